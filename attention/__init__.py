@@ -1,0 +1,1 @@
+"""The attention mechanisms, one file each; needs torch and nothing else."""

@@ -1,0 +1,104 @@
+"""Additive attention (Bahdanau, Cho, Bengio 2015, 1409.0473): a small network compares a query with a key."""
+
+# B batch, N queries, M memory, H heads, K key size
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from attention import multi_head
+from attention.cost import Cost
+from attention.layer import Projected, check_sizes
+
+# numbers in tanh(...) at once; at least one query row of every example is computed at once
+BLOCK_VALUES = 2**20
+
+
+class Attention(Projected):
+    """softmax(v^T tanh(W_q x + W_k m)) V in each head; one head is the paper's form.
+
+    The logits enter `attend` as the bias of a dot product of width 0, so the maps [B, H, N, M] are kept for the
+    backward; the K times larger tanh is computed for some query rows at a time, and again in the backward.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        memory_size: int,
+        heads: int,
+        key_size: int,
+        value_size: int,
+        linear_bias: bool,
+        dropout: float,
+        backend: str,
+    ) -> None:
+        check_sizes(
+            hidden_size=hidden_size, memory_size=memory_size, heads=heads, key_size=key_size, value_size=value_size
+        )
+        super().__init__(
+            hidden_size,
+            memory_size,
+            heads,
+            heads,
+            heads,
+            key_size,
+            value_size,
+            linear_bias,
+            scale=1.0,
+            dropout=dropout,
+            backend=backend,
+        )
+        self.comparison = Comparison(heads, key_size)
+
+    def attend(self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+        logits = self.comparison(query, key)
+        bias = options.pop("bias")
+        options["bias"] = logits if bias is None else logits + bias
+        return super().attend(x, memory, query[..., :0], key[..., :0], value, **options)
+
+    def cost(self, queries: int, memory: int) -> Cost:
+        """The product with v takes n m h d_k multiplies, as QK^T would; the tanh is not counted."""
+        return super().cost(queries, memory) + Cost(parameters=self.comparison.weight.numel())
+
+    @classmethod
+    def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
+        """v = 0 against queries of 0: both weigh all positions alike."""
+        limit = cls(12, 12, 3, 4, 5, True, 0.0, "auto")
+        nn.init.zeros_(limit.comparison.weight)
+        nn.init.zeros_(limit.query.weight)
+        nn.init.zeros_(limit.query.bias)
+        layer = multi_head.Attention(12, 12, 3, 4, 5, True, True, 0.0, "auto")
+        layer.load_state_dict(limit.state_dict(), strict=False)
+        return limit, layer
+
+
+class Comparison(nn.Module):
+    """v^T tanh(q + k), with v [H, K]."""
+
+    def __init__(self, heads: int, key_size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(heads, key_size))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Variance 1 / key_size: the logits start with a variance of at most 1."""
+        nn.init.normal_(self.weight, std=self.weight.shape[1] ** -0.5)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """query [B, N, H, K], key [B, M, H, K] -> logits [B, H, N, M]."""
+        rows = max(1, BLOCK_VALUES // max(1, key.numel()))
+        blocks = [
+            checkpoint(self._compare, part, key, use_reentrant=False, preserve_rng_state=False)
+            for part in query.split(rows, dim=1)
+        ]
+        return torch.cat(blocks, dim=2)
+
+    def _compare(self, query: Tensor, key: Tensor) -> Tensor:
+        query, key = query.transpose(1, 2), key.transpose(1, 2)
+        compared = torch.tanh(query[:, :, :, None] + key[:, :, None])
+        # [B, H, N M, K] times [H, K, 1]: an einsum would copy the large factor to bring H to the front
+        return (compared.flatten(2, 3) @ self.weight[:, :, None]).view(compared.shape[:4])

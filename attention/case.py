@@ -1,0 +1,135 @@
+"""One problem of attention, as every kernel receives it."""
+
+# B batch, N queries, M memory, K key size, V value size; h_k, h, h_v: heads of the keys, of the softmax, of the values
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from attention.autocast import cast
+
+
+class Projection(NamedTuple):
+    """P_l or P_w of talking heads (2003.02436): the sum of the terms that are present mixes h_in heads into h_out."""
+
+    static: Tensor | None = None  # [h_in, h_out]
+    query: Tensor | None = None  # [B, N, h_in, h_out], dynamic: x2l or x2w
+    memory: Tensor | None = None  # [B, M, h_in, h_out], dynamic: m2l or m2w
+
+    def terms(self) -> list[Tensor]:
+        return [term for term in self if term is not None]
+
+
+class Case(NamedTuple):
+    """The arguments of `attention.core.attend`, made uniform by `make_case`."""
+
+    query: Tensor  # [B, N, h_k, K]
+    key: Tensor  # [B, M, h_k, K]
+    value: Tensor  # [B, M, h_v, V]
+    logits_projection: Projection | None  # with a static term or dynamic ones, not both
+    weights_projection: Projection | None
+    bias: Tensor | None  # four dimensions, each full or 1: [B, h, N, M]
+    mask: Tensor | None  # likewise; True = may attend
+    causal: bool
+    scale: float
+    dropout: float
+
+    def permitted(self, first_row: int = 0) -> tuple[Tensor | None, Tensor | None]:
+        """(allowed, empty): who may attend where, and the rows that may attend nowhere; None = everywhere, no such row.
+
+        Both are bool and broadcastable to [B, h, N, M]; `empty` ends in a dimension of 1. `first_row` is the position
+        of the first query. A bias of -inf forbids as a mask does.
+        """
+        allowed = self.mask
+        if self.causal:
+            queries, memory = self.query.shape[1], self.key.shape[1]
+            seen = torch.ones(queries, memory, dtype=torch.bool, device=self.query.device).tril(first_row)
+            allowed = seen if allowed is None else allowed & seen
+        if self.bias is None:
+            return allowed, None if self.mask is None or allowed is None else ~allowed.any(-1, keepdim=True)
+        # a NaN of the bias must stay visible, so it counts as reached
+        reached = self.bias != float("-inf")
+        if allowed is not None:
+            reached = reached & allowed
+        return allowed, ~reached.any(-1, keepdim=True)
+
+
+def make_case(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    logits_projection: Projection | None = None,
+    weights_projection: Projection | None = None,
+    bias: Tensor | None = None,
+    mask: Tensor | None = None,
+    causal: bool = False,
+    scale: float | None = None,
+    dropout: float = 0.0,
+) -> Case:
+    """The arguments with their shapes checked, in autocast's dtype, static terms added into dynamic ones.
+
+    Raises ValueError for shapes that don't fit, a mask that isn't bool, a dropout out of range.
+    """
+    B, N, key_heads, _ = query.shape
+    M = key.shape[1]
+    if key.shape != (B, M, *query.shape[2:]):
+        raise ValueError(f"key: has shape {_text(key)}, must be [B, M, h_k, K] for a query {_text(query)}")
+    softmax_heads = _heads_after("logits_projection", logits_projection, key_heads, B, N, M)
+    value_heads = _heads_after("weights_projection", weights_projection, softmax_heads, B, N, M)
+    if value.shape[:3] != (B, M, value_heads):
+        raise ValueError(f"value: has shape {_text(value)}, must be [{B}, {M}, {value_heads}, V] (B, M, h_v, V)")
+    if mask is not None and mask.dtype != torch.bool:
+        raise ValueError(f"mask: has dtype {mask.dtype}, must be bool (True = may attend); numbers to add are a bias")
+    if not 0 <= dropout < 1:
+        raise ValueError(f"dropout: is {dropout}, must be at least 0 and under 1")
+    maps = (B, softmax_heads, N, M)
+    return Case(
+        cast(query),
+        cast(key),
+        cast(value),
+        _folded(logits_projection),
+        _folded(weights_projection),
+        None if bias is None else cast(_broadcastable("bias", bias, maps)),
+        None if mask is None else _broadcastable("mask", mask, maps),
+        causal,
+        query.shape[-1] ** -0.5 if scale is None else scale,
+        dropout,
+    )
+
+
+def _heads_after(name: str, projection: Projection | None, heads: int, B: int, N: int, M: int) -> int:
+    """Heads after the projection, whose terms must take in `heads` of them."""
+    if projection is None or not projection.terms():
+        return heads
+    mixed = projection.terms()[0].shape[-1]
+    for field, term, positions in zip(projection._fields, projection, ((), (B, N), (B, M)), strict=True):
+        if term is not None and term.shape != (*positions, heads, mixed):
+            raise ValueError(f"{name}.{field}: has shape {_text(term)}, must be {[*positions, heads, mixed]}")
+    return mixed
+
+
+def _folded(projection: Projection | None) -> Projection | None:
+    """The static term added into a dynamic one, as the authors do: one product of maps fewer."""
+    if projection is None or not projection.terms():
+        return None
+    if projection.static is not None and projection.query is not None:
+        projection = Projection(None, projection.query + projection.static, projection.memory)
+    elif projection.static is not None and projection.memory is not None:
+        projection = Projection(None, None, projection.memory + projection.static)
+    return Projection(*(None if term is None else cast(term) for term in projection))
+
+
+def _broadcastable(name: str, tensor: Tensor, maps: tuple[int, ...]) -> Tensor:
+    """The tensor in four dimensions, if each is 1 or that of the maps."""
+    shape = (*(4 - tensor.ndim) * (1,), *tensor.shape)
+    if len(shape) > 4 or any(size not in (1, full) for size, full in zip(shape, maps, strict=True)):
+        raise ValueError(f"{name}: has shape {_text(tensor)}, must be broadcastable to {list(maps)} (B, h, N, M)")
+    return tensor.reshape(shape)
+
+
+def _text(tensor: Tensor) -> str:
+    return str(list(tensor.shape))

@@ -1,0 +1,234 @@
+"""Any case, block by block: no map outlives its block, so the extra memory grows neither with B nor with N x M.
+
+A block is some examples, or some query rows of one example. The backward computes its maps again, dropout included.
+"""
+
+# b examples, n query rows, m memory, h heads, g heads after mixing: of one block
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from attention import autocast
+from attention.case import Case, Projection
+
+# bytes of the largest map of a block, all heads together. On a CPU the six maps of a block should stay in the cache,
+# yet be worth the calls: a half or twice as much is as fast, 8 times as much takes 1.5 times as long. A GPU wants work
+BLOCK_BYTES = {"cpu": 2**21, "cuda": 2**26}
+
+
+# compiled, the loop over the blocks would be unrolled: a compiled model calls this kernel as it is
+@torch.compiler.disable
+def attend(case: Case) -> Tensor:
+    """As the reference, gradients included, with only the inputs kept for the backward.
+
+    Products are in the dtype of the inputs; the softmax, and sums over blocks, in float32 or better.
+    """
+    # drawn from the global generator, so that its seed decides the dropout here as in any other layer
+    seed = int(torch.randint(2**62, (), device="cpu")) if case.dropout else 0
+    return _Blocked.apply(case.causal, case.scale, case.dropout, seed, *_tensors(case))
+
+
+class Block(NamedTuple):
+    """Where a block lies in the batch, in the query rows and in the memory."""
+
+    examples: slice
+    rows: slice
+    columns: slice
+
+
+def blocks(case: Case) -> Iterator[Block]:
+    """Whole examples, or rows of one example, of at most BLOCK_BYTES a map (but at least a row), in a fixed order.
+
+    A causal block leaves out the memory behind its last row.
+    """
+    B, N, heads, _ = case.query.shape
+    M, mixed = case.key.shape[1], case.logits_projection
+    softmax_heads = heads if mixed is None else mixed.terms()[0].shape[-1]
+    row = max(1, M) * max(heads, softmax_heads, case.value.shape[2]) * case.query.dtype.itemsize
+    budget = BLOCK_BYTES.get(case.query.device.type, BLOCK_BYTES["cpu"])
+    n = max(1, min(N, budget // row))
+    b = max(1, budget // (row * N)) if n == N else 1
+    for example in range(0, B, b):
+        for start in range(0, N, n):
+            stop = min(N, start + n)
+            columns = slice(0, min(M, stop) if case.causal else M)
+            yield Block(slice(example, min(B, example + b)), slice(start, stop), columns)
+
+
+class _Blocked(torch.autograd.Function):
+    """`attend` as one node of the graph."""
+
+    @staticmethod
+    def forward(ctx: Any, causal: bool, scale: float, dropout: float, seed: int, *tensors: Tensor | None) -> Tensor:
+        ctx.settings, ctx.seed = (causal, scale, dropout), seed
+        ctx.save_for_backward(*tensors)
+        case = _case(tensors, *ctx.settings)
+        thinning = _Dropout(case, seed) if dropout else None
+        output = case.value.new_empty(*case.query.shape[:2], *case.value.shape[2:])
+        for block in blocks(case):
+            part = _part(case, block)
+            mixed = _maps(part, block.rows.start)[2]
+            if thinning is not None:
+                (mixed,) = thinning.thin(mixed)
+            output[block.examples, block.rows] = (mixed @ part.value.transpose(1, 2)).transpose(1, 2)
+        return output if thinning is None else output.mul_(thinning.growth)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
+        tensors = ctx.saved_tensors
+        case = _case(tensors, *ctx.settings)
+        thinning = _Dropout(case, ctx.seed) if case.dropout else None
+        if thinning is not None:
+            grad_output = grad_output * thinning.growth
+        needed = ctx.needs_input_grad[-len(tensors) :]
+        totals = [_zeros(tensor) if need else None for tensor, need in zip(tensors, needed, strict=True)]
+        with autocast.disabled(case.query):
+            for block in blocks(case):
+                grads = _gradients(_part(case, block), block, grad_output[block.examples, block.rows], thinning)
+                for total, grad, place in zip(totals, grads, _places(tensors, block), strict=True):
+                    if total is not None and grad is not None:
+                        total[place] += grad
+        summed = zip(totals, tensors, strict=True)
+        return None, None, None, None, *(None if total is None else total.to(like.dtype) for total, like in summed)
+
+
+def _maps(part: Case, first_row: int) -> tuple[Tensor, Tensor, Tensor]:
+    """(J, softmax, after P_w) of a block, each [b, heads, n, m]. Without P_l the first is of no use any more."""
+    logits = (part.query.transpose(1, 2) * part.scale) @ part.key.permute(0, 2, 3, 1)
+    mixed = _mix(logits, part.logits_projection)
+    # in place: a mixed map is new, and an unmixed one isn't needed again
+    if part.bias is not None:
+        mixed += part.bias
+    allowed, empty = part.permitted(first_row)
+    if allowed is not None:
+        mixed.masked_fill_(~allowed, float("-inf"))
+    weights = torch.softmax(mixed, -1)
+    if empty is not None:
+        # these rows are NaN until here; weights of zero make their gradients zero too
+        weights.masked_fill_(empty, 0.0)
+    return logits, weights, _mix(weights, part.weights_projection)
+
+
+def _gradients(part: Case, block: Block, grad_output: Tensor, thinning: _Dropout | None) -> list[Tensor | None]:
+    """Gradients of the block's parts of all tensors, in the order of `_tensors`."""
+    logits, weights, mixed = _maps(part, block.rows.start)
+    grad_output = grad_output.transpose(1, 2)
+    grad_mixed = grad_output @ part.value.permute(0, 2, 3, 1)
+    if thinning is not None:
+        mixed, grad_mixed = thinning.thin(mixed, grad_mixed)
+    grad_value = mixed.transpose(-1, -2) @ grad_output
+    grad_weights, weights_terms = _unmix(grad_mixed, weights, part.weights_projection)
+    # weights * (grad - (weights * grad).sum(-1)) in one pass, summed in float32
+    grad_logits = torch.ops.aten._softmax_backward_data(grad_weights, weights, -1, weights.dtype)
+    grad_bias = None if part.bias is None else grad_logits.sum_to_size(part.bias.shape)
+    grad_logits, logits_terms = _unmix(grad_logits, logits, part.logits_projection)
+    grad_query = (grad_logits @ part.key.transpose(1, 2)) * part.scale
+    grad_key = grad_logits.transpose(-1, -2) @ (part.query.transpose(1, 2) * part.scale)
+    by_position = (grad.transpose(1, 2) for grad in (grad_query, grad_key, grad_value))
+    return [*by_position, *logits_terms, *weights_terms, grad_bias, None]
+
+
+def _mix(maps: Tensor, projection: Projection | None) -> Tensor:
+    """[b, h, n, m] -> [b, g, n, m]."""
+    if projection is None:
+        return maps
+    if projection.static is not None:
+        return _combine(projection.static.t(), maps)
+    mixed = []
+    if projection.query is not None:
+        mixed.append(torch.einsum("bhnm,bnhg->bgnm", maps, projection.query))
+    if projection.memory is not None:
+        mixed.append(torch.einsum("bhnm,bmhg->bgnm", maps, projection.memory))
+    return sum(mixed[1:], start=mixed[0])
+
+
+def _unmix(grad: Tensor, maps: Tensor, projection: Projection | None) -> tuple[Tensor, Projection]:
+    """Gradients of `_mix`: of the maps, and of each term."""
+    if projection is None:
+        return grad, Projection()
+    if projection.static is not None:
+        static = torch.bmm(maps.flatten(2), grad.flatten(2).transpose(1, 2)).sum(0)
+        return _combine(projection.static, grad), Projection(static)
+    inner, query, memory = [], None, None
+    if projection.query is not None:
+        inner.append(torch.einsum("bgnm,bnhg->bhnm", grad, projection.query))
+        query = torch.einsum("bhnm,bgnm->bnhg", maps, grad)
+    if projection.memory is not None:
+        inner.append(torch.einsum("bgnm,bmhg->bhnm", grad, projection.memory))
+        memory = torch.einsum("bhnm,bgnm->bmhg", maps, grad)
+    return sum(inner[1:], start=inner[0]), Projection(None, query, memory)
+
+
+def _combine(matrix: Tensor, maps: Tensor) -> Tensor:
+    """[g, h] and [b, h, n, m] -> [b, g, n, m], as one wide product (g x h) (h x nm) an example."""
+    # not matmul: for a matrix that requires a gradient it transposes the maps to make one product of all examples
+    return torch.bmm(matrix.expand(len(maps), *matrix.shape), maps.flatten(2)).unflatten(2, maps.shape[2:])
+
+
+class _Dropout:
+    """Which weights stay, drawn block after block: the same in the forward and in the backward.
+
+    A weight takes 16 random bits, ten times faster than torch's Bernoulli on a CPU; the probability is rounded to a
+    multiple of 2**-16, and `growth` = 1 / (the share that stays) makes up for exactly the rounded one.
+    """
+
+    def __init__(self, case: Case, seed: int) -> None:
+        device = case.query.device
+        # a meta tensor has a shape only, and no generator
+        self.generator = None if device.type == "meta" else torch.Generator(device).manual_seed(seed)
+        kept = min(max(round((1 - case.dropout) * 2**16), 1), 2**16 - 1)
+        self.threshold = kept - 2**15
+        self.growth = 2**16 / kept
+
+    def thin(self, *maps: Tensor) -> list[Tensor]:
+        """The maps, all of one shape, with the same weights set to 0."""
+        like = maps[0]
+        words = torch.empty(-(-like.numel() // 4), dtype=torch.int64, device=like.device)
+        bits = words.random_(-(2**63), None, generator=self.generator).view(torch.int16)[: like.numel()]
+        keep = torch.lt(bits.view(like.shape), self.threshold, out=torch.empty_like(like))
+        return [each * keep for each in maps]
+
+
+def _zeros(tensor: Tensor) -> Tensor:
+    """Where the tensor's gradient is summed over the blocks."""
+    return torch.zeros(tensor.shape, dtype=torch.promote_types(tensor.dtype, torch.float32), device=tensor.device)
+
+
+def _tensors(case: Case) -> tuple[Tensor | None, ...]:
+    logits, weights = case.logits_projection or Projection(), case.weights_projection or Projection()
+    return (case.query, case.key, case.value, *logits, *weights, case.bias, case.mask)
+
+
+def _case(tensors: tuple[Any, ...], causal: bool, scale: float, dropout: float) -> Case:
+    """The inverse of `_tensors`."""
+    query, key, value, *terms, bias, mask = tensors
+    logits, weights = Projection(*terms[:3]), Projection(*terms[3:])
+    projections = (logits if logits.terms() else None, weights if weights.terms() else None)
+    return Case(query, key, value, *projections, bias, mask, causal, scale, dropout)
+
+
+def _places(tensors: tuple[Tensor | None, ...], block: Block) -> list[tuple[slice, ...]]:
+    """The block's place in each tensor of `_tensors`; a dimension of 1 belongs to all blocks."""
+    queries, memory = (block.examples, block.rows), (block.examples, block.columns)
+    maps = (block.examples, slice(None), block.rows, block.columns)
+    wide = [
+        tuple(place if size > 1 else slice(None) for size, place in zip(tensor.shape, maps, strict=True))
+        if tensor is not None
+        else ()
+        for tensor in tensors[-2:]
+    ]
+    return [queries, memory, memory, *2 * [(), queries, memory], *wide]
+
+
+def _part(case: Case, block: Block) -> Case:
+    tensors = _tensors(case)
+    places = zip(tensors, _places(tensors, block), strict=True)
+    parts = tuple(None if tensor is None else tensor[place] for tensor, place in places)
+    return _case(parts, case.causal, case.scale, case.dropout)

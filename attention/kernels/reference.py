@@ -1,0 +1,45 @@
+"""The equations of the papers in plain einsum: slow, any dtype, and what every other kernel is tested against."""
+
+# b batch, n query, m memory, k key size, v value size, h heads, g heads after mixing
+
+from __future__ import annotations
+
+import functools
+
+import torch
+from torch import Tensor
+
+from attention.case import Case, Projection
+
+
+def attend(case: Case) -> Tensor:
+    """J = QK^T -> P_l -> bias, mask -> softmax -> P_w -> dropout -> V (2003.02436, the pseudo-code).
+
+    Products in the dtype of the inputs, the softmax at least in float32. Autograd keeps every map.
+    """
+    logits = torch.einsum("bnhk,bmhk->bhnm", case.query, case.key) * case.scale
+    logits = mix(logits, case.logits_projection)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if case.bias is not None:
+        logits = logits + case.bias
+    allowed, empty = case.permitted()
+    if allowed is not None:
+        logits = logits.masked_fill(~allowed, float("-inf"))
+    if empty is not None:
+        # a row of -inf alone has no softmax: give it any, then take it away
+        logits = logits.masked_fill(empty, 0.0)
+    weights = logits.softmax(-1).to(case.value.dtype)
+    if empty is not None:
+        weights = weights.masked_fill(empty, 0.0)
+    weights = mix(weights, case.weights_projection)
+    weights = torch.dropout(weights, case.dropout, train=case.dropout > 0)
+    return torch.einsum("bhnm,bmhv->bnhv", weights, case.value)
+
+
+def mix(maps: Tensor, projection: Projection | None) -> Tensor:
+    """[B, h_in, N, M] -> [B, h_out, N, M]: every map becomes a combination of all maps."""
+    if projection is None:
+        return maps
+    equations = ("bhnm,hg->bgnm", "bhnm,bnhg->bgnm", "bhnm,bmhg->bgnm")
+    mixed = [torch.einsum(e, maps, term) for e, term in zip(equations, projection, strict=True) if term is not None]
+    return functools.reduce(torch.add, mixed)

@@ -1,0 +1,115 @@
+"""What the layers share: `Layer`, the frame around `attend`, and `Projected`, with the papers' four linear maps."""
+
+# B batch, N queries, M memory, D hidden, H heads, K key size, V value size
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from attention import cost
+from attention.case import make_case
+from attention.core import BACKENDS, choose, run
+from attention.cost import Cost
+
+
+class Layer(nn.Module):
+    """From `x` to queries, from `memory` to keys and values; attention; back to the width of `x`."""
+
+    def __init__(self, softmax_heads: int, scale: float, dropout: float, backend: str) -> None:
+        super().__init__()
+        if not 0 <= dropout < 1:
+            raise ValueError(f"dropout: is {dropout}, must be at least 0 and under 1")
+        if backend not in BACKENDS:
+            raise ValueError(f"backend: is {backend!r}, must be one of {', '.join(BACKENDS)}")
+        self.softmax_heads = softmax_heads  # the heads that a position bias is added to
+        self.scale = scale
+        self.dropout = dropout
+        self.backend = backend
+        self.kernel: str | None = None  # the kernel that ran last
+        self.output: nn.Linear
+
+    def forward(
+        self,
+        x: Tensor,
+        memory: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        causal: bool = False,
+        rotary: Callable[[Tensor], Tensor] | None = None,
+    ) -> Tensor:
+        """x [B, N, D] attends to memory [B, M, D_M], or to itself where that is None -> [B, N, D].
+
+        mask (bool, True = may attend) and bias are broadcastable to [B, softmax_heads, N, M]; causal: position n
+        attends to 0..n only; rotary rotates queries and keys [B, N, H, K] by their position. Raises ValueError for
+        rotary with a memory, for shapes that don't fit, and for a backend that can't do the layer.
+        """
+        if memory is not None and rotary is not None:
+            raise ValueError("rotary: rotates by the positions of one sequence, so memory must be None")
+        memory = x if memory is None else memory
+        query, key, value = self.project(x, memory)
+        if rotary is not None:
+            query, key = rotary(query), rotary(key)
+        return self.combine(self.attend(x, memory, query, key, value, mask=mask, bias=bias, causal=causal))
+
+    def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [B, N, h_k, K], keys [B, M, h_k, K], values [B, M, h_v, V]."""
+        raise NotImplementedError
+
+    def attend(self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+        """[B, N, h_v, V]; `options` as in `attention.core.attend`."""
+        dropout = self.dropout if self.training else 0.0
+        case = make_case(query, key, value, scale=self.scale, dropout=dropout, **options)
+        self.kernel = choose(self.backend, case)
+        return run(self.kernel, case)
+
+    def combine(self, heads: Tensor) -> Tensor:
+        """[B, N, h_v, V] -> [B, N, D]."""
+        return self.output(heads.flatten(2))
+
+
+class Projected(Layer):
+    """A layer with linear maps `query`, `key`, `value` and `output`; key and value heads of any number and size."""
+
+    def __init__(
+        self,
+        hidden_size: int,
+        memory_size: int,
+        key_heads: int,
+        softmax_heads: int,
+        value_heads: int,
+        key_size: int,
+        value_size: int,
+        linear_bias: bool,
+        **frame: Any,
+    ) -> None:
+        super().__init__(softmax_heads, **frame)
+        self.key_heads, self.value_heads = key_heads, value_heads
+        self.key_size, self.value_size = key_size, value_size
+        self.query = nn.Linear(hidden_size, key_heads * key_size, bias=linear_bias)
+        self.key = nn.Linear(memory_size, key_heads * key_size, bias=linear_bias)
+        self.value = nn.Linear(memory_size, value_heads * value_size, bias=linear_bias)
+        self.output = nn.Linear(value_heads * value_size, hidden_size, bias=linear_bias)
+
+    def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return (
+            self.query(x).unflatten(-1, (self.key_heads, self.key_size)),
+            self.key(memory).unflatten(-1, (self.key_heads, self.key_size)),
+            self.value(memory).unflatten(-1, (self.value_heads, self.value_size)),
+        )
+
+    def cost(self, queries: int, memory: int) -> Cost:
+        """Of one example; a mechanism with more to it adds its own part."""
+        linear = cost.linear(queries, self.query, self.output) + cost.linear(memory, self.key, self.value)
+        widths = self.query.out_features, self.output.in_features
+        return linear + cost.attention(queries, memory, *widths, self.softmax_heads)
+
+
+def check_sizes(**sizes: int) -> None:
+    """Raises ValueError that names the size which is not at least 1."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name}: is {size}, must be at least 1")

@@ -1,0 +1,42 @@
+"""Multi-head attention with the value map of a head written as a d x d map of low rank: down to value_size, and up.
+
+The ups of all heads side by side are the output matrix, so parameters and results are those of `multi_head`; only the
+order of the products differs.
+"""
+
+# b batch, n queries, m memory, d hidden, h heads, v value size
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from attention import cost, multi_head
+from attention.cost import Cost
+
+
+class Attention(multi_head.Attention):
+    """Each head adds softmax(QK^T / sqrt(key_size)) M W_down W_up to the output: `value` down, `output` up."""
+
+    def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        query, key, down = super().project(x, memory)
+        up = self.output.weight.unflatten(1, (self.value_heads, self.value_size))
+        return query, key, torch.einsum("bmhv,dhv->bmhd", down, up)
+
+    def combine(self, heads: Tensor) -> Tensor:
+        output = heads.sum(2)
+        return output if self.output.bias is None else output + self.output.bias
+
+    def cost(self, queries: int, memory: int) -> Cost:
+        """The ups are taken of the memory, m h d_v d, and UV has the hidden size in every head, n m h d."""
+        linear = cost.linear(queries, self.query) + cost.linear(memory, self.key, self.value, self.output)
+        width = self.value_heads * self.output.out_features
+        return linear + cost.attention(queries, memory, self.query.out_features, width, self.softmax_heads)
+
+    @classmethod
+    def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
+        """Always, with the same parameters."""
+        limit = cls(12, 10, 3, 4, 5, True, True, 0.0, "auto")
+        layer = multi_head.Attention(12, 10, 3, 4, 5, True, True, 0.0, "auto")
+        layer.load_state_dict(limit.state_dict())
+        return limit, layer

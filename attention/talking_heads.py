@@ -1,0 +1,187 @@
+"""Talking-heads attention (Shazeer et al. 2020, 2003.02436): heads mix before and after the softmax."""
+
+# B batch, N queries, M memory, D hidden; h_k, h, h_v: heads of the keys, of the softmax, of the values
+
+from __future__ import annotations
+
+import math
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from attention import cost, multi_head
+from attention.core import Projection
+from attention.cost import Cost
+from attention.layer import Projected, check_sizes
+
+# standard deviation of a standard normal cut off at two standard deviations
+TRUNCATED_STD = 0.8796256610342398
+# variance of a dynamic term of P relative to the static one: "learning difficulties when this value is too large" (the
+# authors' code, mesh_tensorflow/transformer/transformer_layers.py, dynamic_projections_init_scale)
+DYNAMIC_VARIANCE = 1e-2
+
+
+class Attention(Projected):
+    """Multi-head attention whose logits are mixed across heads by P_l [h_k, h] and whose weights by P_w [h, h_v].
+
+    static: the learned ones of the two; dynamic: terms computed from x or from the memory m, for the logits (x2l,
+    m2l) or the weights (x2w, m2w), added to the static ones. Where nothing mixes, the heads on both sides must agree in
+    number. With both projections the identity it is multi-head attention exactly.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        memory_size: int,
+        key_heads: int,
+        softmax_heads: int,
+        value_heads: int,
+        key_size: int,
+        value_size: int,
+        scaled: bool,
+        static: list[Literal["logits", "weights"]],
+        dynamic: list[Literal["x2l", "m2l", "x2w", "m2w"]],
+        start: Literal["random", "identity"],
+        linear_bias: bool,
+        dropout: float,
+        backend: str,
+    ) -> None:
+        check_sizes(
+            hidden_size=hidden_size,
+            memory_size=memory_size,
+            key_heads=key_heads,
+            softmax_heads=softmax_heads,
+            value_heads=value_heads,
+            key_size=key_size,
+            value_size=value_size,
+        )
+        _check_choice("static", static, ("logits", "weights"))
+        _check_choice("dynamic", dynamic, ("x2l", "m2l", "x2w", "m2w"))
+        if start not in ("random", "identity"):
+            raise ValueError(f"start: is {start!r}, must be random or identity")
+        super().__init__(
+            hidden_size,
+            memory_size,
+            key_heads,
+            softmax_heads,
+            value_heads,
+            key_size,
+            value_size,
+            linear_bias,
+            scale=key_size**-0.5 if scaled else 1.0,
+            dropout=dropout,
+            backend=backend,
+        )
+        if backend == "sdpa" and (static or dynamic):
+            raise ValueError("backend: sdpa can't mix heads; use auto, blocked or reference")
+        self.logits_projection = HeadProjection(
+            ("key_heads", key_heads),
+            ("softmax_heads", softmax_heads),
+            static="logits" in static,
+            query_size=hidden_size if "x2l" in dynamic else 0,
+            memory_size=memory_size if "m2l" in dynamic else 0,
+            start=start,
+        )
+        self.weights_projection = HeadProjection(
+            ("softmax_heads", softmax_heads),
+            ("value_heads", value_heads),
+            static="weights" in static,
+            query_size=hidden_size if "x2w" in dynamic else 0,
+            memory_size=memory_size if "m2w" in dynamic else 0,
+            start=start,
+        )
+
+    def attend(self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+        projections = {
+            "logits_projection": self.logits_projection(x, memory),
+            "weights_projection": self.weights_projection(x, memory),
+        }
+        return super().attend(x, memory, query, key, value, **projections, **options)
+
+    def cost(self, queries: int, memory: int) -> Cost:
+        mixing = self.logits_projection.cost(queries, memory) + self.weights_projection.cost(queries, memory)
+        kept = self.logits_projection.mixes * self.key_heads + self.weights_projection.mixes * self.value_heads
+        return super().cost(queries, memory) + mixing + Cost(map_values=queries * memory * kept)
+
+    @classmethod
+    def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
+        """P_l = P_w = I."""
+        limit = cls(12, 12, 3, 3, 3, 4, 5, True, ["logits", "weights"], [], "identity", True, 0.0, "auto")
+        layer = multi_head.Attention(12, 12, 3, 4, 5, True, True, 0.0, "auto")
+        layer.load_state_dict(limit.state_dict(), strict=False)
+        return limit, layer
+
+
+class HeadProjection(nn.Module):
+    """P_l or P_w, h_in heads to h_out, as the sum of the terms it has; without any, the maps stay as they are.
+
+    static [h_in, h_out]; query [D, h_in, h_out] and memory [D_M, h_in, h_out] give every position a matrix of its own
+    (x2l or x2w, m2l or m2w); query_size = D and memory_size = D_M, 0 for no such term.
+    """
+
+    def __init__(
+        self,
+        heads: tuple[str, int],
+        mixed_heads: tuple[str, int],
+        *,
+        static: bool,
+        query_size: int,
+        memory_size: int,
+        start: str,
+    ) -> None:
+        super().__init__()
+        (name, size), (mixed_name, mixed_size) = heads, mixed_heads
+        self.mixes = static or query_size > 0 or memory_size > 0
+        if size != mixed_size and not self.mixes:
+            raise ValueError(f"{name}: is {size}, must equal {mixed_name} = {mixed_size} as nothing mixes them")
+        if size != mixed_size and static and start == "identity":
+            raise ValueError(f"start: identity needs {name} = {size} to equal {mixed_name} = {mixed_size}; use random")
+        self.heads, self.mixed_heads, self.start = size, mixed_size, start
+        self.query_size, self.memory_size = query_size, memory_size
+        self.static = nn.Parameter(torch.empty(size, mixed_size)) if static else None
+        self.query = nn.Parameter(torch.empty(query_size, size, mixed_size)) if query_size else None
+        self.memory = nn.Parameter(torch.empty(memory_size, size, mixed_size)) if memory_size else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """random: truncated normal of variance 1 / h_in, so that mixing keeps the variance of the logits (the authors).
+
+        The mixed weights then have either sign and don't sum to 1. identity: training starts from multi-head
+        attention (what later work does). A dynamic term starts with a hundredth of the random variance.
+        """
+        if self.static is not None and self.start == "identity":
+            nn.init.eye_(self.static)
+        elif self.static is not None:
+            _truncated_normal_(self.static, 1 / self.heads)
+        for term, size in ((self.query, self.query_size), (self.memory, self.memory_size)):
+            if term is not None:
+                _truncated_normal_(term, DYNAMIC_VARIANCE / (self.heads * size))
+
+    def forward(self, x: Tensor, memory: Tensor) -> Projection:
+        """x [B, N, D], memory [B, M, D_M]."""
+        return Projection(self.static, _by_position(x, self.query), _by_position(memory, self.memory))
+
+    def cost(self, queries: int, memory: int) -> Cost:
+        static = self.static is not None
+        return cost.mixing(queries, memory, self.heads, self.mixed_heads, static, self.query_size, self.memory_size)
+
+
+def _by_position(x: Tensor, weight: Tensor | None) -> Tensor | None:
+    """[B, N, D] and [D, h_in, h_out] -> [B, N, h_in, h_out]."""
+    return None if weight is None else (x @ weight.flatten(1)).unflatten(-1, weight.shape[1:])
+
+
+def _truncated_normal_(tensor: Tensor, variance: float) -> None:
+    """A normal cut off at two standard deviations, by the inverse of its distribution function.
+
+    torch's trunc_normal_ looks at the values it has drawn, which tensors of shapes alone don't have.
+    """
+    edge = math.erf(2 / math.sqrt(2))
+    with torch.no_grad():
+        tensor.uniform_(-edge, edge).erfinv_().mul_(math.sqrt(2 * variance) / TRUNCATED_STD)
+
+
+def _check_choice(name: str, values: list[Any], allowed: tuple[str, ...]) -> None:
+    if len(set(values)) < len(values) or not set(values) <= set(allowed):
+        raise ValueError(f"{name}: is {values}, must be of {', '.join(allowed)}, each at most once")

@@ -1,0 +1,192 @@
+"""The `attn` command: reads the words, hands plain values on. Imports nothing heavy until a command needs it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+# two threads beside a busy core fall off a cliff while OpenMP spins; read when torch is imported
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+FAILED, USER_MISTAKE = 1, 2
+PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}  # -m, --cfg, -cn ... are Hydra's
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="""Train small BERT-style models that differ in how their heads attend, and compare them fairly.
+
+\b
+  attn train variant=talking_heads heads=24                      one run
+  attn train -m variant=multi_head,talking_heads heads=6,12,24   a sweep
+  attn compare variant=talking_heads --sort loss                 what came out
+  attn variants                                                  what there is
+""",
+)
+
+
+class Format(str, Enum):
+    table = "table"
+    markdown = "markdown"
+    csv = "csv"
+    json = "json"
+
+
+def _complete(ctx: typer.Context, incomplete: str) -> list[str]:
+    from experiments.completion import complete
+
+    return complete([*(ctx.params.get("overrides") or []), *ctx.args], incomplete)
+
+
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", autocompletion=_complete)]
+
+
+@app.command(context_settings=PASS_ON, add_help_option=False)
+def train(ctx: typer.Context, overrides: Overrides = None) -> None:
+    """Train one configuration, or sweep over several with -m.
+
+    \b
+      attn train variant=talking_heads heads=24
+      attn train -m variant=multi_head,talking_heads heads=6,12,24 seed=0,1,2
+      attn train -m heads=6,12,24 --dry-run        the cells, their parameters and predicted memory
+      attn train data=wikitext2 max_steps=5000     another corpus
+      attn train --cfg job                         every setting
+      attn train --help                            every group, and Hydra's flags
+
+    The same command again continues what was cut and skips what is done.
+    """
+    with _mistakes("attn train"):
+        from experiments.launch import launch
+
+        raise typer.Exit(launch([*(overrides or []), *ctx.args]))
+
+
+@app.command()
+def variants(
+    overrides: Overrides = None,
+    format: Annotated[Format, typer.Option(help="How to print the table.")] = Format.table,
+) -> None:
+    """List every attention variant: definition, paper, parameters and multiplies at the current sizes.
+
+    \b
+      attn variants
+      attn variants hidden_size=768 heads=24 length=512
+    """
+    with _mistakes("attn variants"):
+        from experiments.variants import print_variants
+
+        print_variants(overrides or [], format.value)
+
+
+@app.command()
+def evaluate(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, its name, or the unique start of it.")],
+    overrides: Overrides = None,
+    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+    checkpoint: Annotated[str, typer.Option(help="best or newest.")] = "best",
+    format: Annotated[Format, typer.Option(help="How to print the table.")] = Format.table,
+) -> None:
+    """Score a run's checkpoint: on another split, another text, another mask rate.
+
+    \b
+      attn evaluate runs/talking_heads-l4-...      the validation split
+      attn evaluate talking_heads split=test
+      attn evaluate talking_heads data=text data.train=book.txt split=train
+    """
+    with _mistakes("attn evaluate"):
+        from experiments.evaluate import evaluate_run
+
+        evaluate_run(run, overrides or [], runs, checkpoint, format.value)
+
+
+@app.command()
+def compare(
+    which: Annotated[list[str] | None, typer.Argument(metavar="[RUN | KEY=VALUE]...")] = None,
+    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+    sort: Annotated[str, typer.Option(help="Column to sort by; a leading - turns it round.")] = "loss",
+    format: Annotated[Format, typer.Option(help="How to print the table.")] = Format.table,
+) -> None:
+    """Print a table of finished runs.
+
+    \b
+      attn compare
+      attn compare variant=talking_heads heads=24 --sort -tokens_per_second
+      attn compare runs/multi_head-* --format markdown
+    """
+    with _mistakes("attn compare"):
+        from experiments.compare import compare_runs
+
+        compare_runs(which or [], runs, sort, format.value)
+
+
+@app.command()
+def sync(
+    which: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Default: every run.")] = None,
+    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+) -> None:
+    """Upload runs to W&B that were trained offline, each as one run however often it was cut.
+
+    \b
+      wandb login
+      attn sync
+    """
+    with _mistakes("attn sync"):
+        from experiments.sync import sync_runs
+
+        raise typer.Exit(sync_runs(which or [], runs))
+
+
+class Shell(str, Enum):
+    bash = "bash"
+    zsh = "zsh"
+
+
+@app.command()
+def completion(shell: Shell) -> None:
+    """Print the shell script that completes overrides.
+
+    \b
+      eval "$(attn completion bash)"
+    """
+    from experiments.completion import script
+
+    print(script(shell.value))
+
+
+class _mistakes:  # noqa: N801 - used as a statement
+    """What the user can mend is said in a line or two: code 2 for the words, 1 for the disk."""
+
+    def __init__(self, command: str) -> None:
+        self.command = command
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        if os.environ.get("ATTN_TRACEBACK") == "1" or error is None:
+            return
+        if isinstance(error, ValueError):
+            _refuse(f"{self.command}: {error}", USER_MISTAKE)
+        if type(error).__name__ == "RunFolderError":  # by name: its module is not imported before it is needed
+            _refuse(f"{self.command}: {error}", FAILED)
+
+
+def _refuse(text: str, code: int) -> NoReturn:
+    print(text, file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def main() -> None:
+    app()
+
+
+if __name__ == "__main__":
+    main()

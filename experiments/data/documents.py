@@ -1,0 +1,69 @@
+"""From rows of text (lines of a file, rows of a table) to documents, and from documents to splits."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+
+from experiments.settings import Documents
+
+SHARES = 20
+LONGEST = 1 << 20  # characters; a longer document is cut after a row, so that memory stays bounded
+# a title has one =, a section two or more: " = Homarus gammarus = ", " = = Description = = "
+TITLE = re.compile(r"\s*= (?!=).*(?<!=) =\s*")
+
+
+def group(rows: Iterable[str], documents: Documents) -> Iterator[str]:
+    """The documents that the rows make, without the white space around them; never an empty one.
+
+    `row`: each row is one. `blank_line`: the rows between two blank ones are one. `article`: one begins at each title
+    of WikiText, a row such as ` = Homarus gammarus = ` between two blank ones: 600, 60 and 60 in WikiText-2's splits.
+    """
+    if documents == "row":
+        found = iter(rows)
+    elif documents == "blank_line":
+        found = _joined((row, _blank(row)) for row in rows)
+    else:
+        found = _joined(_titled(rows))
+    return filter(None, map(str.strip, found))
+
+
+def split_of(document: str, held_out: dict[str, int]) -> str:
+    """The split of a document of the training text, of whose 20 shares `held_out` gives so many to other splits.
+
+    It depends on the document's text alone: copies of a document are never on both sides.
+    """
+    share = int.from_bytes(hashlib.sha256(document.encode()).digest()[:8], "big") % SHARES
+    for split, shares in held_out.items():
+        if share < shares:
+            return split
+        share -= shares
+    return "train"
+
+
+def _joined(rows: Iterable[tuple[str, bool]]) -> Iterator[str]:
+    """Rows put together by line feeds; a new document begins at each row that is marked, or when one is too long."""
+    held: list[str] = []
+    size = 0
+    for row, begins in rows:
+        if begins or size > LONGEST:
+            yield "\n".join(held)
+            held, size = [], 0
+        if not _blank(row):
+            held.append(row.rstrip("\r\n"))
+            size += len(row)
+    yield "\n".join(held)
+
+
+def _titled(rows: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    """Every row, and whether it is a title: known when the next one is seen."""
+    row, after_blank = "", True
+    for following in rows:
+        yield row, after_blank and _blank(following) and bool(TITLE.fullmatch(row))
+        row, after_blank = following, _blank(row)
+    yield row, False
+
+
+def _blank(row: str) -> bool:
+    return not row or row.isspace()

@@ -1,0 +1,125 @@
+"""Local files: UTF-8 text and Parquet."""
+
+from __future__ import annotations
+
+import codecs
+import glob
+import itertools
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from experiments.data.documents import LONGEST
+from experiments.data.errors import DataError, first_line, nearest, suggestion
+from experiments.data.store import blocks
+
+BYTE_ORDER_MARK = "\ufeff"
+ROWS = 256  # rows of a Parquet file in memory at once
+
+
+def find(key: str, pattern: str) -> list[Path]:
+    """The files of a path or glob, by name, none of them empty; `key` is the setting that asks. Raises DataError."""
+    path = Path(pattern).expanduser()
+    if glob.has_magic(pattern) and not path.exists():
+        found = (Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207, a pattern may be absolute
+        paths = sorted(path for path in found if path.is_file())
+        if not paths:
+            raise DataError(f"{key}={pattern}: no file has such a name{_beside(path)}")
+    else:
+        paths = [path]
+    for path in paths:
+        if path.is_dir():
+            raise DataError(f"{key}={pattern} is a folder; name its files: {key}='{path}/*'")
+        if not path.exists():
+            raise DataError(f"{key}={pattern}: there is no such file{_beside(path)}")
+        if not os.access(path, os.R_OK):
+            raise DataError(f"{key}={pattern}: {path} may not be read (permission denied)")
+        if path.stat().st_size == 0:
+            raise DataError(f"{key}={pattern}: {path} is empty")
+    return paths
+
+
+def _beside(path: Path) -> str:
+    """What a message about a missing file says of its surroundings."""
+    folder = path.parent
+    if not folder.is_dir():
+        return f", nor a folder {folder}"
+    names = [other.name for other in folder.iterdir() if not other.name.startswith(".")]
+    return f"{nearest(path.name, names)} in {folder.resolve()}"
+
+
+def text_bytes(path: Path) -> Iterator[bytes]:
+    """The bytes of a text file, checked to be UTF-8 on the way."""
+    for raw, _ in _decoded(path):
+        yield raw
+
+
+def text_rows(path: Path) -> Iterator[str]:
+    """The lines of a UTF-8 file, without a byte order mark; a line longer than LONGEST is cut at a blank."""
+    rest = ""
+    for _, text in _decoded(path):
+        *lines, rest = (rest + text).split("\n")
+        yield from lines
+        if len(rest) > LONGEST:
+            cut = rest.rfind(" ") + 1 or len(rest)
+            yield rest[:cut]
+            rest = rest[cut:]
+    yield rest
+
+
+def _decoded(path: Path) -> Iterator[tuple[bytes, str]]:
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    offset = 0  # of the first byte that isn't decoded yet
+    try:
+        for block in itertools.chain(blocks(path), [b""]):
+            held = len(decoder.getstate()[0])
+            text = decoder.decode(block, final=not block)
+            yield block, text if offset else text.removeprefix(BYTE_ORDER_MARK)
+            offset += held + len(block) - len(decoder.getstate()[0])
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path} is not UTF-8: byte {error.object[error.start]:#04x} at offset {offset + error.start} "
+            f"({error.reason}); convert it: iconv -f {_encoding(path)} -t utf-8 {path}"
+        ) from error
+
+
+def _encoding(path: Path) -> str:
+    with path.open("rb") as file:
+        return "utf-16" if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "latin1"
+
+
+def parquet_rows(path: Path, column: str) -> Iterator[str]:
+    """The column's values, ROWS in memory at a time; a null is no text and is left out."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            check_column(str(path), column, file.schema_arrow.names)
+            kind = file.schema_arrow.field(column).type
+            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+                texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
+                raise DataError(f"data.column={column}: {path} has {kind} there, not text{suggestion(column, texts)}")
+            for batch in file.iter_batches(batch_size=ROWS, columns=[column]):
+                yield from (text for text in batch.column(0).to_pylist() if text is not None)
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path} is not a Parquet file, or a damaged one: {first_line(error)}") from error
+
+
+def check_column(place: str, column: str, columns: list[str]) -> None:
+    if column not in columns:
+        raise DataError(f"data.column={column}: {place} has no such column{suggestion(column, columns)}")
+
+
+def parquet_size(path: Path, column: str) -> int:
+    """About how many bytes of text the column has, from the file's footer; 0 where the file cannot be read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        footer = pq.read_metadata(path)
+    except (pa.ArrowException, OSError):
+        return 0
+    groups = (footer.row_group(number) for number in range(footer.num_row_groups))
+    chunks = (group.column(number) for group in groups for number in range(group.num_columns))
+    return sum(chunk.total_uncompressed_size for chunk in chunks if chunk.path_in_schema == column)

@@ -1,0 +1,189 @@
+"""Data sets of the Hugging Face hub, through `datasets`, which only this file imports.
+
+The library by itself retries an unreachable hub for 23 s with a line each time. Here the hub is asked one question with
+a time limit; where it does not answer, the library works offline, so that what it has in its cache still loads.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import threading
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from experiments.data.documents import SHARES, group
+from experiments.data.errors import OTHER_DATA, DataError, first_line
+from experiments.data.files import check_column
+from experiments.data.store import Cache, digest
+from experiments.settings import Hub
+
+PATIENCE = 3.0  # seconds for the hub to answer
+ROWS = 256  # rows in memory at once
+COMMIT = re.compile("[0-9a-f]{40}")
+
+
+class UnreachableError(Exception):
+    """The hub did not answer."""
+
+
+def source(data: Hub, cache: Cache) -> dict[str, str]:
+    """What exactly `data` names: {"commit": ...} of a set of the hub, {"sha256": ...} of a folder it was downloaded to.
+
+    A branch is resolved once and noted in the cache: a run that is continued reads the same text though the branch has
+    moved, and needs no network where its text is packed. A newer commit is had by naming it in `data.revision`.
+    """
+    folder = Path(data.path)
+    if folder.is_dir():
+        inside = {path: path.relative_to(folder) for path in sorted(folder.rglob("*")) if path.is_file()}
+        files = {path: name for path, name in inside.items() if not name.parts[0].startswith(".")}
+        return {"sha256": digest([(name.as_posix(), cache.file_digest(path)) for path, name in files.items()])}
+    if COMMIT.fullmatch(data.revision):
+        return {"commit": data.revision}
+    key = ["hub", data.path, data.revision]
+    if known := cache.recall(key):
+        return {"commit": known}
+    try:
+        return {"commit": cache.remember(key, _ask(data, data.revision))}
+    except UnreachableError as error:
+        return {"commit": _downloaded(data, error)}
+
+
+def documents(data: Hub, split: str, expression: str, exact: dict[str, str], cache: Cache) -> Iterator[str]:
+    """Documents of a split expression of what `source` found. Raises DataError."""
+    most = data.max_documents
+    if most is not None and split != "train":
+        most = -(-most // SHARES)
+    return islice(group(_rows(_load(data, expression, exact, cache), data), data.documents), most)
+
+
+def _load(data: Hub, expression: str, exact: dict[str, str], cache: Cache) -> Any:
+    import datasets
+
+    commit = exact.get("commit")
+    offline = commit is not None and not _reaches(data, commit)
+    # a folder is cached under its last name alone, where it could later pass for a set of the hub
+    own_cache = cache.root / "datasets" / exact["sha256"][:32] if commit is None else None
+    with _quiet(offline), _explained(data, expression):
+        return datasets.load_dataset(
+            data.path,
+            data.name,
+            revision=commit,
+            split=expression,
+            streaming=data.streaming and not offline,
+            cache_dir=own_cache and str(own_cache),
+        )
+
+
+def _reaches(data: Hub, commit: str) -> bool:
+    """Whether the hub has the commit; False where it is out of reach and the commit is in the library's cache."""
+    try:
+        return bool(_ask(data, commit))
+    except UnreachableError as error:
+        if (found := _downloaded(data, error)) == commit:
+            return False
+        raise DataError(
+            f"data.path={data.path}: commit {commit} is needed, and the hub cannot be reached ({error}); "
+            f"what has been downloaded is data.revision={found}; {OTHER_DATA}"
+        ) from error
+
+
+def _rows(table: Any, data: Hub) -> Iterator[str]:
+    with _quiet(False), _explained(data, data.column):
+        check_column(f"data set {data.path}", data.column, table.column_names or list(next(iter(table), {})))
+        for batch in table.select_columns([data.column]).iter(batch_size=ROWS):
+            for text in batch[data.column]:
+                if isinstance(text, str):
+                    yield text
+                elif text is not None:
+                    kind = type(text).__name__
+                    raise DataError(f"data.column={data.column}: data set {data.path} has {kind} there, not text")
+
+
+def _ask(data: Hub, revision: str) -> str:
+    """The commit of a revision, from the hub; in a thread, as a name server that is out of reach can block for long."""
+    import huggingface_hub
+
+    answer: list[str | Exception] = []
+
+    def ask() -> None:
+        try:
+            info = huggingface_hub.HfApi().dataset_info(data.path, revision=revision, timeout=PATIENCE)
+            answer.append(str(info.sha))
+        except Exception as error:
+            answer.append(error)
+
+    thread = threading.Thread(target=ask, daemon=True)
+    thread.start()
+    thread.join(PATIENCE + 1)
+    if not answer:
+        raise UnreachableError(f"no answer in {PATIENCE:.0f} s")
+    if isinstance(answer[0], str):
+        return answer[0]
+    _refuse(data, revision, answer[0])
+    raise UnreachableError(first_line(answer[0])) from answer[0]
+
+
+def _refuse(data: Hub, revision: str, error: Exception) -> None:
+    """Raise what the hub answered; return where it was not the hub that answered."""
+    from huggingface_hub import errors
+
+    where = f"data.path={data.path}"
+    if isinstance(error, errors.RevisionNotFoundError):
+        raise DataError(f"data.revision={revision}: {where} has no such branch, tag or commit") from error
+    if isinstance(error, errors.GatedRepoError):
+        raise DataError(f"{where}: the data set asks for an agreement first; log in by `hf auth login`") from error
+    if isinstance(error, errors.RepositoryNotFoundError):
+        raise DataError(f"{where}: the hub has no such data set, or shows it only to some; {OTHER_DATA}") from error
+    if isinstance(error, errors.HFValidationError):
+        raise DataError(f"{where} is neither a folder nor owner/name of the hub: {first_line(error)}") from error
+
+
+def _downloaded(data: Hub, unreachable: UnreachableError) -> str:
+    """The commit of the set that an earlier download left in the library's cache."""
+    import datasets
+
+    try:
+        with _quiet(offline=True):
+            builder = datasets.load_dataset_builder(data.path, data.name)
+    except Exception as error:
+        raise DataError(
+            f"data.path={data.path} data.name={data.name or 'null'}: the Hugging Face hub cannot be reached "
+            f"({unreachable}), and the set has not been downloaded before; {OTHER_DATA}"
+        ) from error
+    return Path(builder.cache_dir).name
+
+
+@contextlib.contextmanager
+def _quiet(offline: bool) -> Iterator[None]:
+    """The library without its bars and warnings; with `offline`, without the network too."""
+    import datasets
+
+    verbosity, bars = datasets.logging.get_verbosity(), not datasets.utils.are_progress_bars_disabled()
+    was_offline = datasets.config.HF_HUB_OFFLINE
+    datasets.logging.set_verbosity_error()
+    datasets.disable_progress_bars()
+    datasets.config.HF_HUB_OFFLINE = offline or was_offline
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE = was_offline
+        datasets.logging.set_verbosity(verbosity)
+        if bars:
+            datasets.enable_progress_bars()
+
+
+@contextlib.contextmanager
+def _explained(data: Hub, asked: str) -> Iterator[None]:
+    """The library's errors in one line that says what was asked for."""
+    try:
+        yield
+    except DataError:
+        raise
+    except Exception as error:
+        reason = first_line(error)
+        if data.streaming and "[" in asked:
+            reason = f"a streamed set has whole splits only; data.streaming=false reads {asked}"
+        raise DataError(f"data.path={data.path} data.name={data.name or 'null'}, {asked}: {reason}") from error

@@ -1,0 +1,212 @@
+"""From documents to sequences of equal length, in one memory-mapped array a split."""
+
+# N tokens a sequence
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+
+from experiments.data.corpus import SPLITS, Corpus, open_corpus
+from experiments.data.errors import DataError
+from experiments.data.permutation import keys, permute
+from experiments.data.store import Cache, digest
+from experiments.data.tokenizer import Report, Tokenizer, obtain
+from experiments.settings import Data, FileTokenizer, TrainedTokenizer
+
+FORMAT = 1  # part of the cache's key: raise it when the same text is packed differently
+DOCUMENTS = 2  # purpose of the keys
+CHUNK = 1 << 20  # characters that are tokenized at once: more are no faster, and cost memory
+CHUNK_DOCUMENTS = 8192
+BLOCK = 1 << 21  # bytes of tokens that are packed at once
+
+
+class Packed(NamedTuple):
+    """A split: [CLS] and the next N - 1 tokens of `document [SEP] document [SEP] ...` a sequence; a rest is dropped."""
+
+    split: str
+    tokens: np.ndarray  # [sequences, N], memory-mapped, read only
+    token_count: int  # of the split's documents, without special tokens
+    text_bytes: int  # of the same documents in UTF-8; nats a token * token_count / text_bytes are nats a byte
+    documents: int
+
+
+class Dataset(NamedTuple):
+    train: Packed
+    validation: Packed
+    test: Packed | None
+    tokenizer: Tokenizer
+    unigram: np.ndarray  # [vocabulary] int64: how often a token occurs in the training documents; special tokens 0
+    identity: dict[str, Any]  # corpus, tokenizer and splits, JSON-able, for the record
+
+
+def prepare(
+    data: Data, tokenizer: TrainedTokenizer | FileTokenizer, length: int, cache: Path, report: Report
+) -> Dataset:
+    """The packed corpus, made if it isn't in the cache. `report(stage, done, total)` is called often. Raises DataError.
+
+    The documents are shuffled once, in an order that doesn't depend on the run's seed: runs that differ in their seed
+    learn from the same sequences and are measured on the same ones, and share one copy. The seed orders the batches.
+    """
+    store = Cache(cache, lambda message: report(message, 0, None))
+    corpus = open_corpus(data, store)
+    chosen, tokenizer_identity = obtain(tokenizer, corpus, store, report)
+    key = digest([FORMAT, corpus.identity, chosen.digest, length])
+    folder, facts = store.obtain("packed", key, lambda partial: _pack(partial, corpus, chosen, length, report))
+    splits = {split: _open(folder, split, fact, length, facts["dtype"]) for split, fact in facts["splits"].items()}
+    return Dataset(
+        train=splits["train"],
+        validation=splits["validation"],
+        test=splits.get("test"),
+        tokenizer=chosen,
+        unigram=np.fromfile(folder / "unigram", dtype="<i8"),
+        identity={"corpus": corpus.identity, "tokenizer": tokenizer_identity, "length": length, **facts, "packed": key},
+    )
+
+
+def _open(folder: Path, split: str, fact: dict[str, int], length: int, dtype: str) -> Packed:
+    shape = (fact["sequences"], length)
+    tokens = np.memmap(folder / split, dtype=np.dtype(dtype), mode="r", shape=shape)
+    return Packed(split, tokens, fact["token_count"], fact["text_bytes"], fact["documents"])
+
+
+def _pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, report: Report) -> dict[str, Any]:
+    """Fill a cache folder: tokenize to spools, then write the documents in their new order, in bounded memory."""
+    dtype = np.dtype("<u2" if tokenizer.vocabulary_size <= 1 << 16 else "<u4")
+    facts = {}
+    with contextlib.ExitStack() as stack:
+        spools = {split: stack.enter_context(_Spool(folder / split, dtype)) for split in SPLITS}
+        _tokenize(spools, corpus, tokenizer, report).tofile(folder / "unigram")
+        for number, (split, spool) in enumerate(spools.items()):
+            with (folder / split).open("wb") as file:
+                sequences = _write(file, spool, keys(DOCUMENTS, 0, number), length, tokenizer.cls_id, report)
+            if sequences:
+                facts[split] = {"sequences": sequences, **spool.facts()}
+            else:
+                (folder / split).unlink()
+                _refuse(split, spools, length, report)
+    return {"dtype": dtype.str, "splits": facts}
+
+
+def _tokenize(spools: dict[str, _Spool], corpus: Corpus, tokenizer: Tokenizer, report: Report) -> np.ndarray:
+    """Spool every document; returns the training split's counts of tokens, int64 [vocabulary]."""
+    unigram = np.zeros(tokenizer.vocabulary_size, dtype="<i8")
+    total = corpus.size()
+    done = 0
+    for chunk in _chunks(corpus.documents()):
+        for (split, text), ids in zip(chunk, tokenizer.encode([text for _, text in chunk]), strict=True):
+            spools[split].add(text, ids, tokenizer.sep_id)
+            if split == "train":
+                np.add.at(unigram, ids, 1)
+        done = sum(spool.text_bytes for spool in spools.values())
+        report("tokenizing", min(done, total or done), total)
+    report("tokenizing", done, done)
+    unigram[list(tokenizer.special)] = 0
+    return unigram
+
+
+def _chunks(documents: Iterator[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+    chunk: list[tuple[str, str]] = []
+    size = 0
+    for split, text in documents:
+        chunk.append((split, text))
+        size += len(text)
+        if size >= CHUNK or len(chunk) == CHUNK_DOCUMENTS:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
+
+
+class _Spool:
+    """A split's documents on the disk, each ended by [SEP], to be read in any order."""
+
+    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
+        self.split = path.name
+        self.paths = path.with_suffix(".spool"), path.with_suffix(".ends")
+        self.dtype = dtype
+        self.end = self.documents = self.token_count = self.text_bytes = 0
+
+    def __enter__(self) -> _Spool:
+        self.tokens, self.ends = (path.open("w+b") for path in self.paths)
+        self.ends.write(struct.pack("<q", 0))
+        return self
+
+    def add(self, text: str, ids: np.ndarray, sep_id: int) -> None:
+        self.end += self.tokens.write(np.append(ids, sep_id).astype(self.dtype).tobytes())
+        self.ends.write(struct.pack("<q", self.end))
+        self.documents += 1
+        self.token_count += len(ids)
+        self.text_bytes += len(text.encode())
+
+    def facts(self) -> dict[str, int]:
+        return {"documents": self.documents, "token_count": self.token_count, "text_bytes": self.text_bytes}
+
+    def flush(self) -> None:
+        self.tokens.flush()
+        self.ends.flush()
+
+    def read(self, document: int) -> bytes:
+        start, end = struct.unpack("<2q", os.pread(self.ends.fileno(), 16, 8 * document))
+        return os.pread(self.tokens.fileno(), end - start, start)
+
+    def __exit__(self, failure: object, *_: object) -> None:
+        for file, path in zip((self.tokens, self.ends), self.paths, strict=True):
+            # what could not be written fails again when the file is closed
+            with contextlib.suppress(*([OSError] if failure else [])):
+                file.close()
+            path.unlink()
+
+
+def _write(file: BinaryIO, spool: _Spool, round_keys: np.ndarray, length: int, cls_id: int, report: Report) -> int:
+    """Write a split's sequences, rows of N tokens; returns how many."""
+    sequences = 0
+    rest = np.empty(0, dtype=spool.dtype)
+    for done, block in _shuffled(spool, round_keys):
+        stream = np.concatenate([rest, np.frombuffer(block, dtype=spool.dtype)])
+        whole = len(stream) // (length - 1)
+        rows = np.full((whole, length), cls_id, dtype=spool.dtype)
+        rows[:, 1:] = stream[: whole * (length - 1)].reshape(whole, length - 1)
+        file.write(rows.tobytes())
+        rest = stream[whole * (length - 1) :]
+        sequences += whole
+        report(f"packing {spool.split}", done, spool.documents)
+    return sequences
+
+
+def _shuffled(spool: _Spool, round_keys: np.ndarray) -> Iterator[tuple[int, bytes]]:
+    """The documents in their new order, about BLOCK bytes of tokens at a time, and how many there have been."""
+    spool.flush()
+    held: list[bytes] = []
+    size = 0
+    for first in range(0, spool.documents, 1024):
+        order = permute(np.arange(first, min(first + 1024, spool.documents)), spool.documents, round_keys)
+        for done, document in enumerate(order.tolist(), first + 1):
+            held.append(spool.read(document))
+            size += len(held[-1])
+            if size >= BLOCK or done == spool.documents:
+                yield done, b"".join(held)
+                held, size = [], 0
+
+
+def _refuse(split: str, spools: dict[str, _Spool], length: int, report: Report) -> None:
+    """A split has not one sequence: an error, but for the test split, which a run can do without."""
+    spool = spools[split]
+    has = f"the {split} split has {spool.token_count:,} tokens in {spool.documents:,} document(s)"
+    if split == "test":
+        if spool.documents:
+            report(f"{has}, fewer than a sequence of {length}: it is left out", 0, None)
+        return
+    way = "use a longer text or a smaller length"
+    if split == "validation":
+        way = (
+            f"where it is not given, it is held out of train, which has {spools['train'].documents:,}; "
+            "use more and shorter documents (data.documents=row), or data.validation=FILE"
+        )
+    raise DataError(f"{has}, length={length} needs {length - 1} tokens for one sequence: {way}")

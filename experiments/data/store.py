@@ -1,0 +1,147 @@
+"""The cache folder: what is there was made once, by one process at a time, and is whole."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from experiments.data.errors import DataError, first_line
+
+MANIFEST = "manifest.json"
+BLOCK = 1 << 20
+REMEMBERED = 1 << 26  # bytes of a file from which on its digest is remembered rather than made again
+
+
+def digest(value: object) -> str:
+    """Hex SHA-256 of a JSON-able value, whatever the order of its keys."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def blocks(path: Path) -> Iterator[bytes]:
+    """The bytes of a file, 1 MiB at a time."""
+    with path.open("rb") as file:
+        while block := file.read(BLOCK):
+            yield block
+
+
+class Cache:
+    """Folders `root/kind/key`, each with a manifest of its files' sizes and SHA-256 digests.
+
+    A folder is made under another name, under a lock that the system releases when its process dies, and renamed when
+    it is on the disk: a kill at any instant leaves no folder or a whole one. `say` hears of waits for other processes.
+    """
+
+    def __init__(self, root: Path, say: Callable[[str], None]) -> None:
+        self.root = root
+        self.say = say
+
+    def obtain(self, kind: str, key: str, make: Callable[[Path], dict[str, Any]]) -> tuple[Path, dict[str, Any]]:
+        """The folder and its facts: what `make(folder)`, which fills an empty folder, returned when it was made."""
+        folder = self.root / kind / key[:32]
+        if (facts := self._facts(folder)) is None:
+            with self._unwritable(), self._lock(folder):
+                if (facts := self._facts(folder)) is None:
+                    facts = self._make(folder, make)
+        return folder, facts
+
+    def remember(self, key: object, value: str) -> str:
+        """Note a short value for later processes, if the folder lets us; returns it."""
+        note = self._note(key)
+        with contextlib.suppress(OSError):
+            note.parent.mkdir(parents=True, exist_ok=True)
+            partial = note.with_suffix(f".{os.getpid()}")
+            partial.write_text(value, encoding="utf-8")
+            partial.replace(note)
+        return value
+
+    def recall(self, key: object) -> str | None:
+        try:
+            return self._note(key).read_text(encoding="utf-8") or None
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    def file_digest(self, path: Path, contents: Callable[[Path], Iterable[bytes]] = blocks) -> str:
+        """Hex SHA-256 of a file; of a big one it is remembered while size, times and inode stay as they are."""
+        status = path.stat()
+        key = ["file", str(path.resolve()), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+        known = self.recall(key) if status.st_size >= REMEMBERED else None
+        if known is not None:
+            return known
+        made = hashlib.sha256()
+        for block in contents(path):
+            made.update(block)
+        return self.remember(key, made.hexdigest()) if status.st_size >= REMEMBERED else made.hexdigest()
+
+    def _note(self, key: object) -> Path:
+        return self.root / "notes" / digest(key)[:32]
+
+    def _facts(self, folder: Path) -> dict[str, Any] | None:
+        """What the manifest says, if every file is as it says; None where there is nothing whole."""
+        try:
+            manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+            for name, (size, sha256) in manifest["files"].items():
+                if (folder / name).stat().st_size != size or self.file_digest(folder / name) != sha256:
+                    return None
+            return dict(manifest["facts"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def _make(self, folder: Path, make: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+        self._sweep(folder.parent)
+        partial = folder.with_suffix(".partial")
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir()
+        try:
+            facts = make(partial)
+            files = {path.name: (path.stat().st_size, self.file_digest(path)) for path in sorted(partial.iterdir())}
+            (partial / MANIFEST).write_text(json.dumps({"files": files, "facts": facts}, indent=1), encoding="utf-8")
+            for path in (*partial.iterdir(), partial):
+                _to_disk(path)
+            partial.rename(folder)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+        _to_disk(folder.parent)
+        return facts
+
+    @contextlib.contextmanager
+    def _lock(self, folder: Path) -> Iterator[None]:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with folder.with_suffix(".lock").open("w") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                self.say(f"waiting for another process that makes {folder}")
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _sweep(self, parent: Path) -> None:
+        """Remove what processes that were killed have left; what a living one is making is locked."""
+        for partial in parent.glob("*.partial"):
+            with partial.with_suffix(".lock").open("w") as file, contextlib.suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(partial, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _unwritable(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or first_line(error)
+            raise DataError(f"cache={self.root} cannot be written: {reason}; choose another, cache=FOLDER") from error
+
+
+def _to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

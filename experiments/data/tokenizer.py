@@ -1,0 +1,200 @@
+"""Byte-level BPE, WordPiece, or one from a file, by the `tokenizers` library, which only this file imports."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiments.data.corpus import Corpus
+from experiments.data.errors import DataError, first_line
+from experiments.data.files import find
+from experiments.data.store import Cache, digest
+from experiments.settings import FileTokenizer, TrainedTokenizer
+
+if TYPE_CHECKING:
+    import tokenizers
+
+Report = Callable[[str, int, int | None], None]  # stage, done, total if known
+
+PAD, UNK, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SAMPLE = 1 << 25  # bytes of training text that a tokenizer is trained on
+ALPHABET = 1000  # different characters that WordPiece knows at most
+NAME = "tokenizer.json"
+
+
+class Tokenizer:
+    """Ids of texts and back. A special token's name in a text is read as plain characters. Raises DataError."""
+
+    def __init__(self, inner: tokenizers.Tokenizer) -> None:
+        inner.no_truncation()
+        inner.no_padding()
+        self.serialized = inner.to_str()
+        inner.encode_special_tokens = True
+        self._inner = inner
+        vocabulary = inner.get_vocab(with_added_tokens=True)
+        if missing := [token for token in SPECIAL if token not in vocabulary]:
+            raise DataError(f"the special tokens {' '.join(SPECIAL)} are needed; there is no {' '.join(missing)}")
+        self.vocabulary_size = max(vocabulary.values()) + 1
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (vocabulary[token] for token in SPECIAL)
+        special = {i for i, token in inner.get_added_tokens_decoder().items() if token.special}
+        self.special = frozenset(special.union(vocabulary[token] for token in SPECIAL))
+
+    @cached_property
+    def digest(self) -> str:
+        """Hex SHA-256 of the serialized tokenizer."""
+        return hashlib.sha256(self.serialized.encode()).hexdigest()
+
+    def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+        """Ids of each text, int64, without special tokens around them; many texts at once use all cores."""
+        encodings = self._inner.encode_batch_fast(texts, add_special_tokens=False)
+        return [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
+
+    def decode(self, ids: Sequence[int] | np.ndarray) -> str:
+        return str(self._inner.decode([int(i) for i in ids], skip_special_tokens=False))
+
+    def tokens(self, ids: Sequence[int] | np.ndarray) -> list[str]:
+        """The token of each id, as the vocabulary writes it."""
+        return [self._inner.id_to_token(int(i)) or UNK for i in ids]
+
+    def save(self, path: Path) -> None:
+        """Write it as a `tokenizer.json`, which `tokenizer=file tokenizer.path=...` reads again."""
+        path.write_text(self.serialized, encoding="utf-8")
+
+
+def load(path: Path) -> Tokenizer:
+    """The tokenizer of a `tokenizer.json`. Raises DataError."""
+    import tokenizers
+
+    try:
+        with _no_panic():
+            inner = tokenizers.Tokenizer.from_file(str(path))
+    except Exception as error:
+        raise DataError(f"{path} is not a tokenizer.json of the tokenizers library: {first_line(error)}") from error
+    try:
+        return Tokenizer(inner)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def obtain(
+    settings: TrainedTokenizer | FileTokenizer, corpus: Corpus, cache: Cache, report: Report
+) -> tuple[Tokenizer, dict[str, Any]]:
+    """The tokenizer that is asked for, from its file, the cache, or trained; and what it is, JSON-able."""
+    if isinstance(settings, FileTokenizer):
+        tokenizer = load(find("tokenizer.path", settings.path)[0])
+        return tokenizer, {"kind": "file", "vocabulary_size": tokenizer.vocabulary_size, "digest": tokenizer.digest}
+
+    def make(folder: Path) -> dict[str, Any]:
+        texts, size = _sample(corpus, report)
+        report("training the tokenizer", 0, None)
+        train(texts, settings).save(folder / NAME)
+        return {"sample_documents": len(texts), "sample_bytes": size}
+
+    asked = settings.model_dump()
+    folder, facts = cache.obtain("tokenizers", digest([asked, corpus.identity, SPECIAL, SAMPLE, ALPHABET]), make)
+    tokenizer = load(folder / NAME)
+    if tokenizer.vocabulary_size < settings.vocabulary_size:
+        reached = f"the text supports a vocabulary of {tokenizer.vocabulary_size:,} of the {settings.vocabulary_size:,}"
+        report(f"{reached} asked for", tokenizer.vocabulary_size, settings.vocabulary_size)
+    size = {"vocabulary_size_asked": settings.vocabulary_size, "vocabulary_size": tokenizer.vocabulary_size}
+    return tokenizer, asked | facts | size | {"digest": tokenizer.digest}
+
+
+def _sample(corpus: Corpus, report: Report) -> tuple[list[str], int]:
+    """The first documents of the training split, up to SAMPLE bytes, and how many bytes they are."""
+    texts: list[str] = []
+    size = said = 0
+    for split, text in corpus.documents():
+        if split == "train":
+            texts.append(text)
+            size += len(text.encode())
+        if size - said >= SAMPLE >> 5:
+            report("reading text for the tokenizer", min(size, SAMPLE), SAMPLE)
+            said = size
+        if size >= SAMPLE:
+            break
+    if not texts:
+        raise DataError("the training split has no text; give a longer one, or data.validation=FILE beside it")
+    return texts, size
+
+
+def train(texts: list[str], settings: TrainedTokenizer) -> Tokenizer:
+    """The same tokenizer, to the byte, for the same texts; its vocabulary is smaller where they support no more."""
+    learn = _byte_bpe if settings.kind == "byte_bpe" else _wordpiece
+    try:
+        with _no_panic():
+            return Tokenizer(learn(texts, settings.vocabulary_size))
+    except Exception as error:
+        reason = first_line(error)
+        raise DataError(f"tokenizer.kind={settings.kind} cannot be trained on this text: {reason}") from error
+
+
+def _byte_bpe(texts: list[str], size: int) -> tokenizers.Tokenizer:
+    """Byte-level BPE (Radford et al. 2019): lossless, and every text has ids."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+    inner = Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    inner.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        min_frequency=2,
+        special_tokens=list(SPECIAL),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    inner.train_from_iterator(texts, trainer)
+    return inner
+
+
+def _wordpiece(texts: list[str], size: int) -> tokenizers.Tokenizer:
+    """WordPiece as BERT's (Devlin et al. 2019): lower-cased words without accents.
+
+    The trainer numbers the continuing characters, `##x`, in the order of a hash that differs between processes, and
+    merges of equal count by these numbers (tokenizers#1794). Named as special tokens they have fixed numbers; the
+    tokenizer is then built anew, where they are not special.
+    """
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+
+    normalizer = normalizers.BertNormalizer(lowercase=True)
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update(normalizer.normalize_str(text))
+    commonest = sorted((char for char in counts if not char.isspace()), key=lambda char: (-counts[char], char))
+    alphabet = sorted(commonest[: min(ALPHABET, size // 4)])
+
+    learner = Tokenizer(models.WordPiece(unk_token=UNK))
+    learner.normalizer, learner.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size,
+        min_frequency=2,
+        special_tokens=[*SPECIAL, *("##" + char for char in alphabet)],
+        initial_alphabet=alphabet,
+        limit_alphabet=len(alphabet),
+        show_progress=False,
+    )
+    learner.train_from_iterator(texts, trainer)
+
+    inner = Tokenizer(models.WordPiece(learner.get_vocab(), unk_token=UNK))
+    inner.normalizer, inner.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
+    inner.add_special_tokens(list(SPECIAL))
+    inner.decoder = decoders.WordPiece()
+    return inner
+
+
+@contextlib.contextmanager
+def _no_panic() -> Iterator[None]:
+    """A panic of the library's Rust is no Exception, and would go past every handler that users have."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ == "PanicException":
+            raise RuntimeError(first_line(error)) from error
+        raise

@@ -1,0 +1,67 @@
+"""`attn evaluate RUN`: the score of a run's checkpoint on any split of any text, with the run's own tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal, get_args
+
+from experiments.compare import find_run
+from experiments.configuration import override
+from experiments.explain import Mistake, nearest
+from experiments.record.folder import RunFolder
+from experiments.settings import FileTokenizer, Settings
+from experiments.tabulate import show
+
+SPLITS = ("train", "validation", "test")
+Kind = Literal["best", "newest"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+def evaluate_run(name: str, words: list[str], runs: Path, kind: str, format: str) -> None:
+    """Print the score of the `best` or `newest` checkpoint. Raises Mistake, DataError."""
+    if kind not in KINDS:
+        raise Mistake(f"--checkpoint {kind}: must be one of {', '.join(KINDS)}" + nearest(kind, KINDS))
+    split, words = _take_split(words)
+    folder = RunFolder(find_run(name, runs))
+    settings = override(folder.config(), words)
+    tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
+    step, score = _score(folder, settings.model_copy(update={"tokenizer": tokenizer}), split, kind)
+    show([{"run": folder.name, "checkpoint": f"{kind}, step {step}", "split": split, **score}], format)
+
+
+def _take_split(words: list[str]) -> tuple[str, list[str]]:
+    """`split=test` says which split to score; the other words are overrides."""
+    given = [word.removeprefix("split=") for word in words if word.startswith("split=")]
+    split = given[-1] if given else "validation"
+    if split not in SPLITS:
+        raise Mistake(f"split = {split!r}: must be one of {', '.join(SPLITS)}" + nearest(split, SPLITS))
+    return split, [word for word in words if not word.startswith("split=")]
+
+
+def _score(folder: RunFolder, settings: Settings, split: str, kind: Kind) -> tuple[int, dict[str, float]]:
+    from dataclasses import asdict
+
+    from experiments.data.packing import prepare
+    from experiments.measure.hardware import resolve_device, resolve_precision
+    from experiments.model.bert import build
+    from experiments.record.display import Display
+    from experiments.training.checkpoint import load_weights
+    from experiments.training.evaluate import evaluate
+    from experiments.training.micro_batches import Forward
+
+    trainer = settings.trainer
+    with Display() as display:
+        data = prepare(settings.data, settings.tokenizer, settings.length, Path(settings.cache), display.stage)
+        packed = getattr(data, split)
+        if packed is None:
+            raise Mistake(f"split = {split!r}: this corpus has none", "split=validation, or data.test=FILE")
+        model = build(settings.model, settings.variant, data.tokenizer.vocabulary_size, settings.seed)
+        step = load_weights(model, folder.checkpoint, kind, display.message)
+    device = resolve_device(trainer.device)
+    forward = Forward(model.to(device), device, resolve_precision(trainer.precision, device), settings.seed)
+    size = trainer.micro_batch or trainer.batch_size
+    score = evaluate(
+        model, forward, packed, data.tokenizer, data.unigram, settings.objective,
+        sequences=trainer.evaluation_sequences, micro_batch=size,
+    )  # fmt: skip
+    return step, asdict(score)

@@ -1,0 +1,100 @@
+"""What is refused, said to a person: the key, the value, what is allowed, the nearest right word."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+CONF = Path(__file__).resolve().parent.parent / "conf"
+
+
+class Mistake(ValueError):
+    """A mistake of the user's: a line that says what is wrong, and a hint that says what would be right."""
+
+    def __init__(self, text: str, hint: str = "") -> None:
+        super().__init__(text + (f"\n  {hint}" if hint else ""))
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """What Hydra and OmegaConf refuse inside the block becomes a Mistake."""
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise Mistake(*_explain(error)) from error
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """` (did you mean x?)`, or nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+def groups() -> list[str]:
+    return sorted(path.name for path in CONF.iterdir() if path.is_dir())
+
+
+def options(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def known_keys() -> list[str]:
+    """Every key of the default configuration, dotted; a group is a key too."""
+
+    def walk(node: dict[Any, Any], prefix: str) -> Iterator[str]:
+        for key, value in node.items():
+            yield f"{prefix}{key}"
+            if isinstance(value, dict):
+                yield from walk(value, f"{prefix}{key}.")
+
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        tree = OmegaConf.to_container(hydra.compose("config"), resolve=False)
+    assert isinstance(tree, dict)
+    return list(walk(tree, ""))
+
+
+def near_key(key: str) -> str:
+    """The nearest known key, or the keys beside an unknown one."""
+    known = known_keys()
+    parent, _, leaf = key.rpartition(".")
+    siblings = [name.rpartition(".")[2] for name in known if name.rpartition(".")[0] == parent]
+    if close := difflib.get_close_matches(leaf, siblings, n=1, cutoff=0.6):
+        return f"did you mean {parent}.{close[0]}?" if parent else f"did you mean {close[0]}?"
+    if parent and siblings:
+        return f"{parent} has: {', '.join(siblings)}"
+    return "`attn train --cfg job` prints every setting"
+
+
+def _explain(error: BaseException) -> tuple[str, str]:
+    text = "\n".join(map(str, _causes(error)))
+    if found := re.search(r"Could not override '([^']+)'", text):
+        return f"there is no setting {found[1]!r}", near_key(found[1])
+    if found := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
+        group, option = found[1], found[2]
+        if group.startswith("hydra/"):
+            return f"there is no {group} {option!r}", "is its plugin installed?"
+        known = options(group)
+        return f"there is no {group} {option!r}" + nearest(option, known), f"there are: {', '.join(known)}"
+    if "Missing mandatory value" in text and (found := re.search(r"full_key: (\S+)", text)):
+        return f"{found[1]} has no value", f"write {found[1]}=..."
+    first_line = str(error).strip().split("\n")[0]
+    if first_line.startswith("Ambiguous value"):
+        return first_line, "to sweep over the values add -m; to give a list write key=[a,b]"
+    if type(error).__name__ == "OverrideParseException":
+        return first_line, "write key=value; quote what the shell or Hydra's grammar would take apart"
+    return first_line, ""
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

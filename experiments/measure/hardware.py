@@ -1,0 +1,51 @@
+"""What the machine is and what it is fast at."""
+
+from __future__ import annotations
+
+import platform
+from pathlib import Path
+from typing import Literal
+
+import torch
+
+from experiments.settings import Precision
+
+
+def resolve_device(device: str) -> torch.device:
+    """`auto` is the GPU if there is one. Raises ValueError for a GPU that isn't there."""
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "cuda" and not torch.cuda.is_available():
+        raise ValueError("trainer.device=cuda, but torch sees no GPU here; allowed: auto, cpu")
+    return torch.device(device)
+
+
+def resolve_precision(precision: Precision, device: torch.device) -> Literal["fp32", "bf16"]:
+    """`auto` is bf16 where the hardware multiplies it faster than float32."""
+    if precision == "auto":
+        return "bf16" if fast_bf16(device) else "fp32"
+    return precision
+
+
+def fast_bf16(device: torch.device) -> bool:
+    """Whether bfloat16 products have units of their own: CUDA from compute capability 8.0, CPUs with AMX."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_capability(device) >= (8, 0)
+    return "amx_bf16" in _cpu("flags").split()
+
+
+def device_name(device: torch.device) -> str:
+    """The GPU's name, or the CPU's with the number of threads torch uses."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    name = _cpu("model name") or platform.processor() or platform.machine()
+    return f"{name}, {torch.get_num_threads()} threads"
+
+
+def _cpu(field: str) -> str:
+    """A field of the first processor in /proc/cpuinfo; empty where there is none."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.partition(":")[0].strip() == field), "")

@@ -1,0 +1,1 @@
+"""The models around an attention variant."""

@@ -1,0 +1,56 @@
+"""The input of the encoder: token, position and token-type embeddings, summed."""
+
+# B batch, N length, D hidden size
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor, nn
+
+from experiments import settings
+from experiments.model.norm import build_norm
+from experiments.model.position import sinusoids
+
+
+class Embedding(nn.Module):
+    """Sum of the embeddings, then a norm where the sub-layers expect a normed input (norm=post), then dropout.
+
+    With position=sinusoidal the token embeddings are multiplied by sqrt(D) (Vaswani et al. 2017, 3.4): unscaled, the
+    sinusoids would drown them.
+    """
+
+    def __init__(self, model: settings.Model, vocabulary_size: int) -> None:
+        super().__init__()
+        size = model.hidden_size
+        self.token = nn.Embedding(vocabulary_size, size)
+        self.position = nn.Embedding(model.length, size) if model.position == "learned" else None
+        self.token_type = nn.Embedding(model.token_types, size) if model.token_types else None
+        self.norm = build_norm(model) if model.norm == "post" else None
+        self.dropout = nn.Dropout(model.dropout)
+        self.sinusoids_ND: Tensor | None
+        table = sinusoids(model.length, size) if model.position == "sinusoidal" else None
+        self.register_buffer("sinusoids_ND", table, persistent=False)
+
+    def forward(self, tokens_BN: Tensor, token_types_BN: Tensor | None = None) -> Tensor:
+        """[B, N, D]. Token types None: all 0. ValueError: a length or token types that there is no table for."""
+        x_BND = self.token(tokens_BN)
+        if self.sinusoids_ND is not None:
+            x_BND = x_BND * math.sqrt(x_BND.size(-1)) + first_rows(self.sinusoids_ND, tokens_BN.size(1))
+        if self.position is not None:
+            x_BND = x_BND + first_rows(self.position.weight, tokens_BN.size(1))
+        if self.token_type is not None:
+            x_BND = x_BND + (self.token_type.weight[0] if token_types_BN is None else self.token_type(token_types_BN))
+        elif token_types_BN is not None:
+            raise ValueError("token types were given, but model.token_types=0")
+        if self.norm is not None:
+            x_BND = self.norm(x_BND)
+        return self.dropout(x_BND)
+
+
+def first_rows(table: Tensor, length: int) -> Tensor:
+    if length > table.size(0):
+        raise ValueError(
+            f"a sequence of {length} tokens is longer than model.length={table.size(0)}, the position table"
+        )
+    return table[:length]

@@ -1,0 +1,72 @@
+"""The encoder: layers of self-attention and feed-forward (Vaswani et al. 2017, 1706.03762, 3.1)."""
+
+# B batch, N length, D hidden size, P positions to predict
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from experiments import settings
+from experiments.model.norm import Residual, build_norm
+
+ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "gelu": F.gelu,
+    "gelu_tanh": functools.partial(F.gelu, approximate="tanh"),
+    "relu": F.relu,
+}
+
+
+class FeedForward(nn.Module):
+    """outer(activation(inner(x)))."""
+
+    def __init__(self, model: settings.Model) -> None:
+        super().__init__()
+        self.inner = nn.Linear(model.hidden_size, model.intermediate_size, bias=model.linear_bias)
+        self.activation = ACTIVATIONS[model.activation]
+        self.outer = nn.Linear(model.intermediate_size, model.hidden_size, bias=model.linear_bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.outer(self.activation(self.inner(x)))
+
+
+class Layer(nn.Module):
+    """Self-attention by any variant, then a feed-forward, each in its residual connection."""
+
+    attention: Any
+    feed_forward: FeedForward
+
+    def __init__(self, model: settings.Model, attention: nn.Module) -> None:
+        super().__init__()
+        self.attention = attention
+        self.attention_residual = Residual(model)
+        self.feed_forward = FeedForward(model)
+        self.feed_forward_residual = Residual(model)
+
+    def forward(self, x_BND: Tensor, rows_P: Tensor | None = None, **context: Any) -> Tensor:
+        """[B, N, D], or [P, D] of the positions `rows_P` of the flattened batch. `context`: keywords of attention."""
+        x = self.attention_residual(x_BND, functools.partial(self.attention, **context))
+        if rows_P is not None:
+            x = x.flatten(0, 1).index_select(0, rows_P)
+        return self.feed_forward_residual(x, self.feed_forward)
+
+
+class Encoder(nn.Module):
+    """The layers, and a final norm where the last layer does not end with one (norm=pre, sandwich)."""
+
+    def __init__(self, model: settings.Model, attentions: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(Layer(model, attention) for attention in attentions)
+        self.norm = build_norm(model) if model.norm != "post" else None
+
+    def forward(self, x_BND: Tensor, rows_P: Tensor | None = None, **context: Any) -> Tensor:
+        """[B, N, D], or [P, D] for the rows asked for: what follows the last attention is computed for them only."""
+        *body, last = self.layers
+        for layer in body:
+            x_BND = layer(x_BND, **context)
+        x = last(x_BND, rows_P, **context)
+        return x if self.norm is None else self.norm(x)

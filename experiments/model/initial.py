@@ -1,0 +1,39 @@
+"""Starting values that depend on a module's own path and shapes, so that models that differ elsewhere start alike."""
+
+from __future__ import annotations
+
+import hashlib
+
+import torch
+from torch import nn
+
+
+def initialize(module: nn.Module, seed: int, std: float) -> None:
+    """Give every module below (and with) `module`, on the CPU, its starting values; the global RNG is left as it was.
+
+    Linear maps and embeddings: weights normal(0, std), biases 0. Any other module that owns parameters: its own
+    `reset_parameters()`. Each draws from a generator seeded by (seed, its path), so the values of one do not depend on
+    which others there are. A parent is reset before its children.
+
+    TypeError: a module owns parameters but has no `reset_parameters`.
+    """
+    with torch.random.fork_rng(devices=[]):
+        for path, child in module.named_modules():
+            torch.manual_seed(path_seed(seed, path))
+            reset(child, path, std)
+
+
+def reset(module: nn.Module, path: str, std: float) -> None:
+    if type(module) is nn.Linear or type(module) is nn.Embedding:
+        nn.init.normal_(module.weight, std=std)
+        if (bias := getattr(module, "bias", None)) is not None:
+            nn.init.zeros_(bias)
+    elif callable(reset_parameters := getattr(module, "reset_parameters", None)):
+        reset_parameters()
+    elif next(module.parameters(recurse=False), None) is not None:
+        raise TypeError(f"{path} ({type(module).__name__}) owns parameters but has no reset_parameters()")
+
+
+def path_seed(seed: int, path: str) -> int:
+    """64 bits, the same on every machine and in every process."""
+    return int.from_bytes(hashlib.sha256(f"{seed}/{path}".encode()).digest()[:8], "big")

@@ -1,0 +1,13 @@
+"""From a variant group to its layer: the file name is the registry."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from experiments.signature import arguments_of, module_of
+
+
+def build_attention(variant: dict[str, Any]) -> Any:
+    """One attention layer of a resolved `conf/variant` group. Raises ValueError for sizes that don't go together."""
+    return importlib.import_module(f"attention.{module_of(variant)}").Attention(**arguments_of(variant))

@@ -1,0 +1,248 @@
+"""What a run shows while it runs, live on a terminal and in plain lines elsewhere, and the summary at its end.
+
+Progress goes to stderr and the summary to stdout, so that `attn train > result.txt` keeps the one and shows the other.
+"""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+import textwrap
+import time
+from types import TracebackType
+from typing import Any, TextIO
+
+from experiments.record.folder import RunFolder
+from experiments.record.result import Result
+
+PLAIN_SECONDS = 5.0
+
+
+class Display:
+    """Progress of one run on `stream` (stderr). `stop` gives the terminal back, and must be reached: use `with`."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self._stream = stream or sys.stderr
+        self._live: _Live | None = None
+        if self._stream.isatty():
+            from rich.console import Console
+
+            console = Console(file=self._stream, highlight=False)
+            if not console.is_dumb_terminal:
+                self._live = _Live(console)
+        self._total: int | None = None
+        self._first_step = 0
+        self._started = time.monotonic()
+        self._shown = -math.inf
+        self._stage = ""
+
+    def __enter__(self) -> Display:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stage(self, name: str, done: int, total: int | None) -> None:
+        """Progress of a preparation, such as tokenizing; total: None where it is not known."""
+        if self._live:
+            self._live.show(name, done, total, "", "")
+            return
+        if name != self._stage:
+            self._stage, self._shown = name, -math.inf
+        if self._due() or done == total:
+            amount = f": {done:,}" if done or total else ""
+            self._print(name + amount + (f" of {total:,}" if total else ""))
+
+    def start(self, total_steps: int | None, resumed_step: int = 0) -> None:
+        """Training begins after `resumed_step`; total_steps: None where a time or a number of tokens ends it."""
+        self._total, self._first_step = total_steps, resumed_step
+        self._started = time.monotonic()
+        self._shown = -math.inf
+        if self._live:
+            self._live.show("training", resumed_step, total_steps, "", "")
+
+    def update(self, metrics: dict[str, Any]) -> None:
+        """Show the metrics of one logged step: `step`, and of the known names those that are there."""
+        step = metrics["step"]
+        left = self._time_left(step)
+        if self._live:
+            self._live.show("training", step, self._total, left, "  ".join(_columns(metrics)))
+        elif self._due() or step == self._total:
+            columns = [self._step(step), *_columns(metrics, aligned=True), f"{left:>12}"]
+            self._print("  ".join(columns).rstrip())
+
+    def evaluation(
+        self, step: int, loss: float, bits_per_byte: float | None = None, unigram_loss: float | None = None
+    ) -> None:
+        """Show an evaluation on the validation split; losses in nats per masked token."""
+        parts = [f"validation loss {loss:.4f}", f"ppl {perplexity(loss)}"]
+        if bits_per_byte is not None:
+            parts.append(f"{bits_per_byte:.3f} bits/byte")
+        if unigram_loss is not None:
+            parts.append(f"(unigram {unigram_loss:.2f})")
+        self.message(f"{self._step(step)}  {'  '.join(parts)}")
+
+    def message(self, text: str) -> None:
+        """Show a line that stays."""
+        if self._live:
+            self._live.console.print(text, markup=False, soft_wrap=True)
+        else:
+            self._print(text)
+
+    def stop(self) -> None:
+        """End the live display; harmless when there is none."""
+        if self._live:
+            self._live.stop()
+
+    def _due(self) -> bool:
+        if time.monotonic() - self._shown < PLAIN_SECONDS:
+            return False
+        self._shown = time.monotonic()
+        return True
+
+    def _print(self, text: str) -> None:
+        print(text, file=self._stream, flush=True)
+
+    def _step(self, step: int) -> str:
+        if self._total is None:
+            return f"step {step:>6}"
+        return f"step {step:>{len(str(self._total))}}/{self._total}"
+
+    def _time_left(self, step: int) -> str:
+        if self._total is None or step <= self._first_step:
+            return ""
+        seconds = (time.monotonic() - self._started) / (step - self._first_step) * (self._total - step)
+        return f"{duration(seconds)} left"
+
+
+class _Live:
+    """A bar and a line of numbers at the foot of a terminal; messages scroll by above."""
+
+    def __init__(self, console: Any) -> None:
+        from rich.live import Live
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+        from rich.text import Text
+
+        self.console = console
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            TextColumn("{task.fields[count]}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.fields[left]}"),
+            console=console,
+        )
+        self._text = Text
+        self._live = Live(console=console, refresh_per_second=4, transient=True, redirect_stdout=sys.stdout.isatty())
+        self._name = ""
+
+    def show(self, name: str, done: int, total: int | None, left: str, numbers: str) -> None:
+        from rich.console import Group
+
+        if name != self._name:
+            for task in self._bar.task_ids:
+                self._bar.remove_task(task)
+            self._bar.add_task(name, total=total, count="", left="")
+            self._name = name
+        count = f"{done:,}/{total:,}" if total else f"{done:,}"
+        self._bar.update(self._bar.task_ids[0], completed=done, total=total, count=count, left=left)
+        line = self._text(numbers, no_wrap=True, overflow="ellipsis")
+        self._live.update(Group(self._bar, line) if numbers else self._bar)
+        self._live.start()
+
+    def stop(self) -> None:
+        self._live.stop()
+
+
+def summary(result: Result, folder: RunFolder, stream: TextIO | None = None) -> None:
+    """Print what a run found, as a researcher would want to read it, on `stream` (stdout)."""
+    rows = [row for row in _rows(result, folder) if row[1]]
+    labels = max(len(label) for label, _ in rows)
+    width = min(shutil.get_terminal_size().columns, 110)
+    wrap = textwrap.TextWrapper(
+        width, break_long_words=False, break_on_hyphens=False, subsequent_indent=" " * (labels + 4)
+    )
+    lines = [wrap.fill(f"  {label:<{labels}}  {text}") for label, text in rows]
+    print("", f"{folder.name}: {result.status}", *lines, sep="\n", file=stream or sys.stdout)
+
+
+def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
+    beside = ""
+    if result.validation_loss is not None and result.unigram_loss is not None:
+        gap = result.unigram_loss - result.validation_loss
+        beside = f", {abs(gap):.4f} {'above' if gap >= 0 else 'below'} the validation loss"
+    total = (result.parameters or {}).get("total")
+    parts = ", ".join(f"{name} {count:,}" for name, count in (result.parameters or {}).items() if name != "total")
+    speed = _number(result.tokens_per_second, ",.0f", " tok/s")
+    spread = _number(result.tokens_per_second_spread, ",.0f", "", " +- ")
+    cost, meaning, memory = result.flops_per_token, result.throughput_meaning, megabytes(result.peak_memory_bytes)
+    conditions = [
+        result.device,
+        result.precision,
+        f"kernel {result.backend}" if result.backend else None,
+        f"{result.micro_batch} sequences at once" if result.micro_batch else None,
+        f"seed {result.seed}",
+    ]
+    return [
+        ("reason", result.reason or ""),
+        ("validation loss", _number(result.validation_loss, ".4f", " nats per masked token")),
+        ("unigram loss", _number(result.unigram_loss, ".4f", beside)),
+        ("training loss", _number(result.training_loss, ".4f")),
+        ("perplexity", "" if result.perplexity is None else _significant(result.perplexity)),
+        ("bits per byte", _number(result.bits_per_byte, ".4f")),
+        ("speed", speed and f"{speed}{spread}" + (f" ({meaning})" if meaning else "")),
+        ("peak memory", memory and memory + (f" ({result.peak_memory_meaning})" if result.peak_memory_meaning else "")),
+        ("parameters", "" if total is None else f"{total:,}" + (f" ({parts})" if parts else "")),
+        ("training cost", "" if cost is None else f"{cost / 1e6:,.1f} MFLOPs per token"),
+        ("FLOPs used", _number(result.mfu, ".1%", " of the device's peak")),
+        ("trained", f"{result.steps:,} steps, {result.tokens:,} tokens, {result.epochs:.2f} epochs"),
+        ("skipped steps", f"{result.skipped_steps:,} (not finite)" if result.skipped_steps else ""),
+        ("time", duration(result.wall_seconds)),
+        ("on", ", ".join(condition for condition in conditions if condition)),
+        ("folder", str(folder.path)),
+    ]
+
+
+def _columns(metrics: dict[str, Any], aligned: bool = False) -> list[str]:
+    """The known numbers of a logged step, each with its unit; aligned: of equal width in every line."""
+    loss = metrics.get("loss")
+    cells = [
+        ("loss ", 7, _number(loss, ".4f"), ""),
+        ("ppl ", 7, "" if loss is None else perplexity(loss), ""),
+        ("lr ", 7, _number(metrics.get("learning_rate"), ".1e"), ""),
+        ("", 9, _number(metrics.get("tokens_per_second"), ",.0f"), " tok/s"),
+        ("", 9, megabytes(metrics.get("peak_memory_bytes")), ""),
+    ]
+    width = [size if aligned else 0 for _, size, _, _ in cells]
+    return [f"{head}{text:>{size}}{unit}" for (head, _, text, unit), size in zip(cells, width, strict=True) if text]
+
+
+def perplexity(loss: float) -> str:
+    """exp(loss), with as many decimals as mean something."""
+    return _significant(math.inf if loss > 700 else math.exp(loss))
+
+
+def megabytes(size: int | None) -> str:
+    """Of 10^6 bytes."""
+    return "" if size is None else f"{size / 1e6:,.0f} MB"
+
+
+def duration(seconds: float) -> str:
+    """Such as 12s, 3m05s, 2h07m."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+
+
+def _significant(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 100 else f"{value:.2f}"
+
+
+def _number(value: float | None, form: str, after: str = "", before: str = "") -> str:
+    return "" if value is None else f"{before}{value:{form}}{after}"

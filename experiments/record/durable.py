@@ -1,0 +1,93 @@
+"""Files that are whole or absent, JSON that every reader accepts, and disk errors in one line."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+_NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
+_ANOTHER_DISK = "free some space or set runs= to another disk, then give the same command again"
+_ANOTHER_FOLDER = "set runs= to a folder that you may write"
+_IN_THE_WAY = "a file stands where a folder should be; remove it or set runs= to another folder"
+_REASONS = {
+    errno.ENOSPC: f"the disk is full; {_ANOTHER_DISK}",
+    errno.EDQUOT: f"the disk quota is used up; {_ANOTHER_DISK}",
+    errno.EFBIG: f"the file would be larger than this process may write (ulimit -f); {_ANOTHER_DISK}",
+    errno.EACCES: f"permission denied; {_ANOTHER_FOLDER}",
+    errno.EPERM: f"permission denied; {_ANOTHER_FOLDER}",
+    errno.EROFS: f"the file system is read-only; {_ANOTHER_FOLDER}",
+    errno.EEXIST: _IN_THE_WAY,
+    errno.ENOTDIR: _IN_THE_WAY,
+}
+
+
+class RunFolderError(RuntimeError):
+    """A run folder can't be used: one line with the path, the reason, and what to do."""
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Turn an `OSError` of the block, which works on `path`, into a `RunFolderError`."""
+    try:
+        yield
+    except OSError as error:
+        reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
+        raise RunFolderError(f"{path}: {reason}") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path; what the block writes there becomes `path`, durably and at once, if the block succeeds.
+
+    Whenever the process or the machine stops, `path` is the old file or the new one, whole. Raises RunFolderError.
+    """
+    temporary = path.with_name(f".{path.name}.partial")
+    with explained(path):
+        try:
+            yield temporary
+            _synchronize(temporary)
+            temporary.replace(path)
+            _synchronize(path.parent)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def write(path: Path, text: str) -> None:
+    """Replace the file `path` by `text`, all at once. Raises RunFolderError."""
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """Standard JSON of `value`: as the standard has no NaN, non-finite numbers are the strings nan, inf, -inf."""
+    return json.dumps(_finite(value), indent=indent, allow_nan=False)
+
+
+def number(value: Any) -> Any:
+    """Read back the strings by which `to_json` writes non-finite numbers; anything else stays what it is."""
+    return _NON_FINITE.get(value, value) if isinstance(value, str) else value
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _synchronize(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

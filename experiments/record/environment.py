@@ -1,0 +1,78 @@
+"""Where a run ran: versions, commit, machine. What only torch knows is handed in by the caller."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+PACKAGES = (
+    "torch", "numpy", "datasets", "hydra-core", "omegaconf", "pydantic", "rich",
+    "safetensors", "tokenizers", "typer", "wandb",
+)  # fmt: skip
+
+
+def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dict[str, Any]:
+    """Facts of this process and machine for `environment.json`.
+
+    torch_facts: what the caller knows of torch and the accelerator (threads, CUDA version, name of the GPU, ...).
+    backend: attention kernels that ran, None before the first step. Never raises: what can't be found out is None.
+    """
+    return {
+        "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+        "command": sys.argv,
+        "seed": seed,
+        "backend": backend,
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "git": _git(),
+        "host": platform.node(),
+        "system": platform.platform(),
+        "cpu": _cpu(),
+        "cores": os.cpu_count(),
+        "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "torch": torch_facts,
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _git() -> dict[str, Any] | None:
+    """Commit of the checkout that tracks this file, and whether its files were modified; None outside a checkout."""
+    here = Path(__file__).resolve()
+
+    def git(*arguments: str) -> str:
+        finished = subprocess.run(
+            ["git", "-C", str(here.parent), *arguments], capture_output=True, text=True, timeout=5, check=True
+        )
+        return finished.stdout.strip()
+
+    try:
+        # an installed copy may lie inside somebody else's checkout, whose commit would say nothing
+        git("ls-files", "--error-unmatch", here.name)
+        return {
+            "commit": git("rev-parse", "HEAD"),
+            "modified": bool(git("status", "--porcelain", "--untracked-files=no")),
+        }
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+def _cpu() -> str | None:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        lines = []
+    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(models, None) or platform.processor() or None

@@ -1,0 +1,97 @@
+"""What a run found, how it was measured, and how the run ended: the content of `result.json`."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
+
+from experiments.record.durable import number, to_json
+
+Status = Literal["done", "failed", "nan", "oom", "interrupted"]
+Number = Annotated[float, BeforeValidator(number)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """One run's outcome. A number that was not measured, as in a run that did not finish, is None."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
+
+    status: Status
+    reason: str | None  # why the run is not done
+
+    # quality: nats per masked token, on the validation split unless said otherwise
+    validation_loss: Number | None  # = ln perplexity
+    best_validation_loss: Number | None  # lowest of all evaluations
+    training_loss: Number | None  # at the end
+    unigram_loss: Number | None  # of predicting every token from the frequencies of the training split
+    perplexity: Number | None
+    bits_per_byte: Number | None
+
+    # speed and memory
+    tokens_per_second: Number | None  # non-padding tokens, steady state
+    tokens_per_second_spread: Number | None  # same unit; what it is stands in throughput_meaning
+    throughput_meaning: str | None  # how it was measured
+    peak_memory_bytes: int | None
+    peak_memory_meaning: str | None  # what it counts
+
+    # cost
+    parameters: dict[str, int] | None  # by part, and `total`
+    flops_per_token: Number | None  # of training: forward and backward
+    mfu: Number | None  # None where the peak of the device is not known
+
+    # extent
+    steps: int
+    skipped_steps: int  # by the guard, on a non-finite loss or gradient
+    tokens: int
+    epochs: Number
+    wall_seconds: Number  # over all the starts of the run
+
+    # conditions
+    backend: str | None  # attention kernels that ran, joined by +
+    precision: str | None
+    device: str | None
+    micro_batch: int | None  # sequences at once
+    seed: int
+    config: dict[str, Any] | None  # the resolved settings, as in config.yaml
+    corpus: dict[str, Any] | None  # identity: kind, revision, digest, ...
+    tokenizer_digest: str | None
+
+    def __post_init__(self) -> None:
+        if self.status == "done":
+            assert self.reason is None and self.validation_loss is not None and self.perplexity is not None
+        else:
+            assert self.reason, f"status {self.status} needs a reason"
+
+    @classmethod
+    def unfinished(cls, status: Status, reason: str, **known: Any) -> Result:
+        """A result with None for every number that is not `known` (steps, tokens, ... always are)."""
+        unknown = {field.name: None for field in dataclasses.fields(cls) if "None" in str(field.type)}
+        return cls(**{**unknown, **known, "status": status, "reason": reason})
+
+    def to_dict(self) -> dict[str, Any]:
+        return dataclasses.asdict(self)
+
+    def to_json(self) -> str:
+        return to_json(self.to_dict(), indent=2) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Result:
+        """Raises ValueError, in one line, for what is no JSON, and for unknown, missing and mistyped keys."""
+        try:
+            return _ADAPTER.validate_json(text)
+        except ValidationError as error:
+            faults = [_fault(item["loc"], item["type"], item["msg"]) for item in error.errors()]
+            raise ValueError("; ".join(faults)) from None
+
+
+def _fault(location: tuple[int | str, ...], kind: str, message: str) -> str:
+    key = ".".join(map(str, location))
+    named = {"unexpected_keyword_argument": f"unknown key {key}", "missing": f"missing key {key}"}
+    return named.get(kind, f"{key}: {message}" if key else message)
+
+
+_ADAPTER = TypeAdapter(Result)

@@ -1,0 +1,82 @@
+"""One run, whole: its folder is made or found again, locked, and trained in.
+
+`python -m experiments.run FOLDER` trains what FOLDER is configured for: a sweep gives each cell such a process.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from experiments.configuration import from_tree
+from experiments.record.display import Display, summary
+from experiments.record.durable import RunFolderError
+from experiments.record.folder import RunFolder, run_name
+from experiments.record.result import Result
+from experiments.record.tracking import Tracker
+from experiments.settings import Settings
+
+EXIT_CODES = {"done": 0, "nan": 4, "oom": 5}
+
+
+def folder_of(settings: Settings) -> RunFolder:
+    """The run folder of a configuration: the same configuration has the same folder. Nothing is made."""
+    return RunFolder(Path(settings.runs) / run_name(settings.model_dump()))
+
+
+def finished(folder: RunFolder) -> Result | None:
+    """The result of a run that is done."""
+    result = folder.result()
+    return result if result is not None and result.status == "done" else None
+
+
+def execute(settings: Settings) -> int:
+    """Train, continue, or find done; the exit code, of SIGINT and SIGTERM too. Raises ValueError, RunFolderError."""
+    folder = folder_of(settings)
+    result = finished(folder)
+    if result is None:
+        # torch comes in here: a mistake in the words, or a finished run, has been answered without it
+        from experiments.training.interruption import Interrupted
+        from experiments.training.train import train
+
+        is_new = not folder.path.exists()
+        try:
+            with folder, Display() as display:
+                folder.create(settings.model_dump())
+                result = train(settings, folder, Tracker(), display)
+        except ValueError:
+            # a mistake that only the data or the sizes could show leaves nothing behind
+            if is_new:
+                shutil.rmtree(folder.path)
+            raise
+        except Interrupted as interrupted:
+            print(f"{interrupted.reason}: the same command goes on from {folder.path}", file=sys.stderr)
+            return interrupted.exit_code
+    summary(result, folder)
+    return EXIT_CODES[result.status]
+
+
+def main() -> int:
+    """Train what the folder in the first argument holds, as a child whose parent holds the other end of stdin."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        return execute(from_tree(RunFolder(sys.argv[1]).config()))
+    except (ValueError, RunFolderError) as error:
+        print(error, file=sys.stderr)
+        return 2 if isinstance(error, ValueError) else 1
+
+
+def _end_with_parent() -> None:
+    """When the sweep is gone, however it went, the pipe closes: the cell saves and ends."""
+    # not sys.stdin.read(): Python aborts at exit while a thread holds that buffer's lock
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,231 @@
+"""Every setting of a run: its type, its range, and what it is. The values live in `conf/`; nothing here has a default.
+
+The tree mirrors the groups of `conf/`: the keys of a group's YAML are exactly the fields of its class. `variant` is the
+one exception: its keys are the arguments of the constructor it names (see `experiments.signature`).
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Size = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Text = Annotated[str, Field(min_length=1)]
+
+Norm = Literal["post", "pre", "sandwich"]
+Precision = Literal["auto", "fp32", "bf16"]
+# a document is one row (a line of a text), the rows up to a blank one, or those up to WikiText's next title
+Documents = Literal["row", "blank_line", "article"]
+
+
+class Group(BaseModel):
+    """Immutable, strictly typed, and closed: a key nobody reads is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class Model(Group):
+    """The encoder around the attention; sizes in features, lengths in tokens."""
+
+    hidden_size: Size
+    intermediate_size: Size
+    layers: Size
+    length: Size  # longest sequence; the size of a learned position table
+    norm: Norm
+    norm_kind: Literal["layer", "layer_no_bias", "rms"]
+    norm_epsilon: Positive
+    position: Literal["learned", "sinusoidal", "rotary", "relative", "none"]
+    rotary_base: Positive
+    relative_buckets: Annotated[int, Field(ge=4)]  # T5's buckets of distance, both directions together
+    relative_distance: Size  # distances from here on share the last bucket
+    activation: Literal["gelu", "gelu_tanh", "relu"]
+    linear_bias: bool  # biases of the attention's and the feed-forward's linear maps
+    token_types: Count  # rows of the token-type table; 0 = no table
+    tied: bool  # the output embedding is the input embedding
+    dropout: Fraction  # of embeddings and of each sub-layer's output
+    attention_dropout: Fraction  # of the attention weights
+    initial_std: Positive  # standard deviation of the normal start of linear maps and embeddings
+
+    @model_validator(mode="after")
+    def _buckets(self) -> Model:
+        if self.relative_buckets % 2 or self.relative_distance <= self.relative_buckets // 4:
+            raise ValueError(
+                f"relative_buckets {self.relative_buckets} must be even, and less than 4 times "
+                f"relative_distance {self.relative_distance}"
+            )
+        return self
+
+
+class Masked(Group):
+    """Masked-token prediction (Devlin et al. 2019): of the chosen positions, 80% [MASK], 10% random, 10% kept."""
+
+    kind: Literal["masked"]
+    rate: Annotated[float, Field(gt=0, lt=1)]  # share of the positions to predict
+    mask_share: Share  # of those: replaced by [MASK]
+    random_share: Share  # of those: replaced by a random token; the rest is kept
+    evaluation_seed: Seed  # of the fixed evaluation masks, the same for every run
+
+    @model_validator(mode="after")
+    def _shares(self) -> Masked:
+        if self.mask_share + self.random_share > 1:
+            raise ValueError(
+                f"mask_share {self.mask_share} and random_share {self.random_share} are more than 1 together"
+            )
+        return self
+
+
+class PythonDocs(Group):
+    """English of the running interpreter's own documentation, made locally."""
+
+    kind: Literal["python_docs"]
+    python: Text  # version of the interpreter, as the corpus differs between versions
+
+
+class Hub(Group):
+    """A data set of the Hugging Face hub, read through `datasets`."""
+
+    kind: Literal["hub"]
+    path: Text  # owner/name, or a folder that a data set was downloaded to
+    name: Text | None  # configuration of the data set
+    revision: Text  # branch, tag or commit; the commit it resolved to is recorded
+    column: Text  # column that holds the text
+    documents: Documents
+    train: Text  # split expressions, such as train[:95%]
+    validation: Text | None  # null: a 20th of train, by a digest of each text; then also for test
+    test: Text | None
+    streaming: bool  # read over the network as it is packed, without downloading the set; whole splits only
+    max_documents: Size | None  # at most so many documents of train, and a 20th of it of validation and test
+
+
+class TextFiles(Group):
+    """Local UTF-8 text."""
+
+    kind: Literal["text"]
+    documents: Documents
+    train: Text  # a file, or a glob
+    validation: Text | None  # null: a 20th of train, by a digest of each text; then also for test
+    test: Text | None
+
+
+class ParquetFiles(Group):
+    """Local Parquet files."""
+
+    kind: Literal["parquet"]
+    column: Text  # column that holds the text
+    documents: Documents
+    train: Text  # a file, or a glob
+    validation: Text | None  # null: a 20th of train, by a digest of each text; then also for test
+    test: Text | None
+
+
+Data = Annotated[PythonDocs | Hub | TextFiles | ParquetFiles, Field(discriminator="kind")]
+
+
+class TrainedTokenizer(Group):
+    """Trained on the corpus's training split."""
+
+    kind: Literal["byte_bpe", "wordpiece"]
+    vocabulary_size: Annotated[int, Field(ge=300)]  # ids, special tokens included; a small text may support fewer
+
+
+class FileTokenizer(Group):
+    """A `tokenizer.json` of the tokenizers library."""
+
+    kind: Literal["file"]
+    path: Text
+
+
+Tokenizer = Annotated[TrainedTokenizer | FileTokenizer, Field(discriminator="kind")]
+
+
+class AdamW(Group):
+    """AdamW with decoupled decay (Loshchilov and Hutter 2019); biases, norms and embeddings' biases don't decay."""
+
+    learning_rate: Positive
+    weight_decay: NonNegative
+    beta1: Fraction
+    beta2: Fraction
+    epsilon: Positive
+    clip: Positive | None  # largest gradient norm; null: no clipping
+
+
+class Schedule(Group):
+    """Warm-up, then a decay over the planned steps."""
+
+    kind: Literal["linear", "cosine", "inverse_sqrt", "constant"]
+    warmup_steps: Count
+    final: Share  # learning rate at the end, as a share of the peak (linear, cosine)
+
+
+class Trainer(Group):
+    batch_size: Size  # sequences a step
+    micro_batch: Size | None  # sequences at once; null: the whole batch
+    max_steps: Size | None  # the first limit reached ends the run
+    max_tokens: Size | None
+    max_minutes: Positive | None
+    precision: Precision  # auto: bf16 where the hardware is fast at it
+    device: Literal["auto", "cpu", "cuda"]
+    compile: bool
+    log_every: Size  # steps
+    evaluate_every: Size  # steps
+    evaluation_sequences: Size | None  # null: the whole split
+    checkpoint_every: Size  # steps
+    guard: Literal["stop", "skip", "reload"]  # on a non-finite loss or gradient
+    guard_limit: Count  # so many skips or reloads, then stop
+
+
+class Logger(Group):
+    """W&B, a mirror of the run folder."""
+
+    wandb: Literal["auto", "offline", "online", "off"]  # auto: online when logged in
+    project: Text
+    entity: Text | None
+    group: Text | None  # null: the sweep's name
+    tags: list[str]
+
+
+class Settings(Group):
+    """One run, whole. `variant` is checked against the constructor it names."""
+
+    # what people vary; groups refer to these by interpolation
+    heads: Size
+    key_size: Size
+    value_size: Size
+    hidden_size: Size
+    layers: Size
+    norm: Norm
+    length: Annotated[int, Field(ge=8)]
+    batch_size: Size
+    learning_rate: Positive
+    max_steps: Size | None
+    precision: Precision
+    backend: Literal["auto", "reference", "sdpa", "blocked"]
+    seed: Seed
+    runs: Text  # folder of the run folders
+    cache: Text  # folder of tokenizers and packed corpora
+    # groups
+    variant: dict[str, Any]
+    model: Model
+    objective: Masked
+    data: Data
+    tokenizer: Tokenizer
+    optimizer: AdamW
+    schedule: Schedule
+    trainer: Trainer
+    logger: Logger
+
+    @model_validator(mode="after")
+    def _widths(self) -> Settings:
+        for key in ("hidden_size", "memory_size"):
+            if (width := self.variant.get(key, self.model.hidden_size)) != self.model.hidden_size:
+                raise ValueError(
+                    f"variant.{key} = {width!r}: must be model.hidden_size = {self.model.hidden_size}; set hidden_size"
+                )
+        return self

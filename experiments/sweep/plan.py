@@ -1,0 +1,80 @@
+"""From the words of a command line to the cells of a sweep, each composed and checked before the first one trains."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import dataclass
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import DictConfig
+
+from experiments.command_line import MULTIRUN_FLAGS, check_overrides, hydra_main
+from experiments.configuration import compose_raw, resolve
+from experiments.explain import Mistake
+from experiments.settings import Settings
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a command line asks for.
+
+    `cells` is empty where only the sweeper knows them, one trial after the other.
+    """
+
+    cells: list[Settings]
+    is_sweep: bool
+    launcher: str
+    sweeper: str
+
+    @property
+    def runs_here(self) -> bool:
+        """Whether our own runner trains the cells, one process after the other, rather than a launcher of Hydra's."""
+        return self.launcher == "basic" and self.sweeper == "basic"
+
+
+def plan(overrides: list[str], flags: list[str]) -> Plan:
+    """Compose and check every cell. Raises Mistake that names each wrong cell."""
+    parsed = check_overrides(overrides)
+    launcher, sweeper, is_sweep = _choices(overrides, flags)
+    if is_sweep and sweeper != "basic":
+        return Plan([], True, launcher, sweeper)
+    swept = {each.key_or_group for each in parsed if each.is_sweep_override()}
+    cells: list[Settings] = []
+    wrong: list[str] = []
+
+    def collect(config: DictConfig) -> None:
+        context = HydraConfig.get()
+        words = " ".join(word for word in context.overrides.task if word.split("=", 1)[0] in swept)
+        try:
+            settings = resolve(config)
+        except Mistake as mistake:
+            wrong.append(f"{words}: {mistake}" if context.mode is RunMode.MULTIRUN else str(mistake))
+        else:
+            cells.append(settings)
+
+    with tempfile.TemporaryDirectory() as scratch:  # Hydra notes a sweep down; this pass leaves nothing behind
+        words = overrides
+        if is_sweep:
+            words = [
+                word for word in overrides if not word.lstrip("+").startswith(("hydra/launcher", "hydra.launcher."))
+            ]
+            words += ["hydra/launcher=basic", f"hydra.sweep.dir={scratch}"]
+        hydra_main(collect, words, flags)
+    if wrong:
+        count = f"{len(wrong)} of {len(wrong) + len(cells)} cells are wrong; none was started"
+        raise Mistake("\n".join(wrong), count if is_sweep else "")
+    return Plan(_distinct(cells), is_sweep, launcher, sweeper)
+
+
+def _distinct(cells: list[Settings]) -> list[Settings]:
+    return [cell for index, cell in enumerate(cells) if cell not in cells[:index]]
+
+
+def _choices(overrides: list[str], flags: list[str]) -> tuple[str, str, bool]:
+    """(launcher, sweeper, whether it is a sweep), from the words and from the overlays that they name."""
+    keys = ("hydra/launcher=", "hydra/sweeper=", "hydra.mode=", "experiment=")
+    deciding = [word for word in overrides if word.startswith(keys) and "," not in word]
+    context = compose_raw(deciding, with_hydra=True).hydra
+    is_sweep = bool(MULTIRUN_FLAGS & set(flags)) or context.mode is RunMode.MULTIRUN
+    return context.runtime.choices["hydra/launcher"], context.runtime.choices["hydra/sweeper"], is_sweep

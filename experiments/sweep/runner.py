@@ -1,0 +1,111 @@
+"""The cells of a sweep, one after the other, each in a process of its own.
+
+So a cell's peak memory is its own, and a kill or an out-of-memory ends that cell only. What it came to is read
+from its run folder.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+from experiments.record.folder import RunFolder
+from experiments.record.result import Result
+from experiments.run import finished, folder_of
+from experiments.settings import Settings
+
+ROOT = Path(__file__).resolve().parents[2]
+POLL_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a cell: its result, or why there is none."""
+
+    folder: RunFolder
+    result: Result | None
+    reason: str  # empty when done
+
+    @property
+    def done(self) -> bool:
+        return self.result is not None and self.result.status == "done"
+
+
+class Interrupted(Exception):
+    """The sweep was told to stop; the cell that was running has saved and ended."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"interrupted by {signal.Signals(number).name}")
+        self.exit_code = 128 + number
+
+
+def done_before(settings: Settings) -> Outcome | None:
+    """The outcome of a cell that needs no training."""
+    folder = folder_of(settings)
+    result = finished(folder)
+    return Outcome(folder, result, "") if result else None
+
+
+def run_cell(settings: Settings, watch: Callable[[RunFolder], None] = lambda folder: None) -> Outcome:
+    """Train one cell in a process of its own and wait for it, calling `watch` now and then. Raises Interrupted."""
+    folder = folder_of(settings)
+    with folder:
+        folder.create(settings.model_dump())
+    command = [sys.executable, "-m", "experiments.run", str(folder.path)]
+    search = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+    # the open pipe tells the cell that its sweep is alive: when it closes, the cell saves and ends
+    with (
+        (folder.path / "output.txt").open("a", encoding="utf-8") as output,
+        subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True,
+            env=os.environ | {"PYTHONPATH": search},
+        ) as process,
+        _forwarded(process) as received,
+    ):  # fmt: skip
+        while process.poll() is None:
+            watch(folder)
+            time.sleep(POLL_SECONDS)
+    if received:
+        raise Interrupted(received[0])
+    return _outcome(folder, process.returncode)
+
+
+def _outcome(folder: RunFolder, code: int) -> Outcome:
+    result = folder.result()
+    if code < 0:
+        name = signal.Signals(-code).name
+        hint = " (out of memory?)" if name == "SIGKILL" else ""
+        return Outcome(folder, None, f"killed by {name}{hint}")
+    if result is None or (code != 0 and result.status == "done"):
+        return Outcome(folder, None, _last_line(folder.path / "output.txt") or f"ended with code {code}")
+    return Outcome(folder, result, "" if result.status == "done" else f"{result.status}: {result.reason}")
+
+
+def _last_line(path: Path) -> str:
+    lines = [line.strip() for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else ""
+
+
+@contextmanager
+def _forwarded(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
+    """SIGINT and SIGTERM go on to the cell; the numbers received are in the list."""
+    received: list[int] = []
+
+    def forward(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        process.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield received
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,73 @@
+"""Rows of plain values as a terminal table, Markdown, CSV or JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Row = dict[str, Any]
+
+
+def show(rows: list[Row], format: str, caption: str = "", console: Console | None = None) -> None:
+    """Print rows that share their keys: rounded for people (table, markdown), exact for programs (csv, json)."""
+    if format == "json":
+        print(json.dumps(rows, indent=2))
+    elif format == "csv":
+        print(as_csv(rows), end="")
+    elif format == "markdown":
+        print(as_markdown(rows))
+    else:
+        _print_table(rows, caption, console or Console())
+
+
+def as_csv(rows: list[Row]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def as_markdown(rows: list[Row]) -> str:
+    if not rows:
+        return ""
+    keys = list(rows[0])
+    rule = ["---:" if _is_number_column(rows, key) else "---" for key in keys]
+    lines = [keys, rule, *([readable(key, row[key]).replace("|", "\\|") for key in keys] for row in rows)]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def readable(key: str, value: Any) -> str:
+    """A value as a person reads it, with its unit where the key has one."""
+    if value is None:
+        return "-"
+    if key.endswith("_bytes"):
+        return f"{value / 2**20:,.0f} MiB"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int) or abs(value) >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.4g}" if abs(value) >= 100 else f"{value:.4f}"
+
+
+def _is_number_column(rows: list[Row], key: str) -> bool:
+    return any(isinstance(row[key], int | float) for row in rows)
+
+
+def _print_table(rows: list[Row], caption: str, console: Console) -> None:
+    # a pipe has no width to fit into: keep each row on one line
+    if not console.is_terminal:
+        console.width = 1000
+    table = Table(box=None, header_style="bold", caption=caption or None, caption_justify="left", pad_edge=False)
+    for key in rows[0] if rows else []:
+        number = _is_number_column(rows, key)
+        table.add_column(key.removesuffix("_bytes"), justify="right" if number else "left", no_wrap=number)
+    for row in rows:
+        table.add_row(*(Text(readable(key, value)) for key, value in row.items()))
+    console.print(table)

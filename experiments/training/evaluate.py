@@ -1,0 +1,85 @@
+"""The loss on a split: fixed masked positions, every predicted token weighing the same, sums in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from experiments.data.packing import Packed
+from experiments.data.tokenizer import Tokenizer
+from experiments.measure.quality import bits_per_byte, perplexity
+from experiments.objectives.masked import MaskedBatch, mask_batch
+from experiments.settings import Masked
+from experiments.training.micro_batches import Forward, split
+
+ROWS = 64  # sequences that are masked together: a constant, so that the positions don't depend on the batch size
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    loss: float  # nats per predicted token
+    perplexity: float
+    bits_per_byte: float
+    unigram_loss: float  # nats, of the training split's single-token frequencies on the same targets
+    tokens: int  # predicted
+
+
+def evaluate(
+    model: nn.Module,
+    forward: Forward,
+    packed: Packed,
+    tokenizer: Tokenizer,
+    unigram: npt.NDArray[np.int64],
+    objective: Masked,
+    *,
+    sequences: int | None,
+    micro_batch: int,
+) -> Evaluation:
+    """Score `model` on the first `sequences` of a split (None: all), in evaluation mode; its mode is then as before.
+
+    The masked positions depend on the split and on `objective.evaluation_seed` alone. `unigram` [vocabulary] counts the
+    training split's tokens; one is added to each count, so that a token never seen has a finite loss.
+    """
+    unigram_nats = -np.log((unigram + 1.0) / (unigram.sum() + len(unigram)))
+    total, total_unigram, tokens = 0.0, 0.0, 0
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            for batch in masked_batches(packed, tokenizer, objective, sequences):
+                total += sum(float(forward.loss(part)) for part in split(batch, micro_batch))
+                total_unigram += float(unigram_nats[batch.targets.numpy()].sum())
+                tokens += len(batch.targets)
+    finally:
+        model.train(was_training)
+    loss = total / tokens
+    return Evaluation(
+        loss=loss,
+        perplexity=perplexity(loss),
+        bits_per_byte=bits_per_byte(loss, packed.token_count, packed.text_bytes),
+        unigram_loss=total_unigram / tokens,
+        tokens=tokens,
+    )
+
+
+def masked_batches(
+    packed: Packed, tokenizer: Tokenizer, objective: Masked, sequences: int | None
+) -> Iterator[MaskedBatch]:
+    """The first `sequences` of a split in its own order, masked by (evaluation_seed, index of the batch)."""
+    count = len(packed.tokens) if sequences is None else min(sequences, len(packed.tokens))
+    for index, start in enumerate(range(0, count, ROWS)):
+        tokens_BN = packed.tokens[start : min(start + ROWS, count)]
+        yield mask_batch(
+            tokens_BN,
+            objective.evaluation_seed,
+            index,
+            objective,
+            tokenizer.special,
+            tokenizer.mask_id,
+            tokenizer.vocabulary_size,
+        )

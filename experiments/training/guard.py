@@ -1,0 +1,71 @@
+"""What to say of a step whose loss or gradient is not finite: which batch it was, and where it went wrong first."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class NonFiniteError(ArithmeticError):
+    """A step that was stopped before it changed a weight; the message says all that is known of it."""
+
+    def __init__(self, step: int, reason: str) -> None:
+        self.step = step
+        super().__init__(reason)
+
+
+def describe(step: int, tokens_BN: Tensor, loss: float, norm: float, where: str) -> str:
+    """One line: the step, the batch by a digest of its tokens, what was not finite, and where it began."""
+    digest = hashlib.sha256(tokens_BN.numpy().tobytes()).hexdigest()[:8]
+    return f"step {step} (batch {digest} of {len(tokens_BN)} sequences): loss {loss:g}, gradient norm {norm:g}; {where}"
+
+
+def locate(model: nn.Module, forward: Callable[[], object]) -> str:
+    """Where the values first stop being finite, in words.
+
+    `forward` repeats the failed step's forward pass through `model`; the step's gradients must still be there. Told are
+    the first module to return something that isn't finite, else the first parameter whose gradient isn't, and a
+    parameter that isn't finite itself.
+    """
+    weights = [name for name, parameter in model.named_parameters() if not _finite(parameter)]
+    stored = f"; {weights[0]} is not finite itself" if weights else ""
+    if found := first_module(model, forward):
+        name, was_fed = found
+        fed = ", which was given such input" if was_fed else ""
+        return f"the first module to return something not finite is {name}{fed}{stored}"
+    gradients = [name for name, parameter in model.named_parameters() if not _finite(parameter.grad)]
+    if gradients:
+        return f"every module's output is finite; the first parameter whose gradient is not is {gradients[0]}{stored}"
+    return "every module's output and every gradient is finite; their norm overflows"
+
+
+def first_module(model: nn.Module, forward: Callable[[], object]) -> tuple[str, bool] | None:
+    """The first module to return something that isn't finite, and whether it was given such a thing."""
+    found: list[tuple[str, bool]] = []
+
+    def watch(name: str) -> Callable[[nn.Module, Any, Any], None]:
+        def look(module: nn.Module, inputs: Any, output: Any) -> None:
+            if not found and not _finite(output):
+                found.append((name or type(module).__name__, not _finite(inputs)))
+
+        return look
+
+    handles = [module.register_forward_hook(watch(name)) for name, module in model.named_modules()]
+    try:
+        with torch.no_grad():
+            forward()
+    finally:
+        for handle in handles:
+            handle.remove()
+    return found[0] if found else None
+
+
+def _finite(value: Any) -> bool:
+    """Whether every number in tensors, or tuples and lists of tensors, is finite; anything else counts as finite."""
+    if isinstance(value, tuple | list):
+        return all(_finite(each) for each in value)
+    return not (isinstance(value, Tensor) and value.is_floating_point()) or bool(value.isfinite().all())

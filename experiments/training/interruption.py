@@ -1,0 +1,65 @@
+"""SIGINT and SIGTERM: a step under way is finished and kept, anything else is left at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+
+
+class Interrupted(BaseException):
+    """A signal ended the run; `exit_code` is the one a shell expects: 130 for SIGINT, 143 for SIGTERM."""
+
+    def __init__(self, number: int) -> None:
+        self.reason = f"interrupted by {signal.Signals(number).name}"
+        self.exit_code = 128 + number
+        super().__init__(self.reason)
+
+
+class Interruption:
+    """Turns the signals into Interrupted: at once, or, within `deferred`, not before `check` asks for it.
+
+    A second signal doesn't wait. Outside the main thread, where Python allows no handlers, it does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._deferring = False
+        self._pending: int | None = None
+        self._previous: dict[int, object] = {}
+
+    def __enter__(self) -> Interruption:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._previous[number] = signal.signal(number, self._receive)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        self._deferring = True
+        try:
+            yield
+        finally:
+            self._deferring = False
+
+    @property
+    def pending(self) -> bool:
+        return self._pending is not None
+
+    def check(self) -> None:
+        """Raises Interrupted if a signal came."""
+        if self._pending is not None:
+            raise Interrupted(self._pending)
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self._deferring and self._pending is None:
+            self._pending = number
+        else:
+            raise Interrupted(number)

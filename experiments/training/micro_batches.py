@@ -1,0 +1,113 @@
+"""One batch through the model in parts that fit: the gradient of the whole, whatever the parts' size."""
+
+# B batch, N length, P positions to predict
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from experiments.objectives.masked import MaskedBatch, loss
+from experiments.training.precision import autocast
+
+T = TypeVar("T")
+IGNORED = -100  # a target that torch's cross entropy leaves out of the sum
+# of torch's CPU allocator, of others, of C++, and of oneDNN, which says no more than this when it gets no memory
+MEMORY_MESSAGES = ("can't allocate memory", "out of memory", "bad_alloc", "could not create a primitive")
+
+
+class OutOfMemoryError(RuntimeError):
+    """Not even one sequence at a time fits."""
+
+
+@dataclass(frozen=True)
+class Forward:
+    """The forward pass of a run: model (perhaps compiled), device, precision, and the seed of its dropout."""
+
+    model: Callable[..., Tensor]
+    device: torch.device
+    precision: str
+    seed: int
+
+    def losses(self, batch: MaskedBatch, step: int, micro_batch: int) -> Iterator[Tensor]:
+        """Summed loss [nats] of each micro-batch, its dropout a pure function of (seed, step, index)."""
+        for index, part in enumerate(split(batch, micro_batch)):
+            torch.manual_seed(dropout_seed(self.seed, step, index))
+            yield self.loss(part)
+
+    def loss(self, part: MaskedBatch) -> Tensor:
+        """Summed loss [nats] of one micro-batch."""
+        tokens_BN, rows_P, targets_P = (tensor.to(self.device, non_blocking=True) for tensor in padded(part))
+        with autocast(self.precision, self.device):
+            return loss(self.model(tokens_BN, rows_P), targets_P)
+
+
+def split(batch: MaskedBatch, size: int) -> Iterator[MaskedBatch]:
+    """Parts of at most `size` sequences, each with its own positions; parts without any position are left out."""
+    sequences, length = batch.tokens.shape
+    for start in range(0, sequences, size):
+        stop = min(start + size, sequences)
+        low, high = torch.searchsorted(batch.rows, torch.tensor([start * length, stop * length])).tolist()
+        if low < high:
+            rows = batch.rows[low:high] - start * length
+            yield MaskedBatch(batch.tokens[start:stop], rows, batch.targets[low:high])
+
+
+def padded(part: MaskedBatch) -> MaskedBatch:
+    """With further positions, whose targets don't count, up to the next of a few numbers: at most an eighth more.
+
+    The number of positions differs a little between batches. oneDNN keeps its plans for the last 1024 shapes: at the
+    default size 20 MB for each new one, and the time to make them.
+    """
+    count = len(part.targets)
+    missing = -count % (1 << max(count.bit_length() - 4, 0))
+    return part._replace(rows=F.pad(part.rows, (0, missing)), targets=F.pad(part.targets, (0, missing), value=IGNORED))
+
+
+def backward(forward: Forward, batch: MaskedBatch, step: int, micro_batch: int) -> float:
+    """Add the gradient of the mean loss per predicted token to the parameters; returns that loss's sum [nats].
+
+    Each part is divided by the positions of the whole batch, so that accumulation equals one pass up to rounding.
+    """
+    total = torch.zeros((), dtype=torch.float64, device=forward.device)
+    for part in forward.losses(batch, step, micro_batch):
+        (part / len(batch.targets)).backward()
+        total += part.detach()
+    return float(total)
+
+
+def fitting(attempt: Callable[[int], T], micro_batch: int, again: Callable[[int], None]) -> tuple[T, int]:
+    """`attempt(micro_batch)`, with half of it as often as memory runs out; the result and the size that fitted.
+
+    `again` is told each smaller size before it is tried. Raises OutOfMemoryError when one sequence is too much.
+    """
+    while True:
+        try:
+            return attempt(micro_batch), micro_batch
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            shortage = str(error).strip().splitlines()[0] if str(error).strip() else "out of memory"
+        # outside of `except`: the traceback would hold on to the tensors that have to go
+        if micro_batch == 1:
+            raise OutOfMemoryError(f"one sequence at a time doesn't fit in memory: {shortage}")
+        micro_batch = (micro_batch + 1) // 2
+        again(micro_batch)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """On a CPU it is a RuntimeError that only its message tells from others."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(message in str(error) for message in MEMORY_MESSAGES)
+
+
+def dropout_seed(seed: int, step: int, index: int) -> int:
+    """63 bits, as torch's generators take them."""
+    return int(np.random.SeedSequence((seed, step, index)).generate_state(1, np.uint64)[0] >> np.uint64(1))

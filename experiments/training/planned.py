@@ -1,0 +1,32 @@
+"""How long a run is to be."""
+
+from __future__ import annotations
+
+import math
+
+from experiments.settings import Settings
+
+
+def planned_steps(settings: Settings) -> int | None:
+    """Steps of the whole run: the smaller of `max_steps` and `max_tokens` in steps; None when only the clock ends it.
+
+    Raises ValueError when no limit is set, or when the schedule decays towards an end that only the clock knows.
+    """
+    trainer, kind = settings.trainer, settings.schedule.kind
+    limits = []
+    if trainer.max_steps is not None:
+        limits.append(trainer.max_steps)
+    if trainer.max_tokens is not None:
+        limits.append(math.ceil(trainer.max_tokens / (trainer.batch_size * settings.length)))
+    if limits:
+        return min(limits)
+    if trainer.max_minutes is None:
+        raise ValueError(
+            "nothing ends this run: max_steps, trainer.max_tokens and trainer.max_minutes are all null; set one of them"
+        )
+    if kind in ("linear", "cosine"):
+        raise ValueError(
+            f"schedule.kind={kind} decays over a number of steps that trainer.max_minutes alone does not give: "
+            "set max_steps or trainer.max_tokens too, or schedule=constant or schedule=inverse_sqrt"
+        )
+    return None

@@ -1,0 +1,206 @@
+"""A run in memory: what it is made of, how it is set up or taken up again, and how it is kept."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from experiments.data.batches import batch
+from experiments.data.packing import Dataset, prepare
+from experiments.measure.hardware import device_name, resolve_device, resolve_precision
+from experiments.measure.memory import PeakMemory
+from experiments.measure.throughput import Throughput
+from experiments.model.bert import Bert, build
+from experiments.objectives.masked import MaskedBatch, mask_batch
+from experiments.record.display import Display
+from experiments.record.durable import replacing
+from experiments.record.environment import describe
+from experiments.record.folder import RunFolder, digest
+from experiments.record.tracking import Tracker
+from experiments.settings import Settings
+from experiments.training.checkpoint import newest, restore, save, weights
+from experiments.training.micro_batches import Forward, split
+from experiments.training.optimizer import adamw, moments
+from experiments.training.planned import planned_steps
+
+
+@dataclass
+class Progress:
+    """How far a run is: what its next numbers depend on besides weights and moments. JSON in a checkpoint."""
+
+    micro_batch: int  # sequences at once; smaller than asked for after an out-of-memory
+    step: int = 0  # the last one taken or skipped, the first being 1
+    tokens: int = 0  # trained on
+    loss_sum: float = 0.0  # nats, since the last logged step
+    positions: int = 0  # predicted tokens, since the last logged step
+    gradient_norm: float = 0.0  # of the last step taken, before clipping
+    training_loss: float | None = None  # the last logged one
+    evaluation: dict[str, float] | None = None  # the last Evaluation
+    evaluated_at: int = 0  # its step
+    best_loss: float | None = None  # lowest validation loss
+    skipped: list[int] = field(default_factory=list)  # steps that the guard passes over
+    ended: bool = False  # a limit is reached
+
+
+@dataclass
+class Run:
+    settings: Settings
+    folder: RunFolder
+    tracker: Tracker
+    display: Display
+    dataset: Dataset
+    model: Bert
+    optimizer: torch.optim.Optimizer
+    forward: Forward
+    planned: int | None  # steps; None: until the clock says so
+    progress: Progress
+    memory: PeakMemory
+    backend: str = ""  # attention kernels that run
+    throughput: Throughput = field(default_factory=Throughput)
+    earlier_seconds: float = 0.0  # of this run's former starts
+    earlier_peak_bytes: int = 0
+
+    @property
+    def wall_seconds(self) -> float:
+        """Since the first step, over all starts."""
+        return self.earlier_seconds + self.throughput.elapsed()
+
+    @property
+    def peak_memory_bytes(self) -> int:
+        return max(self.earlier_peak_bytes, self.memory.peak_bytes())
+
+    def limit_reached(self) -> bool:
+        minutes = self.settings.trainer.max_minutes
+        return self.progress.step == self.planned or (minutes is not None and self.wall_seconds >= 60 * minutes)
+
+    def due(self, every: int) -> bool:
+        return self.progress.step % every == 0 or self.progress.ended
+
+    def say(self, message: str) -> None:
+        self.folder.log(message)
+        self.display.message(message)
+
+
+def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Display) -> Run:
+    """Everything before the first step. Raises ValueError for what the user has to change."""
+    trainer = settings.trainer
+    planned = planned_steps(settings)
+    device = resolve_device(trainer.device)
+    dataset = prepare(settings.data, settings.tokenizer, settings.length, Path(settings.cache), display.stage)
+    with replacing(folder.path / "tokenizer.json") as temporary:
+        dataset.tokenizer.save(temporary)
+    model = build(settings.model, settings.variant, dataset.tokenizer.vocabulary_size, settings.seed).to(device)
+    run = Run(
+        settings=settings,
+        folder=folder,
+        tracker=tracker,
+        display=display,
+        dataset=dataset,
+        model=model,
+        optimizer=adamw(model, settings.optimizer),
+        forward=Forward(model, device, resolve_precision(trainer.precision, device), settings.seed),
+        planned=planned,
+        progress=Progress(micro_batch=min(trainer.micro_batch or trainer.batch_size, trainer.batch_size)),
+        memory=PeakMemory(device),
+    )
+    begin(run)
+    run.backend = "+".join(kernels(run))
+    if trainer.compile:
+        run.forward = replace(run.forward, model=torch.compile(model))
+    folder.write_environment(describe(torch_facts(device), settings.seed, run.backend))
+    tracker.start(folder, settings.model_dump())
+    display.start(planned, run.progress.step)
+    run.memory.reset()
+    run.throughput.start()
+    return run
+
+
+def begin(run: Run) -> None:
+    """Go on from the newest good checkpoint; without one from the start, which is kept, so that there always is one."""
+    header = restore_newest(run)
+    if header is None:
+        run.folder.truncate_metrics(0)
+        keep(run)
+        return
+    # a run keeps the precision that it began with, wherever it goes on
+    run.forward = replace(run.forward, precision=header["precision"])
+    run.earlier_seconds, run.earlier_peak_bytes = header["wall_seconds"], header["peak_memory_bytes"]
+    run.throughput = Throughput(header["rates"])
+    run.say(f"going on from step {run.progress.step}")
+
+
+def restore_newest(run: Run) -> dict[str, Any] | None:
+    """Weights, moments, progress and metrics as in the newest good checkpoint; its header, or None without one."""
+    checkpoint = newest(run.folder.checkpoint, "step", run.say)
+    if checkpoint is None:
+        return None
+    written_by, now = checkpoint.header["configuration"], digest(run.settings.model_dump())
+    if written_by != now:
+        raise ValueError(
+            f"{checkpoint.path} is of another configuration ({written_by}, not {now}); set runs= to another folder"
+        )
+    restore(tensors(run), checkpoint.tensors)
+    run.progress = Progress(**checkpoint.header["progress"])
+    run.folder.truncate_metrics(run.progress.step)
+    return checkpoint.header
+
+
+def keep(run: Run) -> None:
+    """Write the checkpoint from which the run can go on."""
+    run.folder.persist_metrics()
+    header = {
+        "progress": asdict(run.progress),
+        "precision": run.forward.precision,
+        "configuration": digest(run.settings.model_dump()),
+        "wall_seconds": run.wall_seconds,
+        "peak_memory_bytes": run.peak_memory_bytes,
+        "rates": list(run.throughput.rates),
+    }
+    save(run.folder.checkpoint, "step", run.progress.step, tensors(run), header)
+
+
+def tensors(run: Run) -> dict[str, Tensor]:
+    """The live tensors that a checkpoint holds."""
+    return weights(run.model) | {
+        f"optimizer/{name}": tensor for name, tensor in moments(run.model, run.optimizer).items()
+    }
+
+
+def training_batch(run: Run, step: int) -> MaskedBatch:
+    """The batch of a step and its masked positions, both pure functions of (seed, step)."""
+    seed, tokenizer = run.settings.seed, run.dataset.tokenizer
+    # steps are counted from 1, batches from 0
+    tokens_BN = batch(run.dataset.train, seed, step - 1, run.settings.trainer.batch_size)
+    return mask_batch(
+        tokens_BN,
+        seed,
+        step - 1,
+        run.settings.objective,
+        tokenizer.special,
+        tokenizer.mask_id,
+        tokenizer.vocabulary_size,
+    )
+
+
+def kernels(run: Run) -> list[str]:
+    """The attention kernels of this run: one sequence goes through the model as in training, and as in evaluation."""
+    part = next(split(training_batch(run, 1), 1))
+    found: set[str] = set()
+    for training in (False, True):
+        run.model.train(training)
+        run.forward.loss(part)
+        found.update(run.model.kernels())
+    run.model.train()
+    return sorted(found)
+
+
+def torch_facts(device: torch.device) -> dict[str, Any]:
+    return {
+        "device": device_name(device),
+        "threads": torch.get_num_threads(),
+        "cuda": torch.version.cuda,
+    }

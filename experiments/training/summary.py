@@ -1,0 +1,78 @@
+"""The result of a run: what it found, how that was measured, and under which conditions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from experiments.measure.flops import mfu
+from experiments.measure.hardware import device_name
+from experiments.record.result import Result, Status
+from experiments.settings import Settings
+from experiments.training.run import Run
+
+
+def summarize(run: Run | None, settings: Settings, status: Status, reason: str | None) -> Result:
+    """The result as far as it is known; `run` is None where not even the setting up succeeded."""
+    nothing = {"steps": 0, "skipped_steps": 0, "tokens": 0, "epochs": 0.0, "wall_seconds": 0.0}
+    known = nothing if run is None else extent(run) | quality(run) | speed_and_memory(run) | conditions(run)
+    known |= {"seed": settings.seed, "config": settings.model_dump()}
+    if status == "done":
+        return Result(status=status, reason=None, **known)
+    assert reason
+    return Result.unfinished(status, reason, **known)
+
+
+def extent(run: Run) -> dict[str, Any]:
+    progress = run.progress
+    return {
+        "steps": progress.step,
+        "skipped_steps": len(progress.skipped),
+        "tokens": progress.tokens,
+        "epochs": progress.step * run.settings.trainer.batch_size / len(run.dataset.train.tokens),
+        "wall_seconds": run.wall_seconds,
+    }
+
+
+def quality(run: Run) -> dict[str, Any]:
+    """Losses of the weights that the run ended with; an evaluation of earlier ones is not theirs."""
+    progress = run.progress
+    evaluation = progress.evaluation if progress.evaluated_at == progress.step else None
+    measured = evaluation or dict.fromkeys(("loss", "unigram_loss", "perplexity", "bits_per_byte"))
+    return {
+        "validation_loss": measured["loss"],
+        "best_validation_loss": progress.best_loss,
+        "training_loss": progress.training_loss,
+        "unigram_loss": measured["unigram_loss"],
+        "perplexity": measured["perplexity"],
+        "bits_per_byte": measured["bits_per_byte"],
+    }
+
+
+def speed_and_memory(run: Run) -> dict[str, Any]:
+    speed, flops = run.throughput.steady(), flops_per_token(run)
+    rate = speed.tokens_per_second
+    return {
+        "tokens_per_second": rate,
+        "tokens_per_second_spread": speed.spread,
+        "throughput_meaning": speed.meaning,
+        "peak_memory_bytes": run.peak_memory_bytes,
+        "peak_memory_meaning": run.memory.meaning,
+        "parameters": run.model.parameter_counts(),
+        "flops_per_token": flops,
+        "mfu": None if rate is None else mfu(rate, flops, run.forward.device, run.forward.precision),
+    }
+
+
+def conditions(run: Run) -> dict[str, Any]:
+    return {
+        "backend": run.backend,
+        "precision": run.forward.precision,
+        "device": device_name(run.forward.device),
+        "micro_batch": run.progress.micro_batch,
+        "corpus": run.dataset.identity["corpus"],
+        "tokenizer_digest": run.dataset.tokenizer.digest,
+    }
+
+
+def flops_per_token(run: Run) -> float:
+    return run.model.flops_per_token(run.settings.length, run.settings.objective.rate)

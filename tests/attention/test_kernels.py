@@ -1,0 +1,326 @@
+"""Every kernel against the reference, forward and gradient, and what the blocked kernel promises beside."""
+
+from __future__ import annotations
+
+import math
+from unittest import mock
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from torch.utils.flop_counter import FlopCounterMode
+
+from attention.case import make_case
+from attention.core import Projection, attend, choose
+from attention.kernels import blocked
+
+INFINITY = float("inf")
+
+
+def tensors(
+    sizes: tuple[int, ...],
+    heads: tuple[int, int, int],
+    terms: tuple[str, ...] = (),
+    *,
+    bias_shape: tuple[int, ...] | None = None,
+    dtype: torch.dtype = torch.float64,
+) -> dict[str, Tensor]:
+    """Random leaves: query, key, value, and those named in `terms`, such as logits.static or weights.query."""
+    B, N, M, K, V = sizes
+    h_k, h, h_v = heads
+    shapes = {"query": (B, N, h_k, K), "key": (B, M, h_k, K), "value": (B, M, h_v, V)}
+    for term in terms:
+        side, kind = term.split(".")
+        mixed = (h_k, h) if side == "logits" else (h, h_v)
+        shapes[term] = {"static": (), "query": (B, N), "memory": (B, M)}[kind] + mixed
+    if bias_shape is not None:
+        shapes["bias"] = bias_shape
+    generator = torch.Generator().manual_seed(0)
+    return {
+        name: torch.randn(shape, generator=generator, dtype=dtype).requires_grad_() for name, shape in shapes.items()
+    }
+
+
+def run(leaves: dict[str, Tensor], backend: str, **options) -> Tensor:
+    projections = {
+        f"{side}_projection": Projection(*(leaves.get(f"{side}.{kind}") for kind in Projection._fields))
+        for side in ("logits", "weights")
+    }
+    query, key, value = leaves["query"], leaves["key"], leaves["value"]
+    return attend(query, key, value, **projections, bias=leaves.get("bias"), backend=backend, **options)
+
+
+def check_equal(leaves: dict[str, Tensor], backend: str, **options) -> None:
+    """The same output and the same gradients as the reference, all of them finite."""
+    results = []
+    for kernel in ("reference", backend):
+        output = run(leaves, kernel, **options)
+        weight = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)
+        results.append([output, *torch.autograd.grad(output, list(leaves.values()), weight)])
+    for name, expected, got in zip(["output", *leaves], *results, strict=True):
+        assert expected.isfinite().all(), name
+        torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-11, msg=lambda text, name=name: f"{name}: {text}")
+
+
+ALL_TERMS = tuple(f"{side}.{kind}" for side in ("logits", "weights") for kind in Projection._fields)
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> tuple[dict[str, Tensor], dict]:
+    B, N, M, K, V = (draw(st.integers(1, size)) for size in (3, 7, 7, 4, 4))
+    terms = draw(st.sets(st.sampled_from(ALL_TERMS)))
+    h_k, h, h_v = (draw(st.integers(1, 4)) for _ in range(3))
+    h = h if any(term.startswith("logits") for term in terms) else h_k
+    h_v = h_v if any(term.startswith("weights") for term in terms) else h
+    full = (B, h, N, M)
+    partial = st.sampled_from([None, (M,), (1, 1, 1, M), (B, 1, 1, M), (h, N, M), (B, 1, N, 1), full])
+    bias_shape, mask_shape = draw(partial), draw(partial)
+    leaves = tensors((B, N, M, K, V), (h_k, h, h_v), tuple(sorted(terms)), bias_shape=bias_shape)
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
+    if bias_shape is not None and draw(st.booleans()):
+        with torch.no_grad():
+            leaves["bias"][torch.rand(bias_shape, generator=generator) < 0.3] = -INFINITY
+    mask = None if mask_shape is None else torch.rand(mask_shape, generator=generator) < 0.6
+    return leaves, {"mask": mask, "causal": draw(st.booleans()), "scale": draw(st.sampled_from([None, 1.0]))}
+
+
+@settings(max_examples=120, deadline=None)
+@given(cases(), st.sampled_from([1, 200, 1000, 10**7]))
+def test_blocked_equals_the_reference_whatever_the_block(case, block_bytes):
+    leaves, options = case
+    with mock.patch.dict(blocked.BLOCK_BYTES, cpu=block_bytes):
+        check_equal(leaves, "blocked", **options)
+
+
+@settings(max_examples=60, deadline=None)
+@given(cases())
+def test_sdpa_equals_the_reference_where_heads_do_not_mix(case):
+    leaves, options = case
+    if not any("." in name for name in leaves):
+        check_equal(leaves, "sdpa", **options)
+    else:
+        with pytest.raises(ValueError, match="sdpa can't do this: it can't mix heads"):
+            run(leaves, "sdpa", **options)
+
+
+@pytest.mark.parametrize("length", [1, 7, 63])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(
+    ("backend", "terms", "heads"),
+    [("sdpa", (), (3, 3, 3)), ("blocked", (), (3, 3, 3)), ("blocked", ALL_TERMS, (3, 5, 2))],
+)
+def test_odd_sizes_with_padding_bias_and_a_fully_masked_row(length, causal, backend, terms, heads):
+    leaves = tensors((2, length, length, 4, 5), heads, terms, bias_shape=(1, heads[1], length, length))
+    mask = torch.ones(2, 1, length, length, dtype=torch.bool)
+    mask[0, ..., length // 2 :] = False
+    mask[1, :, length // 3] = False
+    with mock.patch.dict(blocked.BLOCK_BYTES, cpu=20_000):
+        check_equal(leaves, backend, mask=mask, causal=causal)
+
+
+@pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked"])
+@pytest.mark.parametrize("how", ["mask", "bias"])
+def test_a_fully_masked_row_is_zero_and_sends_no_gradient(backend, how):
+    leaves = tensors((1, 3, 4, 2, 2), (2, 2, 2), bias_shape=(3, 4))
+    mask = torch.ones(3, 4, dtype=torch.bool)
+    if how == "mask":
+        mask[1] = False
+    else:
+        with torch.no_grad():
+            leaves["bias"][1] = -INFINITY
+    output = run(leaves, backend, mask=mask)
+    assert output[:, 1].eq(0).all() and output[:, 0].ne(0).all()
+    grads = torch.autograd.grad(output.sum(), [leaves["query"], leaves["bias"], leaves["key"]])
+    assert grads[0][:, 1].eq(0).all() and grads[1][1].eq(0).all()
+    assert all(grad.isfinite().all() for grad in grads)
+
+
+@pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked"])
+def test_a_nan_is_not_hidden(backend):
+    leaves = tensors((1, 3, 4, 2, 2), (2, 2, 2), bias_shape=(3, 4))
+    with torch.no_grad():
+        leaves["bias"][1] = float("nan")
+    assert run(leaves, backend)[:, 1].isnan().all()
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.4])
+@pytest.mark.parametrize("terms", [ALL_TERMS, ("logits.static", "weights.static"), ()])
+def test_blocked_gradients_are_the_derivatives_with_dropout_drawn_again(dropout, terms):
+    """Finite differences agree only if both directions drop the same weights."""
+    leaves = tensors((2, 3, 4, 2, 3), (2, 3, 2) if terms else (2, 2, 2), terms, bias_shape=(3, 4))
+    mask = torch.ones(3, 4, dtype=torch.bool)
+    mask[0, 2:], mask[2] = False, False
+
+    def function(*values: Tensor) -> Tensor:
+        torch.manual_seed(3)
+        return run(dict(zip(leaves, values, strict=True)), "blocked", mask=mask, dropout=dropout)
+
+    with mock.patch.dict(blocked.BLOCK_BYTES, cpu=200):
+        assert torch.autograd.gradcheck(function, list(leaves.values()))
+
+
+@pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked"])
+def test_dropout_keeps_the_mean_and_follows_the_global_seed(backend):
+    leaves = tensors((4, 50, 60, 2, 3), (2, 2, 2))
+    leaves["value"] = torch.ones_like(leaves["value"])
+    torch.manual_seed(1)
+    output, other = run(leaves, backend, dropout=0.25), run(leaves, backend, dropout=0.25)
+    torch.manual_seed(1)
+    again = run(leaves, backend, dropout=0.25)
+    # the weights of a row sum to 1; so does their mean over 400 rows after dropout
+    assert abs(output.mean() - 1) < 0.03 and output.std() > 0.01
+    assert torch.equal(output, again) and not torch.equal(output, other)
+
+
+def test_blocked_drops_a_weight_with_the_probability_asked_for():
+    weights = torch.ones(1, 1, 1000, 1000)
+    case = make_case(torch.zeros(1, 1, 1, 1), torch.zeros(1, 1, 1, 1), torch.zeros(1, 1, 1, 1), dropout=0.1)
+    dropout = blocked._Dropout(case, seed=5)
+    first, same = dropout.thin(weights, weights)
+    assert torch.equal(first, same) and set(first.unique().tolist()) == {0.0, 1.0}
+    assert first.mean().item() == pytest.approx(0.9, abs=0.002)
+    assert dropout.growth == pytest.approx(1 / 0.9, rel=1e-4)
+
+
+@pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked"])
+def test_bf16_autocast_is_close_to_float32_in_value_and_gradient(backend):
+    terms = () if backend == "sdpa" else ("logits.static", "weights.static")
+    leaves = tensors((2, 33, 33, 8, 8), (4, 4, 4), terms, bias_shape=(4, 33, 33), dtype=torch.float32)
+    exact = run(leaves, "reference")
+    expected = torch.autograd.grad(exact.square().sum(), list(leaves.values()))
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = run(leaves, backend)
+    assert output.dtype == torch.bfloat16
+    got = torch.autograd.grad(output.float().square().sum(), list(leaves.values()))
+    assert (output - exact).norm() < 0.02 * exact.norm()
+    for name, one, other in zip(leaves, got, expected, strict=True):
+        assert one.dtype == torch.float32
+        assert (one - other).norm() < 0.03 * other.norm(), name
+
+
+def test_the_softmax_of_the_reference_is_in_float32():
+    """A logit of 256 and a bias of 1 are 256 in bf16, and a weight of 1/2 instead of e / (1 + e)."""
+    query, value = torch.full((1, 1, 1, 1), 16.0).bfloat16(), torch.tensor([0.0, 1.0]).bfloat16().view(1, 2, 1, 1)
+    output = attend(query, query.expand(1, 2, 1, 1), value, bias=torch.tensor([0, 1]).bfloat16(), backend="reference")
+    assert output.item() == pytest.approx(math.e / (1 + math.e), rel=0.01)
+
+
+def test_the_backward_of_blocked_may_run_under_another_autocast():
+    leaves = tensors((2, 5, 5, 4, 4), (2, 2, 2), ("logits.static",), dtype=torch.float32)
+    outside = torch.autograd.grad(run(leaves, "blocked").sum(), list(leaves.values()))
+    output = run(leaves, "blocked").sum()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = torch.autograd.grad(output, list(leaves.values()))
+    assert all(map(torch.equal, inside, outside))
+
+
+def saved_numbers(leaves: dict[str, Tensor], backend: str) -> int:
+    """Numbers that the graph keeps beside the leaves."""
+    saved: dict[int, int] = {}
+    own = {leaf.untyped_storage().data_ptr() for leaf in leaves.values()}
+
+    def pack(tensor: Tensor) -> Tensor:
+        if tensor.untyped_storage().data_ptr() not in own:
+            saved[tensor.untyped_storage().data_ptr()] = tensor.numel()
+        return tensor
+
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        output = run(leaves, backend)
+    del output
+    return sum(saved.values())
+
+
+def peak_bytes(backend: str, B: int, N: int) -> int:
+    """Most bytes allocated at once during a forward and a backward, beside the leaves."""
+    leaves = tensors((B, N, N, 4, 4), (8, 8, 8), ("logits.static", "weights.static"), dtype=torch.float32)
+    weight = torch.ones(B, N, 8, 4)
+    activities = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+        torch.autograd.grad(run(leaves, backend), list(leaves.values()), weight)
+    now = peak = 0
+    for event in profile.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            now += event.nbytes()
+            peak = max(peak, now)
+    return peak
+
+
+def test_blocked_saves_its_inputs_only_and_needs_the_maps_of_one_block():
+    leaves = tensors((3, 16, 16, 4, 4), (8, 8, 8), ("logits.static", "weights.static"), dtype=torch.float32)
+    assert saved_numbers(leaves, "reference") > 3 * 8 * 16 * 16 and saved_numbers(leaves, "blocked") == 0
+    # a query of an example, in bytes; its map is 16 times as large at length 64 and 64 times at 256
+    query = 64 * 8 * 4 * 4
+    with mock.patch.dict(blocked.BLOCK_BYTES, cpu=2**17):
+        assert peak_bytes("blocked", 8, 64) < 8 * 10 * query + 10 * 2**17
+        assert peak_bytes("blocked", 48, 64) - peak_bytes("blocked", 8, 64) < 40 * 10 * query
+        assert peak_bytes("blocked", 2, 256) < 2 * 10 * (4 * query) + 10 * 2**17
+    assert peak_bytes("reference", 48, 64) - peak_bytes("reference", 8, 64) > 40 * 3 * 16 * query
+
+
+def test_meta_tensors_go_through_with_dropout_and_gradient():
+    leaves = {
+        name: leaf.detach().to("meta").requires_grad_()
+        for name, leaf in tensors((3, 9, 11, 4, 5), (2, 3, 4), ALL_TERMS, bias_shape=(9, 11)).items()
+    }
+    for backend in ("reference", "blocked", "auto"):
+        output = run(leaves, backend, dropout=0.1)
+        assert output.shape == (3, 9, 4, 5) and output.device.type == "meta"
+        grads = torch.autograd.grad(output.sum(), list(leaves.values()))
+        assert [grad.shape for grad in grads] == [leaf.shape for leaf in leaves.values()]
+
+
+def test_blocked_computes_the_products_of_the_reference_and_again_in_the_backward():
+    leaves = tensors((2, 6, 6, 4, 4), (3, 3, 3), ("logits.static", "weights.static"), dtype=torch.float32)
+    counts = {}
+    for backend in ("reference", "blocked"):
+        with FlopCounterMode(display=False) as counter:
+            output = run(leaves, backend)
+        forward = counter.get_total_flops()
+        with FlopCounterMode(display=False) as counter:
+            output.sum().backward()
+        counts[backend] = forward, counter.get_total_flops()
+    value_product = 2 * 2 * 6 * 6 * 3 * 4
+    assert counts["blocked"][0] == counts["reference"][0]
+    assert counts["blocked"][1] == counts["reference"][1] + counts["reference"][0] - value_product
+
+
+@pytest.mark.parametrize("backend", ["reference", "blocked", "auto"])
+def test_empty_tensors_give_empty_or_zero_output(backend):
+    for sizes in ((0, 3, 3, 2, 2), (2, 0, 3, 2, 2), (2, 3, 0, 2, 2)):
+        output = run(tensors(sizes, (2, 2, 2), ("logits.static",)), backend)
+        assert output.shape == (sizes[0], sizes[1], 2, 2) and output.eq(0).all()
+
+
+def test_auto_mixes_in_blocks_and_leaves_long_plain_heads_to_torch():
+    def name(length: int, dtype: torch.dtype = torch.float32, backend: str = "auto", **options) -> str:
+        query = torch.zeros(1, length, 2, 4, dtype=dtype, device="meta")
+        return choose(backend, make_case(query, query, query, **options))
+
+    eye = Projection(torch.eye(2, device="meta"))
+    assert name(64, logits_projection=eye) == name(1024, weights_projection=eye) == "blocked"
+    assert name(64) == name(1024) == name(1024, torch.bfloat16) == "sdpa"
+    assert name(64, torch.bfloat16) == name(1024, dropout=0.1) == "blocked"
+    assert name(64, logits_projection=Projection()) == "sdpa"
+    assert name(64, backend="reference") == "reference"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"key": torch.zeros(2, 4, 3, 6)}, "key: has shape"),
+        ({"value": torch.zeros(2, 4, 2, 5)}, r"value: has shape \[2, 4, 2, 5\], must be \[2, 4, 3, V\]"),
+        ({"logits_projection": Projection(torch.eye(2))}, r"logits_projection.static: .* must be \[3, 2\]"),
+        ({"weights_projection": Projection(query=torch.zeros(2, 9, 3, 3))}, r"weights_projection.query: .*\[2, 5, 3"),
+        ({"mask": torch.zeros(5, 4)}, "mask: has dtype torch.float32, must be bool"),
+        ({"mask": torch.ones(2, 5, 4, dtype=torch.bool)}, r"mask: .* broadcastable to \[2, 3, 5, 4\]"),
+        ({"bias": torch.zeros(2, 3, 5, 4, 1)}, "bias: "),
+        ({"dropout": 1.0}, "dropout: is 1.0"),
+        ({"backend": "flash"}, "backend: is 'flash', must be one of auto, reference, sdpa, blocked"),
+    ],
+)
+def test_a_mistake_is_named(change, message):
+    arguments = {"query": torch.zeros(2, 5, 3, 7), "key": torch.zeros(2, 4, 3, 7), "value": torch.zeros(2, 4, 3, 5)}
+    with pytest.raises(ValueError, match=message):
+        attend(**{**arguments, **change})

@@ -1,0 +1,52 @@
+"""Rotary positions: what the paper promises of them."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from attention import multi_head
+from attention.rotary import Rotary
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 9), st.integers(2, 12), st.integers(0, 5), st.floats(2, 1e5))
+def test_a_dot_product_depends_on_the_distance_only(size, length, shift, base):
+    query, key = torch.randn(2, size, dtype=torch.float64)
+    turned = [Rotary(base)(each.expand(1, length + shift, 1, size))[0, :, 0] for each in (query, key)]
+    products = turned[0] @ turned[1].t()
+    torch.testing.assert_close(products[shift:, shift:], products[:length, :length])
+    torch.testing.assert_close(turned[0].norm(dim=1), query.norm().expand(length + shift))
+
+
+def test_the_angle_is_the_position_times_the_frequency_of_the_pair():
+    x = torch.zeros(1, 4, 1, 5, dtype=torch.float64)
+    x[..., :2] = 1
+    x[..., 4] = 3
+    turned = Rotary(100.0)(x)[0, 3, 0]
+    expected = [math.cos(3), math.cos(0.3), math.sin(3), math.sin(0.3), 3]
+    torch.testing.assert_close(turned, torch.tensor(expected, dtype=torch.float64))
+
+
+def test_bf16_angles_are_exact_far_out():
+    x = torch.ones(1, 2000, 1, 4)
+    exact, half = Rotary(1e4)(x), Rotary(1e4)(x.bfloat16())
+    assert half.dtype == torch.bfloat16
+    assert (half - exact).abs().max() < 0.02
+
+
+def test_attention_with_rotary_knows_the_order():
+    layer = multi_head.Attention(8, 8, 2, 4, 4, True, True, 0.0, "auto")
+    x = torch.randn(1, 6, 8)
+    flipped = layer(x.flip(1), rotary=Rotary(1e4)).flip(1)
+    assert not torch.allclose(flipped, layer(x, rotary=Rotary(1e4)))
+    torch.testing.assert_close(layer(x.flip(1)).flip(1), layer(x))
+
+
+def test_a_base_of_zero_is_refused():
+    with pytest.raises(ValueError, match="base: is 0"):
+        Rotary(0)

@@ -1,0 +1,230 @@
+"""What every variant gets for free: each YAML of conf/variant is built and held to contract 2."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+import torch
+from omegaconf import DictConfig, OmegaConf
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+ROOT = Path(__file__).parents[2]
+VARIANTS = sorted(path.stem for path in (ROOT / "conf/variant").glob("*.yaml"))
+HIDDEN, MEMORY = 12, 10
+SIZES = {
+    "hidden_size": HIDDEN,
+    "heads": 3,
+    "key_size": 4,
+    "value_size": 5,
+    "backend": "auto",
+    "model": {"linear_bias": True, "attention_dropout": 0.1},
+}
+
+
+def group(variant: str) -> DictConfig:
+    """The YAML, on top of those in its defaults list."""
+    own = OmegaConf.load(ROOT / f"conf/variant/{variant}.yaml")
+    return OmegaConf.merge(*map(group, own.pop("defaults", [])), own)
+
+
+def module(variant: str) -> ModuleType:
+    keys = group(variant)
+    return importlib.import_module(f"attention.{keys.get('module', keys.name)}")
+
+
+def arguments(variant: str, **changes: object) -> dict:
+    """What the class is built with: interpolations resolved at small sizes; changes replace keys that are there."""
+    resolved = OmegaConf.to_container(OmegaConf.create({**SIZES, "variant": group(variant)}).variant, resolve=True)
+    keys = {key: value for key, value in resolved.items() if key not in ("name", "module")}
+    assert set(changes) <= set(keys)
+    return {**keys, **changes}
+
+
+def build(variant: str, **changes: object) -> nn.Module:
+    torch.manual_seed(0)
+    return module(variant).Attention(**arguments(variant, **changes)).eval()
+
+
+@pytest.fixture(params=VARIANTS)
+def variant(request) -> str:
+    return request.param
+
+
+def test_the_keys_of_the_yaml_are_the_arguments_of_the_constructor(variant):
+    parameters = inspect.signature(module(variant).Attention).parameters
+    assert list(arguments(variant)) == list(parameters)
+    assert group(variant).name == variant
+    assert all(parameter.default is inspect.Parameter.empty for parameter in parameters.values())
+
+
+def test_the_yaml_begins_with_its_definition_and_its_paper(variant):
+    lines = (ROOT / f"conf/variant/{variant}.yaml").read_text(encoding="ascii").splitlines()
+    assert all(line.startswith("# ") for line in lines[:2]) and not lines[2].startswith("#")
+    assert "arXiv" in lines[1]
+
+
+@pytest.mark.parametrize("length", [1, 7, 63])
+def test_shapes_and_finite_gradients_with_dropout(variant, length):
+    layer = build(variant).train()
+    x = torch.randn(2, length, HIDDEN, requires_grad=True)
+    bias = torch.zeros(layer.softmax_heads, length, length, requires_grad=True)
+    assert layer.kernel is None
+    output = layer(x, bias=bias)
+    assert output.shape == x.shape and layer.kernel in ("reference", "sdpa", "blocked")
+    output.square().sum().backward()
+    for name, tensor in [("x", x), ("bias", bias), *layer.named_parameters()]:
+        assert tensor.grad is not None and tensor.grad.isfinite().all(), name
+
+
+def test_bf16_autocast_trains(variant):
+    layer = build(variant).train()
+    x = torch.randn(2, 7, HIDDEN)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        output = layer(x)
+    output.float().square().sum().backward()
+    assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
+    assert (output - layer.eval()(x)).isfinite().all()
+
+
+@pytest.mark.parametrize(("N", "M"), [(7, 5), (4, 9)])
+@pytest.mark.parametrize("linear_bias", [False, True])
+def test_the_cost_formula_is_what_is_counted(variant, N, M, linear_bias):
+    layer = build(variant, memory_size=MEMORY, backend="reference", linear_bias=linear_bias)
+    cost = layer.cost(N, M)
+    assert cost.parameters == sum(parameter.numel() for parameter in layer.parameters())
+    with FlopCounterMode(display=False) as counter, torch.no_grad():
+        layer(torch.randn(3, N, HIDDEN), torch.randn(3, M, MEMORY))
+    assert counter.get_total_flops() == 2 * 3 * cost.multiplies
+    assert cost.map_values % (N * M) == 0 and cost.map_values >= N * M * layer.softmax_heads
+
+
+def test_the_cost_is_known_without_memory_for_the_weights(variant):
+    with torch.device("meta"):
+        layer = build(variant)
+    assert layer.cost(8, 8).parameters == sum(parameter.numel() for parameter in layer.parameters())
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_padding_does_not_leak(variant, backend):
+    layer = build(variant, backend=backend)
+    x, mask = torch.randn(2, 9, HIDDEN), torch.arange(9) < 6
+    other = torch.where(mask[:, None], x, 7 * torch.randn(2, 9, HIDDEN))
+    expected = layer(x[:, :6])
+    torch.testing.assert_close(layer(x, mask=mask)[:, :6], expected)
+    torch.testing.assert_close(layer(other, mask=mask)[:, :6], expected)
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_causal_does_not_look_ahead(variant, backend):
+    layer = build(variant, backend=backend)
+    x = torch.randn(2, 9, HIDDEN)
+    other = x.clone()
+    other[:, 5:] = torch.randn(2, 4, HIDDEN)
+    output = layer(x, causal=True)
+    torch.testing.assert_close(layer(other, causal=True)[:, :5], output[:, :5])
+    assert not torch.allclose(layer(other)[:, :5], layer(x)[:, :5])
+
+
+def test_cross_attention_takes_a_memory_of_another_width_and_length(variant):
+    layer = build(variant, memory_size=MEMORY)
+    x, memory = torch.randn(2, 7, HIDDEN), torch.randn(2, 4, MEMORY)
+    output = layer(x, memory)
+    assert output.shape == (2, 7, HIDDEN)
+    order = torch.tensor([2, 0, 3, 1])
+    torch.testing.assert_close(layer(x, memory[:, order]), output)
+    torch.testing.assert_close(layer(x, torch.cat([memory, memory]).chunk(2)[0]), output)
+
+
+def test_no_memory_is_the_sequence_itself(variant):
+    layer, x = build(variant), torch.randn(2, 7, HIDDEN)
+    torch.testing.assert_close(layer(x), layer(x, x))
+
+
+def test_a_fully_masked_example_gives_the_output_bias_alone(variant):
+    layer, x = build(variant), torch.randn(2, 7, HIDDEN, requires_grad=True)
+    output = layer(x, mask=torch.tensor([True, False])[:, None, None, None])
+    torch.testing.assert_close(output[1], layer.output.bias.expand(7, -1))
+    (grad,) = torch.autograd.grad(output.sum(), x)
+    assert grad[1].eq(0).all() and grad.isfinite().all()
+
+
+def test_every_backend_gives_the_same_or_refuses(variant):
+    x, expected = torch.randn(2, 7, HIDDEN), None
+    for backend in ("reference", "blocked", "sdpa", "auto"):
+        try:
+            layer = build(variant, backend=backend)
+            output = layer(x)
+        except ValueError as error:
+            assert backend == "sdpa" and "sdpa" in str(error)
+            continue
+        assert backend in ("auto", layer.kernel)
+        expected = output if expected is None else expected
+        torch.testing.assert_close(output, expected)
+
+
+@pytest.mark.parametrize("length", [1, 7, 63])
+def test_the_declared_limit_is_multi_head(variant, length):
+    pair = module(variant).Attention.multi_head_limit()
+    if pair is None:
+        pytest.skip("declares no limit")
+    layers = [layer.double().eval() for layer in pair]
+    x = torch.randn(2, length, layers[1].query.in_features).double().requires_grad_()
+    memory = torch.randn(2, length + 2, layers[1].key.in_features).double().requires_grad_()
+    mask = torch.rand(2, 1, length, length + 2) < 0.8
+    outputs = [layer(x, memory, mask=mask) for layer in layers]
+    torch.testing.assert_close(*outputs)
+    torch.testing.assert_close(*(torch.autograd.grad(output.square().sum(), (x, memory)) for output in outputs))
+
+
+def test_rotary_turns_queries_and_keys_of_one_sequence_only(variant):
+    layer, x = build(variant), torch.randn(2, 7, HIDDEN)
+    seen = []
+    torch.testing.assert_close(layer(x, rotary=lambda heads: seen.append(heads.shape[:2]) or heads), layer(x))
+    assert seen == [(2, 7), (2, 7)]
+    with pytest.raises(ValueError, match="rotary"):
+        layer(x, x, rotary=lambda heads: heads)
+
+
+def test_the_layer_compiles_and_still_tells_its_kernel(variant):
+    layer, x = build(variant), torch.randn(2, 7, HIDDEN)
+    expected, kernel = layer(x), layer.kernel
+    layer.kernel = None
+    compiled = torch.compile(layer, backend="aot_eager")
+    torch.testing.assert_close(compiled(x), expected)
+    assert layer.kernel == kernel
+    compiled(x).sum().backward()
+    assert all(parameter.grad is not None for parameter in layer.parameters())
+
+
+def test_a_size_of_zero_and_an_unknown_backend_are_named(variant):
+    keys = arguments(variant)
+    for key in (key for key, value in keys.items() if type(value) is int):
+        with pytest.raises(ValueError, match=rf"\b{key}: is 0, must be at least 1"):
+            build(variant, **{key: 0})
+    with pytest.raises(ValueError, match="backend: is 'fast', must be one of auto"):
+        build(variant, backend="fast")
+    with pytest.raises(ValueError, match=r"dropout: is 1\.5"):
+        build(variant, dropout=1.5)
+
+
+def test_the_attention_room_stands_alone():
+    modules = sorted({module(variant).__name__ for variant in VARIANTS})
+    program = f"""
+import importlib, sys
+for name in {modules}:
+    importlib.import_module(name)
+import attention.rotary
+from attention.multi_head import Attention
+Attention(12, 12, 3, 4, 4, True, True, 0.0, "auto").cost(7, 7)
+foreign = {{"hydra", "omegaconf", "typer", "wandb", "datasets", "tokenizers", "experiments", "pydantic"}}
+print(*sorted(foreign & set(sys.modules)))
+"""
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""

@@ -1,0 +1,59 @@
+"""The `attn` command as a shell runs it, on a text of its own and a model that trains in seconds."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+TINY = (
+    "hidden_size=24", "layers=2", "length=16", "batch_size=4", "max_steps=12", "model.intermediate_size=32",
+    "trainer.log_every=2", "trainer.evaluate_every=6", "trainer.evaluation_sequences=16", "trainer.checkpoint_every=4",
+    "tokenizer.vocabulary_size=300", "schedule.warmup_steps=2", "trainer.device=cpu",
+)  # fmt: skip
+
+Attn = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture(scope="session")
+def text_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sentences of made-up words, the common ones more often: several thousand tokens in 200 documents."""
+    source = random.Random(0)
+    words = ["".join(source.choices("etaoinshrdlu", k=source.randint(2, 8))) for _ in range(200)]
+    weights = [1 / rank for rank in range(1, 201)]
+    documents = [" ".join(source.choices(words, weights, k=40)) for _ in range(200)]
+    path = tmp_path_factory.mktemp("text") / "words.txt"
+    path.write_text("\n\n".join(documents), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="session")
+def tiny(text_file: Path) -> list[str]:
+    """Overrides for a model and a text that train in a second."""
+    return [*TINY, "data=text", f"data.train={text_file}"]
+
+
+@pytest.fixture(scope="session")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """One thread, a cache of its own, no login to W&B, and the checkout's modules."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
+    home = tmp_path_factory.mktemp("home")
+    own = {"PYTHONPATH": str(ROOT), "ATTN_CACHE": str(home / "cache"), "HOME": str(home), "OMP_NUM_THREADS": "1"}
+    return kept | own | {"COLUMNS": "250"}
+
+
+@pytest.fixture
+def attn(environment: dict[str, str], tmp_path: Path) -> Attn:
+    """attn(*words): run the command in an empty folder."""
+
+    def run(*words: str, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(ROOT / "cli.py"), *words]
+        return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
+
+    return run

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.data import documents, files, store
+from experiments.data.errors import DataError
+from experiments.data.files import find, parquet_rows, text_bytes, text_rows
+
+
+@given(text=st.text(max_size=60), block=st.integers(1, 7))
+def test_lines_survive_any_cut_of_the_bytes(tmp_path_factory: pytest.TempPathFactory, text: str, block: int) -> None:
+    path = tmp_path_factory.mktemp("lines") / "text"
+    path.write_bytes(text.encode())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "BLOCK", block)
+        assert "\n".join(text_rows(path)) == text.removeprefix("\ufeff")
+        assert b"".join(text_bytes(path)) == text.encode()
+
+
+@pytest.mark.parametrize("before", [b"", "\u00e9".encode() * 3, b"\xef\xbb\xbfab", b"x" * 100])
+@pytest.mark.parametrize("block", [1, 2, 3, 1 << 20])
+def test_bytes_that_are_not_utf8_are_named_by_their_offset(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bytes, block: int
+) -> None:
+    monkeypatch.setattr(store, "BLOCK", block)
+    path = tmp_path / "text"
+    for wrong in (b"\xe9t\xe9", b"\xe2\x82", b"\xff"):
+        path.write_bytes(before + wrong)
+        with pytest.raises(DataError, match=rf"byte {wrong[0]:#04x} at offset {len(before)} \(.*latin1"):
+            list(text_bytes(path))
+
+
+def test_utf16_is_recognized(tmp_path: Path) -> None:
+    path = tmp_path / "text"
+    path.write_text("hello", encoding="utf-16")
+    with pytest.raises(DataError, match="iconv -f utf-16"):
+        list(text_rows(path))
+
+
+def test_a_line_without_end_is_cut_at_blanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (files, documents):
+        monkeypatch.setattr(module, "LONGEST", 50)
+    monkeypatch.setattr(store, "BLOCK", 16)
+    text = " ".join(f"word{number}" for number in range(100))
+    (tmp_path / "text").write_text(text)
+    rows = list(text_rows(tmp_path / "text"))
+    assert "".join(rows) == text
+    assert max(map(len, rows)) <= 50 + 16
+    assert all(row.endswith(" ") for row in rows[:-1])
+
+
+def test_globs_are_found_in_order_and_names_with_brackets_too(tmp_path: Path) -> None:
+    for name in ("b.txt", "a.txt", "c[1].txt", "d.md"):
+        (tmp_path / name).write_text("x")
+    assert [path.name for path in find("data.train", f"{tmp_path}/*.txt")] == ["a.txt", "b.txt", "c[1].txt"]
+    assert [path.name for path in find("data.train", f"{tmp_path}/c[1].txt")] == ["c[1].txt"]
+
+
+def test_what_cannot_be_found_is_said(tmp_path: Path) -> None:
+    (tmp_path / "corpus.txt").write_text("x")
+    (tmp_path / "empty.txt").touch()
+    with pytest.raises(DataError, match=r"data.train=.*corpsu.txt: there is no such file \(nearest: corpus.txt\) in"):
+        find("data.train", f"{tmp_path}/corpsu.txt")
+    with pytest.raises(DataError, match=r"\*.parquet: no file has such a name \(nearest: "):
+        find("data.train", f"{tmp_path}/*.parquet")
+    with pytest.raises(DataError, match="no such file, nor a folder"):
+        find("data.train", f"{tmp_path}/missing/corpus.txt")
+    with pytest.raises(DataError, match="is a folder; name its files"):
+        find("data.train", str(tmp_path))
+    with pytest.raises(DataError, match=r"empty.txt is empty"):
+        find("data.test", f"{tmp_path}/*.txt")
+
+
+def table(path: Path) -> Path:
+    pq.write_table(pa.table({"text": ["one", None, "two"], "title": ["a", "b", "c"], "id": [1, 2, 3]}), path)
+    return path
+
+
+def test_parquet_values_without_nulls(tmp_path: Path) -> None:
+    path = table(tmp_path / "table.parquet")
+    assert list(parquet_rows(path, "text")) == ["one", "two"]
+    assert files.parquet_size(path, "text") > 0
+
+
+def test_a_column_that_is_missing_or_no_text_is_said(tmp_path: Path) -> None:
+    path = table(tmp_path / "table.parquet")
+    with pytest.raises(DataError, match=r"data.column=txt: .* such column; there is id, text, title \(nearest: text\)"):
+        list(parquet_rows(path, "txt"))
+    with pytest.raises(DataError, match=r"data.column=id: .* has int64 there, not text; there is text, title"):
+        list(parquet_rows(path, "id"))
+
+
+def test_damaged_parquet_is_said(tmp_path: Path) -> None:
+    (tmp_path / "text.parquet").write_text("this is no table, but it is long enough to be one")
+    with pytest.raises(DataError, match="is not a Parquet file, or a damaged one"):
+        list(parquet_rows(tmp_path / "text.parquet", "text"))
+    whole = table(tmp_path / "table.parquet").read_bytes()
+    (tmp_path / "cut.parquet").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(DataError, match="is not a Parquet file, or a damaged one"):
+        list(parquet_rows(tmp_path / "cut.parquet", "text"))
+    (tmp_path / "hole.parquet").write_bytes(whole[:4] + bytes(200) + whole[204:])
+    with pytest.raises(DataError, match="damaged one"):
+        list(parquet_rows(tmp_path / "hole.parquet", "text"))

@@ -1,0 +1,215 @@
+"""A hub of our own answers, or doesn't: other interpreters are told by the library's own variables where it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from experiments.data.corpus import open_corpus
+from experiments.data.errors import DataError
+from experiments.data.store import Cache
+from experiments.settings import Hub
+
+COMMIT = "c0ffee" * 6 + "abcd"
+BASE = {
+    "kind": "hub",
+    "path": "owner/set",
+    "name": None,
+    "revision": "main",
+    "column": "text",
+    "documents": "row",
+    "train": "train",
+    "validation": "validation",
+    "test": None,
+    "streaming": False,
+    "max_documents": None,
+}
+OPEN = """
+import json, sys, time
+from pathlib import Path
+from experiments.data.corpus import open_corpus
+from experiments.data.store import Cache
+from experiments.settings import Hub
+
+for settings, cache in json.loads(sys.argv[1]):
+    start = time.perf_counter()
+    try:
+        corpus = open_corpus(Hub.model_validate(settings), Cache(Path(cache), print))
+        documents = list(corpus.documents())
+        answer = {"documents": len(documents), "identity": corpus.identity}
+    except ValueError as error:
+        answer = {"error": str(error)}
+    print(json.dumps(answer | {"seconds": time.perf_counter() - start}))
+"""
+WAY_OUT = "data=python_docs needs no network; data=text data.train=FILE reads a text of your own"
+
+Ask = Callable[..., list[dict[str, object]]]
+
+
+@pytest.fixture
+def ask(python, tmp_path: Path) -> Ask:
+    """Open data sets of the hub at `endpoint` in another interpreter; it must not print anything else."""
+
+    def opened(endpoint: str, *changes: dict[str, object], **environment: str) -> list[dict[str, object]]:
+        arguments = [(BASE | change, str(tmp_path / "cache")) for change in changes]
+        process = python(OPEN, arguments, HF_ENDPOINT=endpoint, HF_HOME=str(tmp_path / "home"), **environment)
+        output, error = process.communicate(timeout=60)
+        assert error == ""
+        return [json.loads(line) for line in output.splitlines()]
+
+    return opened
+
+
+@pytest.fixture
+def closed() -> str:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+@pytest.fixture
+def mute() -> Iterator[str]:
+    """A hub that takes the question and never answers."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+
+
+class Refusing(BaseHTTPRequestHandler):
+    """Knows owner/set and its branch main, as the hub answers."""
+
+    def do_GET(self) -> None:
+        code = "RepoNotFound" if "/owner/set/" not in self.path else "RevisionNotFound"
+        if self.path.endswith("/datasets/owner/gated/revision/main"):
+            code = "GatedRepo"
+        self.send_response(403 if code == "GatedRepo" else 404)
+        self.send_header("X-Error-Code", code)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), Refusing)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A data set as one finds it in a folder."""
+    made = tmp_path / "set"
+    made.mkdir()
+    for split, number in [("train", 100), ("validation", 10)]:
+        rows = {"text": [f"{split} document {row}" for row in range(number)], "id": list(range(number))}
+        pq.write_table(pa.table(rows), made / f"{split}-00000-of-00001.parquet")
+    return made
+
+
+@pytest.fixture
+def downloaded(python, folder: Path, tmp_path: Path) -> None:
+    """The library's cache as it is after owner/set was downloaded at COMMIT: made from the folder, and renamed."""
+    load = "import sys, json, datasets; datasets.load_dataset(json.loads(sys.argv[1]))"
+    assert python(load, str(folder), HF_HOME=str(tmp_path / "home")).wait(timeout=60) == 0
+    made = tmp_path / "home" / "datasets"
+    (version,) = [path for path in made.glob("set/default*/0.0.0/*") if path.is_dir()]
+    shutil.copytree(version, made / "owner___set" / "default" / "0.0.0" / COMMIT)
+    (info,) = made.glob(f"owner___set/default/0.0.0/{COMMIT}/dataset_info.json")
+    info.write_text(json.dumps(json.loads(info.read_text()) | {"config_name": "default"}))
+    shutil.rmtree(made / "set")
+
+
+def test_an_unreachable_hub_is_said_in_seconds_with_a_way_out(ask: Ask, closed: str, mute: str) -> None:
+    for endpoint in (closed, mute):
+        (answer,) = ask(endpoint, {})
+        # the library alone takes 23 s and more; a busy machine needs a few for the imports
+        assert answer["seconds"] < 15
+        assert "data.path=owner/set" in answer["error"]
+        assert "the Hugging Face hub cannot be reached" in answer["error"]
+        assert answer["error"].endswith(WAY_OUT)
+        assert "\n" not in answer["error"]
+
+
+def test_what_the_hub_does_not_have_is_said(ask: Ask, refusing: str) -> None:
+    set_, branch, commit, gated, name = ask(
+        refusing,
+        {"path": "owner/sett"},
+        {"revision": "mian"},
+        {"revision": COMMIT},
+        {"path": "owner/gated"},
+        {"path": "no such set"},
+    )
+    assert set_["error"].startswith("data.path=owner/sett: the hub has no such data set")
+    assert branch["error"].startswith("data.revision=mian: data.path=owner/set has no such branch, tag or commit")
+    assert commit["error"].startswith(f"data.revision={COMMIT}: data.path=owner/set has no such branch, tag or commit")
+    assert "log in by `hf auth login`" in gated["error"]
+    assert name["error"].startswith("data.path=no such set is neither a folder nor owner/name")
+
+
+def test_what_was_downloaded_loads_without_the_hub(ask: Ask, closed: str, downloaded: None) -> None:
+    branch, commit, other, streamed = ask(
+        closed, {}, {"revision": COMMIT}, {"revision": "0" * 40}, {"streaming": True, "validation": None}
+    )
+    assert branch["documents"] == commit["documents"] == 110
+    assert branch["identity"] == commit["identity"]
+    assert commit["identity"]["commit"] == COMMIT
+    assert f"what has been downloaded is data.revision={COMMIT}" in other["error"]
+    assert streamed["documents"] == 100
+    assert streamed["identity"]["held_out"] == {"validation": 1, "test": 1}
+    (told,) = ask(closed, {}, HF_HUB_OFFLINE="1")
+    assert told["documents"] == 110
+
+
+def test_a_commit_that_was_noted_needs_no_hub(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache", print)
+    cache.remember(["hub", "owner/set", "main"], COMMIT)
+    assert open_corpus(Hub.model_validate(BASE), cache).identity["commit"] == COMMIT
+
+
+def test_a_folder_is_read_and_known_by_its_bytes(ask: Ask, closed: str, folder: Path) -> None:
+    whole, cut, streamed, typo, number, split, name, slices = ask(
+        closed,
+        {"path": str(folder)},
+        {"path": str(folder), "train": "train[:50%]"},
+        {"path": str(folder), "streaming": True, "max_documents": 30},
+        {"path": str(folder), "column": "txt"},
+        {"path": str(folder), "column": "id"},
+        {"path": str(folder), "train": "trian"},
+        {"path": str(folder), "name": "large"},
+        {"path": str(folder), "streaming": True, "train": "train[:50%]"},
+    )
+    assert [answer["documents"] for answer in (whole, cut, streamed)] == [110, 60, 32]
+    assert len(whole["identity"]["sha256"]) == 64
+    assert typo["error"].endswith("has no such column; there is id, text (nearest: text)")
+    assert number["error"].startswith("data.column=id: ")
+    assert "trian" in split["error"]
+    assert "['train', 'validation']" in split["error"]
+    assert "data.name=large" in name["error"]
+    assert "data.streaming=false reads train[:50%]" in slices["error"]
+
+
+def test_the_folder_changes_and_so_does_its_identity(folder: Path, tmp_path: Path) -> None:
+    settings = Hub.model_validate(BASE | {"path": str(folder)})
+    cache = Cache(tmp_path / "cache", print)
+    before = open_corpus(settings, cache).identity
+    pq.write_table(pa.table({"text": ["other"]}), folder / "validation-00000-of-00001.parquet")
+    assert open_corpus(settings, cache).identity != before
+    with pytest.raises(DataError):
+        list(open_corpus(settings.model_copy(update={"column": "none"}), cache).documents())

@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from experiments.data import store
+from experiments.data.errors import DataError
+from experiments.data.store import Cache
+
+MAKE = """
+import json, sys, time
+from pathlib import Path
+from experiments.data.store import Cache
+
+root, seconds = json.loads(sys.argv[1])
+
+def make(folder):
+    print("making", flush=True)
+    for part in range(10):
+        with (folder / "tokens").open("ab") as file:
+            file.write(bytes([part]) * 1000)
+        time.sleep(seconds / 10)
+    return {"maker": sys.argv[1]}
+
+folder, facts = Cache(Path(root), lambda message: print(message, flush=True)).obtain("packed", "key", make)
+print("has", (folder / "tokens").read_bytes() == b"".join(bytes([part]) * 1000 for part in range(10)), flush=True)
+"""
+
+
+def content(text: str) -> Callable[[Path], dict[str, object]]:
+    def make(folder: Path) -> dict[str, object]:
+        (folder / "file").write_text(text)
+        return {"text": text}
+
+    return make
+
+
+def never(folder: Path) -> dict[str, object]:
+    raise AssertionError("made again")
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Cache:
+    return Cache(tmp_path / "cache", print)
+
+
+def test_what_was_made_is_found_with_its_facts(cache: Cache) -> None:
+    made = cache.obtain("kind", "key", content("first"))
+    assert made == cache.obtain("kind", "key", never)
+    assert made[1] == {"text": "first"}
+    assert (made[0] / "file").read_text() == "first"
+    assert cache.obtain("kind", "other", content("second"))[0] != made[0]
+
+
+@pytest.mark.parametrize("damage", ["change", "cut", "remove", "manifest", "no manifest"])
+def test_a_damaged_folder_is_made_again(cache: Cache, damage: str) -> None:
+    folder, _ = cache.obtain("kind", "key", content("first"))
+    file, manifest = folder / "file", folder / store.MANIFEST
+    match damage:
+        case "change":
+            file.write_text("fIrst")
+        case "cut":
+            file.write_text("firs")
+        case "remove":
+            file.unlink()
+        case "manifest":
+            manifest.write_text(manifest.read_text()[:-20])
+        case "no manifest":
+            manifest.unlink()
+    assert cache.obtain("kind", "key", content("second"))[1] == {"text": "second"}
+    assert cache.obtain("kind", "key", never)[1] == {"text": "second"}
+
+
+def test_the_digest_of_a_big_file_is_remembered_until_it_changes(
+    cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "REMEMBERED", 1)
+    path = tmp_path / "big"
+    path.write_text("one")
+    first = cache.file_digest(path)
+    assert cache.file_digest(path, contents=lambda path: never(path)) == first
+    status = path.stat()
+    time.sleep(0.02)
+    path.write_text("two")
+    os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert cache.file_digest(path) != first
+
+
+def test_a_failure_leaves_nothing_behind(cache: Cache) -> None:
+    def fails(folder: Path) -> dict[str, object]:
+        (folder / "file").write_text("half")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        cache.obtain("kind", "key", fails)
+    assert [path.suffix for path in (cache.root / "kind").iterdir()] == [".lock"]
+    assert cache.obtain("kind", "key", content("whole"))[1] == {"text": "whole"}
+
+
+def test_two_processes_make_it_once_and_the_second_says_that_it_waits(python, tmp_path: Path) -> None:
+    processes = [python(MAKE, [str(tmp_path), 1.0]) for _ in range(2)]
+    outputs = [process.communicate(timeout=30)[0] for process in processes]
+    assert sum("making" in output for output in outputs) == 1
+    assert sum("waiting for another process" in output for output in outputs) == 1
+    assert all(output.endswith("has True\n") for output in outputs)
+
+
+def test_a_kill_at_any_instant_leaves_nothing_half_written(python, tmp_path: Path) -> None:
+    source = random.Random(0)
+    for _ in range(4):
+        process = python(MAKE, [str(tmp_path), 0.3])
+        assert process.stdout.readline() == "making\n"
+        time.sleep(source.uniform(0, 0.35))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=10)
+        folder = tmp_path / "packed" / "key"
+        assert not folder.exists() or (folder / store.MANIFEST).exists()
+    process = python(MAKE, [str(tmp_path), 0])
+    assert process.communicate(timeout=30)[0].endswith("has True\n")
+    assert not list((tmp_path / "packed").glob("*.partial"))
+
+
+def test_leftovers_of_the_killed_are_removed_and_work_of_the_living_is_not(python, cache: Cache) -> None:
+    living = python(MAKE, [str(cache.root), 2])
+    assert living.stdout.readline() == "making\n"
+    dead = cache.root / "packed" / "dead.partial"
+    dead.mkdir(parents=True)
+    cache.obtain("packed", "other", content("x"))
+    assert not dead.exists()
+    assert living.communicate(timeout=30)[0] == "has True\n"
+
+
+def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"cache=.*file cannot be written: .*; choose another, cache=FOLDER"):
+        Cache(tmp_path / "file", print).obtain("kind", "key", content("x"))
+
+
+def test_a_full_disk_is_said_and_leaves_nothing(python, tmp_path: Path) -> None:
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (5000, 5000))\n" + MAKE
+    process = python(limited, [str(tmp_path), 0])
+    error = process.communicate(timeout=30)[1]
+    assert "cannot be written: File too large" in error
+    assert process.returncode == 1
+    assert not (tmp_path / "packed" / "key").exists()
+    assert not list((tmp_path / "packed").glob("*.partial"))

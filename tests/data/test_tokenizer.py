@@ -1,0 +1,126 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.data import tokenizer as module
+from experiments.data.errors import DataError
+from experiments.data.tokenizer import SPECIAL, Tokenizer, load, train
+from experiments.settings import TrainedTokenizer
+
+TRAIN = """
+import json, sys
+from experiments.data.tokenizer import train
+from experiments.settings import TrainedTokenizer
+
+kind, texts = json.loads(sys.argv[1])
+print(train(texts, TrainedTokenizer(kind=kind, vocabulary_size=700)).digest)
+"""
+KINDS = ["byte_bpe", "wordpiece"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def trained(request: pytest.FixtureRequest, texts: list[str]) -> Tokenizer:
+    return train(texts, TrainedTokenizer(kind=request.param, vocabulary_size=400))
+
+
+def test_the_special_tokens_are_the_first_ids(trained: Tokenizer) -> None:
+    assert trained.tokens(range(5)) == list(SPECIAL)
+    assert (trained.pad_id, trained.unk_id, trained.cls_id, trained.sep_id, trained.mask_id) == (0, 1, 2, 3, 4)
+    assert trained.special == frozenset(range(5))
+    assert trained.vocabulary_size == 400
+
+
+def test_the_names_of_special_tokens_in_a_text_are_plain_characters(trained: Tokenizer) -> None:
+    (ids,) = trained.encode(["a [MASK] b [SEP] [CLS] [PAD]"])
+    assert not {0, 2, 3, 4}.intersection(ids.tolist())
+
+
+@given(st.text(st.characters(codec="utf-8"), max_size=40))
+def test_bytes_are_lossless(text: str) -> None:
+    tokenizer = bytes_only()
+    (ids,) = tokenizer.encode([text])
+    assert tokenizer.decode(ids) == text
+    assert not tokenizer.special.intersection(ids.tolist())
+
+
+_BYTES: list[Tokenizer] = []
+
+
+def bytes_only() -> Tokenizer:
+    if not _BYTES:
+        _BYTES.append(train(["some text"], TrainedTokenizer(kind="byte_bpe", vocabulary_size=300)))
+    return _BYTES[0]
+
+
+def test_a_text_that_supports_fewer_has_fewer() -> None:
+    tokenizer = train(["a small text, a small text"], TrainedTokenizer(kind="byte_bpe", vocabulary_size=5000))
+    assert 261 <= tokenizer.vocabulary_size < 300
+    assert max(tokenizer.encode(["a small text"])[0]) < tokenizer.vocabulary_size
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_processes_train_the_same_bytes(python, texts: list[str], kind: str) -> None:
+    processes = [python(TRAIN, [kind, texts], PYTHONHASHSEED=str(seed)) for seed in range(3)]
+    digests = {process.communicate(timeout=60)[0] for process in processes}
+    assert len(digests) == 1
+    assert digests == {train(texts, TrainedTokenizer(kind=kind, vocabulary_size=700)).digest + "\n"}
+
+
+def test_wordpiece_lower_cases_and_joins_pieces(texts: list[str]) -> None:
+    tokenizer = train(texts, TrainedTokenizer(kind="wordpiece", vocabulary_size=400))
+    (ids,) = tokenizer.encode([texts[0].upper()])
+    assert tokenizer.decode(ids).replace(" ", "") == texts[0].lower().replace(" ", "")
+    assert tokenizer.encode(["\u4e2d"])[0].tolist() == [1]
+
+
+def test_wordpiece_keeps_the_commonest_characters_of_a_large_alphabet() -> None:
+    many = "".join(chr(0x4E00 + i) for i in range(500))
+    tokenizer = train([many + " abc" * 50], TrainedTokenizer(kind="wordpiece", vocabulary_size=300))
+    assert tokenizer.vocabulary_size <= 300
+    assert 1 not in tokenizer.encode(["abc"])[0].tolist()
+
+
+def test_a_saved_tokenizer_is_the_same(trained: Tokenizer, texts: list[str], tmp_path: Path) -> None:
+    trained.save(tmp_path / "tokenizer.json")
+    loaded = load(tmp_path / "tokenizer.json")
+    assert loaded.digest == trained.digest
+    assert [ids.tolist() for ids in loaded.encode(texts[:9])] == [ids.tolist() for ids in trained.encode(texts[:9])]
+
+
+def test_truncation_and_padding_of_a_file_are_ignored(trained: Tokenizer, texts: list[str], tmp_path: Path) -> None:
+    tree = json.loads(trained.serialized)
+    tree["truncation"] = {"direction": "Right", "max_length": 4, "strategy": "LongestFirst", "stride": 0}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tree))
+    loaded = load(tmp_path / "tokenizer.json")
+    assert [ids.tolist() for ids in loaded.encode(texts[:3])] == [ids.tolist() for ids in trained.encode(texts[:3])]
+
+
+def test_what_is_no_tokenizer_is_said(trained: Tokenizer, tmp_path: Path) -> None:
+    path = tmp_path / "tokenizer.json"
+    for text in ("", "not json", "{}", '{"model": 1}', "\x00\x01"):
+        path.write_text(text)
+        with pytest.raises(DataError, match=r"tokenizer.json is not a tokenizer.json of the tokenizers library: "):
+            load(path)
+    tree = json.loads(trained.serialized)
+    tree["added_tokens"] = [token for token in tree["added_tokens"] if token["content"] != "[MASK]"]
+    del tree["model"]["vocab"]["[MASK]"]
+    path.write_text(json.dumps(tree))
+    with pytest.raises(DataError, match=r"tokenizer.json: the special tokens .* are needed; there is no \[MASK\]"):
+        load(path)
+
+
+def test_a_panic_of_the_library_is_an_error_that_can_be_handled(monkeypatch: pytest.MonkeyPatch) -> None:
+    class PanicException(BaseException):
+        pass
+
+    def panics(texts: list[str], size: int) -> object:
+        raise PanicException("likelihood is NAN\nmore")
+
+    monkeypatch.setattr(module, "_byte_bpe", panics)
+    with pytest.raises(DataError, match=r"tokenizer.kind=byte_bpe cannot be trained on this text: likelihood is NAN$"):
+        train(["text"], TrainedTokenizer(kind="byte_bpe", vocabulary_size=300))

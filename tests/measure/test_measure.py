@@ -1,0 +1,136 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+from experiments.measure import memory, throughput
+from experiments.measure.flops import peak_flops
+from experiments.measure.hardware import device_name, resolve_device, resolve_precision
+from experiments.measure.memory import PeakMemory
+from experiments.measure.quality import bits_per_byte, perplexity
+from experiments.measure.throughput import WARMUP_STEPS, Throughput
+
+CPU = torch.device("cpu")
+
+
+def test_perplexity_and_its_overflow():
+    assert perplexity(math.log(50)) == pytest.approx(50)
+    assert perplexity(1e4) == math.inf
+
+
+def test_bits_per_byte_by_hand():
+    # 8 bits a token, 4 bytes a token: 2 bits a byte
+    assert bits_per_byte(8 * math.log(2), tokens=100, text_bytes=400) == pytest.approx(2)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(throughput.time, "perf_counter", lambda: now[0])
+    return now
+
+
+def steps(meter, clock, seconds, tokens=100):
+    for each in seconds:
+        with meter.step(tokens):
+            clock[0] += each
+
+
+def test_the_median_of_the_steady_steps(clock):
+    meter = Throughput()
+    # slow first steps are left out, and one slow step among many doesn't count
+    steps(meter, clock, [50.0] * WARMUP_STEPS + [1.0, 1.0, 1.0, 10.0, 1.0])
+    speed = meter.steady()
+    assert speed.tokens_per_second == 100
+    assert "median of 5 steps" in speed.meaning and f"first {WARMUP_STEPS} steps" in speed.meaning
+
+
+def test_the_spread_is_between_the_quartiles(clock):
+    meter = Throughput([10.0, 20.0, 30.0])
+    assert meter.steady()[:2] == (20.0, 20.0)
+
+
+def test_what_lies_between_steps_is_no_part_of_the_rate(clock):
+    meter = Throughput()
+    steps(meter, clock, [1.0])
+    clock[0] += 1000.0
+    steps(meter, clock, [3.0])
+    assert meter.recent() == 50.0
+    assert meter.recent() is None
+    assert meter.elapsed() == 1004.0
+
+
+def test_too_few_steps_are_said(clock):
+    meter = Throughput()
+    steps(meter, clock, [1.0] * (WARMUP_STEPS + 1))
+    assert meter.steady()[:2] == (None, None) and "not measured" in meter.steady().meaning
+
+
+def test_a_step_that_fails_is_not_counted(clock):
+    meter = Throughput()
+    with pytest.raises(ZeroDivisionError), meter.step(100):
+        clock[0] += 1.0
+        raise ZeroDivisionError
+    assert meter.recent() is None
+
+
+def test_the_peak_is_seen_after_the_memory_is_free_again():
+    peak = PeakMemory(CPU)
+    block = torch.ones(50 << 18)
+    del block
+    assert 40 << 20 < peak.peak_bytes() - peak.baseline_bytes < 100 << 20
+    peak.reset()
+    assert peak.peak_bytes() - peak.baseline_bytes < 10 << 20
+    assert "from the start of training on" in peak.meaning
+
+
+def test_where_the_mark_cannot_be_reset_it_says_so(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory, "CLEAR_REFS", tmp_path / "none" / "clear_refs")
+    assert "since the process began" in PeakMemory(CPU).meaning
+
+
+def test_without_proc_the_peak_is_that_of_getrusage(monkeypatch, tmp_path):
+    monkeypatch.setattr(memory, "STATUS", tmp_path / "none")
+    assert PeakMemory(CPU).peak_bytes() == memory.process_peak_bytes()
+
+
+@pytest.mark.parametrize(
+    ("name", "bf16", "fp32"),
+    [
+        ("NVIDIA H200", 989e12, 67e12),
+        ("NVIDIA H100 80GB HBM3", 989e12, 67e12),
+        ("NVIDIA H100 PCIe", 756e12, 51e12),
+        ("NVIDIA A100-SXM4-80GB", 312e12, 19.5e12),
+        ("NVIDIA L4", 121e12, 30.3e12),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None, None),
+        ("Tesla K80", None, None),
+    ],
+)
+def test_peaks_of_known_gpus(name, bf16, fp32):
+    assert (peak_flops(name, "bf16"), peak_flops(name, "fp32")) == (bf16, fp32)
+
+
+def test_device_and_precision(monkeypatch):
+    assert resolve_device("cpu") == CPU
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert resolve_device("auto") == CPU
+    with pytest.raises(ValueError, match=r"trainer\.device=cuda"):
+        resolve_device("cuda")
+    assert resolve_precision("fp32", CPU) == "fp32" and resolve_precision("bf16", CPU) == "bf16"
+    assert "threads" in device_name(CPU)
+
+
+@pytest.mark.parametrize(
+    ("flags", "precision"), [("fpu amx_bf16 sse", "bf16"), ("fpu avx512_bf16", "fp32"), ("", "fp32")]
+)
+def test_auto_is_bf16_where_the_cpu_has_units_for_it(monkeypatch, flags, precision):
+    monkeypatch.setattr("experiments.measure.hardware._cpu", lambda field: flags)
+    assert resolve_precision("auto", CPU) == precision
+
+
+@pytest.mark.parametrize(("capability", "precision"), [((7, 5), "fp32"), ((8, 0), "bf16"), ((9, 0), "bf16")])
+def test_auto_is_bf16_on_gpus_from_capability_8(monkeypatch, capability, precision):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert resolve_precision("auto", torch.device("cuda")) == precision

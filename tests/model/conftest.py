@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from experiments import settings
+from experiments.model.bert import Bert, build
+
+CONF = Path(__file__).parents[2] / "conf"
+VOCABULARY = 23
+
+
+def small_model(**changes: Any) -> settings.Model:
+    base = settings.Model(
+        hidden_size=12,
+        intermediate_size=20,
+        layers=2,
+        length=16,
+        norm="pre",
+        norm_kind="layer",
+        norm_epsilon=1e-12,
+        position="rotary",
+        rotary_base=10000.0,
+        relative_buckets=8,
+        relative_distance=16,
+        activation="gelu",
+        linear_bias=True,
+        token_types=0,
+        tied=True,
+        dropout=0.0,
+        attention_dropout=0.0,
+        initial_std=0.3,
+    )
+    return settings.Model(**(base.model_dump() | changes))
+
+
+def resolved_variant(model: settings.Model, name: str, heads: int, key_size: int, value_size: int) -> dict[str, Any]:
+    """conf/variant/NAME.yaml, resolved for the model."""
+    scalars = {"hidden_size": model.hidden_size, "heads": heads, "key_size": key_size, "value_size": value_size}
+    tree = OmegaConf.create({**scalars, "backend": "reference", "model": model.model_dump()})
+    tree["variant"] = OmegaConf.load(CONF / "variant" / f"{name}.yaml")
+    return OmegaConf.to_container(tree, resolve=True)["variant"]
+
+
+@pytest.fixture
+def settings_of() -> Callable[..., settings.Model]:
+    return small_model
+
+
+@pytest.fixture
+def variant_of() -> Callable[..., dict[str, Any]]:
+    return resolved_variant
+
+
+@pytest.fixture
+def bert_of() -> Callable[..., Bert]:
+    """bert_of(variant="multi_head", seed=0, heads=3, key_size=4, value_size=4, **changes of the model): in float64."""
+
+    def make(variant="multi_head", seed=0, heads=3, key_size=4, value_size=4, **changes):
+        model = small_model(**changes)
+        bert = build(model, resolved_variant(model, variant, heads, key_size, value_size), VOCABULARY, seed)
+        return bert.double().eval()
+
+    return make
+
+
+@pytest.fixture
+def tokens() -> torch.Tensor:
+    """[3, 7]"""
+    return torch.randint(VOCABULARY, (3, 7), generator=torch.Generator().manual_seed(5))

@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+from experiments.model.initial import initialize, path_seed
+
+
+def assert_shared_equal(first: nn.Module, second: nn.Module) -> int:
+    second_parameters = dict(second.named_parameters())
+    shared = [(name, value) for name, value in first.named_parameters() if name in second_parameters]
+    for name, value in shared:
+        assert torch.equal(value, second_parameters[name]), name
+    return len(shared)
+
+
+def test_shared_weights_start_equal_in_every_variant(bert_of):
+    multi_head, talking_heads = bert_of("multi_head"), bert_of("talking_heads")
+    assert assert_shared_equal(multi_head, talking_heads) == len(list(multi_head.parameters()))
+    assert len(list(talking_heads.parameters())) > len(list(multi_head.parameters()))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"layers": 3},
+        {"norm": "sandwich"},
+        {"token_types": 2, "position": "learned"},
+        {"tied": False},
+        {"linear_bias": False},
+    ],
+)
+def test_adding_or_removing_modules_disturbs_no_other(bert_of, changes):
+    base = bert_of()
+    assert assert_shared_equal(base, bert_of(**changes)) >= len(list(base.parameters())) - 12
+
+
+def test_values_follow_the_seed_and_the_path(bert_of):
+    first, again, other = bert_of(seed=1), bert_of(seed=1), bert_of(seed=2)
+    assert_shared_equal(first, again)
+    assert not torch.equal(first.embedding.token.weight, other.embedding.token.weight)
+    layers = first.encoder.layers
+    assert not torch.equal(layers[0].feed_forward.inner.weight, layers[1].feed_forward.inner.weight)
+    assert not torch.equal(layers[0].attention.query.weight, layers[0].attention.key.weight)
+
+
+def test_the_global_rng_is_left_alone(bert_of):
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    first = bert_of()
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.manual_seed(4)
+    assert_shared_equal(first, bert_of())
+
+
+def test_the_seed_of_a_path_never_changes():
+    """As a constant, since runs of different versions are compared: the first 8 bytes of sha256("7/encoder")."""
+    assert path_seed(7, "encoder") == 245564657650927746
+
+
+def test_values():
+    linear, embedding, norm = nn.Linear(200, 100), nn.Embedding(100, 200), nn.LayerNorm(7)
+    nn.init.constant_(norm.weight, 5)
+    initialize(nn.ModuleList([linear, embedding, norm]), seed=0, std=0.02)
+    for weight in (linear.weight, embedding.weight):
+        assert weight.mean().abs() < 6 * 0.02 / 20000**0.5
+        assert weight.std().item() == pytest.approx(0.02, rel=0.03)
+    assert not linear.bias.any()
+    assert (norm.weight == 1).all() and not norm.bias.any()
+
+
+def test_other_modules_reset_themselves_and_their_children_come_after():
+    class Scale(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.empty(3))
+            self.linear = nn.Linear(3, 3)
+
+        def reset_parameters(self):
+            nn.init.uniform_(self.scale)
+            nn.init.constant_(self.linear.weight, 7)
+
+    first, second = Scale(), Scale()
+    initialize(first, seed=0, std=1.0)
+    initialize(nn.ModuleDict({"a": nn.Linear(2, 2), "b": second}), seed=0, std=1.0)
+    assert not torch.equal(first.scale, second.scale)
+    initialize(second, seed=0, std=1.0)
+    assert torch.equal(first.scale, second.scale)
+    assert not (first.linear.weight == 7).any()
+
+
+def test_a_module_that_cannot_be_reset_is_refused():
+    class Bare(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(3))
+
+    with pytest.raises(TypeError, match=r"1 \(Bare\) owns parameters"):
+        initialize(nn.ModuleList([nn.Linear(1, 1), Bare()]), seed=0, std=1.0)

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from experiments.model.position import RelativeBias, bucket, sinusoids
+
+
+def test_sinusoids_by_hand():
+    table = sinusoids(3, 4)
+    # frequencies 1 and 10000^(-2/4) = 1/100
+    expected = [[math.sin(p), math.cos(p), math.sin(p / 100), math.cos(p / 100)] for p in range(3)]
+    assert_close(table, torch.tensor(expected))
+    assert_close(sinusoids(3, 5)[:, 4], torch.tensor([math.sin(p * 10000 ** (-4 / 5)) for p in range(3)]))
+
+
+def test_sinusoids_of_an_offset_are_a_rotation():
+    """PE(p + k) is a linear function of PE(p) (Vaswani et al. 2017, 3.5): inner products depend on the offset only."""
+    table = sinusoids(30, 8).double()
+    products = table @ table.T
+    for offset in range(30):
+        assert_close(products.diagonal(offset), products[0, offset].expand(30 - offset), rtol=0, atol=1e-6)
+
+
+def test_sinusoidal_embedding_is_the_scaled_token_plus_the_sinusoid(bert_of, tokens):
+    embedding = bert_of(position="sinusoidal").embedding
+    expected = embedding.token.weight[tokens] * math.sqrt(12) + sinusoids(16, 12).double()[:7]
+    assert_close(embedding(tokens), expected)
+
+
+def test_buckets_by_hand():
+    # 8 buckets: 4 a direction, of which 2 hold one distance each; then [2, 6) and from 6 on, as 2 (16/2)^(1/2) = 5.66
+    offset = torch.tensor([0, -1, -2, -5, -6, -16, -400, 1, 2, 5, 6, 16, 400])
+    assert bucket(offset, 8, 16).tolist() == [0, 1, 2, 2, 3, 3, 3, 5, 6, 6, 7, 7, 7]
+
+
+@pytest.mark.parametrize(("buckets", "distance"), [(32, 128), (8, 16), (4, 2), (64, 1000)])
+def test_buckets_are_those_of_t5(buckets, distance):
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
+    offset = torch.arange(-3 * distance, 3 * distance)
+    theirs = t5.T5Attention._relative_position_bucket(
+        offset, bidirectional=True, num_buckets=buckets, max_distance=distance
+    )
+    assert bucket(offset, buckets, distance).tolist() == theirs.tolist()
+
+
+def test_relative_bias_is_the_table_at_the_bucket_of_the_offset():
+    bias = RelativeBias(8, 16, heads=3)
+    logits = bias(5)
+    assert logits.shape == (1, 3, 5, 5)
+    for query in range(5):
+        for memory in range(5):
+            row = bias.table.weight[bucket(torch.tensor(memory - query), 8, 16)]
+            assert_close(logits[0, :, query, memory], row)
+
+
+def test_layers_share_one_relative_table(bert_of):
+    bert = bert_of(position="relative", heads=5, layers=3)
+    tables = [parameter.shape for name, parameter in bert.named_parameters() if "relative" in name]
+    assert tables == [(8, 5)]

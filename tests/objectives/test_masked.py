@@ -1,0 +1,133 @@
+from __future__ import annotations
+
+import math
+import time
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.objectives.masked import loss, mask_batch, random_tokens
+from experiments.settings import Masked
+
+VOCABULARY, MASK, SPECIAL = 50, 4, frozenset({0, 2, 4, 49})
+ORDINARY = sorted(set(range(VOCABULARY)) - SPECIAL)
+BERT = Masked(kind="masked", rate=0.15, mask_share=0.8, random_share=0.1, evaluation_seed=0)
+
+
+def batch_of(shape: tuple[int, int], seed: int = 0) -> np.ndarray:
+    return np.random.default_rng(seed).integers(VOCABULARY, size=shape)
+
+
+def masked(tokens, seed=0, step=0, objective=BERT):
+    return mask_batch(tokens, seed, step, objective, SPECIAL, MASK, VOCABULARY)
+
+
+@given(
+    shape=st.tuples(st.integers(1, 9), st.integers(1, 40)),
+    data_seed=st.integers(0, 1000),
+    seed=st.integers(0, 2**32 - 1),
+    step=st.integers(0, 2**40),
+    rate=st.floats(0.01, 0.99),
+    mask_share=st.floats(0, 1),
+)
+def test_what_holds_of_every_batch(shape, data_seed, seed, step, rate, mask_share):
+    objective = BERT.model_copy(update={"rate": rate, "mask_share": mask_share, "random_share": (1 - mask_share) / 2})
+    tokens = batch_of(shape, data_seed)
+    tokens[0, 0] = ORDINARY[0]
+    original = tokens.copy()
+    result = masked(tokens, seed, step, objective)
+    assert np.array_equal(tokens, original)
+
+    flat, rows, now = original.reshape(-1), result.rows.numpy(), result.tokens.reshape(-1).numpy()
+    assert {tensor.dtype for tensor in result} == {torch.int64}
+    assert result.tokens.shape == shape and result.rows.shape == result.targets.shape
+    assert (np.diff(rows) > 0).all()
+    assert np.array_equal(result.targets.numpy(), flat[rows])
+    assert not SPECIAL & set(flat[rows])
+    candidates = sum(token not in SPECIAL for token in flat)
+    assert len(rows) == max(1, round(rate * candidates))
+    others = np.setdiff1d(np.arange(flat.size), rows)
+    assert np.array_equal(now[others], flat[others])
+    assert set(now[rows]) <= {MASK, *ORDINARY}
+
+    again = masked(original, seed, step, objective)
+    assert all(torch.equal(first, second) for first, second in zip(result, again, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.int64])
+def test_the_result_does_not_depend_on_how_tokens_are_stored(dtype):
+    tokens = batch_of((8, 32))
+    result = masked(tokens.astype(dtype)[:, ::1])
+    assert all(torch.equal(first, second) for first, second in zip(result, masked(tokens), strict=True))
+
+
+def test_seeds_and_steps_choose_other_positions():
+    tokens = batch_of((8, 32))
+    chosen = {tuple(masked(tokens, seed, step).rows.tolist()) for seed in range(4) for step in range(4)}
+    assert len(chosen) == 16
+
+
+def test_shares_and_evenness():
+    tokens = np.random.default_rng(0).choice(ORDINARY, (400, 500))
+    result = masked(tokens)
+    count = len(result.rows)
+    assert count == 30_000
+    now = result.tokens.reshape(-1)[result.rows]
+    hidden, kept = (now == MASK), (now == result.targets)
+    # a random token is the old one once in len(ORDINARY); 5 standard deviations of a share are below 0.012
+    assert hidden.float().mean().item() == pytest.approx(0.8, abs=0.012)
+    assert kept.float().mean().item() == pytest.approx(0.1 + 0.1 / len(ORDINARY), abs=0.012)
+    # every position of a sequence is as likely as any other: 500 counts of mean 60
+    counts = torch.bincount(result.rows % 500, minlength=500).double()
+    chi_square = ((counts - 60).square() / 60).sum().item()
+    assert abs(chi_square - 499 * 0.85) < 6 * math.sqrt(2 * 499)
+
+
+def test_random_tokens_are_even_over_the_ordinary_ones():
+    drawn = random_tokens(np.random.default_rng(0), 46_000, SPECIAL, VOCABULARY)
+    values, counts = np.unique(drawn, return_counts=True)
+    assert values.tolist() == ORDINARY
+    assert ((counts - 1000) ** 2 / 1000).sum() < 45 + 6 * math.sqrt(90)
+
+
+def test_extreme_shares_by_hand():
+    tokens = np.array([[0, 7, 2], [2, 8, 0]])
+    everything = BERT.model_copy(update={"rate": 0.99, "mask_share": 1.0, "random_share": 0.0})
+    result = masked(tokens, objective=everything)
+    assert result.tokens.tolist() == [[0, MASK, 2], [2, MASK, 0]]
+    assert (result.rows.tolist(), result.targets.tolist()) == ([1, 4], [7, 8])
+    kept = masked(tokens, objective=everything.model_copy(update={"mask_share": 0.0}))
+    assert kept.tokens.tolist() == tokens.tolist() and kept.targets.tolist() == [7, 8]
+
+
+def test_nothing_to_mask_is_refused():
+    with pytest.raises(ValueError, match="nothing to mask"):
+        masked(np.array([[0, 2], [49, 4]]))
+
+
+def test_masking_takes_less_than_a_millisecond():
+    tokens = batch_of((64, 64))
+    times = []
+    for step in range(20):
+        start = time.perf_counter()
+        masked(tokens, step=step)
+        times.append(time.perf_counter() - start)
+    assert min(times) < 1e-3
+
+
+def test_loss_is_the_summed_negative_log_likelihood():
+    logits = torch.tensor([[0.0, 0.0], [math.log(3), 0.0]], requires_grad=True)
+    total = loss(logits, torch.tensor([1, 0]))
+    assert total.item() == pytest.approx(math.log(2) + math.log(4 / 3), abs=1e-6)
+    total.backward()
+    torch.testing.assert_close(logits.grad, torch.tensor([[0.5, -0.5], [-0.25, 0.25]]))
+
+
+def test_loss_of_half_precision_logits_is_computed_in_float32():
+    logits = torch.randn(64, 1000, generator=torch.Generator().manual_seed(0)).bfloat16()
+    targets = torch.arange(64)
+    assert loss(logits, targets).dtype == torch.float32
+    torch.testing.assert_close(loss(logits, targets).double(), loss(logits.double(), targets), rtol=1e-6, atol=0)

@@ -1,0 +1,70 @@
+from __future__ import annotations
+
+import errno
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.record.durable import RunFolderError, explained, number, replacing, to_json, write
+
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(alphabet="xyz"),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(alphabet="abc"), inner),
+    max_leaves=8,
+)
+
+
+@given(values)
+def test_json_is_standard_and_keeps_every_value(value):
+    def refuse(token):
+        raise AssertionError(f"{token} is no standard JSON")
+
+    def back(item):
+        if isinstance(item, dict):
+            return {key: back(inner) for key, inner in item.items()}
+        return [back(inner) for inner in item] if isinstance(item, list) else number(item)
+
+    assert repr(back(json.loads(to_json(value), parse_constant=refuse))) == repr(value)
+
+
+def test_non_finite_numbers_are_strings():
+    assert to_json([math.nan, math.inf, -math.inf, 1.5]) == '["nan", "inf", "-inf", 1.5]'
+
+
+def test_a_failed_replacement_leaves_the_old_file_alone(tmp_path):
+    path = tmp_path / "file"
+    write(path, "old")
+    with pytest.raises(ZeroDivisionError), replacing(path) as temporary:
+        temporary.write_text("half of the ne")
+        raise ZeroDivisionError
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_replacement_is_not_seen_before_it_is_whole(tmp_path):
+    path = tmp_path / "file"
+    with replacing(path) as temporary:
+        temporary.write_text("new")
+        assert not path.exists()
+    assert path.read_text() == "new"
+
+
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [
+        (errno.ENOSPC, "the disk is full"),
+        (errno.EDQUOT, "quota"),
+        (errno.EROFS, "read-only"),
+        (errno.EACCES, "permission denied"),
+        (errno.ENOTDIR, "a file stands where a folder should be"),
+        (errno.EIO, "Input/output error"),
+    ],
+)
+def test_disk_errors_are_one_line_with_path_and_reason(tmp_path, number, said):
+    with pytest.raises(RunFolderError, match=said) as caught, explained(tmp_path):
+        raise OSError(number, "Input/output error")
+    assert str(tmp_path) in str(caught.value)
+    assert "\n" not in str(caught.value)

@@ -1,0 +1,311 @@
+from __future__ import annotations
+
+import copy
+import ctypes
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.record import environment
+from experiments.record.durable import RunFolderError
+from experiments.record.folder import RunFolder, digest, run_name
+from experiments.record.result import Result
+
+floats = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@pytest.fixture
+def folder(settings, tmp_path):
+    with RunFolder(tmp_path / "runs" / run_name(settings)) as folder:
+        folder.create(settings)
+        yield folder
+
+
+def test_the_name_says_variant_sizes_norm_seed_and_digest(settings):
+    assert run_name(settings) == f"talking_heads-l4-d192-h24-k8-v8-pre-s0-{digest(settings)}"
+    assert re.fullmatch("[0-9a-f]{8}", digest(settings))
+    settings["variant"]["name"] = "../a b:c"
+    assert re.fullmatch("[A-Za-z0-9._-]+", run_name(settings))
+
+
+def test_the_digest_is_of_all_that_can_change_a_result(settings):
+    for key in settings:
+        other = {**settings, key: "changed"}
+        assert (digest(other) == digest(settings)) == (key in {"runs", "cache", "logger"})
+    deep = copy.deepcopy(settings)
+    deep["model"]["norm_epsilon"] = 1e-6
+    assert digest(deep) != digest(settings)
+    assert digest(dict(reversed(settings.items()))) == digest(settings)
+
+
+@given(st.dictionaries(st.text(), floats | st.text() | st.integers() | st.none() | st.booleans() | st.lists(floats)))
+def test_the_digest_survives_the_file(values):
+    assert digest(yaml.safe_load(yaml.safe_dump(values))) == digest(values)
+
+
+def test_config_is_plain_yaml(folder, settings):
+    assert folder.config() == settings
+    assert yaml.safe_load((folder.path / "config.yaml").read_text()) == settings
+
+
+def test_the_same_configuration_comes_back_and_another_is_refused(folder, settings):
+    folder.close()
+    folder.create({**settings, "logger": {**settings["logger"], "wandb": "off"}})
+    assert folder.config()["logger"]["wandb"] == "off"
+    folder.close()
+    with pytest.raises(RunFolderError, match="another configuration"):
+        folder.create({**settings, "seed": 1})
+    assert folder.holder() is None
+
+
+def test_metrics_come_back_as_appended(folder):
+    lines = [{"step": 10, "loss": 6.5}, {"step": 20, "loss": math.inf, "note": "x"}, {"step": 30, "loss": -0.1}]
+    for line in lines:
+        folder.append_metrics(line)
+        assert folder.read_metrics()[-1] == line
+    assert folder.read_metrics() == lines
+    assert [json.loads(text)["step"] for text in (folder.path / "metrics.jsonl").read_text().splitlines()] == [
+        10,
+        20,
+        30,
+    ]
+
+
+def test_every_step_has_one_line(folder):
+    folder.append_metrics({"step": 10})
+    with pytest.raises(AssertionError, match="step 10 after step 10"):
+        folder.append_metrics({"step": 10})
+    folder.close()
+    with pytest.raises(AssertionError, match="step 9 after step 10"):
+        folder.append_metrics({"step": 9})
+
+
+@pytest.mark.parametrize("torn", [b'{"step": 40, "lo', b'{"step": 40}', b"\x00\x00\x00", b"\xff\n", b"[]\n"])
+def test_truncation_drops_later_steps_and_a_torn_line(folder, torn):
+    for step in (10, 20, 30):
+        folder.append_metrics({"step": step, "loss": 1.0 / step})
+    folder.close()
+    path = folder.path / "metrics.jsonl"
+    whole = path.read_bytes()
+    with path.open("ab") as file:
+        file.write(torn)
+    assert [line["step"] for line in folder.read_metrics()] == [10, 20, 30]
+    folder.truncate_metrics(20)
+    assert path.read_bytes() == b"".join(whole.splitlines(keepends=True)[:2])
+    folder.append_metrics({"step": 30, "loss": 1.0 / 30})
+    assert path.read_bytes() == whole
+    folder.truncate_metrics(-1)
+    assert folder.read_metrics() == []
+
+
+def test_an_append_after_a_torn_line_does_not_join_it(folder):
+    (folder.path / "metrics.jsonl").write_bytes(b'{"step": 1}\n{"st')
+    folder.append_metrics({"step": 2})
+    assert folder.read_metrics() == [{"step": 1}, {"step": 2}]
+
+
+def test_a_damaged_line_in_the_middle_is_an_error(folder):
+    (folder.path / "metrics.jsonl").write_bytes(b'{"step": 1}\ngarbage\n{"step": 3}\n')
+    with pytest.raises(RunFolderError, match="line 2"):
+        folder.read_metrics()
+
+
+def test_killed_at_any_moment_metrics_can_be_read(folder):
+    code = """if True:
+        import sys
+        from experiments.record.folder import RunFolder
+        folder = RunFolder(sys.argv[1])
+        for step in range(10**9):
+            folder.append_metrics({"step": step, "loss": 1 / 3})
+            if step == 50: print("ready", flush=True)
+            if step % 20 == 19: folder.truncate_metrics(step - 3); folder.append_metrics({"step": step, "loss": 1 / 3})
+    """
+    writer = subprocess.Popen([sys.executable, "-c", code, str(folder.path)], stdout=subprocess.PIPE)
+    writer.stdout.readline()
+    time.sleep(0.1)
+    writer.send_signal(signal.SIGKILL)
+    writer.communicate()
+    lines = folder.read_metrics()
+    assert len(lines) > 40 and all(line["loss"] == 1 / 3 for line in lines)
+
+
+def test_environment_keeps_earlier_starts(folder):
+    facts = environment.describe({"threads": 2}, seed=7, backend="sdpa")
+    assert facts["packages"]["wandb"] and facts["cores"] >= 1 and facts["memory_bytes"] > 1e8
+    assert folder.environment() is None
+    folder.write_environment({**facts, "host": "first"})
+    folder.write_environment({**facts, "host": "second"})
+    folder.write_environment({**facts, "host": "third"})
+    assert folder.environment()["host"] == "third"
+    assert [start["host"] for start in folder.environment()["earlier"]] == ["first", "second"]
+    json.loads((folder.path / "environment.json").read_text(), parse_constant=pytest.fail)
+
+
+def test_environment_outside_a_checkout_has_no_commit(tmp_path, monkeypatch):
+    monkeypatch.setattr(environment, "__file__", str(tmp_path / "environment.py"))
+    assert environment.describe({}, seed=0, backend=None)["git"] is None
+
+
+def test_result_is_there_when_written_and_goes_when_the_run_goes_on(folder, settings, result):
+    assert folder.result() is None
+    folder.write_result(result)
+    assert folder.result() == result
+    folder.close()
+    folder.create(settings)
+    assert folder.result() == result
+    known = {"steps": 7, "skipped_steps": 0, "tokens": 448, "epochs": 0.1, "wall_seconds": 1.5, "seed": 3}
+    folder.write_result(Result.unfinished("interrupted", "SIGTERM", **known))
+    folder.close()
+    folder.create(settings)
+    assert folder.result() is None
+
+
+def test_log_lines_are_appended(folder):
+    folder.log("one")
+    folder.log("two")
+    assert [line[20:] for line in (folder.path / "log.txt").read_text().splitlines()] == ["one", "two"]
+
+
+def test_only_one_process_at_a_time(folder, settings, python):
+    code = """if True:
+        import json, sys
+        from experiments.record.folder import RunFolder
+        RunFolder(sys.argv[1]).create(json.loads(sys.argv[2]))
+    """
+    second = python(code, folder.path, json.dumps(settings))
+    last = second.stderr.splitlines()[-1]
+    assert second.returncode != 0
+    assert f"process {os.getpid()} on " in last and "trains in it" in last
+    assert f"process {os.getpid()} on " in RunFolder(folder.path).holder()
+    with pytest.raises(RunFolderError, match="trains in it"):
+        RunFolder(folder.path).create(settings)
+    folder.close()
+    assert folder.holder() is None
+    assert python(code, folder.path, json.dumps(settings)).returncode == 0
+
+
+def test_the_lock_goes_with_a_killed_process(settings, tmp_path):
+    code = """if True:
+        import json, os, sys
+        from experiments.record.folder import RunFolder
+        RunFolder(sys.argv[1]).create(json.loads(sys.argv[2]))
+        os.kill(os.getpid(), 9)
+    """
+    subprocess.run([sys.executable, "-c", code, str(tmp_path / "run"), json.dumps(settings)])
+    RunFolder(tmp_path / "run").create(settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "read", "content"),
+    [
+        ("config.yaml", "config", b"a: [1"),
+        ("config.yaml", "config", b"!!python/object/apply:os.getcwd []"),
+        ("config.yaml", "config", b"- 1"),
+        ("config.yaml", "config", b"\xff\xfe\x00"),
+        ("result.json", "result", b'{"status": "done"'),
+        ("result.json", "result", b"\x00\xff"),
+        ("environment.json", "environment", b"[]"),
+        ("environment.json", "environment", b"{"),
+    ],
+)
+def test_a_damaged_file_is_named(folder, name, read, content):
+    (folder.path / name).write_bytes(content)
+    with pytest.raises(RunFolderError, match=f"{name}: damaged.*remove") as caught:
+        getattr(folder, read)()
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(RunFolderError, match=r"config.yaml: No such file"):
+        RunFolder(tmp_path / "nothing").config()
+
+
+def test_a_file_where_the_folder_should_be(tmp_path, settings):
+    (tmp_path / "runs").write_text("")
+    for path in (tmp_path / "runs", tmp_path / "runs" / "name"):
+        with pytest.raises(RunFolderError, match="a file stands where a folder should be"):
+            RunFolder(path).create(settings)
+
+
+def test_an_unwritable_folder(settings):
+    user = os.geteuid()
+    with tempfile.TemporaryDirectory() as runs:
+        Path(runs).chmod(0o555)
+        if user == 0:
+            # permissions don't bind root
+            os.seteuid(65534)
+        try:
+            with pytest.raises(RunFolderError, match="permission denied; set runs="):
+                RunFolder(Path(runs) / "name").create(settings)
+        finally:
+            os.seteuid(user)
+
+
+def fill(folder):
+    """Append until the disk refuses, then say what it said, and leave what was there in order."""
+    with pytest.raises(RunFolderError) as caught:
+        for step in range(10**6):
+            folder.append_metrics({"step": step, "filler": "x" * 300})
+    count = len(folder.read_metrics())
+    assert count > 10
+    assert (folder.path / "metrics.jsonl").read_bytes().endswith(b"}\n")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A file system of 256 KiB."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mount = ctypes.CDLL(None, use_errno=True)
+    if mount.mount(b"tmpfs", str(path).encode(), b"tmpfs", 0, b"size=256k") != 0:
+        pytest.skip("mounting is not permitted")
+    yield path
+    mount.umount2(str(path).encode(), 2)
+
+
+def test_a_full_disk(small_disk, settings, result):
+    with RunFolder(small_disk / "run") as folder:
+        folder.create(settings)
+        folder.write_environment({"host": "here"})
+        (small_disk / "ballast").write_bytes(b"x" * 100_000)
+        assert "the disk is full" in fill(folder)
+        folder.log("dropped")
+        for writing in (lambda: folder.write_result(result), lambda: folder.truncate_metrics(5)):
+            with pytest.raises(RunFolderError, match="the disk is full"):
+                writing()
+        assert folder.result() is None
+        assert folder.environment()["host"] == "here"
+        assert folder.config() == settings
+        (small_disk / "ballast").unlink()
+        folder.truncate_metrics(5)
+        assert len(folder.read_metrics()) == 6
+
+
+def test_a_limit_on_the_size_of_files(settings, tmp_path, python):
+    code = """if True:
+        import json, resource, sys
+        from experiments.record.folder import RunFolder
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, resource.RLIM_INFINITY))
+        folder = RunFolder(sys.argv[1])
+        folder.create(json.loads(sys.argv[2]))
+        for step in range(1000):
+            folder.append_metrics({"step": step, "filler": "x" * 300})
+    """
+    done = python(code, tmp_path / "run", json.dumps(settings))
+    assert "larger than this process may write" in done.stderr.splitlines()[-1]
+    folder = RunFolder(tmp_path / "run")
+    assert len(folder.read_metrics()) == len((folder.path / "metrics.jsonl").read_bytes().splitlines()) > 10

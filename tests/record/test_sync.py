@@ -1,0 +1,209 @@
+"""W&B online, against a server in this process that keeps what is sent to it, and against servers that are not well."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import socket
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+KEY = "0123456789" * 4
+
+
+class Handler(BaseHTTPRequestHandler):
+    """The three queries and the stream of W&B's protocol that a run needs."""
+
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        if self.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        request = json.loads(body)
+        self.server.posts += 1
+        if self.server.status != 200:
+            self.answer({"errors": [{"message": "refused"}]})
+        elif self.path.endswith("/file_stream"):
+            run = self.server.runs[self.path.split("/")[-2]]
+            run["complete"] |= request.get("complete", False)
+            for name, file in request.get("files", {}).items():
+                stored = run["files"].setdefault(name, [])
+                stored[file["offset"] :] = file["content"]
+            self.answer({"limits": {}})
+        else:
+            query = {
+                "RunResumeStatus": self.resume_status,
+                "UpsertBucket": self.upsert,
+                "CreateRunFiles": self.upload_urls,
+            }[request["operationName"]]
+            self.answer({"data": query(request["variables"])})
+
+    def resume_status(self, variables):
+        run = self.server.runs.get(variables["name"])
+        return {
+            "model": {"id": "1", "name": "attn", "entity": {"id": "1", "name": "me"}, "bucket": run and bucket(run)}
+        }
+
+    def upsert(self, variables):
+        name = variables["name"]
+        inserted = name not in self.server.runs
+        run = self.server.runs.setdefault(name, {"name": name, "files": {}, "config": "{}", "complete": False})
+        run |= {key: value for key, value in variables.items() if value is not None}
+        return {"upsertBucket": {"bucket": bucket(run), "inserted": inserted}}
+
+    def upload_urls(self, variables):
+        url = f"http://127.0.0.1:{self.server.server_port}/upload"
+        files = [{"name": name, "uploadUrl": url} for name in variables["files"]]
+        return {"createRunFiles": {"runID": "1", "uploadHeaders": [], "files": files}}
+
+    def do_PUT(self):
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.answer({})
+
+    def answer(self, content):
+        body = json.dumps(content).encode()
+        self.send_response(self.server.status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments):
+        pass
+
+
+def bucket(run):
+    history = run["files"].get("wandb-history.jsonl", [])
+    summary = run["files"].get("wandb-summary.json", ["{}"])
+    project = {"id": "1", "name": run.get("project"), "entity": {"id": "1", "name": "me"}}
+    return {
+        "id": "1",
+        "name": run["name"],
+        "displayName": run["name"],
+        "config": run["config"],
+        "summaryMetrics": summary[-1],
+        "historyLineCount": len(history),
+        "historyTail": json.dumps(history[-1:]),
+        "eventsLineCount": 0,
+        "eventsTail": "[]",
+        "logLineCount": 0,
+        "tags": run.get("tags"),
+        "project": project,
+        "wandbConfig": json.dumps({"t": {"started": True}}),
+    }
+
+
+@pytest.fixture
+def server():
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.runs, server.status, server.posts = {}, 200, 0
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield server
+    server.shutdown()
+    server.server_close()
+
+
+def login(port):
+    return {"WANDB_API_KEY": KEY, "WANDB_BASE_URL": f"http://127.0.0.1:{port}"}
+
+
+def steps(run):
+    return [json.loads(line)["_step"] for line in run["files"]["wandb-history.jsonl"]]
+
+
+HURRY = """
+import experiments.record.tracking as tracking
+tracking.START_SECONDS = tracking.FINISH_SECONDS = 2.0
+"""
+SYNC = """
+from experiments.record.tracking import TrackingError, sync
+try:
+    print(sync([RunFolder(path)], None, None, print))
+except TrackingError as error:
+    print(error)
+"""
+
+
+def test_online_when_logged_in_and_one_run_after_a_kill(train, server):
+    done = train("begin(); train(0, 3); time.sleep(3); os.kill(os.getpid(), 9)", **login(server.server_port))
+    assert done.stderr == ""
+    assert server.posts > 0
+    done = train("begin(20); train(2, 4); print(tracker.state); end()", **login(server.server_port))
+    assert (done.stdout.startswith("W&B online: http"), done.stderr) == (True, "")
+    (run,) = server.runs.values()
+    assert steps(run) == [10, 20, 30, 40]
+    assert (run["name"], run["groupName"], run["tags"]) == (train.folder.name, "sweep", ["nano", "cpu"])
+    assert json.loads(run["files"]["wandb-summary.json"][-1])["validation_loss"] == 5.125
+    assert json.loads(run["config"])["heads"]["value"] == 24
+    assert run["complete"]
+    assert train(SYNC, **login(server.server_port)).stdout.splitlines()[0].endswith("uploaded before")
+
+
+def test_sync_uploads_an_offline_run_once(train, server):
+    train("begin(); train(0, 2); os.kill(os.getpid(), 9)")
+    first = train(SYNC, **login(server.server_port))
+    assert ("2 steps uploaded" in first.stdout, first.stderr) == (True, "")
+    train("begin(20); train(2, 4); end()")
+    second = train(SYNC, **login(server.server_port))
+    assert ("2 steps uploaded" in second.stdout, second.stderr) == (True, "")
+    (run,) = server.runs.values()
+    assert steps(run) == [10, 20, 30, 40]
+    assert (run["name"], run["groupName"], run["tags"]) == (train.folder.name, "sweep", ["nano", "cpu"])
+    assert json.loads(run["files"]["wandb-summary.json"][-1])["validation_loss"] == 5.125
+    assert run["complete"]
+    posts = server.posts
+    assert "uploaded before" in train(SYNC, **login(server.server_port)).stdout
+    assert server.posts == posts
+    assert len(list(train.folder.path.parent.glob("wandb/*/run-*.wandb"))) == 2, "one, and the link to the latest"
+
+
+def test_sync_without_a_login_or_a_network_says_so(train):
+    train("begin(); train(0, 4); end()")
+    assert "nobody is logged in" in train(SYNC).stdout
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        began = time.monotonic()
+        assert "can't be reached" in train(SYNC, **login(closed.getsockname()[1])).stdout
+        assert time.monotonic() - began < 15
+
+
+@pytest.mark.parametrize("status", [401, 500])
+def test_a_server_that_refuses_ends_in_an_offline_run(train, server, status):
+    server.status = status
+    done = train(f"{HURRY}begin(); train(0, 4); print(tracker.state); end()", **login(server.server_port))
+    assert (done.stdout, done.stderr) == (f"W&B offline: {train.folder.path.parent / 'wandb'}\n", "")
+    (file,) = (file for file in train.folder.path.parent.glob("wandb/*/run-*.wandb") if not file.parent.is_symlink())
+    assert file.parent.name.startswith("offline-run-")
+    synced = train(HURRY + SYNC, **login(server.server_port))
+    assert "not uploaded" in synced.stdout and synced.stdout.endswith("\n1\n") and synced.stderr == ""
+
+
+def test_a_server_that_goes_away_ends_neither_the_run_nor_the_patience(train, server):
+    def go_away():
+        while not server.runs:
+            time.sleep(0.01)
+        server.status = 500
+
+    threading.Thread(target=go_away, daemon=True).start()
+    script = """
+begin(); print(tracker.state[:10]); train(0, 2); time.sleep(1); train(2, 4)
+at = time.monotonic(); end(); print(time.monotonic() - at < 10, tracker.state)
+"""
+    done = train(HURRY + script, **login(server.server_port))
+    assert (done.stdout, done.stderr) == ("W&B online\nTrue W&B off after a failure\n", "")
+    assert train.folder.result().status == "done"
+    server.status = 200
+    synced = train(SYNC, **login(server.server_port))
+    assert "4 steps uploaded" in synced.stdout, synced.stdout + synced.stderr
+
+
+def test_a_server_that_never_answers_is_not_waited_for(train):
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(100)
+        script = "at = time.monotonic(); begin(); print(tracker.state, time.monotonic() - at < 8); train(0, 4); end()"
+        done = train(HURRY + script, **login(silent.getsockname()[1]))
+    assert (done.stdout, done.stderr) == (f"W&B offline: {train.folder.path.parent / 'wandb'} True\n", "")
+    assert "the online start failed" in (train.folder.path / "log.txt").read_text()

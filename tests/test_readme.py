@@ -1,0 +1,47 @@
+"""Every command of the README runs, cut short where it would train for minutes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+LINES = [line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
+COMMANDS = [line for line in LINES if line.startswith("attn ")]
+# the first lines of the README; .ci/run gives them to a shell in a clean environment as they stand
+SET_UP = [line for line in LINES if line.startswith("python3 -m venv ")]
+
+
+def test_the_two_promised_commands_are_there():
+    assert len(SET_UP) == 2
+    assert SET_UP[0].endswith("attn train variant=talking_heads heads=24")
+    assert SET_UP[1].endswith("python -m pytest")
+    assert set(LINES) - set(SET_UP) == set(COMMANDS)
+
+
+@pytest.mark.parametrize("command", [line for line in COMMANDS if line.startswith("attn train")])
+def test_training_commands_run(attn, tiny, tmp_path, text_file, command):
+    words = shlex.split(command)[1:]
+    if "data=wikitext2" in words:
+        pytest.skip("needs the hub; tests/data runs the same code on a local stand-in")
+    shutil.copy(text_file, tmp_path / "book.txt")
+    given = {word.split("=")[0] for word in words}
+    short = [word for word in tiny if word.split("=")[0] not in given]
+    words = [re.sub(r"^seed=.*", "seed=0", word) for word in words]
+    done = attn(*words, *short)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_other_commands_run_on_what_was_trained(attn, tiny):
+    # the README's run name begins with sizes; here they are smaller
+    assert attn("train", "variant=talking_heads", "heads=4", *tiny).returncode == 0
+    for command in COMMANDS:
+        words = [re.sub(r"^talking_heads-l.*", "talking_heads-l", word) for word in shlex.split(command)[1:]]
+        if words[0] != "train":
+            done = attn(*words)
+            assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"

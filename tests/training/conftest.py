@@ -1,0 +1,155 @@
+"""A tiny corpus, and settings of a model that trains in a second on one thread."""
+
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from experiments.record.display import Display
+from experiments.record.folder import RunFolder
+from experiments.record.tracking import Tracker
+from experiments.settings import Settings
+from experiments.training.train import MEASURED, train
+
+WIDTH, HEADS, LAYERS, LENGTH, BATCH = 32, 4, 2, 16, 8
+
+
+def tiny(cache: Path, text: Path, **changes) -> Settings:
+    """`changes`: keys of a group as `trainer__guard="skip"`."""
+    tree = {
+        "heads": HEADS,
+        "key_size": WIDTH // HEADS,
+        "value_size": WIDTH // HEADS,
+        "hidden_size": WIDTH,
+        "layers": LAYERS,
+        "norm": "pre",
+        "length": LENGTH,
+        "batch_size": BATCH,
+        "learning_rate": 1e-2,
+        "max_steps": 20,
+        "precision": "fp32",
+        "backend": "auto",
+        "seed": 0,
+        "runs": str(cache / "runs"),
+        "cache": str(cache),
+        "variant": {
+            "name": "multi_head",
+            "hidden_size": WIDTH,
+            "memory_size": WIDTH,
+            "heads": HEADS,
+            "key_size": WIDTH // HEADS,
+            "value_size": WIDTH // HEADS,
+            "scaled": True,
+            "linear_bias": True,
+            "dropout": 0.1,
+            "backend": "auto",
+        },
+        "model": {
+            "hidden_size": WIDTH,
+            "intermediate_size": 2 * WIDTH,
+            "layers": LAYERS,
+            "length": LENGTH,
+            "norm": "pre",
+            "norm_kind": "layer",
+            "norm_epsilon": 1e-6,
+            "position": "learned",
+            "rotary_base": 10000.0,
+            "relative_buckets": 8,
+            "relative_distance": 16,
+            "activation": "gelu",
+            "linear_bias": True,
+            "token_types": 0,
+            "tied": True,
+            "dropout": 0.1,
+            "attention_dropout": 0.1,
+            "initial_std": 0.02,
+        },
+        "objective": {"kind": "masked", "rate": 0.15, "mask_share": 0.8, "random_share": 0.1, "evaluation_seed": 0},
+        "data": {"kind": "text", "documents": "blank_line", "train": str(text), "validation": None, "test": None},
+        "tokenizer": {"kind": "byte_bpe", "vocabulary_size": 300},
+        "optimizer": {
+            "learning_rate": 1e-2,
+            "weight_decay": 0.01,
+            "beta1": 0.9,
+            "beta2": 0.98,
+            "epsilon": 1e-8,
+            "clip": 1.0,
+        },
+        "schedule": {"kind": "linear", "warmup_steps": 4, "final": 0.0},
+        "trainer": {
+            "batch_size": BATCH,
+            "micro_batch": None,
+            "max_steps": 20,
+            "max_tokens": None,
+            "max_minutes": None,
+            "precision": "fp32",
+            "device": "cpu",
+            "compile": False,
+            "log_every": 1,
+            "evaluate_every": 10,
+            "evaluation_sequences": 16,
+            "checkpoint_every": 5,
+            "guard": "stop",
+            "guard_limit": 2,
+        },
+        "logger": {"wandb": "off", "project": "test", "entity": None, "group": None, "tags": []},
+    }
+    for key, value in changes.items():
+        group, _, name = key.rpartition("__")
+        (tree[group] if group else tree)[name] = value
+    return Settings.model_validate_json(json.dumps(tree))
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory) -> Path:
+    """Sentences of a few words that follow each other by chance: something to learn, and not everything."""
+    chance = random.Random(0)
+    nouns, verbs = ["cat", "dog", "bird", "king", "child"], ["sees", "hears", "finds", "follows"]
+    sentences = (f"The {chance.choice(nouns)} {chance.choice(verbs)} the {chance.choice(nouns)}." for _ in range(3000))
+    text = tmp_path_factory.mktemp("corpus") / "text.txt"
+    text.write_text("\n\n".join(sentences), encoding="utf-8")
+    return text
+
+
+@pytest.fixture(scope="session")
+def settings(corpus):
+    """settings(trainer__guard="skip", ...) -> Settings"""
+    return lambda **changes: tiny(corpus.parent / "cache", corpus, **changes)
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def go(tmp_path):
+    """go(settings, name) -> (result, folder): trains in a folder of that name."""
+
+    def trained(settings, name="run"):
+        with RunFolder(tmp_path / name) as folder, Display() as display:
+            folder.create(settings.model_dump())
+            return train(settings, folder, Tracker(), display), folder
+
+    return trained
+
+
+@pytest.fixture(scope="session")
+def outcome():
+    """outcome(folder): all that a run on a CPU must end with, however often it was cut: its metrics and its tensors."""
+
+    def read(folder: RunFolder):
+        lines = [{key: line[key] for key in line.keys() - set(MEASURED)} for line in folder.read_metrics()]
+        files = {path.name: load_file(path) for path in folder.checkpoint.glob("*.safetensors")}
+        assert files
+        return lines, {(file, name): tensor.tolist() for file, all in files.items() for name, tensor in all.items()}
+
+    return read

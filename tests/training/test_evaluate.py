@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from experiments.data.packing import prepare
+from experiments.training.evaluate import evaluate, masked_batches
+from experiments.training.micro_batches import Forward
+
+CPU = torch.device("cpu")
+
+
+class Constant(nn.Module):
+    """Gives every token the same logits, whatever it sees."""
+
+    def __init__(self, logits):
+        super().__init__()
+        self.logits = logits
+
+    def forward(self, tokens_BN, rows):
+        assert not self.training
+        return self.logits.expand(len(rows), -1)
+
+
+@pytest.fixture(scope="module")
+def dataset(settings):
+    config = settings()
+    return prepare(config.data, config.tokenizer, config.length, Path(config.cache), lambda *arguments: None)
+
+
+@pytest.fixture
+def score(settings, dataset):
+    def scored(model, sequences=None, micro_batch=8, split="validation"):
+        forward, data = Forward(model, CPU, "fp32", 0), dataset
+        return evaluate(
+            model, forward, getattr(data, split), data.tokenizer, data.unigram, settings().objective,
+            sequences=sequences, micro_batch=micro_batch,
+        )  # fmt: skip
+
+    return scored
+
+
+def test_a_model_that_knows_nothing(score, dataset):
+    size, validation = dataset.tokenizer.vocabulary_size, dataset.validation
+    found = score(Constant(torch.zeros(size)))
+    assert found.loss == pytest.approx(math.log(size), rel=1e-6)
+    assert found.perplexity == pytest.approx(size, rel=1e-5)
+    assert found.bits_per_byte == pytest.approx(math.log2(size) * validation.token_count / validation.text_bytes)
+
+
+def test_a_model_that_knows_the_frequencies_has_the_unigram_loss(score, dataset):
+    frequencies = np.log(dataset.unigram + 1.0)
+    found = score(Constant(torch.tensor(frequencies, dtype=torch.float64)))
+    assert found.loss == pytest.approx(found.unigram_loss, rel=1e-12)
+
+
+def test_the_size_of_the_parts_changes_nothing(score, dataset):
+    model = Constant(torch.linspace(0, 3, dataset.tokenizer.vocabulary_size))
+    whole = score(model, micro_batch=64)
+    for size in (1, 7, 1000):
+        part = score(model, micro_batch=size)
+        assert part.tokens == whole.tokens and part.unigram_loss == whole.unigram_loss
+        assert part.loss == pytest.approx(whole.loss, rel=1e-6)
+
+
+def test_every_predicted_token_weighs_the_same(score, settings, dataset):
+    config = settings()
+    logits = torch.linspace(0, 3, dataset.tokenizer.vocabulary_size, dtype=torch.float64)
+    batches = list(masked_batches(dataset.train, dataset.tokenizer, config.objective, None))
+    targets = torch.cat([batch.targets for batch in batches])
+    assert len({len(batch.targets) for batch in batches}) > 1
+    assert score(Constant(logits), split="train").loss == pytest.approx(
+        float(-logits.log_softmax(0)[targets].mean()), rel=1e-12
+    )
+
+
+def test_so_many_sequences_and_no_more(score, dataset):
+    model = Constant(torch.zeros(dataset.tokenizer.vocabulary_size))
+    assert score(model, sequences=3).tokens == pytest.approx(0.15 * 3 * 16, abs=2)
+    assert score(model, sequences=10**9).tokens == score(model).tokens
+
+
+def test_the_mode_is_as_before(score, dataset):
+    model = Constant(torch.zeros(dataset.tokenizer.vocabulary_size))
+    score(model.train())
+    assert model.training
+    score(model.eval())
+    assert not model.training

@@ -1,0 +1,169 @@
+"""Non-finite steps in each mode of the guard, memory that runs out, and a cut at every step of such a run."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from experiments.training import train as train_module
+
+
+class PowerCut(BaseException):
+    pass
+
+
+@pytest.fixture
+def disturb(monkeypatch):
+    """disturb(at_step, change): calls at_step(step), and change(step, output) may change the output of a module."""
+
+    def arrange(at_step, change=None):
+        step_now = [0]
+        batch_of, set_up = train_module.training_batch, train_module.set_up
+
+        def training_batch(run, step):
+            step_now[0] = step
+            at_step(step)
+            return batch_of(run, step)
+
+        def prepared(*arguments):
+            run = set_up(*arguments)
+            if change is not None:
+                module = run.model.get_submodule("encoder.layers.0.feed_forward")
+                module.register_forward_hook(
+                    lambda module, inputs, output: change(step_now[0], output) if module.training else output
+                )
+            return run
+
+        monkeypatch.setattr(train_module, "training_batch", training_batch)
+        monkeypatch.setattr(train_module, "set_up", prepared)
+
+    return arrange
+
+
+def nan_at(*steps):
+    return lambda step, output: output * float("nan") if step in steps else output
+
+
+def nothing(step):
+    pass
+
+
+def test_stop_names_step_batch_and_module_and_changes_no_weight(settings, go, disturb, outcome):
+    disturb(nothing, nan_at(8))
+    result, folder = go(settings(trainer__checkpoint_every=1))
+    assert result.status == "nan" and folder.result() == result
+    assert result.steps == 7 and result.validation_loss is None
+    assert result.reason.startswith("step 8 (batch ") and "of 8 sequences): loss nan" in result.reason
+    assert "first module to return something not finite is encoder.layers.0.feed_forward" in result.reason
+    assert [line["step"] for line in folder.read_metrics()] == list(range(1, 8))
+    assert all(torch.tensor(values).isfinite().all() for values in outcome(folder)[1].values())
+
+
+def test_a_poisoned_weight_is_named(settings, go, monkeypatch):
+    set_up = train_module.set_up
+
+    def poisoned(*arguments):
+        run = set_up(*arguments)
+        with torch.no_grad():
+            run.model.get_parameter("encoder.layers.0.attention.value.weight")[0, 0] = float("inf")
+        return run
+
+    monkeypatch.setattr(train_module, "set_up", poisoned)
+    result, _ = go(settings(trainer__guard="skip", trainer__guard_limit=3))
+    assert result.status == "nan" and result.skipped_steps == 3
+    assert "encoder.layers.0.attention.value.weight is not finite itself" in result.reason
+    assert "trainer.guard_limit=3 is used up" in result.reason
+
+
+def test_a_gradient_that_is_not_finite_is_caught(settings, go, disturb):
+    def steep(step, output):
+        # its value is 0, its slope at 0 infinite
+        return output + (output * 0).abs().sqrt() if step == 3 else output
+
+    disturb(nothing, steep)
+    result, _ = go(settings())
+    assert result.status == "nan" and result.reason.startswith("step 3 ")
+    assert "the first parameter whose gradient is not is embedding." in result.reason
+
+
+@pytest.mark.parametrize("guard", ["skip", "reload"])
+def test_skip_and_reload_end_alike_when_nothing_else_is_random(settings, go, disturb, guard, outcome):
+    disturb(nothing, nan_at(8, 13))
+    result, folder = go(settings(trainer__guard=guard))
+    assert result.status == "done" and result.skipped_steps == 2
+    assert result.tokens == 18 * 8 * 16
+    # log_every=1: the skipped steps have no line
+    assert [line["step"] for line in folder.read_metrics()] == [s for s in range(1, 21) if s not in (8, 13)]
+
+
+def test_the_guard_is_bounded(settings, go, disturb):
+    disturb(nothing, nan_at(3, 4, 5))
+    for guard in ("skip", "reload"):
+        result, _ = go(settings(trainer__guard=guard, trainer__guard_limit=2), guard)
+        assert result.status == "nan" and result.reason.startswith("step 5 ")
+        assert "trainer.guard_limit=2 is used up" in result.reason
+
+
+@pytest.mark.parametrize("guard", ["skip", "reload"])
+def test_a_cut_at_any_step_changes_nothing_not_even_what_is_skipped(settings, go, disturb, guard, outcome):
+    config = settings(trainer__guard=guard, trainer__log_every=2, max_steps=15, trainer__max_steps=15)
+    cuts = iter([])
+    cut = [None]
+
+    def at_step(step):
+        if step == cut[0]:
+            cut[0] = next(cuts, None)
+            raise PowerCut
+
+    disturb(at_step, nan_at(8, 13))
+    _, whole = go(config, "whole")
+    for first in (1, 3):
+        cuts = iter(range(first + 4, 16, 4))
+        cut[0] = first
+        for _ in range(10):
+            try:
+                _, folder = go(config, f"cut{first}")
+                break
+            except PowerCut:
+                pass
+        assert outcome(folder) == outcome(whole)
+
+
+def test_out_of_memory_halves_the_micro_batch_and_keeps_the_batch(settings, go, disturb):
+    def limited(step, output):
+        if len(output) > 3 and step >= 5:
+            torch.empty(1 << 50)
+        return output
+
+    disturb(nothing)
+    _, plain = go(settings(), "plain")
+    disturb(nothing, limited)
+    result, folder = go(settings(), "limited")
+    assert result.status == "done" and result.micro_batch == 2
+    assert result.tokens == 20 * 8 * 16
+    one, other = plain.read_metrics(), folder.read_metrics()
+    assert [line["loss"] for line in one[:4]] == [line["loss"] for line in other[:4]]
+    assert "going on with 4 sequences at once" in (folder.path / "log.txt").read_text()
+
+
+def test_out_of_memory_with_one_sequence_ends_the_run(settings, go, disturb):
+    def full(step, output):
+        if step == 6:
+            raise MemoryError
+        return output
+
+    disturb(nothing, full)
+    result, folder = go(settings())
+    assert result.status == "oom" and result.steps == 5 and result.micro_batch == 8
+    assert "one sequence at a time doesn't fit in memory" in result.reason
+    assert folder.result() == result
+
+
+def test_another_error_is_recorded_and_goes_on_its_way(settings, go, disturb, tmp_path):
+    def broken(step, output):
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    disturb(nothing, broken)
+    with pytest.raises(RuntimeError, match="mat1"):
+        go(settings())
+    assert '"failed"' in (tmp_path / "run" / "result.json").read_text()

@@ -1,0 +1,93 @@
+"""Real processes, really killed: SIGKILL at any moment, SIGTERM and SIGINT."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.record.folder import RunFolder
+
+ROOT = Path(__file__).parents[2]
+TRAINEE = """
+import sys, torch
+torch.set_num_threads(1)
+from experiments.record.display import Display
+from experiments.record.folder import RunFolder
+from experiments.record.tracking import Tracker
+from experiments.settings import Settings
+from experiments.training.interruption import Interrupted
+from experiments.training.train import train
+
+settings = Settings.model_validate_json(sys.stdin.read())
+with RunFolder(sys.argv[1]) as folder, Display() as display:
+    folder.create(settings.model_dump())
+    try:
+        train(settings, folder, Tracker(), display)
+    except Interrupted as interrupted:
+        sys.exit(interrupted.exit_code)
+"""
+
+
+def start(settings, folder: Path) -> subprocess.Popen:
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}
+    process = subprocess.Popen(
+        [sys.executable, "-c", TRAINEE, str(folder)],
+        stdin=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        cwd=folder.parent,
+        env=environment,
+    )
+    with process.stdin as stdin:
+        stdin.write(settings.model_dump_json().encode())
+    return process
+
+
+def wait_for_step(process, folder: Path, step: int) -> None:
+    lines = folder / "metrics.jsonl"
+    while process.poll() is None and not (lines.exists() and len(lines.read_bytes().splitlines()) >= step):
+        time.sleep(0.001)
+
+
+@pytest.fixture
+def long(settings):
+    steps = {"max_steps": 150, "trainer__max_steps": 150, "trainer__checkpoint_every": 7}
+    return settings(**steps, trainer__evaluate_every=30)
+
+
+def test_killed_at_random_moments_it_ends_with_the_same_bytes(long, go, outcome, tmp_path):
+    _, whole = go(long, "whole")
+    chance = random.Random()
+    reached = 0
+    for _ in range(2):
+        process = start(long, tmp_path / "killed")
+        wait_for_step(process, tmp_path / "killed", reached := reached + chance.randrange(1, 70))
+        time.sleep(chance.random() / 50)
+        process.kill()
+        assert process.wait() == -signal.SIGKILL
+    result, folder = go(long, "killed")
+    assert result.steps == 150
+    assert outcome(folder) == outcome(whole)
+    assert len(folder.environment()["earlier"]) == 2
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_signals_finish_the_step_and_keep_it(long, go, outcome, tmp_path, number, code):
+    process = start(long, tmp_path / "run")
+    wait_for_step(process, tmp_path / "run", 10)
+    process.send_signal(number)
+    assert process.wait() == code
+    folder = RunFolder(tmp_path / "run")
+    result = folder.result()
+    assert result.status == "interrupted" and number.name in result.reason
+    # it goes on with the step after the last one logged: none was lost
+    assert result.steps == folder.read_metrics()[-1]["step"] < 150
+    assert (folder.checkpoint / f"step-{result.steps:09d}.safetensors").exists()
+    assert json.loads((folder.path / "result.json").read_text())["wall_seconds"] > 0

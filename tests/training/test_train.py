@@ -1,0 +1,148 @@
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from experiments.record.display import Display
+from experiments.record.folder import RunFolder
+from experiments.record.tracking import Tracker
+from experiments.training import run as run_module
+from experiments.training import train as train_module
+from experiments.training.train import train
+
+
+def test_it_learns_and_says_what_it_found(settings, go):
+    result, folder = go(settings(max_steps=60, trainer__max_steps=60))
+    lines = folder.read_metrics()
+    assert lines[-1]["loss"] < lines[0]["loss"] - 1.5
+    assert result.status == "done" and folder.result() == result
+    assert result.validation_loss < result.unigram_loss
+    assert result.perplexity == pytest.approx(math.exp(result.validation_loss))
+    assert result.validation_loss == lines[-1]["validation_loss"]
+    assert result.steps == 60 and result.tokens == 60 * 8 * 16 == lines[-1]["tokens"]
+    assert result.tokens_per_second > 0 and "median" in result.throughput_meaning
+    assert result.peak_memory_bytes > 1e8 and "resident" in result.peak_memory_meaning
+    stored = load_file(next(folder.checkpoint.glob("best-*.safetensors")))
+    assert result.parameters["total"] == sum(tensor.numel() for tensor in stored.values())
+    assert result.backend and result.precision == "fp32" and result.micro_batch == 8
+    # the checkpoint of the lowest loss is the one that was kept as the best
+    best = min((line for line in lines if "validation_loss" in line), key=lambda line: line["validation_loss"])
+    assert [path.stem for path in folder.checkpoint.glob("best-*.safetensors")] == [f"best-{best['step']:09d}"]
+    assert result.best_validation_loss == best["validation_loss"]
+
+
+def test_every_logged_number(settings, go):
+    _, folder = go(settings(trainer__log_every=4, trainer__evaluate_every=10))
+    lines = folder.read_metrics()
+    assert [line["step"] for line in lines] == [4, 8, 10, 12, 16, 20]
+    assert lines[0].keys() == {
+        "step", "tokens", "loss", "perplexity", "bits_per_byte", "learning_rate", "gradient_norm",
+        "tokens_per_second", "peak_memory_bytes", "wall_seconds",
+    }  # fmt: skip
+    assert lines[2].keys() == {
+        "step", "tokens", "wall_seconds", "validation_loss", "validation_perplexity", "validation_bits_per_byte",
+        "validation_unigram_loss",
+    }  # fmt: skip
+    assert lines[0]["learning_rate"] == 1e-2 and lines[0]["perplexity"] == math.exp(lines[0]["loss"])
+
+
+def test_the_logged_loss_is_the_mean_since_the_last_line(settings, go, outcome):
+    _, every = go(settings(), "every")
+    _, fourth = go(settings(trainer__log_every=4), "fourth")
+    # 19 of 128 tokens are predicted in each batch, give or take its [CLS] and [SEP]
+    losses = [line["loss"] for line in every.read_metrics()]
+    means = [line["loss"] for line in fourth.read_metrics() if "loss" in line]
+    assert means == pytest.approx([np.mean(losses[i : i + 4]) for i in range(0, 20, 4)], rel=1e-2)
+    assert outcome(every)[1] == outcome(fourth)[1]
+
+
+def test_runs_that_differ_in_the_model_only_see_the_same_batches_and_masks(settings, go, monkeypatch):
+    seen = {}
+
+    def spied(run, step):
+        batch = run_module.training_batch(run, step)
+        seen.setdefault(run.settings.norm, []).append(batch)
+        return batch
+
+    monkeypatch.setattr(train_module, "training_batch", spied)
+    go(settings(norm="pre", model__norm="pre"), "one")
+    go(settings(norm="post", model__norm="post", model__position="none"), "other")
+    assert len(seen["pre"]) == len(seen["post"]) == 20
+    for one, other in zip(seen["pre"], seen["post"], strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+    assert not torch.equal(seen["pre"][0].tokens, seen["pre"][1].tokens)
+
+
+def test_accumulation_is_the_whole_batch(settings, go):
+    still = {"model__dropout": 0.0, "model__attention_dropout": 0.0}
+    for size in (8, 3, 1):
+        config = settings(trainer__micro_batch=size, **still)
+        config = config.model_copy(update={"variant": config.variant | {"dropout": 0.0}})
+        result, folder = go(config, f"micro{size}")
+        assert result.micro_batch == size
+        if size == 8:
+            whole = [(line["loss"], line["gradient_norm"]) for line in folder.read_metrics()]
+        else:
+            parts = [(line["loss"], line["gradient_norm"]) for line in folder.read_metrics()]
+            assert parts[0] == pytest.approx(whole[0], rel=1e-5)
+            assert np.array(parts) == pytest.approx(np.array(whole), rel=1e-2)
+
+
+def test_bf16_keeps_float32_weights_and_says_so(settings, go):
+    result, folder = go(settings(precision="bf16", trainer__precision="bf16"))
+    assert result.precision == "bf16"
+    stored = load_file(max(folder.checkpoint.glob("step-*.safetensors")))
+    assert {tensor.dtype for tensor in stored.values()} == {torch.float32}
+
+
+def test_the_clock_ends_a_run_and_the_end_is_evaluated(settings, go, monkeypatch):
+    config = settings(trainer__max_steps=10**6, trainer__max_minutes=0.01, trainer__evaluate_every=10**6)
+    result, folder = go(config)
+    assert result.status == "done" and 0 < result.steps < 10**6
+    assert result.wall_seconds >= 0.6
+    assert folder.read_metrics()[-1]["validation_loss"] == result.validation_loss
+    # the result is lost, and the run that goes on knows that it is over
+    (folder.path / "result.json").unlink()
+    again, _ = go(config)
+    assert again.steps == result.steps and again.validation_loss == result.validation_loss
+
+
+def test_a_finished_run_without_its_result_gives_it_again(settings, go):
+    first, folder = go(settings())
+    (folder.path / "result.json").unlink()
+    again, _ = go(settings())
+    measured = {"wall_seconds", "tokens_per_second", "tokens_per_second_spread", "peak_memory_bytes"}
+    meanings = {"peak_memory_meaning", "throughput_meaning"}
+    one, other = first.to_dict(), again.to_dict()
+    assert all(one[key] == other[key] for key in one.keys() - measured - meanings)
+    assert again.wall_seconds > 0 and again.tokens_per_second == first.tokens_per_second
+
+
+def test_dropout_is_a_function_of_seed_and_step(settings, go, outcome):
+    torch.manual_seed(1)
+    _, one = go(settings(), "one")
+    torch.manual_seed(2)
+    _, other = go(settings(), "other")
+    assert outcome(one) == outcome(other)
+    _, third = go(settings(seed=1), "third")
+    assert third.read_metrics()[0]["loss"] != one.read_metrics()[0]["loss"]
+
+
+def test_a_checkpoint_of_another_configuration_is_refused(settings, go, tmp_path):
+    go(settings())
+    folder = RunFolder(tmp_path / "run")
+    with Display() as display, pytest.raises(ValueError, match="of another configuration"):
+        train(settings(seed=1), folder, Tracker(), display)
+
+
+def test_what_the_user_must_change_is_said_and_recorded(settings, go, tmp_path):
+    with pytest.raises(ValueError, match="nothing ends this run"):
+        go(settings(trainer__max_steps=None))
+    result = json.loads(Path(tmp_path / "run" / "result.json").read_text())
+    assert result["status"] == "failed" and "nothing ends this run" in result["reason"]
