@@ -48,6 +48,7 @@ class Model(Group):
     activation: Literal["gelu", "gelu_tanh", "relu"]
     linear_bias: bool  # biases of the attention's and the feed-forward's linear maps
     token_types: Count  # rows of the token-type table; 0 = no table
+    head_transform: bool  # a dense layer, the activation and a norm before the output embedding, as BERT has
     tied: bool  # the output embedding is the input embedding
     dropout: Fraction  # of embeddings and of each sub-layer's output
     attention_dropout: Fraction  # of the attention weights

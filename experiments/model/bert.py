@@ -87,18 +87,16 @@ class Bert(nn.Module):
         """
         attention = sum(layer.attention.cost(length, length).multiplies for layer in self.layers) / length
         *body, last = (linear_multiplies(layer.feed_forward) for layer in self.layers)
-        head = self.head.dense.weight.numel() + self.embedding.token.weight.numel()
+        head = linear_multiplies(self.head.transform) + self.embedding.token.weight.numel()
         return 6.0 * (attention + sum(body) + predicted_share * (last + head))
 
 
 class MaskedHead(nn.Module):
-    """Logits by the output embedding, the input embedding if tied, after a dense layer, the activation and a norm."""
+    """Logits by the output embedding, the input embedding if tied, after BERT's transform if asked for."""
 
     def __init__(self, model: settings.Model, vocabulary_size: int) -> None:
         super().__init__()
-        self.dense = nn.Linear(model.hidden_size, model.hidden_size)
-        self.activation = ACTIVATIONS[model.activation]
-        self.norm = build_norm(model)
+        self.transform = Transform(model) if model.head_transform else nn.Identity()
         self.output = None if model.tied else nn.Linear(model.hidden_size, vocabulary_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 
@@ -108,7 +106,20 @@ class MaskedHead(nn.Module):
     def forward(self, hidden: Tensor, embedding_VD: Tensor) -> Tensor:
         """hidden [..., D] -> logits [..., V]."""
         weight_VD = embedding_VD if self.output is None else self.output.weight
-        return F.linear(self.norm(self.activation(self.dense(hidden))), weight_VD, self.bias)
+        return F.linear(self.transform(hidden), weight_VD, self.bias)
+
+
+class Transform(nn.Module):
+    """norm(activation(dense(x))), between BERT's encoder and its output embedding."""
+
+    def __init__(self, model: settings.Model) -> None:
+        super().__init__()
+        self.dense = nn.Linear(model.hidden_size, model.hidden_size)
+        self.activation = ACTIVATIONS[model.activation]
+        self.norm = build_norm(model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.activation(self.dense(x)))
 
 
 def part(path: str) -> str:

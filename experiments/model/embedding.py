@@ -14,7 +14,10 @@ from experiments.model.position import sinusoids
 
 
 class Embedding(nn.Module):
-    """Sum of the embeddings, then a norm where the sub-layers expect a normed input (norm=post), then dropout.
+    """Sum of the embeddings, then a norm and dropout (Devlin et al. 2019, 1810.04805), for every placement of the norms.
+
+    With norm=pre it puts the stream on unit scale, where the analysis of pre-norm has it begin (Xiong et al. 2020,
+    2002.04745); without it, from embeddings of initial_std, a run stays at the frequencies of single tokens.
 
     With position=sinusoidal the token embeddings are multiplied by sqrt(D) (Vaswani et al. 2017, 3.4): unscaled, the
     sinusoids would drown them.
@@ -26,7 +29,7 @@ class Embedding(nn.Module):
         self.token = nn.Embedding(vocabulary_size, size)
         self.position = nn.Embedding(model.length, size) if model.position == "learned" else None
         self.token_type = nn.Embedding(model.token_types, size) if model.token_types else None
-        self.norm = build_norm(model) if model.norm == "post" else None
+        self.norm = build_norm(model)
         self.dropout = nn.Dropout(model.dropout)
         self.sinusoids_ND: Tensor | None
         table = sinusoids(model.length, size) if model.position == "sinusoidal" else None
@@ -43,9 +46,7 @@ class Embedding(nn.Module):
             x_BND = x_BND + (self.token_type.weight[0] if token_types_BN is None else self.token_type(token_types_BN))
         elif token_types_BN is not None:
             raise ValueError("token types were given, but model.token_types=0")
-        if self.norm is not None:
-            x_BND = self.norm(x_BND)
-        return self.dropout(x_BND)
+        return self.dropout(self.norm(x_BND))
 
 
 def first_rows(table: Tensor, length: int) -> Tensor:

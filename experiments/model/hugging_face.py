@@ -1,7 +1,7 @@
 """Weights of a Hugging Face `BertForMaskedLM` for our `Bert` with multi-head attention.
 
 The settings that make our model that BERT: norm=post, norm_kind=layer, norm_epsilon=1e-12, position=learned,
-activation=gelu, linear_bias=true, token_types=2, tied=true.
+activation=gelu, linear_bias=true, token_types=2, head_transform=true, tied=true.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ RENAMED = {
     rf"{LAYER}\.intermediate\.dense": r"encoder.layers.\1.feed_forward.inner",
     rf"{LAYER}\.output\.dense": r"encoder.layers.\1.feed_forward.outer",
     rf"{LAYER}\.output\.LayerNorm": r"encoder.layers.\1.feed_forward_residual.norm",
-    r"cls\.predictions\.transform\.dense": "head.dense",
-    r"cls\.predictions\.transform\.LayerNorm": "head.norm",
+    r"cls\.predictions\.transform\.dense": "head.transform.dense",
+    r"cls\.predictions\.transform\.LayerNorm": "head.transform.norm",
     r"cls\.predictions\.decoder": "head.output",
     r"cls\.predictions": "head",
 }

@@ -31,6 +31,7 @@ def small_model(**changes: Any) -> settings.Model:
         activation="gelu",
         linear_bias=True,
         token_types=0,
+        head_transform=False,
         tied=True,
         dropout=0.0,
         attention_dropout=0.0,

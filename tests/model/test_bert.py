@@ -103,9 +103,9 @@ def test_mistakes_are_named(bert_of, tokens):
     assert bert_of(position="rotary")(tokens.reshape(1, 21)).shape == (1, 21, 23)
     with pytest.raises(ValueError, match=r"model\.token_types=0"):
         bert_of()(tokens, token_types=tokens)
-    with pytest.raises(ValueError, match=r"relative_buckets=9"):
+    with pytest.raises(ValueError, match=r"relative_buckets 9"):
         bert_of(position="relative", relative_buckets=9)
-    with pytest.raises(ValueError, match=r"relative_distance=2"):
+    with pytest.raises(ValueError, match=r"relative_distance 2"):
         bert_of(position="relative", relative_distance=2)
 
 
@@ -118,7 +118,14 @@ def test_kernels_are_those_that_ran(bert_of, tokens):
 
 def test_bert_base_has_the_known_number_of_parameters(settings_of, variant_of):
     model = settings_of(
-        hidden_size=768, intermediate_size=3072, layers=12, length=512, norm="post", position="learned", token_types=2
+        hidden_size=768,
+        intermediate_size=3072,
+        layers=12,
+        length=512,
+        norm="post",
+        position="learned",
+        token_types=2,
+        head_transform=True,
     )
     variant = variant_of(model, "multi_head", heads=12, key_size=64, value_size=64)
     with torch.device("meta"):
@@ -134,7 +141,7 @@ def test_bert_base_has_the_known_number_of_parameters(settings_of, variant_of):
 
 
 @pytest.mark.parametrize(
-    "changes", [{}, {"tied": False, "position": "relative"}, {"norm": "sandwich", "token_types": 2}]
+    "changes", [{}, {"tied": False, "position": "relative"}, {"norm": "sandwich", "head_transform": True}]
 )
 def test_parameter_counts_are_complete(bert_of, changes):
     bert = bert_of("talking_heads", **changes)
@@ -151,6 +158,7 @@ def test_parameter_counts_are_complete(bert_of, changes):
         ({}, 4),
         ({"layers": 1, "tied": False, "key_size": 9}, 1),
         ({"heads": 5, "value_size": 2, "position": "relative"}, 21),
+        ({"head_transform": True}, 4),
     ],
 )
 def test_flops_are_those_that_torch_counts(bert_of, tokens, variant, sizes, predicted):

@@ -42,6 +42,7 @@ def our_bert(settings_of, variant_of):
             norm="post",
             position="learned",
             token_types=2,
+            head_transform=True,
             tied=tied,
             activation=activation,
         )

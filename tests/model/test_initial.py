@@ -28,6 +28,7 @@ def test_shared_weights_start_equal_in_every_variant(bert_of):
         {"norm": "sandwich"},
         {"token_types": 2, "position": "learned"},
         {"tied": False},
+        {"head_transform": True},
         {"linear_bias": False},
     ],
 )

@@ -64,6 +64,7 @@ def tiny(cache: Path, text: Path, **changes) -> Settings:
             "activation": "gelu",
             "linear_bias": True,
             "token_types": 0,
+            "head_transform": False,
             "tied": True,
             "dropout": 0.1,
             "attention_dropout": 0.1,
