@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.explain import Mistake, nearest
+from experiments.record.folder import PLACES
 from experiments.tabulate import Row, show
 
 # column -> where it stands in a result; dotted keys of the configuration under `config`
@@ -36,22 +37,27 @@ COLUMNS = {
 
 def compare_runs(which: list[str], runs: Path, sort: str, format: str) -> None:
     """Print the runs that are named or that match every key=value; all finished ones without either. Raises Mistake."""
-    descending, column = sort.startswith("-"), sort.lstrip("-")
-    if column not in COLUMNS:
-        hint = f"there are: {', '.join(COLUMNS)}"
-        raise Mistake(f"--sort {column}: there is no such column" + nearest(column, COLUMNS), hint)
     filters = dict(word.split("=", 1) for word in which if "=" in word)
     named = [word for word in which if "=" not in word]
     results = [read_result(path) for name in named for path in find_runs(name, runs)] if named else list(_all(runs))
     for key in filters:
         _check_filter(key, results)
-    rows = [row_of(each) for each in results if all(_matches(each, key, wanted) for key, wanted in filters.items())]
+    rows = table_of([each for each in results if all(_matches(each, key, wanted) for key, wanted in filters.items())])
     if not rows:
         matching = f" matches {' '.join(which)}" if which else ""
         raise Mistake(f"no finished run in {runs}/{matching}", "attn train makes one")
+    show(sorted_by(sort, rows), format)
+
+
+def sorted_by(sort: str, rows: list[Row]) -> list[Row]:
+    """By a column, `-column` the largest first; rows without a value last. Raises Mistake."""
+    descending, column = sort.startswith("-"), sort.lstrip("-")
+    if column not in rows[0]:
+        hint = f"there are: {', '.join(rows[0])}"
+        raise Mistake(f"--sort {column}: there is no such column" + nearest(column, rows[0]), hint)
     known = [row for row in rows if row[column] is not None]
     unknown = [row for row in rows if row[column] is None]
-    show(sorted(known, key=lambda row: _orderable(row[column]), reverse=descending) + unknown, format)
+    return sorted(known, key=lambda row: _orderable(row[column]), reverse=descending) + unknown
 
 
 def find_runs(name: str, runs: Path) -> list[Path]:
@@ -89,8 +95,28 @@ def read_result(folder: Path) -> dict[str, Any]:
         raise Mistake(f"{path}: {error}") from error
 
 
-def row_of(result: dict[str, Any]) -> Row:
-    return {column: _value(result, place) for column, place in COLUMNS.items()}
+def table_of(results: list[dict[str, Any]]) -> list[Row]:
+    """A row a result; a column too for every setting that tells two of them apart where no column before it does."""
+    columns = {column: place for column, place in COLUMNS.items() if place.startswith("config.")} | {"seed": "seed"}
+    for place in dict.fromkeys(place for result in results for place in _settings(result.get("config", {}))):
+        alike: dict[str, set[str]] = {}
+        for result in results:
+            alike.setdefault(str(row_of(result, columns)), set()).add(str(_value(result, place)))
+        if any(len(values) > 1 for values in alike.values()):
+            columns[place.removeprefix("config.")] = place
+    return [row_of(result, columns | COLUMNS) for result in results]
+
+
+def row_of(result: dict[str, Any], columns: dict[str, str]) -> Row:
+    return {column: _value(result, place) for column, place in columns.items()}
+
+
+def _settings(tree: dict[str, Any], above: str = "config") -> Iterator[str]:
+    """Where the settings stand that can change a result; those outside of groups first."""
+    groups = [key for key, value in tree.items() if isinstance(value, dict) and key not in PLACES]
+    yield from (f"{above}.{key}" for key in tree if key not in groups and key not in PLACES)
+    for key in groups:
+        yield from _settings(tree[key], f"{above}.{key}")
 
 
 def _all(runs: Path) -> Iterator[dict[str, Any]]:

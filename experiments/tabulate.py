@@ -7,6 +7,7 @@ import io
 import json
 from typing import Any
 
+from rich.columns import Columns
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -48,7 +49,7 @@ def readable(key: str, value: Any) -> str:
     if value is None:
         return "-"
     if key.endswith("_bytes"):
-        return f"{value / 2**20:,.0f} MiB"
+        return f"{value / 1e6:,.0f} MB"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if isinstance(value, int) or abs(value) >= 1000:
@@ -64,10 +65,25 @@ def _print_table(rows: list[Row], caption: str, console: Console) -> None:
     # a pipe has no width to fit into: keep each row on one line
     if not console.is_terminal:
         console.width = 1000
+    table = _table(rows, caption)
+    if console.measure(table, options=console.options.update(width=1000)).maximum > console.width:
+        # too wide: what all rows share is said once, above
+        shared = {key: value for key, value in rows[0].items() if all(row[key] == value for row in rows)}
+        said = [Text(f"{_title(key)} {readable(key, value)}") for key, value in shared.items()]
+        console.print(Columns(said, padding=(0, 3)), "")
+        table = _table([{key: row[key] for key in row if key not in shared} for row in rows], caption)
+    console.print(table)
+
+
+def _table(rows: list[Row], caption: str) -> Table:
     table = Table(box=None, header_style="bold", caption=caption or None, caption_justify="left", pad_edge=False)
     for key in rows[0] if rows else []:
         number = _is_number_column(rows, key)
-        table.add_column(key.removesuffix("_bytes"), justify="right" if number else "left", no_wrap=number)
+        table.add_column(_title(key), justify="right" if number else "left", no_wrap=number, overflow="fold")
     for row in rows:
         table.add_row(*(Text(readable(key, value)) for key, value in row.items()))
-    console.print(table)
+    return table
+
+
+def _title(key: str) -> str:
+    return key.removesuffix("_bytes")

@@ -11,6 +11,9 @@ from pathlib import Path
 
 import pytest
 
+# two processes test at once, and sums have the same order on every machine; before torch is imported
+os.environ["OMP_NUM_THREADS"] = "1"
+
 ROOT = Path(__file__).resolve().parents[1]
 TINY = (
     "hidden_size=24", "layers=2", "length=16", "batch_size=4", "max_steps=12", "model.intermediate_size=32",
@@ -41,10 +44,10 @@ def tiny(text_file: Path) -> list[str]:
 
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """One thread, a cache of its own, no login to W&B, and the checkout's modules."""
+    """A cache of its own, no login to W&B, and the checkout's modules."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
     home = tmp_path_factory.mktemp("home")
-    own = {"PYTHONPATH": str(ROOT), "ATTN_CACHE": str(home / "cache"), "HOME": str(home), "OMP_NUM_THREADS": "1"}
+    own = {"PYTHONPATH": str(ROOT), "ATTN_CACHE": str(home / "cache"), "HOME": str(home)}
     return kept | own | {"COLUMNS": "250"}
 
 

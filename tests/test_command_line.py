@@ -84,7 +84,7 @@ def test_dry_run_prints_the_cells_and_starts_none(tmp_path):
     assert done.returncode == 0, done.stderr
     cells = [line.split() for line in done.stdout.splitlines() if line.startswith(("multi_head-", "talking_heads-"))]
     assert len(cells) == 4
-    assert all("MiB" in cell and "to" in cell for cell in cells)
+    assert all(" MB" in cell and "to" in cell for cell in cells)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -47,7 +47,7 @@ class PeakMemory:
         self.baseline_bytes = _status("VmRSS") or process_peak_bytes()
         since = "from the start of training on" if was_reset else "since the process began, as it can't be reset here"
         self.meaning = (
-            f"largest resident memory of the process {since}, of which {self.baseline_bytes / 2**20:,.0f} MiB "
+            f"largest resident memory of the process {since}, of which {self.baseline_bytes / 1e6:,.0f} MB "
             "(interpreter, libraries, weights) were there before the first step"
         )
 

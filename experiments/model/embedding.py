@@ -14,7 +14,7 @@ from experiments.model.position import sinusoids
 
 
 class Embedding(nn.Module):
-    """Sum of the embeddings, then a norm and dropout (Devlin et al. 2019, 1810.04805), for every placement of the norms.
+    """Sum of the embeddings, then a norm and dropout (Devlin et al. 2019, 1810.04805), whatever the placement of norms.
 
     With norm=pre it puts the stream on unit scale, where the analysis of pre-norm has it begin (Xiong et al. 2020,
     2002.04745); without it, from embeddings of initial_std, a run stays at the frequencies of single tokens.

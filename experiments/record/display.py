@@ -6,10 +6,12 @@ Progress goes to stderr and the summary to stdout, so that `attn train > result.
 from __future__ import annotations
 
 import math
+import os
 import shutil
 import sys
 import textwrap
 import time
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
@@ -202,7 +204,7 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
         ("skipped steps", f"{result.skipped_steps:,} (not finite)" if result.skipped_steps else ""),
         ("time", duration(result.wall_seconds)),
         ("on", ", ".join(condition for condition in conditions if condition)),
-        ("folder", str(folder.path)),
+        ("folder", os.path.relpath(folder.path) if folder.path.is_relative_to(Path.cwd()) else str(folder.path)),
     ]
 
 

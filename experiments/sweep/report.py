@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from experiments.compare import row_of
+from experiments.compare import table_of
 from experiments.explain import Mistake
 from experiments.record.folder import RunFolder
 from experiments.run import finished, folder_of
@@ -117,7 +117,7 @@ class SweepProgress:
 def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
     """The finished cells as `attn compare` shows them, then every failed one with its reason and its log."""
     done = [(outcome.folder.name, outcome.result) for outcome in outcomes if outcome.done and outcome.result]
-    rows = [row_of(result.to_dict() | {"run": name}) for name, result in done]
+    rows = table_of([result.to_dict() | {"run": name} for name, result in done])
     if rows:
         show(rows, "table", console=console)
     failed = [outcome for outcome in outcomes if not outcome.done]

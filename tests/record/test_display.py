@@ -132,6 +132,15 @@ def test_the_summary_says_what_was_found_and_under_which_conditions(result, tmp_
     assert "None" not in text and "FLOPs used" not in text
 
 
+def test_the_summary_names_the_folder_so_that_it_can_be_typed(result, tmp_path, monkeypatch):
+    for here, shown in ((tmp_path, "runs/one"), (tmp_path / "runs" / "other", str(tmp_path / "runs" / "one"))):
+        here.mkdir(parents=True, exist_ok=True)
+        monkeypatch.chdir(here)
+        stream = io.StringIO()
+        summary(result, RunFolder(tmp_path / "runs" / "one"), stream)
+        assert stream.getvalue().split()[-1] == shown
+
+
 def test_the_summary_of_a_run_that_did_not_finish(result, tmp_path):
     known = {"steps": 7, "skipped_steps": 2, "tokens": 448, "epochs": 0.1, "wall_seconds": 1.5, "seed": 3}
     failed = Result.unfinished("nan", "step 8: the loss is not finite", **known)

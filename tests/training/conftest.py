@@ -7,7 +7,6 @@ import random
 from pathlib import Path
 
 import pytest
-import torch
 from safetensors.torch import load_file
 
 from experiments.record.display import Display
@@ -121,14 +120,6 @@ def corpus(tmp_path_factory) -> Path:
 def settings(corpus):
     """settings(trainer__guard="skip", ...) -> Settings"""
     return lambda **changes: tiny(corpus.parent / "cache", corpus, **changes)
-
-
-@pytest.fixture(autouse=True)
-def one_thread():
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

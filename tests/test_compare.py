@@ -1,0 +1,110 @@
+"""`attn compare` on result files of known content."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from experiments.compare import compare_runs, find_run, table_of
+from experiments.explain import Mistake
+from experiments.tabulate import show
+
+
+def result(run: str, loss: float | None, seed: int = 0, heads: int = 6, start: str = "random", **top: object) -> dict:
+    config = {"layers": 4, "hidden_size": 192, "heads": heads, "key_size": 192 // heads, "value_size": 192 // heads}
+    config |= {"norm": "pre", "learning_rate": 3e-3, "runs": run, "seed": seed}
+    config |= {"optimizer": {"learning_rate": top.get("learning_rate", 3e-3)}, "logger": {"tags": [run]}}
+    config |= {"variant": {"name": "talking_heads", "key_heads": heads, "start": start}, **top}
+    measured = {"validation_loss": loss, "perplexity": 100.0, "unigram_loss": 6.5, "tokens_per_second": 5000.4}
+    measured |= {"peak_memory_bytes": 5 * 10**8, "parameters": {"total": 2_000_000}, "steps": 800, "backend": "blocked"}
+    return {"run": run, "config": config, "seed": seed, "status": "done", **measured}
+
+
+@pytest.fixture
+def runs(tmp_path) -> Path:
+    for each in (result("a", 5.0), result("b", 4.5, seed=1), result("c", None), result("d", 4.9, heads=24)):
+        folder = tmp_path / each.pop("run")
+        folder.mkdir()
+        (folder / "config.yaml").touch()
+        (folder / "result.json").write_text(json.dumps(each))
+    return tmp_path
+
+
+def shown(capsys, *which: str, runs: Path, sort: str = "loss", format: str = "json") -> list[dict]:
+    compare_runs(list(which), runs, sort, format)
+    out = capsys.readouterr().out
+    return json.loads(out) if format == "json" else list(csv.DictReader(io.StringIO(out)))
+
+
+def test_sorted_with_unknown_values_last(runs, capsys):
+    assert [row["run"] for row in shown(capsys, runs=runs)] == ["b", "d", "a", "c"]
+    assert [row["run"] for row in shown(capsys, runs=runs, sort="-loss")] == ["a", "d", "b", "c"]
+    assert [row["loss"] for row in shown(capsys, runs=runs, format="csv")] == ["4.5", "4.9", "5.0", ""]
+
+
+def test_filtered(runs, capsys):
+    assert [row["run"] for row in shown(capsys, "heads=24", runs=runs)] == ["d"]
+    assert [row["run"] for row in shown(capsys, "heads=6", "seed=0", runs=runs)] == ["a", "c"]
+    assert [row["run"] for row in shown(capsys, "variant.start=random", "seed=1", runs=runs)] == ["b"]
+    assert [row["run"] for row in shown(capsys, "a", "d", "heads=6", runs=runs)] == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("which", "sort", "message"),
+    [
+        (["head=6"], "loss", "head: no run has such a setting.*heads"),
+        ([], "los", "--sort los: there is no such column.*loss"),
+        (["heads=7"], "loss", "no finished run in .* matches heads=7"),
+        (["e"], "loss", "there is no run 'e'"),
+    ],
+)
+def test_mistakes(runs, which, sort, message):
+    with pytest.raises(Mistake, match=message):
+        compare_runs(which, runs, sort, "table")
+
+
+def test_a_damaged_result_is_left_out_and_said(runs, capsys):
+    (runs / "a" / "result.json").write_text("{")
+    compare_runs([], runs, "loss", "csv")
+    captured = capsys.readouterr()
+    assert captured.out.count("\n") == 4 and "left out" in captured.err and "result.json" in captured.err
+
+
+def test_a_run_is_named_by_the_start_of_its_name(runs):
+    assert find_run("a", runs) == runs / "a"
+    (runs / "ab").mkdir()
+    (runs / "ab" / "config.yaml").touch()
+    with pytest.raises(Mistake, match="'a' is the start of 2 runs"):
+        find_run("a", runs)
+
+
+def test_settings_that_alone_tell_runs_apart_get_a_column():
+    plain = table_of([result("a", 5.0), result("b", 4.5, seed=1), result("c", 4.0, heads=24)])
+    assert "variant.key_heads" not in plain[0] and "learning_rate" not in plain[0] and "logger.tags" not in plain[0]
+    varied = table_of([result("a", 5.0), result("b", 4.5, start="identity"), result("c", 4.0, learning_rate=1e-3)])
+    assert [(row["variant.start"], row["learning_rate"]) for row in varied] == [
+        ("random", 3e-3), ("identity", 3e-3), ("random", 1e-3),
+    ]  # fmt: skip
+    assert "optimizer.learning_rate" not in varied[0]
+
+
+def test_a_narrow_terminal_gets_what_rows_share_above_the_table():
+    rows = table_of([result("a", 5.0), result("b", 4.5, seed=1)])
+    narrow = Console(file=io.StringIO(), width=60, force_terminal=True, color_system=None)
+    show(rows, "table", console=narrow)
+    above, _, table = narrow.file.getvalue().partition("\n\n")
+    assert "heads 6" in above and "peak_memory 500 MB" in above and "parameters 2,000,000" in above
+    assert table.split("\n")[0].split() == ["seed", "loss", "run"]
+    assert all(len(line) <= 60 for line in narrow.file.getvalue().splitlines())
+
+
+def test_markdown_is_rounded_and_json_is_not(runs, capsys):
+    compare_runs(["b"], runs, "loss", "markdown")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("| variant | layers |") and "| 5,000 | 500 MB | 2,000,000 |" in lines[2]
+    assert shown(capsys, "b", runs=runs)[0]["tokens_per_second"] == 5000.4
