@@ -13,12 +13,14 @@ import threading
 from pathlib import Path
 
 from experiments.configuration import from_tree
+from experiments.prepare import prepare_apart
 from experiments.record.display import Display, summary
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder, run_name
 from experiments.record.result import Result
 from experiments.record.tracking import Tracker
 from experiments.settings import Settings
+from experiments.training.interruption import Interrupted, Interruption
 
 EXIT_CODES = {"done": 0, "nan": 4, "oom": 5}
 
@@ -39,14 +41,14 @@ def execute(settings: Settings) -> int:
     folder = folder_of(settings)
     result = finished(folder)
     if result is None:
-        # torch comes in here: a mistake in the words, or a finished run, has been answered without it
-        from experiments.training.interruption import Interrupted
-        from experiments.training.train import train
-
         is_new = not folder.path.exists()
         try:
-            with folder, Display() as display:
+            with folder, Interruption(), Display() as display:
                 folder.create(settings.model_dump())
+                prepare_apart(settings, folder)
+                # torch comes in here: a mistake in words or data, or a finished run, has been answered without it
+                from experiments.training.train import train
+
                 result = train(settings, folder, Tracker(), display)
         except ValueError:
             # a mistake that only the data or the sizes could show leaves nothing behind

@@ -16,7 +16,7 @@ import numpy as np
 from experiments.data.corpus import SPLITS, Corpus, open_corpus
 from experiments.data.errors import DataError
 from experiments.data.permutation import keys, permute
-from experiments.data.store import Cache, digest
+from experiments.data.store import Cache, MissingError, digest
 from experiments.data.tokenizer import Report, Tokenizer, obtain
 from experiments.settings import Data, FileTokenizer, TrainedTokenizer
 
@@ -54,7 +54,21 @@ def prepare(
     The documents are shuffled once, in an order that doesn't depend on the run's seed: runs that differ in their seed
     learn from the same sequences and are measured on the same ones, and share one copy. The seed orders the batches.
     """
-    store = Cache(cache, lambda message: report(message, 0, None))
+    return _obtain(data, tokenizer, length, Cache(cache, lambda message: report(message, 0, None)), report)
+
+
+def is_prepared(data: Data, tokenizer: TrainedTokenizer | FileTokenizer, length: int, cache: Path) -> bool:
+    """Whether `prepare` would find everything in the cache. Raises DataError."""
+    try:
+        _obtain(data, tokenizer, length, Cache(cache, None), lambda stage, done, total: None)
+    except MissingError:
+        return False
+    return True
+
+
+def _obtain(
+    data: Data, tokenizer: TrainedTokenizer | FileTokenizer, length: int, store: Cache, report: Report
+) -> Dataset:
     corpus = open_corpus(data, store)
     chosen, tokenizer_identity = obtain(tokenizer, corpus, store, report)
     key = digest([FORMAT, corpus.identity, chosen.digest, length])

@@ -31,22 +31,32 @@ def blocks(path: Path) -> Iterator[bytes]:
             yield block
 
 
+class MissingError(LookupError):
+    """It would have to be made."""
+
+
 class Cache:
     """Folders `root/kind/key`, each with a manifest of its files' sizes and SHA-256 digests.
 
     A folder is made under another name, under a lock that the system releases when its process dies, and renamed when
-    it is on the disk: a kill at any instant leaves no folder or a whole one. `say` hears of waits for other processes.
+    it is on the disk: a kill at any instant leaves no folder or a whole one. `say` hears of waits for other processes;
+    without it nothing is made.
     """
 
-    def __init__(self, root: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, root: Path, say: Callable[[str], None] | None) -> None:
         self.root = root
         self.say = say
 
     def obtain(self, kind: str, key: str, make: Callable[[Path], dict[str, Any]]) -> tuple[Path, dict[str, Any]]:
-        """The folder and its facts: what `make(folder)`, which fills an empty folder, returned when it was made."""
+        """The folder and its facts: what `make(folder)`, which fills an empty folder, returned when it was made.
+
+        Raises MissingError where there is none and nothing is to be made.
+        """
         folder = self.root / kind / key[:32]
         if (facts := self._facts(folder)) is None:
-            with self._unwritable(), self._lock(folder):
+            if self.say is None:
+                raise MissingError(folder)
+            with self._unwritable(), self._lock(folder, self.say):
                 if (facts := self._facts(folder)) is None:
                     facts = self._make(folder, make)
         return folder, facts
@@ -113,13 +123,13 @@ class Cache:
         return facts
 
     @contextlib.contextmanager
-    def _lock(self, folder: Path) -> Iterator[None]:
+    def _lock(self, folder: Path, say: Callable[[str], None]) -> Iterator[None]:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with folder.with_suffix(".lock").open("w") as file:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                self.say(f"waiting for another process that makes {folder}")
+                say(f"waiting for another process that makes {folder}")
                 fcntl.flock(file, fcntl.LOCK_EX)
             yield
 

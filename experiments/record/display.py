@@ -37,7 +37,7 @@ class Display:
         self._first_step = 0
         self._started = time.monotonic()
         self._shown = -math.inf
-        self._stage = ""
+        self._stage = self._stage_line = ""
 
     def __enter__(self) -> Display:
         return self
@@ -54,9 +54,11 @@ class Display:
             return
         if name != self._stage:
             self._stage, self._shown = name, -math.inf
-        if self._due() or done == total:
-            amount = f": {done:,}" if done or total else ""
-            self._print(name + amount + (f" of {total:,}" if total else ""))
+        amount = f": {done:,}" if done or total else ""
+        line = name + amount + (f" of {total:,}" if total else "")
+        if (self._due() or done == total) and line != self._stage_line:
+            self._stage_line = line
+            self._print(line)
 
     def start(self, total_steps: int | None, resumed_step: int = 0) -> None:
         """Training begins after `resumed_step`; total_steps: None where a time or a number of tokens ends it."""

@@ -6,10 +6,8 @@ from its run folder.
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
+from experiments.child import child
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 from experiments.run import finished, folder_of
 from experiments.settings import Settings
 
-ROOT = Path(__file__).resolve().parents[2]
 POLL_SECONDS = 0.2
 
 
@@ -59,17 +57,18 @@ def run_cell(settings: Settings, watch: Callable[[RunFolder], None] = lambda fol
     folder = folder_of(settings)
     with folder:
         folder.create(settings.model_dump())
-    command = [sys.executable, "-m", "experiments.run", str(folder.path)]
-    search = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
     # the open pipe tells the cell that its sweep is alive: when it closes, the cell saves and ends
     with (
         (folder.path / "output.txt").open("a", encoding="utf-8") as output,
         subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True,
-            env=os.environ | {"PYTHONPATH": search},
+            **child("experiments.run", folder.path),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         ) as process,
         _forwarded(process) as received,
-    ):  # fmt: skip
+    ):
         while process.poll() is None:
             watch(folder)
             time.sleep(POLL_SECONDS)

@@ -1,0 +1,47 @@
+"""The corpus of a run, made in a process of its own: no memory that this takes is counted as the run's.
+
+`python -m experiments.prepare FOLDER` makes it for the run configured in FOLDER.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from experiments.child import child
+from experiments.configuration import from_tree
+from experiments.data.errors import DataError
+from experiments.data.packing import is_prepared, prepare
+from experiments.record.display import Display
+from experiments.record.folder import RunFolder
+from experiments.settings import Settings
+
+
+def prepare_apart(settings: Settings, folder: RunFolder) -> None:
+    """See that the corpus is in the cache; progress goes to stderr. Raises DataError."""
+    if is_prepared(settings.data, settings.tokenizer, settings.length, Path(settings.cache)):
+        return
+    made = subprocess.run(
+        **child("experiments.prepare", folder.path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    if made.returncode:
+        raise DataError(made.stdout.strip() or f"making the corpus ended with exit code {made.returncode}")
+
+
+def main() -> int:
+    settings = from_tree(RunFolder(sys.argv[1]).config())
+    try:
+        with Display() as display:
+            prepare(settings.data, settings.tokenizer, settings.length, Path(settings.cache), display.stage)
+    except DataError as mistake:
+        print(mistake)
+        return 2
+    except KeyboardInterrupt:
+        # the run says it
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
