@@ -185,6 +185,11 @@ def _refuse(text: str, code: int) -> NoReturn:
 
 
 def main() -> None:
+    if "_ATTN_COMPLETE" in os.environ:
+        # what add_completion=True would do, without its two options and its script, which stops at "="
+        from typer.completion import completion_init
+
+        completion_init()
     app()
 
 

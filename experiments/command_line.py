@@ -71,7 +71,7 @@ def hydra_main(task: Callable[[DictConfig], Any], overrides: list[str], flags: l
     sys.argv = ["attn train", *overrides, *flags]
     os.environ["HYDRA_FULL_ERROR"] = "1"  # documented: Hydra re-raises instead of printing and leaving
     try:
-        with explained():
+        with explained(overrides):
             hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(task)()
     finally:
         sys.argv = arguments

@@ -44,7 +44,7 @@ def compose(overrides: list[str]) -> Settings:
 
 def compose_raw(overrides: list[str], *, with_hydra: bool = False) -> DictConfig:
     """The composed configuration, before interpolation and checks. Raises Mistake."""
-    with explained(), hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+    with explained(overrides), hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         return hydra.compose("config", overrides, return_hydra_config=with_hydra)
 
 

@@ -25,12 +25,12 @@ class Mistake(ValueError):
 
 
 @contextmanager
-def explained() -> Iterator[None]:
-    """What Hydra and OmegaConf refuse inside the block becomes a Mistake."""
+def explained(overrides: Iterable[str] = ()) -> Iterator[None]:
+    """What Hydra and OmegaConf refuse inside the block becomes a Mistake, explained by the groups that are chosen."""
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:
-        raise Mistake(*_explain(error)) from error
+        raise Mistake(*_explain(error, overrides)) from error
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -47,8 +47,8 @@ def options(group: str) -> list[str]:
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
 
-def known_keys() -> list[str]:
-    """Every key of the default configuration, dotted; a group is a key too."""
+def known_keys(overrides: Iterable[str] = ()) -> list[str]:
+    """Every key of the configuration with the groups that are chosen, dotted; a group is a key too."""
 
     def walk(node: dict[Any, Any], prefix: str) -> Iterator[str]:
         for key, value in node.items():
@@ -56,16 +56,29 @@ def known_keys() -> list[str]:
             if isinstance(value, dict):
                 yield from walk(value, f"{prefix}{key}.")
 
+    chosen = [f"{group}={option}" for group, option in _choices(overrides)]
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        tree = OmegaConf.to_container(hydra.compose("config"), resolve=False)
+        tree = OmegaConf.to_container(hydra.compose("config", chosen), resolve=False)
     assert isinstance(tree, dict)
     return list(walk(tree, ""))
 
 
-def near_key(key: str) -> str:
-    """The nearest known key, or the keys beside an unknown one."""
-    known = known_keys()
+def _choices(overrides: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(group, option) of the words that choose one that there is."""
+    for word in overrides:
+        group, _, option = word.partition("=")
+        if group in groups() and option in options(group):
+            yield group, option
+
+
+def near_key(key: str, overrides: Iterable[str] = ()) -> str:
+    """The nearest known key, the options of its group that have it, or the keys beside an unknown one."""
+    known = known_keys(overrides)
     parent, _, leaf = key.rpartition(".")
+    if having := [
+        option for option in options(parent) if leaf in set(OmegaConf.load(CONF / parent / f"{option}.yaml"))
+    ]:
+        return f"{key} is a setting of {', '.join(f'{parent}={option}' for option in having)}"
     siblings = [name.rpartition(".")[2] for name in known if name.rpartition(".")[0] == parent]
     if close := difflib.get_close_matches(leaf, siblings, n=1, cutoff=0.6):
         return f"did you mean {parent}.{close[0]}?" if parent else f"did you mean {close[0]}?"
@@ -74,10 +87,10 @@ def near_key(key: str) -> str:
     return "`attn train --cfg job` prints every setting"
 
 
-def _explain(error: BaseException) -> tuple[str, str]:
+def _explain(error: BaseException, overrides: Iterable[str]) -> tuple[str, str]:
     text = "\n".join(map(str, _causes(error)))
     if found := re.search(r"Could not override '([^']+)'", text):
-        return f"there is no setting {found[1]!r}", near_key(found[1])
+        return f"there is no setting {found[1]!r}", near_key(found[1], overrides)
     if found := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         group, option = found[1], found[2]
         if group.startswith("hydra/"):

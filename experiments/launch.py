@@ -6,13 +6,10 @@ import functools
 import hashlib
 from pathlib import Path
 
-from rich.console import Console
-
 from experiments.command_line import ASKING_FLAGS, hydra_main, split_words
 from experiments.explain import Mistake
-from experiments.run import execute
 from experiments.settings import Settings
-from experiments.sweep.plan import Plan, plan
+from experiments.sweep.plan import Plan, in_sweep, plan
 
 SWEEP_FAILED = 3
 
@@ -28,10 +25,17 @@ def launch(words: list[str]) -> int:
     if dry_run:
         return _dry_run(planned)
     if not planned.is_sweep:
+        from experiments.run import execute
+
         return execute(planned.cells[0])
+    from experiments.sweep.plan import check_data
+    from experiments.sweep.report import check_buildable
+
+    check_data(planned.cells)
+    check_buildable(planned.cells)
     name = sweep_name(overrides)
     if planned.runs_here:
-        return _sweep_here([_grouped(cell, name) for cell in planned.cells])
+        return _sweep_here([in_sweep(cell, name) for cell in planned.cells])
     return _sweep_elsewhere(planned, overrides, flags, name)
 
 
@@ -45,16 +49,11 @@ def _nothing(config: object) -> None:
     """The task of a command that only asks."""
 
 
-def _grouped(settings: Settings, name: str) -> Settings:
-    """The settings with the sweep's name as the group in W&B, unless the user named one."""
-    if settings.logger.group is not None:
-        return settings
-    return settings.model_copy(update={"logger": settings.logger.model_copy(update={"group": name})})
-
-
 def _dry_run(planned: Plan) -> int:
     if not planned.cells:
         raise Mistake(f"--dry-run: the cells of the {planned.sweeper} sweeper are known only while it runs")
+    from rich.console import Console
+
     from experiments.sweep.report import print_cells
 
     print_cells(planned.cells, Console())
@@ -62,23 +61,21 @@ def _dry_run(planned: Plan) -> int:
 
 
 def _sweep_here(cells: list[Settings]) -> int:
-    from experiments.sweep.report import SweepProgress, check_buildable, print_outcomes
-    from experiments.sweep.runner import Interrupted, done_before, run_cell
+    from rich.console import Console
+
+    from experiments.sweep.report import SweepProgress, print_outcomes
+    from experiments.sweep.runner import Interrupted, Outcome, done_before, run_cell
     from experiments.training.planned import planned_steps
 
-    check_buildable(cells)
     console = Console()
-    outcomes = []
+    outcomes: list[Outcome] = []
     try:
         with SweepProgress(len(cells), console).shown() as progress:
             for cell in cells:
-                outcome = done_before(cell)
-                if outcome is not None:
-                    progress.skip(outcome)
-                else:
-                    outcome = run_cell(cell, functools.partial(progress.watch, planned_steps=planned_steps(cell)))
-                    progress.end(outcome)
-                outcomes.append(outcome)
+                watch = functools.partial(progress.watch, planned_steps=planned_steps(cell))
+                before = done_before(cell)
+                outcomes.append(before or run_cell(cell, watch))
+                (progress.skip if before and before.done else progress.end)(outcomes[-1])
     except Interrupted as interrupted:
         console.print(f"{interrupted}; the same command goes on from here")
         return interrupted.exit_code
@@ -88,19 +85,19 @@ def _sweep_here(cells: list[Settings]) -> int:
 
 def _sweep_elsewhere(planned: Plan, overrides: list[str], flags: list[str], name: str) -> int:
     """Hydra's own launcher or sweeper; each job still trains in a process of its own."""
+    from rich.console import Console
+
+    from experiments.record.folder import RunFolder
     from experiments.sweep.job import job, read_ledger
+    from experiments.sweep.report import print_outcomes
+    from experiments.sweep.runner import outcome_of
 
     runs = Path(planned.cells[0].runs if planned.cells else "runs")
     folder = runs / "sweeps" / name
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "cells.txt").unlink(missing_ok=True)
-    words = [f"hydra.sweep.dir={folder}", *([] if _names_group(overrides) else [f"logger.group={name}"])]
-    hydra_main(job, [*overrides, *words], flags)
+    hydra_main(job, [*overrides, f"hydra.sweep.dir={folder}"], flags)
     became = read_ledger(folder)
-    for cell, state in became.items():
-        print(f"{cell}: {state}")
-    return 0 if all(state == "done" for state in became.values()) else SWEEP_FAILED
-
-
-def _names_group(overrides: list[str]) -> bool:
-    return any(word.startswith("logger.group=") for word in overrides)
+    outcomes = [outcome_of(RunFolder(runs / cell), state) for cell, state in became.items()]
+    print_outcomes(outcomes, Console())
+    return 0 if all(outcome.done for outcome in outcomes) else SWEEP_FAILED

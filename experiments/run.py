@@ -13,13 +13,17 @@ import threading
 from pathlib import Path
 
 from experiments.configuration import from_tree
+from experiments.data.corpus import open_corpus
+from experiments.data.errors import DataError
+from experiments.data.store import Cache
 from experiments.prepare import prepare_apart
 from experiments.record.display import Display, summary
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder, run_name
 from experiments.record.result import Result
 from experiments.record.tracking import Tracker
-from experiments.settings import Settings
+from experiments.settings import Hub, Settings
+from experiments.signature import module_of, source_digest
 from experiments.training.interruption import Interrupted, Interruption
 
 EXIT_CODES = {"done": 0, "nan": 4, "oom": 5}
@@ -30,18 +34,30 @@ def folder_of(settings: Settings) -> RunFolder:
     return RunFolder(Path(settings.runs) / run_name(settings.model_dump()))
 
 
-def finished(folder: RunFolder) -> Result | None:
-    """The result of a run that is done."""
+def finished(settings: Settings) -> Result | None:
+    """The result of a run that is done. Raises RunFolderError, and DataError if it is not what would be trained now."""
+    folder = folder_of(settings)
     result = folder.result()
-    return result if result is not None and result.status == "done" else None
+    if result is None or result.status != "done":
+        return None
+    anew = "begin anew in another folder with runs=FOLDER"
+    if result.attention_digest != source_digest(settings.variant):
+        raise DataError(
+            f"attention/{module_of(settings.variant)}.py is another than {folder.path} was trained with; {anew}"
+        )
+    # a data set of the hub is not asked for again: what it resolved to is in the result
+    if not isinstance(settings.data, Hub):
+        corpus = open_corpus(settings.data, Cache(Path(settings.cache), None))
+        if corpus.identity != result.corpus:
+            raise DataError(f"{folder.path} was trained on other text than there is now; {anew}")
+    return result
 
 
 def execute(settings: Settings) -> int:
     """Train, continue, or find done; the exit code, of SIGINT and SIGTERM too. Raises ValueError, RunFolderError."""
     folder = folder_of(settings)
-    result = finished(folder)
+    result = finished(settings)
     if result is None:
-        is_new = not folder.path.exists()
         try:
             with folder, Interruption(), Display() as display:
                 folder.create(settings.model_dump())
@@ -52,8 +68,8 @@ def execute(settings: Settings) -> int:
                 result = train(settings, folder, Tracker(), display)
         except ValueError:
             # a mistake that only the data or the sizes could show leaves nothing behind
-            if is_new:
-                shutil.rmtree(folder.path)
+            if not any(folder.checkpoint.glob("*")):
+                shutil.rmtree(folder.path, ignore_errors=True)
             raise
         except Interrupted as interrupted:
             print(f"{interrupted.reason}: the same command goes on from {folder.path}", file=sys.stderr)

@@ -147,7 +147,7 @@ Tokenizer = Annotated[TrainedTokenizer | FileTokenizer, Field(discriminator="kin
 
 
 class AdamW(Group):
-    """AdamW with decoupled decay (Loshchilov and Hutter 2019); biases, norms and embeddings' biases don't decay."""
+    """AdamW with decoupled decay (Loshchilov and Hutter 2019); matrices decay, biases and norms don't."""
 
     learning_rate: Positive
     weight_decay: NonNegative
@@ -157,12 +157,22 @@ class AdamW(Group):
     clip: Positive | None  # largest gradient norm; null: no clipping
 
 
-class Schedule(Group):
+class Decay(Group):
     """Warm-up, then a decay over the planned steps."""
 
-    kind: Literal["linear", "cosine", "inverse_sqrt", "constant"]
+    kind: Literal["linear", "cosine"]
     warmup_steps: Count
-    final: Share  # learning rate at the end, as a share of the peak (linear, cosine)
+    final: Share  # learning rate at the end, as a share of the peak
+
+
+class Endless(Group):
+    """Warm-up, then a course that needs no end."""
+
+    kind: Literal["inverse_sqrt", "constant"]
+    warmup_steps: Count
+
+
+Schedule = Annotated[Decay | Endless, Field(discriminator="kind")]
 
 
 class Trainer(Group):
@@ -190,6 +200,10 @@ class Logger(Group):
     entity: Text | None
     group: Text | None  # null: the sweep's name
     tags: list[str]
+
+
+# keys of a group that one of another name decides
+DECIDED = {"memory_size": "hidden_size", "softmax_heads": "heads"}
 
 
 class Settings(Group):
@@ -223,10 +237,12 @@ class Settings(Group):
     logger: Logger
 
     @model_validator(mode="after")
-    def _widths(self) -> Settings:
-        for key in ("hidden_size", "memory_size"):
-            if (width := self.variant.get(key, self.model.hidden_size)) != self.model.hidden_size:
-                raise ValueError(
-                    f"variant.{key} = {width!r}: must be model.hidden_size = {self.model.hidden_size}; set hidden_size"
-                )
+    def _one_place(self) -> Settings:
+        """A key of a group that a key above decides can't differ from it: names and tables say what was trained."""
+        above = dict(self)
+        for group in ("variant", "model", "optimizer", "trainer"):
+            for key, value in dict(above[group]).items():
+                decides = DECIDED.get(key, key)
+                if decides in above and value != above[decides]:
+                    raise ValueError(f"{group}.{key} = {value!r}: is {decides} = {above[decides]!r}; set {decides}")
         return self

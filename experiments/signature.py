@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import hashlib
 import importlib.util
 from pathlib import Path
 from typing import Any, Literal, Union
@@ -26,14 +27,15 @@ def attention_folder() -> Path:
     return Path(spec.submodule_search_locations[0])
 
 
-def modules() -> list[str]:
-    """Names of the files that hold a class `Attention`."""
-    return sorted(path.stem for path in attention_folder().glob("*.py") if _attention_class(path) is not None)
-
-
 def module_of(variant: dict[str, Any]) -> str:
     """The file of `attention/` that a variant group is about."""
     return str(variant.get("module", variant.get("name")))
+
+
+def source_digest(variant: dict[str, Any]) -> str:
+    """Hex SHA-256 of the code that a variant group is about, comments and layout apart."""
+    source = (attention_folder() / f"{module_of(variant)}.py").read_text(encoding="utf-8")
+    return hashlib.sha256(ast.dump(ast.parse(source)).encode()).hexdigest()
 
 
 def arguments_of(variant: dict[str, Any]) -> dict[str, Any]:
@@ -50,7 +52,9 @@ def schema(module: str) -> type[Group]:
     path = attention_folder() / f"{module}.py"
     node = _attention_class(path) if path.is_file() else None
     if node is None:
-        raise ValueError(f"there is no attention {module!r}; there are: {', '.join(modules())}")
+        raise ValueError(
+            f"there is no class Attention in attention/{module}.py; a YAML that reuses another file says `module: NAME`"
+        )
     fields: dict[str, Any] = {"name": (str, ...), "module": (str, module)}
     for argument in _constructor(node, path).args.args[1:]:
         fields[argument.arg] = (_meaning(argument, path), ...)
@@ -58,7 +62,11 @@ def schema(module: str) -> type[Group]:
 
 
 def _attention_class(path: Path) -> ast.ClassDef | None:
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    try:
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+    except SyntaxError as error:
+        raise ValueError(f"attention/{path.name}, line {error.lineno}: {error.msg}") from error
+    for node in body:
         if isinstance(node, ast.ClassDef) and node.name == "Attention":
             return node
     return None

@@ -119,6 +119,18 @@ def test_completion(words, incomplete, expected):
     assert expected in complete(words, incomplete)
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [("attn tr", "train"), ("attn train variant=talk", "variant=talking_heads"), ("attn compare --so", "--sort")],
+)
+def test_completion_as_bash_asks_for_it(words, expected):
+    asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_ATTN_COMPLETE": "complete_bash"}
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "cli.py")], env=os.environ | asked, capture_output=True, text=True, timeout=60
+    )
+    assert done.stdout.split() == [expected], done.stderr
+
+
 def test_variants_lists_every_variant_with_its_paper():
     rows = json.loads(attn("variants", "--format", "json").stdout)
     assert {"multi_head", "talking_heads", "additive", "general_bilinear"} <= {row["variant"] for row in rows}

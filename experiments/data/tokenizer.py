@@ -102,7 +102,7 @@ def obtain(
     tokenizer = load(folder / NAME)
     if tokenizer.vocabulary_size < settings.vocabulary_size:
         reached = f"the text supports a vocabulary of {tokenizer.vocabulary_size:,} of the {settings.vocabulary_size:,}"
-        report(f"{reached} asked for", tokenizer.vocabulary_size, settings.vocabulary_size)
+        report(f"{reached} asked for", 0, None)
     size = {"vocabulary_size_asked": settings.vocabulary_size, "vocabulary_size": tokenizer.vocabulary_size}
     return tokenizer, asked | facts | size | {"digest": tokenizer.digest}
 

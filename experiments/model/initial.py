@@ -15,7 +15,7 @@ def initialize(module: nn.Module, seed: int, std: float) -> None:
     `reset_parameters()`. Each draws from a generator seeded by (seed, its path), so the values of one do not depend on
     which others there are. A parent is reset before its children.
 
-    TypeError: a module owns parameters but has no `reset_parameters`.
+    ValueError: a module owns parameters but has no `reset_parameters`.
     """
     with torch.random.fork_rng(devices=[]):
         for path, child in module.named_modules():
@@ -31,7 +31,10 @@ def reset(module: nn.Module, path: str, std: float) -> None:
     elif callable(reset_parameters := getattr(module, "reset_parameters", None)):
         reset_parameters()
     elif next(module.parameters(recurse=False), None) is not None:
-        raise TypeError(f"{path} ({type(module).__name__}) owns parameters but has no reset_parameters()")
+        raise ValueError(
+            f"{path} ({type(module).__module__}.{type(module).__name__}) owns parameters but has no "
+            "reset_parameters(): give it one, which draws their starting values"
+        )
 
 
 def path_seed(seed: int, path: str) -> int:

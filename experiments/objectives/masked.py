@@ -66,6 +66,6 @@ def random_tokens(
 
 
 def loss(logits_PV: Tensor, targets_P: Tensor) -> Tensor:
-    """Summed negative log likelihood in nats, computed in float32 at least."""
+    """Negative log likelihood in nats, computed in float32 at least, summed in float64."""
     logits_PV = logits_PV.to(torch.promote_types(logits_PV.dtype, torch.float32))
-    return F.cross_entropy(logits_PV, targets_P, reduction="sum")
+    return F.cross_entropy(logits_PV, targets_P, reduction="none").sum(dtype=torch.float64)

@@ -9,6 +9,7 @@ from omegaconf import DictConfig
 
 from experiments.configuration import resolve
 from experiments.explain import Mistake
+from experiments.sweep.plan import in_sweep
 from experiments.sweep.runner import done_before, run_cell
 
 LEDGER = "cells.txt"  # in the sweep's folder: a line for each cell that was started, and what became of it
@@ -16,9 +17,10 @@ LEDGER = "cells.txt"  # in the sweep's folder: a line for each cell that was sta
 
 def job(config: DictConfig) -> float | None:
     """The validation loss, or None for a cell that failed: a sweeper then goes on with the next trial."""
-    ledger = Path(HydraConfig.get().sweep.dir) / LEDGER
+    sweep = Path(HydraConfig.get().sweep.dir)
+    ledger = sweep / LEDGER
     try:
-        settings = resolve(config)
+        settings = in_sweep(resolve(config), sweep.name)
     except Mistake as mistake:
         _note(ledger, " ".join(HydraConfig.get().overrides.task), str(mistake))
         return None

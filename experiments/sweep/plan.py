@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -11,8 +12,11 @@ from omegaconf import DictConfig
 
 from experiments.command_line import MULTIRUN_FLAGS, check_overrides, hydra_main
 from experiments.configuration import compose_raw, resolve
+from experiments.data.corpus import open_corpus
+from experiments.data.store import Cache
 from experiments.explain import Mistake
-from experiments.settings import Settings
+from experiments.settings import Hub, Settings
+from experiments.training.planned import planned_steps
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,8 @@ def plan(overrides: list[str], flags: list[str]) -> Plan:
         words = " ".join(word for word in context.overrides.task if word.split("=", 1)[0] in swept)
         try:
             settings = resolve(config)
-        except Mistake as mistake:
+            planned_steps(settings)
+        except ValueError as mistake:
             wrong.append(f"{words}: {mistake}" if context.mode is RunMode.MULTIRUN else str(mistake))
         else:
             cells.append(settings)
@@ -65,6 +70,20 @@ def plan(overrides: list[str], flags: list[str]) -> Plan:
         count = f"{len(wrong)} of {len(wrong) + len(cells)} cells are wrong; none was started"
         raise Mistake("\n".join(wrong), count if is_sweep else "")
     return Plan(_distinct(cells), is_sweep, launcher, sweeper)
+
+
+def check_data(cells: list[Settings]) -> None:
+    """Raises DataError for text that isn't there; what is on the hub is asked for when a cell needs it."""
+    for data, cache in {(cell.data.model_dump_json(), cell.cache): (cell.data, cell.cache) for cell in cells}.values():
+        if not isinstance(data, Hub):
+            open_corpus(data, Cache(Path(cache), None))
+
+
+def in_sweep(settings: Settings, name: str) -> Settings:
+    """The settings with the sweep's name as a tag in W&B, and as the group unless the user named one."""
+    logger = settings.logger
+    labels = {"group": logger.group or name, "tags": [*logger.tags, name]}
+    return settings.model_copy(update={"logger": logger.model_copy(update=labels)})
 
 
 def _distinct(cells: list[Settings]) -> list[Settings]:

@@ -49,7 +49,7 @@ def print_cells(cells: list[Settings], console: Console) -> None:
                 "cell": folder.name,
                 "parameters": parameters,
                 "predicted_peak_bytes": predict_peak_bytes(cell, vocabulary_size(cell)),
-                "state": "done" if finished(folder) else "begun" if folder.path.exists() else "to do",
+                "state": "done" if finished(cell) else "begun" if folder.path.exists() else "to do",
             }
         )
     show(rows, "table", console=console)

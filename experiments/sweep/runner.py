@@ -16,6 +16,8 @@ from pathlib import Path
 from types import FrameType
 
 from experiments.child import child
+from experiments.data.errors import DataError
+from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 from experiments.run import finished, folder_of
@@ -46,17 +48,22 @@ class Interrupted(Exception):
 
 
 def done_before(settings: Settings) -> Outcome | None:
-    """The outcome of a cell that needs no training."""
-    folder = folder_of(settings)
-    result = finished(folder)
-    return Outcome(folder, result, "") if result else None
+    """The outcome of a cell that needs no training, or can't have any."""
+    try:
+        result = finished(settings)
+    except (DataError, RunFolderError) as error:
+        return Outcome(folder_of(settings), None, str(error))
+    return Outcome(folder_of(settings), result, "") if result else None
 
 
 def run_cell(settings: Settings, watch: Callable[[RunFolder], None] = lambda folder: None) -> Outcome:
     """Train one cell in a process of its own and wait for it, calling `watch` now and then. Raises Interrupted."""
     folder = folder_of(settings)
-    with folder:
-        folder.create(settings.model_dump())
+    try:
+        with folder:
+            folder.create(settings.model_dump())
+    except RunFolderError as error:
+        return Outcome(folder, None, str(error))
     # the open pipe tells the cell that its sweep is alive: when it closes, the cell saves and ends
     with (
         (folder.path / "output.txt").open("a", encoding="utf-8") as output,
@@ -75,6 +82,11 @@ def run_cell(settings: Settings, watch: Callable[[RunFolder], None] = lambda fol
     if received:
         raise Interrupted(received[0])
     return _outcome(folder, process.returncode)
+
+
+def outcome_of(folder: RunFolder, state: str) -> Outcome:
+    """The outcome that a ledger tells: `done`, or the reason why not."""
+    return Outcome(folder, folder.result(), "") if state == "done" else Outcome(folder, None, state)
 
 
 def _outcome(folder: RunFolder, code: int) -> Outcome:

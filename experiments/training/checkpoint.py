@@ -76,7 +76,8 @@ def load_weights(
     """
     checkpoint = newest(folder, "best" if which == "best" else "step", report)
     if checkpoint is None:
-        raise ValueError(f"{folder}: there is no {which} checkpoint to load; train the run first")
+        other = "newest" if which == "best" else "best"
+        raise ValueError(f"{folder}: there is no good {which} checkpoint to load; --checkpoint {other} loads the other")
     live = weights(model)
     restore(live, {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(MODEL)})
     return checkpoint.step
@@ -110,7 +111,7 @@ def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no dict
             return Checkpoint(int(path.stem.partition("-")[2]), path, tensors, json.loads(file.metadata()["header"]))
     except (OSError, SafetensorError, KeyError, ValueError) as error:
-        report(f"{path}: damaged ({error}), so the one before it is taken")
+        report(f"{path}: damaged ({error}), passed over")
         return None
 
 

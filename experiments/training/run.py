@@ -22,6 +22,7 @@ from experiments.record.environment import describe
 from experiments.record.folder import RunFolder, digest
 from experiments.record.tracking import Tracker
 from experiments.settings import Settings
+from experiments.signature import module_of, source_digest
 from experiments.training.checkpoint import newest, restore, save, weights
 from experiments.training.micro_batches import Forward, split
 from experiments.training.optimizer import adamw, moments
@@ -143,6 +144,11 @@ def restore_newest(run: Run) -> dict[str, Any] | None:
         raise ValueError(
             f"{checkpoint.path} is of another configuration ({written_by}, not {now}); set runs= to another folder"
         )
+    if checkpoint.header["ingredients"] != ingredients(run):
+        raise ValueError(
+            f"the text, the tokenizer or attention/{module_of(run.settings.variant)}.py is another than when "
+            f"{run.folder.path} was begun: bring that back, or begin anew in another folder with runs=FOLDER"
+        )
     restore(tensors(run), checkpoint.tensors)
     run.progress = Progress(**checkpoint.header["progress"])
     run.folder.truncate_metrics(run.progress.step)
@@ -156,11 +162,17 @@ def keep(run: Run) -> None:
         "progress": asdict(run.progress),
         "precision": run.forward.precision,
         "configuration": digest(run.settings.model_dump()),
+        "ingredients": ingredients(run),
         "wall_seconds": run.wall_seconds,
         "peak_memory_bytes": run.peak_memory_bytes,
         "rates": list(run.throughput.rates),
     }
     save(run.folder.checkpoint, "step", run.progress.step, tensors(run), header)
+
+
+def ingredients(run: Run) -> str:
+    """A digest of what a run is made of besides its settings: the text, the tokenizer, the code of its attention."""
+    return digest(run.dataset.identity | {"attention": source_digest(run.settings.variant)})
 
 
 def tensors(run: Run) -> dict[str, Tensor]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from experiments.settings import Schedule
+from experiments.settings import Endless, Schedule
 
 
 def learning_rate(step: int, planned: int | None, peak: float, schedule: Schedule) -> float:
@@ -17,10 +17,8 @@ def learning_rate(step: int, planned: int | None, peak: float, schedule: Schedul
     warmup = schedule.warmup_steps
     if step <= warmup:
         return peak * step / warmup
-    if schedule.kind == "constant":
-        return peak
-    if schedule.kind == "inverse_sqrt":
-        return peak * math.sqrt(max(warmup, 1) / step)
+    if isinstance(schedule, Endless):
+        return peak if schedule.kind == "constant" else peak * math.sqrt(max(warmup, 1) / step)
     assert planned is not None and warmup < step <= planned
     done = (step - warmup) / (planned + 1 - warmup)
     left = 1 - done if schedule.kind == "linear" else (1 + math.cos(math.pi * done)) / 2

@@ -8,6 +8,7 @@ from experiments.measure.flops import mfu
 from experiments.measure.hardware import device_name
 from experiments.record.result import Result, Status
 from experiments.settings import Settings
+from experiments.signature import source_digest
 from experiments.training.run import Run
 
 
@@ -71,6 +72,7 @@ def conditions(run: Run) -> dict[str, Any]:
         "micro_batch": run.progress.micro_batch,
         "corpus": run.dataset.identity["corpus"],
         "tokenizer_digest": run.dataset.tokenizer.digest,
+        "attention_digest": source_digest(run.settings.variant),
     }
 
 

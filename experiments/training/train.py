@@ -37,6 +37,7 @@ def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Disp
     """Train in `folder`, from its newest good checkpoint on if there is one, until the first limit is reached.
 
     Returns the result, which is also in the folder: `done`, `nan` (the guard gave up) or `oom` (not one sequence fits).
+    Raises ValueError for what the user has to change, before the first step.
     SIGINT and SIGTERM raise Interrupted when the step under way is finished and kept; before that, and before any other
     exception leaves, a result that says why is written. In a thread other than the main one signals are not handled.
     """
@@ -55,6 +56,9 @@ def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Disp
         # the folder may be what failed
         with suppress(RunFolderError):
             conclude(run, settings, folder, tracker, status, reason)
+        if run is not None and isinstance(error, ValueError):
+            # a ValueError is the user's to mend; what a step says is not
+            raise RuntimeError(f"step {run.progress.step + 1} failed") from error
         raise
 
 

@@ -126,8 +126,8 @@ def test_loss_is_the_summed_negative_log_likelihood():
     torch.testing.assert_close(logits.grad, torch.tensor([[0.5, -0.5], [-0.25, 0.25]]))
 
 
-def test_loss_of_half_precision_logits_is_computed_in_float32():
+def test_loss_of_half_precision_logits_is_not_computed_in_it():
     logits = torch.randn(64, 1000, generator=torch.Generator().manual_seed(0)).bfloat16()
     targets = torch.arange(64)
-    assert loss(logits, targets).dtype == torch.float32
+    assert loss(logits, targets).dtype == torch.float64
     torch.testing.assert_close(loss(logits, targets).double(), loss(logits.double(), targets), rtol=1e-6, atol=0)

@@ -102,6 +102,7 @@ def result():
         micro_batch=64,
         seed=0,
         config={"heads": 24},
+        attention_digest="cd" * 32,
         corpus={"kind": "python_docs", "python": "3.11.7"},
         tokenizer_digest="0123abcd",
     )

@@ -101,7 +101,12 @@ def tiny(cache: Path, text: Path, **changes) -> Settings:
     }
     for key, value in changes.items():
         group, _, name = key.rpartition("__")
-        (tree[group] if group else tree)[name] = value
+        # what stands above is the same in every group
+        for place in (
+            [tree, *map(tree.get, ("variant", "model", "optimizer", "trainer"))] if name in tree else [tree[group]]
+        ):
+            if name in place:
+                place[name] = value
     return Settings.model_validate_json(json.dumps(tree))
 
 
