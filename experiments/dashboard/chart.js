@@ -1,74 +1,12 @@
-// A chart in SVG: axes, lines with bands, points; zoom by dragging, hover, keyboard. Colours come from the style sheet.
+// A chart in SVG: axes, lines with bands, points; zoom by dragging, hover, keyboard. Colours are the style sheet's.
 "use strict";
 
-const SYMBOLS = [
-  "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0", "M-3.6,-3.6h7.2v7.2h-7.2z", "M0,-5L4.8,3.6H-4.8z", "M0,-5.2L5.2,0L0,5.2L-5.2,0z",
-  "M0,5L4.8,-3.6H-4.8z", "M-5,-1.7h3.3v-3.3h3.4v3.3h3.3v3.4h-3.3v3.3h-3.4v-3.3h-3.3z",
-]; // prettier-ignore
-const DASHES = ["", "7 4", "2 3", "10 3 2 3", "14 5"];
-const COLOURS = 7;
 const MARGIN = { top: 10, right: 14, bottom: 42, left: 58 };
 const NEAR = 28; // pixels from which the pointer reaches a point
-const ROOM = 0.04; // share of the axis left free at its ends
-
-/** How group number `index` looks: its own colour, dash and symbol; -1 is all the rest together, in grey. */
-function look(index) {
-  if (index < 0) return { colour: "var(--rest)", dash: "", symbol: SYMBOLS[0] };
-  return { colour: `var(--group${index % COLOURS})`, dash: DASHES[index % DASHES.length], symbol: SYMBOLS[index % SYMBOLS.length] };
-}
-
-function svg(name, attributes = {}, ...children) {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...children);
-  return element;
-}
-
-function html(name, attributes = {}, ...children) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
-  element.append(...children);
-  return element;
-}
-
-class Scale {
-  constructor([low, high], [start, end], logarithmic) {
-    this.of = logarithmic ? Math.log : (value) => value;
-    this.back = logarithmic ? Math.exp : (value) => value;
-    Object.assign(this, { low, high, start, end, logarithmic });
-  }
-
-  pixel(value) {
-    const [low, high] = [this.of(this.low), this.of(this.high)];
-    return this.start + ((this.of(value) - low) / (high - low)) * (this.end - this.start);
-  }
-
-  value(pixel) {
-    const [low, high] = [this.of(this.low), this.of(this.high)];
-    return this.back(low + ((pixel - this.start) / (this.end - this.start)) * (high - low));
-  }
-}
-
-/** The range of values with a little room at its ends. */
-function extent(values, logarithmic) {
-  const known = values.filter((value) => isNumber(value) && (!logarithmic || value > 0));
-  if (!known.length) return [1, 2];
-  let low = known[0], high = known[0];
-  for (const value of known) {
-    if (value < low) low = value;
-    if (value > high) high = value;
-  }
-  if (logarithmic) {
-    const room = low === high ? 1.3 : (high / low) ** ROOM;
-    return [low / room, high * room];
-  }
-  const room = low === high ? Math.abs(low) * 0.1 || 1 : (high - low) * ROOM;
-  return [low - room, high + room];
-}
 
 /** A chart in `figure`. draw(what) shows
-    {x, y: {title, log, ticks, format}, series: [{name, group, line, symbols, points: [{x, y, low, high, text(), run}]}],
-     guides: [{y, name}], fronts: [points], empty}.
+    {x: {title, log, format, ticks or round}, y: {title, log}, guides: [{y, name}], fronts: [points], better, empty,
+     series: [{group, line, symbols, selected, points: [{x, y, low, high, text(), run, selected}]}]}.
     onSelect(run) is told of a point that is clicked, or entered by keyboard. */
 class Chart {
   constructor(figure, onSelect) {
@@ -77,12 +15,23 @@ class Chart {
     this.zoomed = null;
     this.focus = null;
     this.surface = svg("svg", { class: "chart", tabindex: 0, role: "application" });
-    this.surface.setAttribute("aria-label", `${figure.dataset.name}: arrow keys read points, + and - zoom, 0 shows all`);
+    this.surface.setAttribute(
+      "aria-label",
+      `${figure.dataset.name}: arrow keys read points, + and - zoom, 0 shows all`,
+    );
     this.tip = html("div", { class: "tip", role: "status", hidden: "" });
-    const buttons = [["+", "Zoom in", () => this.zoom(0.5)], ["−", "Zoom out", () => this.zoom(2)], ["⤢", "Show all", () => this.reset()]];
+    const buttons = [
+      ["+", "Zoom in", () => this.zoom(0.5)],
+      ["−", "Zoom out", () => this.zoom(2)],
+      ["⤢", "Show all", () => this.reset()],
+    ];
     const tools = html("div", { class: "tools" });
     for (const [sign, name, act] of buttons) {
-      const button = html("button", { type: "button", title: name, "aria-label": `${name}: ${figure.dataset.name}` }, sign);
+      const button = html(
+        "button",
+        { type: "button", title: name, "aria-label": `${name}: ${figure.dataset.name}` },
+        sign,
+      );
       button.addEventListener("click", act);
       tools.append(button);
     }
@@ -93,11 +42,21 @@ class Chart {
 
   draw(what) {
     this.what = what;
-    const width = Math.max(260, this.surface.clientWidth || 600), height = this.surface.clientHeight || 320;
+    const width = Math.max(260, this.surface.clientWidth || 600),
+      height = this.surface.clientHeight || 320;
     const points = what.series.flatMap((series) => series.points);
     this.whole = {
-      x: extent(points.map((point) => point.x), what.x.log),
-      y: extent([...points.flatMap((point) => [point.y, point.low, point.high]), ...(what.guides ?? []).map((guide) => guide.y)], what.y.log),
+      x: extent(
+        points.map((point) => point.x),
+        what.x.log,
+      ),
+      y: extent(
+        [
+          ...points.flatMap((point) => [point.y, point.low, point.high]),
+          ...(what.guides ?? []).map((guide) => guide.y),
+        ],
+        what.y.log,
+      ),
     };
     const range = this.zoomed ?? this.whole;
     this.x = new Scale(range.x, [MARGIN.left, width - MARGIN.right], what.x.log);
@@ -105,16 +64,23 @@ class Chart {
     this.near = [];
     this.surface.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const clip = `clip-${this.figure.id}`;
-    const inside = { x: MARGIN.left, y: MARGIN.top, width: width - MARGIN.left - MARGIN.right, height: height - MARGIN.top - MARGIN.bottom };
+    const inside = {
+      x: MARGIN.left,
+      y: MARGIN.top,
+      width: width - MARGIN.left - MARGIN.right,
+      height: height - MARGIN.top - MARGIN.bottom,
+    };
     const marks = svg("g", { "clip-path": `url(#${clip})` });
     this.surface.replaceChildren(svg("clipPath", { id: clip }, svg("rect", inside)), this.axes(width, height), marks);
     if (!points.length) {
-      this.surface.append(svg("text", { class: "empty", x: width / 2, y: height / 2 }, what.empty ?? "No run has these numbers."));
+      this.surface.append(
+        svg("text", { class: "empty", x: width / 2, y: height / 2 }, what.empty ?? "No run has these numbers."),
+      );
       return;
     }
     for (const guide of what.guides ?? []) marks.append(...this.guide(guide, width));
     for (const series of what.series) marks.append(...this.series(series));
-    for (const front of what.fronts ?? []) marks.append(this.front(front));
+    for (const front of what.fronts ?? []) marks.append(...this.front(front));
     this.cursor = svg("path", { class: "cursor", d: "M-9,0a9,9 0 1,0 18,0a9,9 0 1,0 -18,0", visibility: "hidden" });
     this.box = svg("rect", { class: "box", visibility: "hidden" });
     this.surface.append(this.cursor, this.box);
@@ -125,7 +91,7 @@ class Chart {
     const group = svg("g", { class: "axes" });
     const bottom = height - MARGIN.bottom;
     const inRange = (scale, all) => all.filter((tick) => tick >= scale.low && tick <= scale.high);
-    for (const tick of inRange(this.x, x.ticks ?? ticks(this.x.low, this.x.high, width / 110, x.log))) {
+    for (const tick of inRange(this.x, x.ticks ?? (x.round ?? ticks)(this.x.low, this.x.high, width / 110, x.log))) {
       const at = this.x.pixel(tick);
       group.append(svg("line", { x1: at, x2: at, y1: MARGIN.top, y2: bottom }));
       group.append(svg("text", { x: at, y: bottom + 16, "text-anchor": "middle" }, (x.format ?? short)(tick)));
@@ -135,9 +101,21 @@ class Chart {
       group.append(svg("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: at, y2: at }));
       group.append(svg("text", { x: MARGIN.left - 7, y: at + 4, "text-anchor": "end" }, short(tick)));
     }
-    group.append(svg("text", { class: "title", x: (MARGIN.left + width - MARGIN.right) / 2, y: height - 6, "text-anchor": "middle" }, x.title));
+    group.append(
+      svg(
+        "text",
+        { class: "title", x: (MARGIN.left + width - MARGIN.right) / 2, y: height - 6, "text-anchor": "middle" },
+        x.title,
+      ),
+    );
     const middle = (MARGIN.top + bottom) / 2;
-    group.append(svg("text", { class: "title", transform: `translate(13 ${middle}) rotate(-90)`, "text-anchor": "middle" }, y.title));
+    group.append(
+      svg(
+        "text",
+        { class: "title", transform: `translate(13 ${middle}) rotate(-90)`, "text-anchor": "middle" },
+        y.title,
+      ),
+    );
     return group;
   }
 
@@ -156,21 +134,46 @@ class Chart {
     const parts = [];
     if (series.line && known.length > 1) {
       if (known.some((point) => point.high > point.low)) {
-        const edge = [...known.map((point) => at(point, "high")), ...[...known].reverse().map((point) => at(point, "low"))];
+        const edge = [
+          ...known.map((point) => at(point, "high")),
+          ...[...known].reverse().map((point) => at(point, "low")),
+        ];
         parts.push(svg("path", { class: "band", d: `M${edge.join("L")}Z`, style: `fill:${colour}` }));
       }
       const style = `stroke:${colour};stroke-dasharray:${dash || "none"}`;
-      parts.push(svg("path", { class: `line${series.selected ? " selected" : ""}`, d: `M${known.map((point) => at(point)).join("L")}`, style }));
+      parts.push(
+        svg("path", {
+          class: `line${series.selected ? " selected" : ""}`,
+          d: `M${known.map((point) => at(point)).join("L")}`,
+          style,
+        }),
+      );
     }
     for (const point of known) {
       const [px, py] = [this.x.pixel(point.x), this.y.pixel(point.y)];
       this.near.push({ px, py, point, series });
       if (!series.symbols) continue;
       if ((!series.line || known.length === 1) && point.high > point.low) {
-        parts.push(svg("line", { class: "whisker", x1: px, x2: px, y1: this.y.pixel(point.low), y2: this.y.pixel(point.high), style: `stroke:${colour}` }));
+        parts.push(
+          svg("line", {
+            class: "whisker",
+            x1: px,
+            x2: px,
+            y1: this.y.pixel(point.low),
+            y2: this.y.pixel(point.high),
+            style: `stroke:${colour}`,
+          }),
+        );
       }
       const transform = `translate(${px.toFixed(1)} ${py.toFixed(1)})`;
-      parts.push(svg("path", { class: `symbol${point.selected ? " selected" : ""}`, d: symbol, transform, style: `fill:${colour}` }));
+      parts.push(
+        svg("path", {
+          class: `symbol${point.selected ? " selected" : ""}`,
+          d: symbol,
+          transform,
+          style: `fill:${colour}`,
+        }),
+      );
     }
     return parts;
   }
@@ -181,9 +184,15 @@ class Chart {
     const path = points.flatMap((point, place) => {
       const before = points[place - 1];
       const [cx, cy] = before ? corner(before, point) : [point.x, point.y];
-      return [[cx, cy], [point.x, point.y]].map(([x, y]) => `${this.x.pixel(x).toFixed(1)},${this.y.pixel(y).toFixed(1)}`);
+      return [
+        [cx, cy],
+        [point.x, point.y],
+      ].map(([x, y]) => `${this.x.pixel(x).toFixed(1)},${this.y.pixel(y).toFixed(1)}`);
     });
-    return svg("path", { class: "front", d: `M${path.join("L")}` });
+    const rings = points.map((point) =>
+      svg("circle", { class: "front ring", cx: this.x.pixel(point.x), cy: this.y.pixel(point.y), r: 8 }),
+    );
+    return [svg("path", { class: "front", d: `M${path.join("L")}` }), ...rings];
   }
 
   listen() {
@@ -205,7 +214,12 @@ class Chart {
       const end = place(event);
       const dragged = start && Math.hypot(end[0] - start[0], end[1] - start[1]) > 8;
       if (dragged) this.zoomTo(start, end);
-      else this.select(this.nearest(...end));
+      else {
+        const near = this.nearest(...end);
+        this.select(near);
+        // a finger has no hover
+        this.show(near);
+      }
       start = null;
       this.box?.setAttribute("visibility", "hidden");
     });
@@ -217,7 +231,13 @@ class Chart {
 
   key(event) {
     const steps = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
-    const acts = { "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.reset(), Enter: () => this.select(this.focus) };
+    const acts = {
+      "+": () => this.zoom(0.5),
+      "=": () => this.zoom(0.5),
+      "-": () => this.zoom(2),
+      0: () => this.reset(),
+      Enter: () => this.select(this.focus),
+    };
     if (event.key in steps) this.step(...steps[event.key]);
     else if (event.key === "Escape" && this.zoomed) this.reset();
     else if (event.key in acts) acts[event.key]();
@@ -243,7 +263,8 @@ class Chart {
   }
 
   nearest(px, py) {
-    let best = null, least = NEAR;
+    let best = null,
+      least = NEAR;
     for (const near of this.near ?? []) {
       const distance = Math.hypot(near.px - px, near.py - py);
       if (distance < least) [best, least] = [near, distance];
@@ -270,7 +291,13 @@ class Chart {
 
   rubber([x0, y0], [x1, y1]) {
     this.show(null);
-    const sides = { x: Math.min(x0, x1), y: Math.min(y0, y1), width: Math.abs(x1 - x0), height: Math.abs(y1 - y0), visibility: "visible" };
+    const sides = {
+      x: Math.min(x0, x1),
+      y: Math.min(y0, y1),
+      width: Math.abs(x1 - x0),
+      height: Math.abs(y1 - y0),
+      visibility: "visible",
+    };
     for (const [key, value] of Object.entries(sides)) this.box?.setAttribute(key, value);
   }
 
@@ -283,9 +310,13 @@ class Chart {
   /** Make the visible range `factor` times as large, around the point in focus or the middle. */
   zoom(factor) {
     if (!this.x) return;
-    const around = (scale, centre) => [scale.start, scale.end].map((end) => scale.value(centre + (end - centre) * factor));
+    const around = (scale, centre) =>
+      [scale.start, scale.end].map((end) => scale.value(centre + (end - centre) * factor));
     const middle = (scale) => (scale.start + scale.end) / 2;
-    this.zoomed = { x: around(this.x, this.focus?.px ?? middle(this.x)), y: around(this.y, this.focus?.py ?? middle(this.y)) };
+    this.zoomed = {
+      x: around(this.x, this.focus?.px ?? middle(this.x)),
+      y: around(this.y, this.focus?.py ?? middle(this.y)),
+    };
     this.draw(this.what);
   }
 

@@ -13,7 +13,7 @@ from experiments.dashboard.runs import POINTS, averaged, chosen_runs, curve_of, 
 from experiments.record.index import Index
 
 HERE = Path(__file__).parent
-SCRIPTS = ("statistics.js", "chart.js", "parallel.js", "table.js", "page.js")
+SCRIPTS = ("statistics.js", "drawing.js", "chart.js", "parallel.js", "table.js", "panels.js", "page.js")
 
 # what the page shows of a run beside the columns of `attn compare`
 MORE = {name: name for name in ("bits_per_byte", "flops_per_token", "tokens", "wall_seconds")}

@@ -18,7 +18,8 @@ class Parallel {
   /** what: {axes: [{column, ordinal}], rows, all (rows that span the axes), group(row), ranges, selected}. */
   draw(what) {
     this.what = what;
-    const width = Math.max(this.scroll.clientWidth, 2 * AXIS.side + 112 * (what.axes.length - 1)), height = 320;
+    const width = Math.max(this.scroll.clientWidth, 2 * AXIS.side + 112 * (what.axes.length - 1)),
+      height = 320;
     this.surface.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.surface.style.width = `${width}px`;
     this.surface.style.height = `${height}px`;
@@ -32,22 +33,34 @@ class Parallel {
     const known = this.what.all.map((row) => row[column]).filter((value) => value !== null && value !== undefined);
     const ends = [height - AXIS.bottom, AXIS.top];
     if (ordinal || !known.every(isNumber)) {
-      const values = sortedBy([...new Set(known)].map((value) => ({ value })), "value").map(({ value }) => value);
+      const values = sortedBy(
+        [...new Set(known)].map((value) => ({ value })),
+        "value",
+      ).map(({ value }) => value);
       const scale = new Scale([-0.3, values.length - 0.7], ends, false);
       const stops = values.map((_, place) => [place - 0.5, place + 0.5]);
       return { column, at, scale, values, stops, place: (row) => values.indexOf(row[column]) };
     }
     const [low, high] = extent(known, false);
-    const stops = Array.from({ length: STOPS }, (_, part) => [low + ((high - low) * part) / STOPS, low + ((high - low) * (part + 1)) / STOPS]);
+    const stops = Array.from({ length: STOPS }, (_, part) => [
+      low + ((high - low) * part) / STOPS,
+      low + ((high - low) * (part + 1)) / STOPS,
+    ]);
     return { column, at, scale: new Scale([low, high], ends, false), stops, place: (row) => row[column] };
   }
 
   line(row) {
-    const points = this.axes.map((axis) => [axis.at, axis.place(row), axis]).filter(([, value]) => isNumber(value) && value !== -1);
+    const points = this.axes
+      .map((axis) => [axis.at, axis.place(row), axis])
+      .filter(([, value]) => isNumber(value) && value !== -1);
     const path = points.map(([at, value, axis]) => `${at.toFixed(1)},${axis.scale.pixel(value).toFixed(1)}`);
     const { colour, dash } = look(this.what.group(row));
     const chosen = row.run === this.what.selected ? " selected" : "";
-    const line = svg("path", { class: `line thin${chosen}`, d: `M${path.join("L")}`, style: `stroke:${colour};stroke-dasharray:${dash || "none"}` });
+    const line = svg("path", {
+      class: `line thin${chosen}`,
+      d: `M${path.join("L")}`,
+      style: `stroke:${colour};stroke-dasharray:${dash || "none"}`,
+    });
     line.addEventListener("pointermove", (event) => this.show(row, event));
     line.addEventListener("pointerleave", () => (this.tip.hidden = true));
     line.addEventListener("click", () => this.onSelect(row.run));
@@ -66,10 +79,17 @@ class Parallel {
   drawn(axis, height) {
     const { column, at, scale } = axis;
     const [bottom, top] = [height - AXIS.bottom, AXIS.top];
-    const group = svg("g", { class: "axis", tabindex: 0, role: "slider", "aria-label": `${title(column)}: up and down choose a range, Escape all` });
+    const group = svg("g", {
+      class: "axis",
+      tabindex: 0,
+      role: "slider",
+      "aria-label": `${title(column)}: up and down choose a range, Escape all`,
+    });
     group.setAttribute("aria-valuetext", JSON.stringify(this.what.ranges[column] ?? "all"));
     group.setAttribute("aria-valuenow", 0);
-    group.append(svg("rect", { class: "grip", x: at - AXIS.reach, y: top - 8, width: 2 * AXIS.reach, height: bottom - top + 16 }));
+    group.append(
+      svg("rect", { class: "grip", x: at - AXIS.reach, y: top - 8, width: 2 * AXIS.reach, height: bottom - top + 16 }),
+    );
     group.append(svg("line", { x1: at, x2: at, y1: top, y2: bottom }));
     const range = this.what.ranges[column];
     if (range) {
@@ -80,7 +100,10 @@ class Parallel {
     const below = svg("text", { class: "unit", x: at, y: 30, "text-anchor": "middle" }, unit(column));
     group.append(name, below);
     const labels = axis.values
-      ? evenly(axis.values.map((value, place) => [place, shown(value, column)]), 12)
+      ? evenly(
+          axis.values.map((value, place) => [place, shown(value, column)]),
+          12,
+        )
       : ticks(scale.low, scale.high, 5, false).map((tick) => [tick, short(tick * (SCALES[column] ?? 1))]);
     for (const [value, text] of labels) group.append(svg("text", { x: at + 6, y: scale.pixel(value) + 4 }, text));
     this.listen(group, axis);

@@ -14,14 +14,15 @@ function interpolate(xs, ys, x) {
 }
 
 /** Curves, each a list of {x, y} sorted by x, as one: {x, y: mean, low, high, n} at every x where any curve has a point,
-    over the n curves that reach there. At most `limit` places, evenly spread. */
+    over the n curves that reach there; only where more than half of them do. At most `limit` places, evenly spread. */
 function band(curves, limit = 200) {
   const places = [...new Set(curves.flatMap((curve) => curve.map((point) => point.x)))].sort((a, b) => a - b);
   const columns = curves.map((curve) => [curve.map((point) => point.x), curve.map((point) => point.y)]);
-  return evenly(places, limit).map((x) => {
+  const points = evenly(places, limit).map((x) => {
     const ys = columns.map(([xs, values]) => interpolate(xs, values, x)).filter(isNumber);
     return { x, ...spread(ys) };
   });
+  return points.filter((point) => point.n > curves.length / 2);
 }
 
 /** {y: mean, low, high, n} of numbers. */
@@ -62,7 +63,9 @@ function ticks(low, high, count, logarithmic) {
   if (logarithmic && low > 0 && high / low > 8) {
     const powers = Array.from({ length: 40 }, (_, place) => 10 ** (place - 15));
     const all = powers.flatMap((power) => [power, 2 * power, 5 * power]).filter((tick) => tick >= low && tick <= high);
-    return all.length <= 2 * count ? all : all.filter((tick) => Number.isInteger(Math.round(1e6 * Math.log10(tick)) / 1e6));
+    return all.length <= 2 * count
+      ? all
+      : all.filter((tick) => Number.isInteger(Math.round(1e6 * Math.log10(tick)) / 1e6));
   }
   const rough = (high - low) / Math.max(1, count);
   const power = 10 ** Math.floor(Math.log10(rough));
@@ -70,6 +73,12 @@ function ticks(low, high, count, logarithmic) {
   const first = Math.ceil(low / step - 1e-9);
   const number = Math.floor(high / step + 1e-9) - first + 1;
   return Array.from({ length: number }, (_, place) => Number(((first + place) * step).toPrecision(12)));
+}
+
+/** Round values between two numbers of seconds: whole hours, minutes or seconds, and halves and quarters of them. */
+function timeTicks(low, high, count) {
+  const size = [3600, 60, 1].find((seconds) => high - low > 2 * seconds) ?? 1;
+  return ticks(low / size, high / size, count, false).map((tick) => tick * size);
 }
 
 // column -> [title, unit, places after the point]; a column without an entry is a setting and shows as it is
@@ -88,7 +97,12 @@ const MEASURES = {
 };
 const SCALES = { peak_memory_bytes: 1e-6, flops_per_token: 1e-6 };
 
-const FORMATS = [0, 1, 2, 3, 4].map((digits) => new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+const FORMATS = [0, 1, 2, 3, 4].map(
+  (digits) => new Intl.NumberFormat("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }),
+);
+
+/** A count with commas. */
+const counted = (number) => FORMATS[0].format(number);
 
 const title = (column) => (column in MEASURES ? MEASURES[column][0] : column);
 const unit = (column) => (column in MEASURES ? MEASURES[column][1] : "");
@@ -114,7 +128,11 @@ function duration(seconds) {
 /** A number on an axis, short: 4.5M, 12k, 0.003. */
 function short(value) {
   const size = Math.abs(value);
-  for (const [factor, letter] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+  for (const [factor, letter] of [
+    [1e9, "G"],
+    [1e6, "M"],
+    [1e3, "k"],
+  ]) {
     if (size >= factor) return `${Number((value / factor).toPrecision(4))}${letter}`;
   }
   return String(Number(value.toPrecision(4)));
@@ -134,7 +152,10 @@ function parsedFilter(text, columns) {
     const [, column, sign, wanted] = parts;
     if (!columns.includes(column)) return null;
     if (sign === "=") tests.push((row) => wanted.split(",").some((one) => sameValue(row[column], one)));
-    else tests.push((row) => isNumber(row[column]) && (sign === "<" ? row[column] < Number(wanted) : row[column] > Number(wanted)));
+    else
+      tests.push(
+        (row) => isNumber(row[column]) && (sign === "<" ? row[column] < Number(wanted) : row[column] > Number(wanted)),
+      );
   }
   return (row) => tests.every((test) => test(row));
 }
@@ -147,7 +168,8 @@ function sameValue(value, word) {
 function sortedBy(rows, order) {
   const column = order.replace(/^-/, "");
   const sign = order.startsWith("-") ? -1 : 1;
-  const compare = (a, b) => (isNumber(a) && isNumber(b) ? a - b : String(a).localeCompare(String(b), "en", { numeric: true }));
+  const compare = (a, b) =>
+    isNumber(a) && isNumber(b) ? a - b : String(a).localeCompare(String(b), "en", { numeric: true });
   const known = rows.filter((row) => row[column] !== null && row[column] !== undefined);
   const unknown = rows.filter((row) => row[column] === null || row[column] === undefined);
   return [...known.sort((a, b) => sign * compare(a[column], b[column])), ...unknown];

@@ -131,7 +131,9 @@ def test_every_panel_draws_and_nothing_else_is_loaded(open_page):
     assert shown.count("#curves .line") == 4 and shown.count("#curves .band") == 4
     assert shown.count("#heads .line") == 2 and shown.count("#heads .band") == 2
     assert shown.count("#speed .symbol") == shown.count("#memory .symbol") == 12
-    assert shown.count("#speed .front") == shown.count("#memory .front") == 1
+    # multi_head and then talking_heads with 6 heads: each seed is a little faster and worse; memory knows no seeds
+    assert shown.count("#speed path.front") == shown.count("#memory path.front") == 1
+    assert (shown.count("#speed .ring"), shown.count("#memory .ring")) == (6, 2)
     # variant, heads, seed; loss, speed, memory
     assert shown.count("#parallel .axis") == 6 and shown.count("#parallel .line") == 12
     assert shown.count("tbody tr") == 12 and shown.text("#count") == "12 of 12 runs"

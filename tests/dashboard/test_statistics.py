@@ -32,15 +32,20 @@ def test_a_polyline_between_its_points_and_nowhere_else(js):
     assert js("interpolate", [], [], 1) is None
 
 
-def test_a_band_is_mean_and_range_of_the_curves_that_reach_there(js):
-    curves = [[{"x": 0, "y": 4}, {"x": 2, "y": 2}], [{"x": 0, "y": 6}, {"x": 1, "y": 6}, {"x": 4, "y": 3}]]
-    assert js("band", curves) == [
-        {"x": 0, "y": 5, "low": 4, "high": 6, "n": 2},
-        {"x": 1, "y": 4.5, "low": 3, "high": 6, "n": 2},
-        {"x": 2, "y": 3.5, "low": 2, "high": 5, "n": 2},
-        {"x": 4, "y": 3, "low": 3, "high": 3, "n": 1},
+def test_a_band_is_mean_and_range_of_the_curves_where_most_reach(js):
+    curves = [
+        [{"x": 0, "y": 4}, {"x": 2, "y": 2}],
+        [{"x": 0, "y": 6}, {"x": 1, "y": 6}, {"x": 4, "y": 3}],
+        [{"x": 0, "y": 2}, {"x": 2, "y": 2}, {"x": 3, "y": 2}, {"x": 5, "y": 2}],
     ]
-    assert [point["x"] for point in js("band", curves, 2)] == [0, 4]
+    assert js("band", curves) == [
+        {"x": 0, "y": 4, "low": 2, "high": 6, "n": 3},
+        {"x": 1, "y": 11 / 3, "low": 2, "high": 6, "n": 3},
+        {"x": 2, "y": 3, "low": 2, "high": 5, "n": 3},
+        {"x": 3, "y": 3, "low": 2, "high": 4, "n": 2},
+        {"x": 4, "y": 2.5, "low": 2, "high": 3, "n": 2},
+    ]
+    assert [point["x"] for point in js("band", curves[2:], 2)] == [0, 5]
 
 
 def test_the_pareto_front_is_what_none_beats_in_both(js):
@@ -61,6 +66,12 @@ def test_ticks_are_round(js):
     assert js("ticks", 4.81, 5.19, 4, False) == [4.9, 5, 5.1]
     assert js("ticks", 80, 3000, 4, True) == [100, 200, 500, 1000, 2000]
     assert js("ticks", 1e-4, 1e7, 4, True) == [10.0**power for power in range(-4, 8)]
+
+
+def test_ticks_of_time_are_whole_minutes_or_hours(js):
+    assert js("timeTicks", 0, 1700, 6) == [0, 300, 600, 900, 1200, 1500]
+    assert js("timeTicks", 0, 9 * 3600, 5) == [0, 7200, 14400, 21600, 28800]
+    assert js("timeTicks", 0, 50, 5) == [0, 10, 20, 30, 40, 50]
 
 
 def test_thinning_keeps_both_ends(js):
