@@ -42,8 +42,8 @@ class Chart {
 
   draw(what) {
     this.what = what;
-    const width = Math.max(260, this.surface.clientWidth || 600),
-      height = this.surface.clientHeight || 320;
+    const size = this.surface.getBoundingClientRect();
+    const [width, height] = [Math.max(260, size.width), Math.max(200, size.height)];
     const points = what.series.flatMap((series) => series.points);
     this.whole = {
       x: extent(
@@ -279,10 +279,11 @@ class Chart {
     if (!near) return;
     this.cursor.setAttribute("transform", `translate(${near.px} ${near.py})`);
     this.tip.replaceChildren(...near.point.text().map((line) => html("div", {}, line)));
-    const left = Math.min(near.px + 14, this.surface.clientWidth - this.tip.offsetWidth - 4);
+    const [box, frame] = [this.surface, this.figure].map((element) => element.getBoundingClientRect());
+    const left = Math.max(0, Math.min(near.px + 14, box.width - this.tip.offsetWidth - 4));
     const below = near.py < this.tip.offsetHeight + 20;
-    this.tip.style.left = `${Math.max(0, left) + this.surface.offsetLeft}px`;
-    this.tip.style.top = `${this.surface.offsetTop + near.py + (below ? 14 : -this.tip.offsetHeight - 10)}px`;
+    this.tip.style.left = `${box.left - frame.left + left}px`;
+    this.tip.style.top = `${box.top - frame.top + near.py + (below ? 14 : -this.tip.offsetHeight - 10)}px`;
   }
 
   select(near) {

@@ -181,9 +181,8 @@ function drawHeads(visible, group, groupName) {
     y: { title: labelled("loss") },
     series,
   });
-  const mixed = telling.filter(
-    (column) => column !== "heads" && column !== state.by && new Set(known.map((row) => String(row[column]))).size > 1,
-  );
+  const means = [...grouped(known, (row) => `${by(row)}\0${row.heads}`).values()];
+  const mixed = telling.filter((column) => means.some((runs) => new Set(runs.map((row) => row[column])).size > 1));
   note(
     "heads",
     mixed.length

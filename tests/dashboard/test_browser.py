@@ -81,11 +81,14 @@ class Opened:
     def drag(self, selector: str, start: tuple[float, float], end: tuple[float, float]) -> None:
         """With the mouse, between two places that are shares of the element's width and height."""
         self.js("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
-        box = self.js("return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()", selector)
+        box = self.box(selector)
         for kind, (x, y) in (("mousePressed", start), ("mouseMoved", end), ("mouseReleased", end)):
             place = {"x": box["x"] + x * box["width"], "y": box["y"] + y * box["height"]}
             mouse = {"type": kind, "button": "left", "buttons": 1, "clickCount": 1, **place}
             self.browser.execute_cdp_cmd("Input.dispatchMouseEvent", mouse)
+
+    def box(self, selector: str) -> dict[str, float]:
+        return self.js("return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()", selector)
 
     def column(self, name: str) -> list[str]:
         """The cells of a column of the table."""
@@ -206,6 +209,8 @@ def test_the_keyboard_reads_points_and_chooses_runs(open_page):
     shown = open_page()
     shown.press("#memory svg", "\ue014")
     first = shown.text("#memory .tip")
+    tip, point = (shown.box(f"#memory {part}") for part in (".tip", ".cursor"))
+    assert abs(tip["x"] - point["x"]) < 40 + tip["width"] and abs(tip["y"] - point["y"]) < 40 + tip["height"]
     shown.press("#memory svg", "\ue014", "\ue014")
     assert shown.text("#memory .tip") != first
     shown.press("#memory svg", "\ue007")
