@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Hashable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -147,11 +148,13 @@ def _numbered(values: Sequence[Hashable]) -> list[int]:
 def _differing(trees: list[dict[str, Any]], above: str = "config") -> Iterator[str]:
     """Where settings stand that can change a result and aren't the same in all trees; those outside of groups first."""
     groups: list[tuple[str, list[dict[str, Any]]]] = []
-    for key in dict.fromkeys(key for tree in trees for key in tree if key not in PLACES):
+    for key in dict.fromkeys(chain.from_iterable(trees)):
         values: list[Any] = [tree.get(key) for tree in trees]
+        if key in PLACES or values.count(values[0]) == len(values):
+            continue
         if any(isinstance(value, dict) for value in values):
             groups.append((key, [value if isinstance(value, dict) else {} for value in values]))
-        elif any(value != values[0] for value in values):
+        else:
             yield f"{above}.{key}"
     for key, branches in groups:
         yield from _differing(branches, f"{above}.{key}")

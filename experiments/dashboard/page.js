@@ -7,6 +7,7 @@ const rows = data.rows.map((values, number) => ({
   number,
 }));
 const GROUPS = 20; // the most that the legend names
+const HANDS = 5000; // milliseconds after a touch during which the page doesn't load itself again
 const varying = data.settings.filter((column) => new Set(rows.map((row) => String(row[column]))).size > 1);
 const telling = varying.filter((column, place) => {
   const kinds = (columns) => new Set(rows.map((row) => columns.map((each) => row[each]).join("\0"))).size;
@@ -157,10 +158,11 @@ function watch() {
     change({ paused: !state.paused });
     say();
   });
+  let touched = 0;
+  for (const kind of ["pointerdown", "keydown"]) document.addEventListener(kind, () => (touched = Date.now()), true);
   setInterval(() => {
-    const busy =
-      state.paused || document.activeElement?.tagName === "INPUT" || document.querySelector(".tip:not([hidden])");
-    if (!busy) location.reload();
+    const busy = Date.now() - touched < HANDS || document.querySelector(".tip:not([hidden])");
+    if (!state.paused && !busy) location.reload();
   }, data.refresh * 1000);
 }
 

@@ -91,11 +91,18 @@ def workspace(entity: str, project: str, which: list[str], results: list[dict[st
 
 
 def differing(results: list[dict[str, Any]]) -> list[str]:
-    """The settings that tell the runs apart, as keys of W&B's configuration; without the seed."""
+    """The settings that tell the runs apart, as keys of W&B's configuration; without the seed, and without those that
+    follow from the ones before them, as key_size often does from heads."""
     rows = table_of(results)
-    settings = [column for column in rows[0] if place_of(column).startswith("config.")]
-    varied = [column for column in settings if len({str(row[column]) for row in rows}) > 1]
-    return [_key(column) for column in varied] or ["variant.name"]
+    kept: list[str] = []
+
+    def kinds(columns: list[str]) -> int:
+        return len({tuple(str(row[column]) for column in columns) for row in rows})
+
+    for column in rows[0]:
+        if place_of(column).startswith("config.") and kinds([*kept, column]) > kinds(kept):
+            kept.append(column)
+    return [_key(column) for column in kept] or ["variant.name"]
 
 
 def _against(title: str, measure: str, **more: Any) -> Any:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from experiments.dashboard.runs import chosen_runs
+from experiments.explain import Mistake
 from experiments.record.index import Index
 
 pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed: pip install -e '.[dashboard]'")
@@ -50,7 +51,7 @@ def test_it_has_the_panels_of_the_page_grouped_so_that_a_group_is_its_seeds(mode
     assert axes[:2] == ["config:variant.value.name", "config:heads.value"] and "summary:validation_loss" in axes
     (runs,) = section["runSets"]
     grouping = [key["name"] for key in runs["grouping"]]
-    assert grouping[:2] == ["variant.value.name", "heads.value"] and "seed.value" not in grouping
+    assert grouping == ["variant.value.name", "heads.value"]
     assert panels[0]["config"]["groupAgg"] == "mean" and panels[0]["config"]["groupArea"] == "minmax"
 
 
@@ -59,6 +60,43 @@ def test_words_become_filters_with_the_types_of_the_runs(model):
     filters = {each["key"]["name"]: each["value"] for each in runs["filters"]["filters"]}
     assert filters.pop("heads") == [24]
     assert sorted(filters.values()) == [["b0"], ["talking_heads"]]
+
+
+def test_it_is_made_once_and_then_updated(make, tmp_path, monkeypatch, capsys):
+    import wandb_workspaces.workspaces as ws
+
+    from experiments.dashboard import workspace as module
+
+    saved = []
+    monkeypatch.setattr(module, "connect", lambda: None)
+    monkeypatch.setattr(ws.Workspace, "save", lambda self: saved.append(self))
+    monkeypatch.setattr(ws.Workspace, "url", property(lambda self: f"https://there/{self.name}"))
+    theirs = ws.Workspace(entity="someone", project="attn", name="kept")
+    monkeypatch.setattr(ws.Workspace, "from_url", classmethod(lambda cls, url: theirs))
+    make("a")
+    module.save_workspace([], tmp_path / "runs")
+    make("b", heads=24)
+    module.save_workspace([], tmp_path / "runs")
+    made, updated = saved
+    assert made.name == module.NAME and updated is theirs
+    assert [section.name for section in updated.sections] == ["Learning curves", "Speed and memory", "Settings"]
+    assert [key.name for key in updated.runset_settings.groupby] == ["heads"]
+    assert capsys.readouterr().out == f"https://there/{module.NAME}\nhttps://there/kept\n"
+
+
+def test_a_server_that_refuses_is_told_in_a_line(make, tmp_path, monkeypatch):
+    import wandb_workspaces.workspaces as ws
+
+    from experiments.dashboard import workspace as module
+
+    def refuse(self):
+        raise RuntimeError("permission\ndenied")
+
+    monkeypatch.setattr(module, "connect", lambda: None)
+    monkeypatch.setattr(ws.Workspace, "save", refuse)
+    make("a")
+    with pytest.raises(Mistake, match="the workspace of someone/attn was not saved: permission denied"):
+        module.save_workspace([], tmp_path / "runs")
 
 
 def test_without_a_login_it_says_so_in_a_line(make, attn):
