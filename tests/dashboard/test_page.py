@@ -79,7 +79,7 @@ def test_the_command_writes_one_file_and_says_where(make, tmp_path, capsys):
     make("a")
     runs = tmp_path / "runs"
     write_dashboard([], runs, None, watch=False, show=False)
-    assert capsys.readouterr().out == f"{runs / 'dashboard.html'}: 1 runs\n"
+    assert capsys.readouterr().out == f"{runs / 'dashboard.html'}: 1 run\n"
     assert held((runs / "dashboard.html").read_text())["refresh"] == 0
     with pytest.raises(RunFolderError, match="nowhere"):
         write_dashboard([], runs, tmp_path / "nowhere" / "page.html", watch=False, show=False)
@@ -109,6 +109,6 @@ def test_the_command_line(make, tmp_path, attn):
     make("a")
     make("b", variant="talking_heads", heads=24)
     done = attn("dashboard", "variant=talking_heads,additive", "--out", "page.html")
-    assert (done.returncode, done.stdout) == (0, "page.html: 1 runs\n"), done.stderr
+    assert (done.returncode, done.stdout) == (0, "page.html: 1 run\n"), done.stderr
     refused = attn("dashboard", "variant=additive")
     assert refused.returncode == 2 and "no run in runs/ matches variant=additive" in refused.stderr
