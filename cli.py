@@ -128,6 +128,33 @@ def compare(
 
 
 @app.command()
+def dashboard(
+    which: Annotated[list[str] | None, typer.Argument(metavar="[RUN | KEY=VALUE]...")] = None,
+    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+    out: Annotated[Path | None, typer.Option(help="The file; dashboard.html in the folder of the runs.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Rewrite it while runs go on, until Ctrl-C.")] = False,
+    show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
+    wandb: Annotated[bool, typer.Option("--wandb", help="Make or update a workspace in W&B instead.")] = False,
+) -> None:
+    """Write one HTML file that compares runs: curves, speed, memory, heads, settings. It needs no network.
+
+    \b
+      attn dashboard
+      attn dashboard variant=talking_heads,multi_head layers=4 --open
+      attn dashboard --watch                       while a sweep is going on
+    """
+    with _mistakes("attn dashboard"):
+        if wandb:
+            from experiments.dashboard.workspace import save_workspace
+
+            save_workspace(which or [], runs)
+        else:
+            from experiments.dashboard.command import write_dashboard
+
+            write_dashboard(which or [], runs, out, watch, show)
+
+
+@app.command()
 def sync(
     which: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Default: every run.")] = None,
     runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),

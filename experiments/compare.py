@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +38,29 @@ COLUMNS = {
 
 def compare_runs(which: list[str], runs: Path, sort: str, format: str) -> None:
     """Print the runs that are named or that match every key=value; all finished ones without either. Raises Mistake."""
+    named = named_folders(which, runs)
+    rows = table_of(matching(which, [read_result(path) for path in named] if named else list(_all(runs))))
+    if not rows:
+        words = f" matches {' '.join(which)}" if which else ""
+        raise Mistake(f"no finished run in {runs}/{words}", "attn train makes one")
+    show(sorted_by(sort, rows), format)
+
+
+def named_folders(which: list[str], runs: Path) -> list[Path]:
+    """The run folders that the words without a `=` name. Raises Mistake for one that names none."""
+    return [path for word in which if "=" not in word for path in find_runs(word, runs)]
+
+
+def matching(which: list[str], results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The results that agree with every key=value of the words; key=a,b means either. Raises Mistake."""
     filters = dict(word.split("=", 1) for word in which if "=" in word)
-    named = [word for word in which if "=" not in word]
-    results = [read_result(path) for name in named for path in find_runs(name, runs)] if named else list(_all(runs))
     for key in filters:
         _check_filter(key, results)
-    rows = table_of([each for each in results if all(_matches(each, key, wanted) for key, wanted in filters.items())])
-    if not rows:
-        matching = f" matches {' '.join(which)}" if which else ""
-        raise Mistake(f"no finished run in {runs}/{matching}", "attn train makes one")
-    show(sorted_by(sort, rows), format)
+    return [
+        each
+        for each in results
+        if all(any(_matches(each, key, one) for one in wanted.split(",")) for key, wanted in filters.items())
+    ]
 
 
 def sorted_by(sort: str, rows: list[Row]) -> list[Row]:
@@ -98,25 +112,52 @@ def read_result(folder: Path) -> dict[str, Any]:
 def table_of(results: list[dict[str, Any]]) -> list[Row]:
     """A row a result; a column too for every setting that tells two of them apart where no column before it does."""
     columns = {column: place for column, place in COLUMNS.items() if place.startswith("config.")} | {"seed": "seed"}
-    for place in dict.fromkeys(place for result in results for place in _settings(result.get("config", {}))):
-        alike: dict[str, set[str]] = {}
-        for result in results:
-            alike.setdefault(str(row_of(result, columns)), set()).add(str(_value(result, place)))
-        if any(len(values) > 1 for values in alike.values()):
-            columns[place.removeprefix("config.")] = place
+    # results with the same number are alike in every column so far
+    alike = _numbered([tuple(str(value_at(result, place)) for place in columns.values()) for result in results])
+    for place in _differing([result["config"] or {} for result in results]):
+        values = [str(value_at(result, place)) for result in results]
+        apart = _numbered(list(zip(alike, values, strict=True)))
+        if max(apart) > max(alike):
+            alike, columns[place.removeprefix("config.")] = apart, place
     return [row_of(result, columns | COLUMNS) for result in results]
 
 
 def row_of(result: dict[str, Any], columns: dict[str, str]) -> Row:
-    return {column: _value(result, place) for column, place in columns.items()}
+    return {column: value_at(result, place) for column, place in columns.items()}
 
 
-def _settings(tree: dict[str, Any], above: str = "config") -> Iterator[str]:
-    """Where the settings stand that can change a result; those outside of groups first."""
-    groups = [key for key, value in tree.items() if isinstance(value, dict) and key not in PLACES]
-    yield from (f"{above}.{key}" for key in tree if key not in groups and key not in PLACES)
-    for key in groups:
-        yield from _settings(tree[key], f"{above}.{key}")
+def value_at(result: dict[str, Any], place: str) -> Any:
+    """What stands in a result at dotted keys, as `config.variant.name`; None where nothing does."""
+    value: Any = result
+    for part in place.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return value
+
+
+def place_of(key: str) -> str:
+    """Where a column, or a setting by its dotted keys, stands in a result."""
+    return COLUMNS.get(key, f"config.{key}")
+
+
+def _numbered(values: Sequence[Hashable]) -> list[int]:
+    """For every value the number of its kind, from 0 in order of appearance."""
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(value, len(numbers)) for value in values]
+
+
+def _differing(trees: list[dict[str, Any]], above: str = "config") -> Iterator[str]:
+    """Where settings stand that can change a result and aren't the same in all trees; those outside of groups first."""
+    groups: list[tuple[str, list[dict[str, Any]]]] = []
+    for key in dict.fromkeys(chain.from_iterable(trees)):
+        values: list[Any] = [tree.get(key) for tree in trees]
+        if key in PLACES or values.count(values[0]) == len(values):
+            continue
+        if any(isinstance(value, dict) for value in values):
+            groups.append((key, [value if isinstance(value, dict) else {} for value in values]))
+        else:
+            yield f"{above}.{key}"
+    for key, branches in groups:
+        yield from _differing(branches, f"{above}.{key}")
 
 
 def _all(runs: Path) -> Iterator[dict[str, Any]]:
@@ -127,25 +168,14 @@ def _all(runs: Path) -> Iterator[dict[str, Any]]:
             print(f"left out: {damaged}", file=sys.stderr)
 
 
-def _value(result: dict[str, Any], place: str) -> Any:
-    value: Any = result
-    for part in place.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return value
-
-
-def _place(key: str) -> str:
-    return COLUMNS.get(key, f"config.{key}")
-
-
 def _check_filter(key: str, results: list[dict[str, Any]]) -> None:
-    if results and key not in COLUMNS and all(_value(result, _place(key)) is None for result in results):
+    if results and key not in COLUMNS and all(value_at(result, place_of(key)) is None for result in results):
         known = [*COLUMNS, *(name for name in results[0].get("config", {}) if name not in COLUMNS)]
         raise Mistake(f"{key}: no run has such a setting" + nearest(key, known))
 
 
 def _matches(result: dict[str, Any], key: str, wanted: str) -> bool:
-    value = _value(result, _place(key))
+    value = value_at(result, place_of(key))
     if isinstance(value, bool) or value is None:
         return str(value).lower() == wanted.lower() or (value is None and wanted == "null")
     if isinstance(value, int | float):

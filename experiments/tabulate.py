@@ -14,6 +14,9 @@ from rich.text import Text
 
 Row = dict[str, Any]
 
+# more are no use to the eye, and take seconds to lay out
+TERMINAL_ROWS = 500
+
 
 def show(rows: list[Row], format: str, caption: str = "", console: Console | None = None) -> None:
     """Print rows that share their keys: rounded for people (table, markdown), exact for programs (csv, json)."""
@@ -62,9 +65,13 @@ def _is_number_column(rows: list[Row], key: str) -> bool:
 
 
 def _print_table(rows: list[Row], caption: str, console: Console) -> None:
-    # a pipe has no width to fit into: keep each row on one line
+    # a pipe has no width to fit into: keep each row on one line, and all rows
     if not console.is_terminal:
-        console.width = 1000
+        print(*_padded(rows), *([caption] if caption else []), sep="\n", file=console.file)
+        return
+    if len(rows) > TERMINAL_ROWS:
+        caption = f"{caption}\nthe first {TERMINAL_ROWS} of {len(rows):,} rows; a pipe or --format csv has all".strip()
+        rows = rows[:TERMINAL_ROWS]
     table = _table(rows, caption)
     if console.measure(table, options=console.options.update(width=1000)).maximum > console.width:
         # too wide: what all rows share is said once, above
@@ -73,6 +80,16 @@ def _print_table(rows: list[Row], caption: str, console: Console) -> None:
         console.print(Columns(said, padding=(0, 3)), "")
         table = _table([{key: row[key] for key in row if key not in shared} for row in rows], caption)
     console.print(table)
+
+
+def _padded(rows: list[Row]) -> list[str]:
+    """A line a row, its columns padded to the widest of their values."""
+    columns = []
+    for key in rows[0] if rows else []:
+        column = [_title(key), *(readable(key, row[key]) for row in rows)]
+        width, right = max(map(len, column)), _is_number_column(rows, key)
+        columns.append([value.rjust(width) if right else value.ljust(width) for value in column])
+    return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
 
 def _table(rows: list[Row], caption: str) -> Table:

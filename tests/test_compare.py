@@ -52,6 +52,7 @@ def test_filtered(runs, capsys):
     assert [row["run"] for row in shown(capsys, "heads=6", "seed=0", runs=runs)] == ["a", "c"]
     assert [row["run"] for row in shown(capsys, "variant.start=random", "seed=1", runs=runs)] == ["b"]
     assert [row["run"] for row in shown(capsys, "a", "d", "heads=6", runs=runs)] == ["a"]
+    assert [row["run"] for row in shown(capsys, "heads=6,24", "seed=0", runs=runs)] == ["d", "a", "c"]
 
 
 @pytest.mark.parametrize(
@@ -108,3 +109,20 @@ def test_markdown_is_rounded_and_json_is_not(runs, capsys):
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("| variant | layers |") and "| 5,000 | 500 MB | 2,000,000 |" in lines[2]
     assert shown(capsys, "b", runs=runs)[0]["tokens_per_second"] == 5000.4
+
+
+def test_a_pipe_gets_every_row_on_a_line_and_a_terminal_the_first(monkeypatch):
+    monkeypatch.setattr("experiments.tabulate.TERMINAL_ROWS", 2)
+    rows = [{"run": f"run-{number}", "loss": 4.0 + number, "peak_memory_bytes": 10**8} for number in range(3)]
+    pipe = Console(file=io.StringIO(), width=20)
+    show(rows, "table", console=pipe)
+    assert pipe.file.getvalue() == (
+        "run      loss  peak_memory\n"
+        "run-0  4.0000       100 MB\n"
+        "run-1  5.0000       100 MB\n"
+        "run-2  6.0000       100 MB\n"
+    )  # fmt: skip
+    terminal = Console(file=io.StringIO(), width=60, force_terminal=True, color_system=None)
+    show(rows, "table", console=terminal)
+    assert "run-1" in terminal.file.getvalue() and "run-2" not in terminal.file.getvalue()
+    assert "the first 2 of 3 rows; a pipe or --format csv has all" in " ".join(terminal.file.getvalue().split())

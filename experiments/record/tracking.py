@@ -123,6 +123,15 @@ class Tracker:
                 self._wandb.teardown()
 
 
+def connect() -> ModuleType:
+    """The library, where somebody is logged in and the server answers. Raises TrackingError, within a few seconds."""
+    wandb = _import()
+    obstacle = _obstacle(wandb)
+    if obstacle is not None:
+        raise TrackingError(obstacle)
+    return wandb
+
+
 def sync(folders: Iterable[RunFolder], project: str | None, entity: str | None, report: Callable[[str], None]) -> int:
     """Upload runs that were recorded offline, each as one W&B run; returns how many could not be uploaded.
 
@@ -130,10 +139,10 @@ def sync(folders: Iterable[RunFolder], project: str | None, entity: str | None, 
     None for those of the run's own settings. report: takes one line a run. Raises TrackingError, within a few
     seconds, if nobody is logged in or the server can't be reached.
     """
-    wandb = _import()
-    obstacle = _obstacle(wandb)
-    if obstacle is not None:
-        raise TrackingError(f"nothing was uploaded, as {obstacle}")
+    try:
+        wandb = connect()
+    except TrackingError as error:
+        raise TrackingError(f"nothing was uploaded, as {error}") from error
 
     def attempt(folder: RunFolder) -> bool:
         try:

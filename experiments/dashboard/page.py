@@ -1,0 +1,77 @@
+"""The comparison page as text: one HTML file with its data, style and script, that fetches nothing."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from experiments.compare import COLUMNS, row_of, table_of
+from experiments.dashboard.runs import POINTS, averaged, chosen_runs, curve_of, evenly
+from experiments.record.index import Index
+
+HERE = Path(__file__).parent
+SCRIPTS = ("statistics.js", "drawing.js", "chart.js", "parallel.js", "table.js", "panels.js", "page.js")
+
+# what the page shows of a run beside the columns of `attn compare`
+MORE = {name: name for name in ("bits_per_byte", "flops_per_token", "tokens", "wall_seconds")}
+# the most runs whose curves a page holds, and the most of their points all together
+CURVES = 400
+CURVE_POINTS = 40_000
+DIGITS = 6
+
+
+def page_data(which: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
+    """What the page of the runs that the words choose is drawn from, ready for JSON. Raises Mistake.
+
+    refresh: after how many seconds the page loads itself again; 0 for never.
+    """
+    with Index(runs) as index:
+        results = chosen_runs(which, runs, index)
+        kept = evenly(list(range(len(results))), CURVES)
+        points = max(2, min(POINTS, CURVE_POINTS // len(kept)))
+        curves = {place: _curve(curve_of(results[place]["folder"], index), points) for place in kept}
+    rows = [row | row_of(result, MORE) for row, result in zip(table_of(results), results, strict=True)]
+    measures = {column for column, place in COLUMNS.items() if not place.startswith("config.")} - {"seed"} | set(MORE)
+    unigram = {result.get("unigram_loss") for result in results} - {None}
+    return {
+        "columns": list(rows[0]),
+        "settings": [column for column in rows[0] if column not in measures],
+        "rows": [[_plain(value) for value in row.values()] for row in rows],
+        "curves": {place: curve for place, (curve, _) in curves.items()},
+        "points": points if any(thinned for _, thinned in curves.values()) else None,
+        "unigram": unigram.pop() if len(unigram) == 1 else None,
+        "notes": [f"Made by: attn dashboard{''.join(f' {word}' for word in which)}, from {runs}/."],
+        "refresh": refresh,
+    }
+
+
+def page(data: dict[str, Any]) -> str:
+    """The HTML file. Names stay text whatever they hold: no `<` of the data is left for a browser to read as a tag."""
+    written = data | {"written": time.strftime("%Y-%m-%d %H:%M:%S")}
+    parts = {
+        "style": (HERE / "page.css").read_text(encoding="utf-8"),
+        "script": "\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS),
+        "data": json.dumps(written, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
+    }
+    text = (HERE / "page.html").read_text(encoding="utf-8")
+    for name, part in parts.items():
+        text = text.replace(f"{{{{{name}}}}}", part)
+    return text
+
+
+def _curve(curve: dict[str, Any], limit: int) -> tuple[dict[str, list[list[Any]]], bool]:
+    """(the curve with at most `limit` points and rounded numbers, whether points were taken away or joined)"""
+    training, validation = averaged(curve["training"], limit), evenly(curve["validation"], limit)
+    thinned = len(training) < curve["lines"] or len(validation) < curve["evaluations"]
+    kept = {"training": training, "validation": validation}
+    return {kind: [[_plain(value) for value in point] for point in points] for kind, points in kept.items()}, thinned
+
+
+def _plain(value: Any) -> Any:
+    """A value that JSON can hold, numbers with as many digits as a picture needs."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
+    return value if value is None or isinstance(value, bool | int | str) else str(value)

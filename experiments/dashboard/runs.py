@@ -1,0 +1,124 @@
+"""The runs that the page shows: results of the finished ones, the state of the others, and their thinned curves."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from experiments.compare import matching, named_folders
+from experiments.explain import Mistake
+from experiments.record.durable import RunFolderError, number
+from experiments.record.folder import RunFolder
+from experiments.record.index import Index
+
+# points of a curve that are kept; more than a panel has pixels for is waste
+POINTS = 200
+LAST = ("tokens_per_second", "peak_memory_bytes", "wall_seconds", "tokens")
+
+Curve = dict[str, Any]
+
+
+def chosen_runs(which: list[str], runs: Path, index: Index) -> list[dict[str, Any]]:
+    """A result for every run that the words name or match, with its name under `run` and its folder under `folder`.
+
+    A run that goes on, or was cut, has the numbers it has reached. Raises Mistake where no run is left.
+    """
+    folders = named_folders(which, runs) or sorted(path.parent for path in runs.glob("*/config.yaml"))
+    found = matching(which, list(_readable(folders, index)))
+    if not found:
+        words = f" matches {' '.join(which)}" if which else ""
+        raise Mistake(f"no run in {runs}/{words}", "attn train makes one; --runs names another folder")
+    return found
+
+
+def curve_of(folder: Path, index: Index) -> Curve:
+    """The thinned curves of a run: see `parse_metrics`."""
+    return index.read(folder / "metrics.jsonl", parse_metrics) or parse_metrics(b"")
+
+
+def parse_metrics(content: bytes) -> Curve:
+    """From metrics.jsonl: `training` and `validation`, each a list [step, tokens, seconds, loss in nats] a point;
+    `lines` and `evaluations`, how many points these had before they were thinned; `last`, numbers of the newest line.
+
+    A line that a kill cut short, or that is still being written, is left out.
+    """
+    lines = [json.loads(line) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+    training = [_point(line, "loss") for line in lines if "loss" in line]
+    validation = [_point(line, "validation_loss") for line in lines if "validation_loss" in line]
+    last = {key: lines[-1].get(key) for key in LAST} | {"steps": lines[-1]["step"]} if lines else {}
+    return {
+        "training": averaged(training, POINTS),
+        "validation": evenly(validation, POINTS),
+        "lines": len(training),
+        "evaluations": len(validation),
+        "last": last,
+    }
+
+
+def averaged(points: list[list[Any]], limit: int) -> list[list[Any]]:
+    """At most `limit` points: neighbours become one, with the mean of their losses, where the last of them stands."""
+    size = math.ceil(len(points) / limit)
+    if size <= 1:
+        return points
+    neighbours = [points[start : start + size] for start in range(0, len(points), size)]
+    return [[*group[-1][:-1], _mean([point[-1] for point in group])] for group in neighbours]
+
+
+def evenly(items: list[Any], limit: int) -> list[Any]:
+    """At most `limit` of the items, evenly spread, the first and the last among them."""
+    if len(items) <= limit:
+        return items
+    return [items[round(place * (len(items) - 1) / (limit - 1))] for place in range(limit)]
+
+
+def _readable(folders: list[Path], index: Index) -> Iterator[dict[str, Any]]:
+    for folder in folders:
+        try:
+            yield _result(folder, index) | {"run": folder.name, "folder": folder}
+        except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError, RunFolderError) as error:
+            print(f"left out: {folder}: {' '.join(str(error).split())}", file=sys.stderr)
+
+
+def _result(folder: Path, index: Index) -> dict[str, Any]:
+    finished = index.read(folder / "result.json", json.loads)
+    if finished is not None:
+        return finished | {"config": finished["config"] or index.read(folder / "config.yaml", _parse_yaml)}
+    config = index.read(folder / "config.yaml", _parse_yaml)
+    curve = curve_of(folder, index)
+    loss = curve["validation"][-1][-1] if curve["validation"] else None
+    return {
+        "config": config,
+        "seed": config["seed"],
+        "status": "running" if RunFolder(folder).holder() else "unfinished",
+        "validation_loss": loss,
+        "perplexity": None if loss is None else math.exp(loss),
+        **curve["last"],
+    }
+
+
+def _parse_yaml(content: bytes) -> dict[str, Any]:
+    settings = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    if not isinstance(settings, dict):
+        raise ValueError("config.yaml holds no mapping of settings")
+    return settings
+
+
+def _point(line: dict[str, Any], loss: str) -> list[Any]:
+    return [line["step"], line.get("tokens"), line.get("wall_seconds"), _finite(line[loss])]
+
+
+def _finite(value: Any) -> float | None:
+    """None for a number that a picture has no place for."""
+    value = number(value)
+    return value if isinstance(value, int | float) and math.isfinite(value) else None
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None

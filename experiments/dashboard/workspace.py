@@ -1,0 +1,131 @@
+"""`attn dashboard --wandb`: the panels of the comparison page as a saved workspace of the user's W&B project."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+from experiments.compare import place_of, table_of, value_at
+from experiments.dashboard.runs import chosen_runs
+from experiments.explain import Mistake
+from experiments.record.durable import to_json, write
+from experiments.record.index import Index
+from experiments.record.tracking import TrackingError, connect
+
+NAME = "attn: comparison of runs"
+# where each project's workspace was saved, so that the next time updates it
+MEMORY = ".workspaces.json"
+MEASURES = ("validation_loss", "tokens_per_second", "peak_memory_bytes")
+
+
+def save_workspace(which: list[str], runs: Path) -> None:
+    """Make the workspace of the runs that the words choose, or update it, and print its address. Raises Mistake."""
+    if importlib.util.find_spec("wandb_workspaces") is None:
+        raise Mistake("--wandb needs W&B's library of workspaces", "pip install -c constraints.txt -e '.[dashboard]'")
+    with Index(runs) as index:
+        results = chosen_runs(which, runs, index)
+    try:
+        wandb = connect()
+    except TrackingError as error:
+        raise Mistake(f"no workspace was saved, as {error}", "log in, and give the same command again") from error
+    import wandb_workspaces.workspaces as ws
+
+    logger = results[0]["config"]["logger"]
+    entity, project = logger["entity"] or wandb.Api().default_entity, logger["project"]
+    memory = runs / MEMORY
+    addresses = json.loads(memory.read_bytes()) if memory.exists() else {}
+    made = workspace(entity, project, which, results)
+    try:
+        if known := addresses.get(f"{entity}/{project}"):
+            saved = ws.Workspace.from_url(known)
+            saved.sections, saved.runset_settings = made.sections, made.runset_settings
+            made = saved
+        made.save()
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise Mistake(f"the workspace of {entity}/{project} was not saved: {reason}", f"{memory} names it") from error
+    write(memory, to_json(addresses | {f"{entity}/{project}": made.url}, indent=2) + "\n")
+    print(made.url)
+
+
+def workspace(entity: str, project: str, which: list[str], results: list[dict[str, Any]]) -> Any:
+    """The workspace, unsaved: it needs no login. Runs are grouped by the settings that differ, so that a group's runs
+    are its seeds, and filtered as the words say."""
+    import wandb_workspaces.reports.v2 as wr
+    import wandb_workspaces.workspaces as ws
+
+    keys = differing(results)
+    axes = [wr.Config(key) for key in keys] + [wr.SummaryMetric(name) for name in MEASURES]
+    sections = {
+        "Learning curves": [
+            wr.LinePlot(title=f"{title} against {against}", x=x, y=[y], log_y=y.endswith("perplexity"),
+                        groupby_aggfunc="mean", groupby_rangefunc="minmax")
+            for title, y in (("Validation loss", "validation_loss"), ("Perplexity", "validation_perplexity"))
+            for against, x in (("tokens", "tokens"), ("steps", "step"), ("seconds", "wall_seconds"))
+        ],
+        "Speed and memory": [
+            _against("Perplexity against tokens/s", "tokens_per_second"),
+            # from the left, the lowest perplexity so far is the Pareto front
+            _against("Perplexity against peak memory (bytes)", "peak_memory_bytes", running_ymin=True),
+        ],
+        "Settings": [
+            wr.ScatterPlot(title="Loss against heads", x=wr.Config("heads"), y=wr.SummaryMetric("validation_loss")),
+            wr.ParallelCoordinatesPlot(
+                title="Settings and outcomes", columns=[wr.ParallelCoordinatesPlotColumn(metric=axis) for axis in axes]
+            ),
+        ],
+    }  # fmt: skip
+    return ws.Workspace(
+        entity=entity,
+        project=project,
+        name=NAME,
+        sections=[ws.Section(name=name, panels=panels, is_open=True) for name, panels in sections.items()],
+        runset_settings=ws.RunsetSettings(
+            groupby=[ws.Config(key) for key in keys],
+            order=[ws.Ordering(ws.Summary("validation_loss"), ascending=True)],
+            filters=ws.And(*_filters(which, results)),
+        ),
+    )
+
+
+def differing(results: list[dict[str, Any]]) -> list[str]:
+    """The settings that tell the runs apart, as keys of W&B's configuration; without the seed, and without those that
+    follow from the ones before them, as key_size often does from heads."""
+    rows = table_of(results)
+    kept: list[str] = []
+
+    def kinds(columns: list[str]) -> int:
+        return len({tuple(str(row[column]) for column in columns) for row in rows})
+
+    for column in rows[0]:
+        if place_of(column).startswith("config.") and kinds([*kept, column]) > kinds(kept):
+            kept.append(column)
+    return [_key(column) for column in kept] or ["variant.name"]
+
+
+def _against(title: str, measure: str, **more: Any) -> Any:
+    import wandb_workspaces.reports.v2 as wr
+
+    return wr.ScatterPlot(
+        title=title, x=wr.SummaryMetric(measure), y=wr.SummaryMetric("perplexity"), log_y=True, **more
+    )
+
+
+def _filters(which: list[str], results: list[dict[str, Any]]) -> list[Any]:
+    """The words as filters of W&B, their values in the types that the runs have."""
+    import wandb_workspaces.workspaces as ws
+
+    filters = []
+    for column in (word.split("=", 1)[0] for word in which if "=" in word):
+        values = {str(value): value for value in (value_at(result, place_of(column)) for result in results)}
+        metric = ws.Config if place_of(column).startswith("config.") else ws.Summary
+        filters.append(metric(_key(column)).isin(list(values.values())))
+    if any("=" not in word for word in which):
+        filters.append(ws.Metric("Name").isin([result["run"] for result in results]))
+    return filters
+
+
+def _key(column: str) -> str:
+    return place_of(column).removeprefix("config.")

@@ -1,0 +1,55 @@
+"""Run folders of known content."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+Make = Callable[..., Path]
+
+
+def config(variant: str = "multi_head", heads: int = 6, seed: int = 0, **more: Any) -> dict[str, Any]:
+    sizes = {"layers": 2, "hidden_size": 96, "heads": heads, "key_size": 96 // heads, "value_size": 96 // heads}
+    logger = {"project": "attn", "entity": "someone", "group": None, "tags": [], "wandb": "off"}
+    return {**sizes, "norm": "pre", "seed": seed, "logger": logger, "variant": {"name": variant}, **more}
+
+
+def lines(losses: list[float], seconds: float = 1.0) -> list[dict[str, Any]]:
+    """A line every 10 steps of 100 tokens each, every other with an evaluation."""
+    made = []
+    for number, loss in enumerate(losses, start=1):
+        line = {"step": 10 * number, "tokens": 1000 * number, "loss": loss, "tokens_per_second": 50.0}
+        line |= {"validation_loss": loss + 0.5} if number % 2 == 0 else {}
+        made.append({**line, "peak_memory_bytes": 10**8, "wall_seconds": seconds * number})
+    return made
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """make(name, **config) writes a finished run; with finished=False one that was cut."""
+
+    def run(
+        name: str, losses: tuple[float, ...] = (6.0, 5.0, 4.5, 4.0), finished: bool = True, speed: float = 5000.0,
+        memory: float = 500e6, status: str = "done", **settings: Any,
+    ) -> Path:  # fmt: skip
+        folder = tmp_path / "runs" / name
+        folder.mkdir(parents=True)
+        chosen = config(**settings)
+        (folder / "config.yaml").write_text(yaml.safe_dump(chosen))
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines(list(losses))))
+        if finished:
+            loss = losses[-1] + 0.5
+            result = {"status": status, "reason": None, "seed": chosen["seed"], "config": chosen, "steps": 40}
+            result |= {"validation_loss": loss, "perplexity": math.exp(loss), "unigram_loss": 6.5, "tokens": 4000}
+            result |= {"tokens_per_second": speed, "peak_memory_bytes": int(memory), "wall_seconds": 4.0}
+            result |= {"parameters": {"total": 10**6}, "backend": "blocked", "bits_per_byte": 2.0}
+            (folder / "result.json").write_text(json.dumps(result))
+        return folder
+
+    return run

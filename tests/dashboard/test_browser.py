@@ -1,0 +1,319 @@
+"""The page in a headless Chromium: every panel draws, everything that can be clicked works, nothing is fetched."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from experiments.dashboard.command import write_dashboard
+from experiments.dashboard.page import page, page_data
+
+EVIL = "<img src=x onerror=document.title='owned'>"
+PANELS = ("curves", "speed", "memory", "heads")
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator:
+    selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install -e '.[test]'")
+    from selenium.webdriver.chrome.service import Service
+
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    driver = shutil.which("chromedriver")
+    if not (browser and driver):
+        pytest.skip("there is no chromium with its chromedriver on this machine: apt install chromium-driver")
+    options = selenium.ChromeOptions()
+    options.binary_location = browser
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    started = selenium.Chrome(options, Service(driver))
+    yield started
+    started.quit()
+
+
+class Opened:
+    """A page in the browser, asked through its own elements."""
+
+    def __init__(self, browser, path: Path, width: int = 1280) -> None:
+        self.browser = browser
+        self.js = browser.execute_script
+        size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
+        browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        browser.get_log("browser"), browser.get_log("performance")
+        browser.get("about:blank")
+        browser.get(path.absolute().as_uri())
+
+    def count(self, selector: str) -> int:
+        return self.js("return document.querySelectorAll(arguments[0]).length", selector)
+
+    def text(self, selector: str) -> str:
+        return self.js("return document.querySelector(arguments[0]).textContent", selector)
+
+    def click(self, selector: str, **event) -> None:
+        made = "new MouseEvent('click', {bubbles: true, ...arguments[1]})"
+        self.js(f"document.querySelector(arguments[0]).dispatchEvent({made})", selector, event)
+
+    def choose(self, menu: str, value: str) -> None:
+        self.js(
+            "const menu = document.getElementById(arguments[0]); menu.value = arguments[1];"
+            "menu.dispatchEvent(new Event('change'))", menu, value,
+        )  # fmt: skip
+
+    def type(self, text: str) -> None:
+        self.js(
+            "const field = document.getElementById('filter'); field.value = arguments[0];"
+            "field.dispatchEvent(new Event('input'))", text,
+        )  # fmt: skip
+
+    def press(self, selector: str, *keys: str) -> None:
+        """Real key presses, with the focus on an element."""
+        from selenium.webdriver import ActionChains
+
+        self.js("document.querySelector(arguments[0]).focus()", selector)
+        ActionChains(self.browser).send_keys(*keys).perform()
+
+    def drag(self, selector: str, start: tuple[float, float], end: tuple[float, float]) -> None:
+        """With the mouse, between two places that are shares of the element's width and height."""
+        self.js("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
+        box = self.box(selector)
+        for kind, (x, y) in (("mousePressed", start), ("mouseMoved", end), ("mouseReleased", end)):
+            place = {"x": box["x"] + x * box["width"], "y": box["y"] + y * box["height"]}
+            mouse = {"type": kind, "button": "left", "buttons": 1, "clickCount": 1, **place}
+            self.browser.execute_cdp_cmd("Input.dispatchMouseEvent", mouse)
+
+    def box(self, selector: str) -> dict[str, float]:
+        return self.js("return document.querySelector(arguments[0]).getBoundingClientRect().toJSON()", selector)
+
+    def column(self, name: str) -> list[str]:
+        """The cells of a column of the table."""
+        return self.js(
+            "const heads = [...document.querySelectorAll('thead th')];"
+            "const place = heads.findIndex((head) => head.querySelector(`[data-column=${arguments[0]}]`));"
+            "return [...document.querySelectorAll('tbody tr')].map((row) => row.children[place].textContent)", name,
+        )  # fmt: skip
+
+    def complaints(self) -> list[str]:
+        return [entry["message"] for entry in self.browser.get_log("browser")]
+
+    def requests(self) -> list[str]:
+        """Everything that the browser loaded since the page was asked for, the page itself among them."""
+        events = [json.loads(entry["message"])["message"] for entry in self.browser.get_log("performance")]
+        sent = [each["params"]["request"]["url"] for each in events if each["method"] == "Network.requestWillBeSent"]
+        return [url for url in sent if url != "about:blank"]
+
+
+@pytest.fixture
+def open_page(chromium, make, tmp_path):
+    """The page of twelve runs, three seeds of two variants with two numbers of heads; one has HTML for a name."""
+
+    def opened(width: int = 1280) -> Opened:
+        for variant, better in (("multi_head", 0.0), ("talking_heads", 0.2)):
+            for heads in (6, 24):
+                for seed in range(3):
+                    losses = tuple(4 + 2 / step - better + 0.05 * seed + 0.01 * heads for step in range(1, 9))
+                    name = EVIL if (variant, heads, seed) == ("multi_head", 6, 0) else f"{variant}-{heads}-{seed}"
+                    speed, memory = 9000 - 3000 * 5 * better - 40 * heads + seed, 5e8 + 1e9 * better + 1e6 * heads
+                    make(name, losses, variant=variant, heads=heads, seed=seed, speed=speed, memory=memory)
+        write_dashboard([], tmp_path / "runs", tmp_path / "page.html", watch=False, show=False)
+        return Opened(chromium, tmp_path / "page.html", width)
+
+    return opened
+
+
+def test_every_panel_draws_and_nothing_else_is_loaded(open_page):
+    shown = open_page()
+    for panel in PANELS:
+        assert shown.count(f"#{panel} .symbol") > 0, panel
+        assert shown.count(f"#{panel} .axes text") > 4, panel
+    assert shown.count("#curves .line") == 4 and shown.count("#curves .band") == 4
+    assert shown.count("#heads .line") == 2 and shown.count("#heads .band") == 2
+    assert shown.count("#speed .symbol") == shown.count("#memory .symbol") == 12
+    # multi_head and then talking_heads with 6 heads: each seed is a little faster and worse; memory knows no seeds
+    assert shown.count("#speed path.front") == shown.count("#memory path.front") == 1
+    assert (shown.count("#speed .ring"), shown.count("#memory .ring")) == (6, 2)
+    # variant, heads, seed; loss, speed, memory
+    assert shown.count("#parallel .axis") == 6 and shown.count("#parallel .line") == 12
+    assert shown.count("tbody tr") == 12 and shown.text("#count") == "12 of 12 runs"
+    assert "hidden_size 96" in shown.text("#shared")
+    assert shown.complaints() == []
+    assert len(shown.requests()) == 1
+
+
+def test_a_name_with_html_stays_text(open_page):
+    shown = open_page()
+    shown.type("<img")
+    assert shown.column("run") == [EVIL]
+    shown.click("tbody tr")
+    assert shown.text("#chosen b") == EVIL
+    shown.press("#speed svg", "\ue014")
+    assert EVIL in shown.text("#speed .tip")
+    assert shown.count("img") == 0 and shown.browser.title == "attn: comparison of runs"
+    assert shown.complaints() == []
+
+
+def test_the_legend_hides_a_variant_everywhere(open_page):
+    shown = open_page()
+    shown.click("[data-group=multi_head]")
+    assert [shown.count(f"#{panel} .symbol") for panel in ("speed", "memory", "heads")] == [6, 6, 2]
+    assert shown.count("#curves .line") == 2 and shown.count("#parallel .line") == 6
+    assert set(shown.column("variant")) == {"talking_heads"}
+    shown.click("[data-group=multi_head]", shiftKey=True)
+    assert set(shown.column("variant")) == {"multi_head"}
+    shown.click("#clear")
+    assert shown.count("tbody tr") == 12 and shown.complaints() == []
+
+
+def test_curves_of_loss_and_perplexity_against_tokens_steps_and_time(open_page):
+    shown = open_page()
+    titles = set()
+    each = "[...document.querySelectorAll('#curves .axes .title')].map((title) => title.textContent)"
+    for y in ("validation loss", "validation perplexity", "training loss", "training perplexity"):
+        for x in ("tokens", "step", "seconds"):
+            shown.choose("y", y)
+            shown.choose("x", x)
+            assert shown.count("#curves .line") == 4
+            titles.add(shown.js(f"return {each}.join()"))
+    assert len(titles) == 12 and "Time (h:mm:ss),Training perplexity" in titles
+    shown.choose("lines", "runs")
+    assert shown.count("#curves .line") == 12 and shown.count("#curves .band") == 0
+    shown.choose("lines", "group")
+    assert shown.count("#curves .line") == 2
+    shown.choose("by", "heads")
+    assert shown.count("#curves .line") == 2 and shown.text("#legend button").startswith("6")
+    assert shown.complaints() == []
+
+
+def test_zoom_by_mouse_button_and_keyboard(open_page):
+    shown = open_page()
+    ticks = "return [...document.querySelectorAll('#curves .axes text')].map((each) => each.textContent).join()"
+    whole = shown.js(ticks)
+    shown.drag("#curves svg", (0.5, 0.4), (0.8, 0.8))
+    assert shown.js(ticks) != whole
+    shown.js("document.querySelector('#curves svg').dispatchEvent(new MouseEvent('dblclick'))")
+    assert shown.js(ticks) == whole
+    shown.click("#curves .tools button")
+    assert shown.js(ticks) != whole
+    shown.press("#curves svg", "0")
+    assert shown.js(ticks) == whole
+    shown.press("#curves svg", "+")
+    assert shown.js(ticks) != whole and shown.complaints() == []
+
+
+def test_the_keyboard_reads_points_and_chooses_runs(open_page):
+    shown = open_page()
+    shown.press("#memory svg", "\ue014")
+    first = shown.text("#memory .tip")
+    tip, point = (shown.box(f"#memory {part}") for part in (".tip", ".cursor"))
+    assert abs(tip["x"] - point["x"]) < 40 + tip["width"] and abs(tip["y"] - point["y"]) < 40 + tip["height"]
+    shown.press("#memory svg", "\ue014", "\ue014")
+    assert shown.text("#memory .tip") != first
+    shown.press("#memory svg", "\ue007")
+    assert shown.count("tr[aria-selected=true]") == 1 and shown.count("#speed .symbol.selected") == 1
+    assert "differs from the best run shown in" in shown.text("#chosen")
+    shown.press("body", "/")
+    assert shown.js("return document.activeElement.id") == "filter"
+    shown.js("document.activeElement.blur()")
+    shown.press("body", "t")
+    assert shown.js("return document.documentElement.style.colorScheme") == "dark"
+    assert shown.complaints() == []
+
+
+def test_a_range_on_an_axis_keeps_its_runs_in_every_panel(open_page):
+    shown = open_page()
+    shown.press("#parallel .axis:nth-of-type(3)", "\ue013")
+    assert set(shown.column("heads")) == {"6"} and shown.count("#speed .symbol") == 6
+    shown.press("#parallel .axis:nth-of-type(3)", "\ue00c")
+    assert shown.count("tbody tr") == 12
+    shown.drag("#parallel .axis:nth-of-type(3) .grip", (0.5, 0.02), (0.5, 0.4))
+    assert set(shown.column("heads")) == {"24"}
+    assert shown.complaints() == []
+
+
+def test_the_table_sorts_and_filters(open_page):
+    shown = open_page()
+    losses = [float(cell) for cell in shown.column("loss")]
+    assert losses == sorted(losses)
+    shown.click("[data-column=loss]")
+    assert [float(cell) for cell in shown.column("loss")] == losses[::-1]
+    assert shown.js("return document.querySelector('th[aria-sort=descending]').textContent").startswith(
+        "Validation loss"
+    )
+    shown.type("heads=24 seed=0,1")
+    assert shown.column("heads") == ["24"] * 4 and shown.count("#speed .symbol") == 4
+    shown.type("no_such_column=3")
+    assert shown.js("return document.getElementById('filter').getAttribute('aria-invalid')") == "true"
+    assert shown.count("tbody tr") == 12 and shown.complaints() == []
+
+
+def test_what_was_chosen_is_kept_when_the_page_is_loaded_again(open_page):
+    shown = open_page()
+    shown.click("[data-group=multi_head]")
+    shown.choose("x", "step")
+    shown.type("heads=24")
+    shown.browser.refresh()
+    assert shown.text("#count") == "3 of 12 runs"
+    assert shown.js("return document.getElementById('x').value") == "step"
+    assert shown.js("return document.getElementById('filter').value") == "heads=24"
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_nothing_sticks_out(open_page, width):
+    shown = open_page(width)
+    assert shown.js("return document.documentElement.scrollWidth") <= width
+    assert shown.count("#heads .symbol") == 4 and shown.complaints() == []
+
+
+def test_a_watched_page_loads_itself_again(chromium, make, tmp_path):
+    path = tmp_path / "page.html"
+    make("a")
+    path.write_text(page(page_data([], tmp_path / "runs", refresh=1)))
+    shown = Opened(chromium, path)
+    assert shown.text("#pause") == "Live: pause" and shown.text("#count") == "1 of 1 runs"
+    make("b", seed=1)
+    path.write_text(page(page_data([], tmp_path / "runs")))
+    deadline = time.monotonic() + 20
+    while shown.text("#count") != "2 of 2 runs" and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert shown.text("#count") == "2 of 2 runs"
+    assert shown.js("return document.getElementById('pause').hidden")
+
+
+def test_ten_thousand_runs_are_thinned_and_it_is_said(chromium, make, tmp_path):
+    make("a")
+    make("b", variant="talking_heads", heads=24, seed=1)
+    data = page_data([], tmp_path / "runs")
+    columns = data["columns"]
+    rows = []
+    for number in range(10_000):
+        row = dict(zip(columns, data["rows"][number % 2], strict=True))
+        loss = 4 + math.sin(number) ** 2
+        row |= {"run": f"run-{number}", "seed": number, "loss": loss, "perplexity": math.exp(loss)}
+        row["tokens_per_second"] = 4000 + number
+        rows.append(list(row.values()))
+    path = tmp_path / "page.html"
+    path.write_text(page(data | {"rows": rows}))
+    shown = Opened(chromium, path)
+    assert shown.text("#count") == "10,000 of 10,000 runs"
+    assert 2000 <= shown.count("#speed .symbol") < 2200 and "of 10,000 runs are drawn" in shown.text("#speed .note")
+    assert shown.count("#parallel .line") == 400 and "400 of 10,000 lines" in shown.text("#parallel .note")
+    assert "2 of these 10,000 runs have their curve in this file" in shown.text("#curves .note")
+    assert shown.count("tbody tr") == 100 and "The first 100 of 10,000 rows" in shown.text("#table .note")
+    shown.click("#table .note button")
+    assert shown.count("tbody tr") == 200
+    shown.choose("by", "seed")
+    assert shown.count("#legend button") == 21 and "others" in shown.text("#legend")
+    assert shown.complaints() == []
+
+
+def test_runs_without_any_number_leave_the_page_whole(chromium, make, tmp_path):
+    make("a", losses=(6.0,), finished=False)
+    write_dashboard([], tmp_path / "runs", tmp_path / "page.html", watch=False, show=False)
+    shown = Opened(chromium, tmp_path / "page.html")
+    assert "None of these runs has reached an evaluation" in shown.text("#curves svg")
+    assert shown.count("tbody tr") == 1 and shown.complaints() == []

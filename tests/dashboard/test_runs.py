@@ -1,0 +1,97 @@
+"""What the page reads: which runs, in which state, and curves thinned by hand-worked rules."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+
+import pytest
+
+from experiments.dashboard.runs import averaged, chosen_runs, curve_of, evenly, parse_metrics
+from experiments.explain import Mistake
+from experiments.record.index import Index
+
+
+@pytest.fixture
+def chosen(tmp_path):
+    def choose(*which):
+        with Index(tmp_path / "runs") as index:
+            return chosen_runs(list(which), tmp_path / "runs", index)
+
+    return choose
+
+
+def test_neighbours_become_one_with_their_mean_loss_where_the_last_stands():
+    points = [[10, 100, 1.0, 4.0], [20, 200, 2.0, 2.0], [30, 300, 3.0, None], [40, 400, 4.0, 1.0], [50, 500, 5.0, None]]
+    assert averaged(points, 5) is points
+    assert averaged(points, 3) == [[20, 200, 2.0, 3.0], [40, 400, 4.0, 1.0], [50, 500, 5.0, None]]
+
+
+def test_evenly_keeps_the_first_and_the_last():
+    assert evenly([1, 2, 3], 3) == [1, 2, 3]
+    assert evenly(list(range(101)), 5) == [0, 25, 50, 75, 100]
+
+
+def test_metrics_become_curves():
+    first = {"step": 10, "tokens": 100, "wall_seconds": 1.5, "loss": "inf", "validation_loss": 6.0}
+    second = {"step": 20, "tokens": 200, "wall_seconds": 3.0, "loss": 5.0, "tokens_per_second": 70.0}
+    content = json.dumps(first) + "\n" + json.dumps(second) + '\n{"step": 30, "lo'
+    curve = parse_metrics(content.encode())
+    assert curve["training"] == [[10, 100, 1.5, None], [20, 200, 3.0, 5.0]]
+    assert curve["validation"] == [[10, 100, 1.5, 6.0]]
+    assert (curve["lines"], curve["evaluations"]) == (2, 1)
+    assert curve["last"]["steps"] == 20 and curve["last"]["tokens_per_second"] == 70.0
+    assert parse_metrics(b"")["last"] == {}
+
+
+def test_a_comma_means_either(make, chosen):
+    for name, variant, heads in (("a", "multi_head", 6), ("b", "talking_heads", 6), ("c", "additive", 12)):
+        make(name, variant=variant, heads=heads)
+    assert [run["run"] for run in chosen("variant=multi_head,additive")] == ["a", "c"]
+    assert [run["run"] for run in chosen("variant=multi_head,additive", "heads=12,24")] == ["c"]
+    assert [run["run"] for run in chosen("a", "b")] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["heds=6"], "heds: no run has such a setting.*heads"), (["heads=7"], "matches heads=7"), (["zz"], "no run 'zz'")],
+)
+def test_mistakes(make, chosen, words, said):
+    make("a")
+    with pytest.raises(Mistake, match=said):
+        chosen(*words)
+
+
+def test_a_run_that_goes_on_has_the_numbers_it_has_reached(make, chosen):
+    folder = make("a", finished=False)
+    (run,) = chosen()
+    assert (run["status"], run["validation_loss"], run["steps"], run["tokens"]) == ("unfinished", 4.5, 40, 4000)
+    assert run["perplexity"] == math.exp(4.5) and run["tokens_per_second"] == 50.0 and run["seed"] == 0
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert chosen()[0]["status"] == "running"
+
+
+def test_a_run_without_a_line_yet_is_there(make, chosen, tmp_path):
+    folder = make("a", finished=False)
+    (folder / "metrics.jsonl").unlink()
+    (run,) = chosen()
+    assert run["validation_loss"] is None
+    with Index(tmp_path / "runs") as index:
+        assert curve_of(folder, index)["training"] == []
+
+
+def test_a_damaged_run_is_left_out_and_said(make, chosen, capsys):
+    make("a")
+    (make("b") / "result.json").write_text("{")
+    assert [run["run"] for run in chosen()] == ["a"]
+    assert "left out" in capsys.readouterr().err
+
+
+def test_an_index_follows_a_run_that_goes_on(make, chosen):
+    folder = make("a", losses=(6.0, 5.0), finished=False)
+    assert chosen()[0]["validation_loss"] == 5.5
+    with (folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 30, "tokens": 3000, "loss": 4.0, "validation_loss": 4.25, "wall_seconds": 3.0}\n')
+    assert chosen()[0]["validation_loss"] == 4.25 and chosen()[0]["steps"] == 30

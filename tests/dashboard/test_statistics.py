@@ -1,0 +1,118 @@
+"""The page's arithmetic on numbers worked by hand, in V8 without a browser."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parents[2] / "experiments" / "dashboard" / "statistics.js"
+
+
+@pytest.fixture(scope="module")
+def js():
+    """js("f", *arguments): call a function of statistics.js."""
+    racer = pytest.importorskip("py_mini_racer", reason="mini-racer is not installed: pip install -e '.[test]'")
+    context = racer.MiniRacer()
+    context.eval(SOURCE.read_text())
+
+    def call(name: str, *arguments):
+        return json.loads(context.eval(f"JSON.stringify({name}({', '.join(map(json.dumps, arguments))}) ?? null)"))
+
+    call.eval = context.eval
+    return call
+
+
+def test_a_polyline_between_its_points_and_nowhere_else(js):
+    xs, ys = [1, 3, 7], [10, 20, 0]
+    assert [js("interpolate", xs, ys, x) for x in (1, 2, 3, 6, 7)] == [10, 15, 20, 5, 0]
+    assert js("interpolate", xs, ys, 0.5) is None and js("interpolate", xs, ys, 8) is None
+    assert js("interpolate", [], [], 1) is None
+
+
+def test_a_band_is_mean_and_range_of_the_curves_where_most_reach(js):
+    curves = [
+        [{"x": 0, "y": 4}, {"x": 2, "y": 2}],
+        [{"x": 0, "y": 6}, {"x": 1, "y": 6}, {"x": 4, "y": 3}],
+        [{"x": 0, "y": 2}, {"x": 2, "y": 2}, {"x": 3, "y": 2}, {"x": 5, "y": 2}],
+    ]
+    assert js("band", curves) == [
+        {"x": 0, "y": 4, "low": 2, "high": 6, "n": 3},
+        {"x": 1, "y": 11 / 3, "low": 2, "high": 6, "n": 3},
+        {"x": 2, "y": 3, "low": 2, "high": 5, "n": 3},
+        {"x": 3, "y": 3, "low": 2, "high": 4, "n": 2},
+        {"x": 4, "y": 2.5, "low": 2, "high": 3, "n": 2},
+    ]
+    assert [point["x"] for point in js("band", curves[2:], 2)] == [0, 5]
+
+
+def test_the_pareto_front_is_what_none_beats_in_both(js):
+    points = [(1, 5), (2, 6), (3, 3), (3, 4), (4, 3), (5, 1)]
+
+    def front(points, better):
+        found = js("paretoFront", [{"x": x, "y": y} for x, y in points], better)
+        return [(point["x"], point["y"]) for point in found]
+
+    assert front(points, "low") == [(1, 5), (3, 3), (5, 1)]
+    assert front(points, "high") == [(5, 1)]
+    assert front([(1, 1), (9, 2), (8, 3)], "high") == [(1, 1), (9, 2)]
+    assert front([], "low") == []
+
+
+def test_ticks_are_round(js):
+    assert js("ticks", 0.3, 9.7, 5, False) == [2, 4, 6, 8]
+    assert js("ticks", 4.81, 5.19, 4, False) == [4.9, 5, 5.1]
+    assert js("ticks", 80, 3000, 4, True) == [100, 200, 500, 1000, 2000]
+    assert js("ticks", 1e-4, 1e7, 4, True) == [10.0**power for power in range(-4, 8)]
+
+
+def test_ticks_of_time_are_whole_minutes_or_hours(js):
+    assert js("timeTicks", 0, 1700, 6) == [0, 300, 600, 900, 1200, 1500]
+    assert js("timeTicks", 0, 9 * 3600, 5) == [0, 7200, 14400, 21600, 28800]
+    assert js("timeTicks", 0, 50, 5) == [0, 10, 20, 30, 40, 50]
+
+
+def test_thinning_keeps_both_ends(js):
+    assert js("evenly", list(range(9)), 3) == [0, 4, 8]
+    assert js("evenly", [1, 2], 3) == [1, 2]
+
+
+def test_filters(js):
+    def kept(text):
+        rows = [{"run": "multi-a", "heads": 6, "loss": 4.5}, {"run": "talking-b", "heads": 24, "loss": None}]
+        columns = json.dumps(["run", "heads", "loss"])
+        found = f"{json.dumps(rows)}.filter(parsedFilter({json.dumps(text)}, {columns})).map((row) => row.run)"
+        return json.loads(js.eval(f"JSON.stringify({found})"))
+
+    assert kept("") == ["multi-a", "talking-b"]
+    assert kept("TALK") == ["talking-b"]
+    assert kept("heads=6,12") == ["multi-a"] and kept("heads>6") == ["talking-b"]
+    assert kept("loss<5") == ["multi-a"] and kept("loss>5") == []
+    assert kept("multi heads=24") == []
+    assert js("parsedFilter", "heds=6", ["run", "heads"]) is None
+
+
+def test_rows_without_a_value_are_last_either_way(js):
+    rows = [{"loss": 5}, {"loss": None}, {"loss": 4}]
+    assert [row["loss"] for row in js("sortedBy", rows, "loss")] == [4, 5, None]
+    assert [row["loss"] for row in js("sortedBy", rows, "-loss")] == [5, 4, None]
+    names = [{"run": "b10"}, {"run": "b9"}]
+    assert [row["run"] for row in js("sortedBy", names, "run")] == ["b9", "b10"]
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "text"),
+    [
+        (5.5e8, "peak_memory_bytes", "550"), (12345.6, "tokens_per_second", "12,346"), (4.5, "loss", "4.5000"),
+        (math.e, "perplexity", "2.7"), (3725.4, "wall_seconds", "1:02:05"),
+        (None, "loss", "\u2013"), (0.003, "learning_rate", "0.003"), ("<b>", "run", "<b>"),
+    ],
+)  # fmt: skip
+def test_numbers_as_people_read_them(js, value, column, text):
+    assert js("shown", value, column) == text
+
+
+def test_short_numbers_on_axes(js):
+    assert [js("short", value) for value in (0.003, 12, 1500, 2.5e6, 1e9)] == ["0.003", "12", "1.5k", "2.5M", "1G"]

@@ -1,0 +1,76 @@
+"""The index of run folders: a file is read once, and again only when it has changed."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+
+import pytest
+
+from experiments.record.index import NAME, Index
+
+
+@pytest.fixture
+def parsed():
+    """A parser that remembers what it was given."""
+
+    def parse(content: bytes) -> dict[str, int]:
+        parse.calls.append(content)
+        return {"length": len(content)}
+
+    parse.calls = []
+    return parse
+
+
+def test_a_file_is_parsed_once_and_again_when_it_has_changed(tmp_path, parsed):
+    path = tmp_path / "a"
+    path.write_bytes(b"one")
+    for _ in range(3):
+        with Index(tmp_path) as index:
+            assert index.read(path, parsed) == {"length": 3}
+    assert parsed.calls == [b"one"]
+    path.write_bytes(b"three")
+    with Index(tmp_path) as index:
+        assert index.read(path, parsed) == index.read(path, parsed) == {"length": 5}
+    assert parsed.calls == [b"one", b"three"]
+
+
+def test_a_change_of_the_same_size_is_seen_by_its_time(tmp_path, parsed):
+    path = tmp_path / "a"
+    with Index(tmp_path) as index:
+        for seconds in (1, 2):
+            path.write_bytes(b"one")
+            os.utime(path, (seconds, seconds))
+            index.read(path, parsed)
+    assert len(parsed.calls) == 2
+
+
+def test_a_file_that_is_not_there_is_none_and_a_damaged_one_raises(tmp_path, parsed):
+    (tmp_path / "damaged").write_bytes(b"{")
+
+    def refuse(content: bytes) -> None:
+        raise ValueError("damaged")
+
+    with Index(tmp_path) as index:
+        assert index.read(tmp_path / "absent", parsed) is None
+        with pytest.raises(ValueError, match="damaged"):
+            index.read(tmp_path / "damaged", refuse)
+        assert index.read(tmp_path / "damaged", parsed) == {"length": 1}
+
+
+@pytest.mark.parametrize("spoil", ["no such folder", "no database", "another version"])
+def test_an_index_that_is_of_no_use_is_done_without(tmp_path, parsed, spoil):
+    path, runs = tmp_path / "a", tmp_path / "runs"
+    path.write_bytes(b"one")
+    if spoil != "no such folder":
+        runs.mkdir()
+    if spoil == "no database":
+        (runs / NAME).write_text("this is text, and long enough to be no database" * 100)
+    if spoil == "another version":
+        with Index(runs) as index:
+            index.read(path, len)
+        with sqlite3.connect(runs / NAME) as database:
+            database.execute("PRAGMA user_version = 99")
+    with Index(runs) as index:
+        assert index.read(path, parsed) == index.read(path, parsed) == {"length": 3}
+    assert parsed.calls == [b"one"]
