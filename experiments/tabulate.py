@@ -15,6 +15,7 @@ from rich.text import Text
 Row = dict[str, Any]
 
 # more are no use to the eye, and take seconds to lay out
+SENTENCE = 20  # columns that a sentence gets at least
 TERMINAL_ROWS = 500
 
 
@@ -72,14 +73,30 @@ def _print_table(rows: list[Row], caption: str, console: Console) -> None:
     if len(rows) > TERMINAL_ROWS:
         caption = f"{caption}\nthe first {TERMINAL_ROWS} of {len(rows):,} rows; a pipe or --format csv has all".strip()
         rows = rows[:TERMINAL_ROWS]
-    table = _table(rows, caption)
-    if console.measure(table, options=console.options.update(width=1000)).maximum > console.width:
-        # too wide: what all rows share is said once, above
-        shared = {key: value for key, value in rows[0].items() if all(row[key] == value for row in rows)}
-        said = [Text(f"{_title(key)} {readable(key, value)}") for key, value in shared.items()]
-        console.print(Columns(said, padding=(0, 3)), "")
-        table = _table([{key: row[key] for key in row if key not in shared} for row in rows], caption)
-    console.print(table)
+    whole = _table(rows, caption)
+    if _fits(whole, console):
+        console.print(whole)
+        return
+    # too wide: what all rows share is said once, above, and the longest column goes; at the worst a block a row
+    shared = {key: value for key, value in rows[0].items() if all(row[key] == value for row in rows)}
+    rest = [{key: row[key] for key in row if key not in shared} for row in rows]
+    console.print(_block(shared), "")
+    for left_out in ((), ("run",)):
+        table = _table([{key: row[key] for key in row if key not in left_out} for row in rest], caption, broken="_\n")
+        if _fits(table, console):
+            console.print(table)
+            return
+    for row in rest:
+        console.print(_block(row), "")
+    console.print(caption, end="")
+
+
+def _fits(table: Table, console: Console) -> bool:
+    return console.measure(table, options=console.options.update(width=1000)).minimum <= console.width
+
+
+def _block(row: Row) -> Columns:
+    return Columns([Text(f"{_title(key)} {readable(key, value)}") for key, value in row.items()], padding=(0, 3))
 
 
 def _padded(rows: list[Row]) -> list[str]:
@@ -92,11 +109,16 @@ def _padded(rows: list[Row]) -> list[str]:
     return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
 
-def _table(rows: list[Row], caption: str) -> Table:
+def _table(rows: list[Row], caption: str, broken: str = "_") -> Table:
+    """`broken`: what stands for _ in the titles."""
     table = Table(box=None, header_style="bold", caption=caption or None, caption_justify="left", pad_edge=False)
     for key in rows[0] if rows else []:
-        number = _is_number_column(rows, key)
-        table.add_column(_title(key), justify="right" if number else "left", no_wrap=number, overflow="fold")
+        # sentences may take several lines; numbers and names stay in one
+        width = (
+            SENTENCE if any(" " in str(row[key]) for row in rows) else max(len(readable(key, row[key])) for row in rows)
+        )
+        side = "right" if _is_number_column(rows, key) else "left"
+        table.add_column(_title(key).replace("_", broken), justify=side, min_width=width)
     for row in rows:
         table.add_row(*(Text(readable(key, value)) for key, value in row.items()))
     return table
