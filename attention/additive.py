@@ -51,6 +51,7 @@ class Attention(Projected):
             scale=1.0,
             dropout=dropout,
             backend=backend,
+            sdpa_refusal="its logits are dot products",
         )
         self.comparison = Comparison(heads, key_size)
 
@@ -67,11 +68,12 @@ class Attention(Projected):
     @classmethod
     def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
         """v = 0 against queries of 0: both weigh all positions alike."""
-        limit = cls(12, 12, 3, 4, 5, True, 0.0, "auto")
+        shared: dict[str, Any] = {"hidden_size": 12, "memory_size": 12, "heads": 3, "key_size": 4, "value_size": 5}
+        shared |= {"linear_bias": True, "dropout": 0.0, "backend": "auto"}
+        limit, layer = cls(**shared), multi_head.Attention(**shared, scaled=True)
         nn.init.zeros_(limit.comparison.weight)
         nn.init.zeros_(limit.query.weight)
         nn.init.zeros_(limit.query.bias)
-        layer = multi_head.Attention(12, 12, 3, 4, 5, True, True, 0.0, "auto")
         layer.load_state_dict(limit.state_dict(), strict=False)
         return limit, layer
 

@@ -4,13 +4,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 from attention import autocast
 from attention.case import Case, Projection, make_case
 from attention.kernels import blocked, reference, sdpa
 
-__all__ = ["BACKENDS", "Projection", "attend", "choose", "run"]
+__all__ = ["BACKENDS", "Projection", "attend", "check_backend", "choose"]
 
 KERNELS = {"reference": reference.attend, "sdpa": sdpa.attend, "blocked": blocked.attend}
 BACKENDS = ("auto", *KERNELS)
@@ -29,11 +31,15 @@ def attend(
     scale: float | None = None,
     dropout: float = 0.0,
     backend: str = "auto",
+    tell: Callable[[str], None] | None = None,
 ) -> Tensor:
     """Softmax attention in the order of the talking-heads paper (2003.02436), [B, N, h_v, V].
 
-    J = QK^T scale -> mix by P_l -> + bias, mask -> softmax over M -> mix by P_w -> dropout -> V. The mask comes after
-    P_l: mixed, its -inf would become +inf by a negative entry and NaN by a sum of both.
+    J = QK^T scale -> mix by P_l -> + bias, mask -> softmax over M -> mix by P_w -> dropout -> V.
+
+    The mask comes after P_l because before it -inf would lose its meaning: P_l sums over heads, and makes of it +inf by
+    a negative entry, NaN by a zero or by entries of both signs. P_w is harmless: it mixes weights, and those of a
+    position that no head may attend to are 0 before it and after it.
 
     query [B, N, h_k, K], key [B, M, h_k, K], value [B, M, h_v, V];
     logits_projection: P_l, h_k -> h; None: h = h_k. weights_projection: P_w, h -> h_v; None: h_v = h;
@@ -43,7 +49,8 @@ def attend(
     causal: query n attends to memory 0..n only;
     scale: None = 1 / sqrt(K);
     dropout: probability that a weight is set to 0 after P_w, the others growing by 1 / (1 - dropout);
-    backend: auto, or the kernel that must run.
+    backend: auto, or the kernel that must run;
+    tell: is called with the name of the kernel that runs.
 
     Under autocast the products run in its dtype; the softmax computes in float32 or better always. Raises ValueError
     for shapes that don't fit, a mask that isn't bool, and a backend that can't do the case.
@@ -60,25 +67,28 @@ def attend(
         scale=scale,
         dropout=dropout,
     )
-    return run(choose(backend, case), case)
+    kernel = choose(backend, case)
+    if tell is not None:
+        tell(kernel)
+    with autocast.disabled(case.query):
+        return KERNELS[kernel](case)
+
+
+def check_backend(backend: str, sdpa_refusal: str | None) -> None:
+    """Raises ValueError for an unknown backend, and for sdpa where there is a reason why it can't do the case."""
+    if backend not in BACKENDS:
+        raise ValueError(f"backend: is {backend!r}, must be one of {', '.join(BACKENDS)}")
+    if backend == "sdpa" and sdpa_refusal is not None:
+        raise ValueError(f"backend: sdpa can't do this: {sdpa_refusal}; use auto, blocked or reference")
 
 
 def choose(backend: str, case: Case) -> str:
     """Name of the kernel to run. Raises ValueError for an unknown backend and for one that can't do the case."""
-    if backend not in BACKENDS:
-        raise ValueError(f"backend: is {backend!r}, must be one of {', '.join(BACKENDS)}")
     refusal = sdpa.refusal(case)
-    if backend == "sdpa" and refusal is not None:
-        raise ValueError(f"backend: sdpa can't do this: {refusal}; use auto, blocked or reference")
+    check_backend(backend, refusal)
     if backend != "auto":
         return backend
     return "blocked" if refusal is not None or _products_are_faster(case) else "sdpa"
-
-
-def run(kernel: str, case: Case) -> Tensor:
-    """[B, N, h_v, V] by the kernel of that name."""
-    with autocast.disabled(case.query):
-        return KERNELS[kernel](case)
 
 
 def _products_are_faster(case: Case) -> bool:

@@ -18,14 +18,9 @@ class Cost:
 
     parameters: int = 0
     multiplies: int = 0
-    map_values: int = 0
 
     def __add__(self, other: Cost) -> Cost:
-        return Cost(
-            self.parameters + other.parameters,
-            self.multiplies + other.multiplies,
-            self.map_values + other.map_values,
-        )
+        return Cost(self.parameters + other.parameters, self.multiplies + other.multiplies)
 
 
 def linear(positions: int, *maps: nn.Linear) -> Cost:
@@ -35,13 +30,13 @@ def linear(positions: int, *maps: nn.Linear) -> Cost:
     return Cost(sum(sizes) + biases, positions * sum(sizes))
 
 
-def attention(N: int, M: int, key_width: int, value_width: int, softmax_heads: int) -> Cost:
-    """J = QK^T, n m h_k d_k, and O = UV, n m h_v d_v, with the widths h_k d_k and h_v d_v; the maps of the softmax."""
-    return Cost(0, N * M * (key_width + value_width), N * M * softmax_heads)
+def attention(N: int, M: int, key_width: int, value_width: int) -> Cost:
+    """J = QK^T, n m h_k d_k, and O = UV, n m h_v d_v, with the widths h_k d_k and h_v d_v."""
+    return Cost(0, N * M * (key_width + value_width))
 
 
 def mixing(N: int, M: int, heads: int, mixed_heads: int, static: bool, query_size: int, memory_size: int) -> Cost:
-    """L = J P_l or U = W P_w, n m h_in h_out multiplies and those of P itself; its maps are left to the caller.
+    """L = J P_l or U = W P_w, n m h_in h_out multiplies and those of P itself.
 
     query_size, memory_size: the width of X, of M where P has a dynamic term of it, else 0. Each dynamic term takes a
     product of maps; a static term is added into a dynamic one first, and takes a product only where there is none

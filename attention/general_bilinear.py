@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -44,13 +46,14 @@ class Attention(Layer):
         """Of one example."""
         width = self.query.out_features
         linear = cost.linear(queries, self.query, self.output)
-        return linear + cost.attention(queries, memory, width, width, self.softmax_heads)
+        return linear + cost.attention(queries, memory, width, width)
 
     @classmethod
     def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
         """The multi-head layer of key and value size D_M whose key and value maps are the identity in each head."""
-        limit = cls(12, 10, 3, True, True, 0.0, "auto")
-        layer = multi_head.Attention(12, 10, 3, 10, 10, True, True, 0.0, "auto")
+        shared: dict[str, Any] = {"hidden_size": 12, "memory_size": 10, "heads": 3, "scaled": True}
+        shared |= {"linear_bias": True, "dropout": 0.0, "backend": "auto"}
+        limit, layer = cls(**shared), multi_head.Attention(**shared, key_size=10, value_size=10)
         layer.load_state_dict(limit.state_dict(), strict=False)
         for same in (layer.key, layer.value):
             nn.init.zeros_(same.bias)

@@ -10,20 +10,25 @@ from typing import Any
 from torch import Tensor, nn
 
 from attention import cost
-from attention.case import make_case
-from attention.core import BACKENDS, choose, run
+from attention.core import attend, check_backend
 from attention.cost import Cost
 
 
 class Layer(nn.Module):
     """From `x` to queries, from `memory` to keys and values; attention; back to the width of `x`."""
 
-    def __init__(self, softmax_heads: int, scale: float, dropout: float, backend: str) -> None:
+    def __init__(
+        self, softmax_heads: int, scale: float, dropout: float, backend: str, sdpa_refusal: str | None = None
+    ) -> None:
+        """sdpa_refusal: why torch's own kernel can never do what this layer asks of it; None: it can.
+
+        Raises ValueError for a dropout out of range, an unknown backend, and for sdpa with a refusal: a layer that
+        can't run isn't built.
+        """
         super().__init__()
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout: is {dropout}, must be at least 0 and under 1")
-        if backend not in BACKENDS:
-            raise ValueError(f"backend: is {backend!r}, must be one of {', '.join(BACKENDS)}")
+        check_backend(backend, sdpa_refusal)
         self.softmax_heads = softmax_heads  # the heads that a position bias is added to
         self.scale = scale
         self.dropout = dropout
@@ -62,9 +67,19 @@ class Layer(nn.Module):
     def attend(self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
         """[B, N, h_v, V]; `options` as in `attention.core.attend`."""
         dropout = self.dropout if self.training else 0.0
-        case = make_case(query, key, value, scale=self.scale, dropout=dropout, **options)
-        self.kernel = choose(self.backend, case)
-        return run(self.kernel, case)
+        return attend(
+            query,
+            key,
+            value,
+            scale=self.scale,
+            dropout=dropout,
+            backend=self.backend,
+            tell=self._remember,
+            **options,
+        )
+
+    def _remember(self, kernel: str) -> None:
+        self.kernel = kernel
 
     def combine(self, heads: Tensor) -> Tensor:
         """[B, N, h_v, V] -> [B, N, D]."""
@@ -105,7 +120,7 @@ class Projected(Layer):
         """Of one example; a mechanism with more to it adds its own part."""
         linear = cost.linear(queries, self.query, self.output) + cost.linear(memory, self.key, self.value)
         widths = self.query.out_features, self.output.in_features
-        return linear + cost.attention(queries, memory, *widths, self.softmax_heads)
+        return linear + cost.attention(queries, memory, *widths)
 
 
 def check_sizes(**sizes: int) -> None:

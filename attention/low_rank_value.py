@@ -8,6 +8,8 @@ order of the products differs.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -31,12 +33,13 @@ class Attention(multi_head.Attention):
         """The ups are taken of the memory, m h d_v d, and UV has the hidden size in every head, n m h d."""
         linear = cost.linear(queries, self.query) + cost.linear(memory, self.key, self.value, self.output)
         width = self.value_heads * self.output.out_features
-        return linear + cost.attention(queries, memory, self.query.out_features, width, self.softmax_heads)
+        return linear + cost.attention(queries, memory, self.query.out_features, width)
 
     @classmethod
     def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
         """Always, with the same parameters."""
-        limit = cls(12, 10, 3, 4, 5, True, True, 0.0, "auto")
-        layer = multi_head.Attention(12, 10, 3, 4, 5, True, True, 0.0, "auto")
+        shared: dict[str, Any] = {"hidden_size": 12, "memory_size": 10, "heads": 3, "key_size": 4, "value_size": 5}
+        shared |= {"scaled": True, "linear_bias": True, "dropout": 0.0, "backend": "auto"}
+        limit, layer = cls(**shared), multi_head.Attention(**shared)
         layer.load_state_dict(limit.state_dict())
         return limit, layer

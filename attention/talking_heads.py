@@ -72,9 +72,8 @@ class Attention(Projected):
             scale=key_size**-0.5 if scaled else 1.0,
             dropout=dropout,
             backend=backend,
+            sdpa_refusal="it can't mix heads" if static or dynamic else None,
         )
-        if backend == "sdpa" and (static or dynamic):
-            raise ValueError("backend: sdpa can't mix heads; use auto, blocked or reference")
         self.logits_projection = HeadProjection(
             ("key_heads", key_heads),
             ("softmax_heads", softmax_heads),
@@ -101,14 +100,16 @@ class Attention(Projected):
 
     def cost(self, queries: int, memory: int) -> Cost:
         mixing = self.logits_projection.cost(queries, memory) + self.weights_projection.cost(queries, memory)
-        kept = self.logits_projection.mixes * self.key_heads + self.weights_projection.mixes * self.value_heads
-        return super().cost(queries, memory) + mixing + Cost(map_values=queries * memory * kept)
+        return super().cost(queries, memory) + mixing
 
     @classmethod
     def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
         """P_l = P_w = I."""
-        limit = cls(12, 12, 3, 3, 3, 4, 5, True, ["logits", "weights"], [], "identity", True, 0.0, "auto")
-        layer = multi_head.Attention(12, 12, 3, 4, 5, True, True, 0.0, "auto")
+        shared: dict[str, Any] = {"hidden_size": 12, "memory_size": 12, "key_size": 4, "value_size": 5}
+        shared |= {"scaled": True, "linear_bias": True, "dropout": 0.0, "backend": "auto"}
+        mixing: dict[str, Any] = {"static": ["logits", "weights"], "dynamic": [], "start": "identity"}
+        limit = cls(**shared, **mixing, key_heads=3, softmax_heads=3, value_heads=3)
+        layer = multi_head.Attention(**shared, heads=3)
         layer.load_state_dict(limit.state_dict(), strict=False)
         return limit, layer
 
@@ -132,8 +133,7 @@ class HeadProjection(nn.Module):
     ) -> None:
         super().__init__()
         (name, size), (mixed_name, mixed_size) = heads, mixed_heads
-        self.mixes = static or query_size > 0 or memory_size > 0
-        if size != mixed_size and not self.mixes:
+        if size != mixed_size and not (static or query_size or memory_size):
             raise ValueError(f"{name}: is {size}, must equal {mixed_name} = {mixed_size} as nothing mixes them")
         if size != mixed_size and static and start == "identity":
             raise ValueError(f"start: identity needs {name} = {size} to equal {mixed_name} = {mixed_size}; use random")

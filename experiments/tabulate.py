@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from typing import Any
+from typing import Any, Literal
 
 from rich.columns import Columns
 from rich.console import Console
@@ -117,7 +117,7 @@ def _table(rows: list[Row], caption: str, broken: str = "_") -> Table:
         width = (
             SENTENCE if any(" " in str(row[key]) for row in rows) else max(len(readable(key, row[key])) for row in rows)
         )
-        side = "right" if _is_number_column(rows, key) else "left"
+        side: Literal["left", "right"] = "right" if _is_number_column(rows, key) else "left"
         table.add_column(_title(key).replace("_", broken), justify=side, min_width=width)
     for row in rows:
         table.add_row(*(Text(readable(key, value)) for key, value in row.items()))

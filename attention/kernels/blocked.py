@@ -7,7 +7,9 @@ A block is some examples, or some query rows of one example. The backward comput
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -27,7 +29,8 @@ BLOCK_BYTES = {"cpu": 2**21, "cuda": 2**26}
 def attend(case: Case) -> Tensor:
     """As the reference, gradients included, with only the inputs kept for the backward.
 
-    Products are in the dtype of the inputs; the softmax, and sums over blocks, in float32 or better.
+    Products are in the dtype of the inputs; the softmax, and sums over blocks, in float32 or better. The gradients have
+    no gradients: a second derivative raises torch's RuntimeError (once_differentiable).
     """
     # drawn from the global generator, so that its seed decides the dropout here as in any other layer
     seed = int(torch.randint(2**62, (), device="cpu")) if case.dropout else 0
@@ -85,18 +88,25 @@ class _Blocked(torch.autograd.Function):
         tensors = ctx.saved_tensors
         case = _case(tensors, *ctx.settings)
         thinning = _Dropout(case, ctx.seed) if case.dropout else None
-        if thinning is not None:
-            grad_output = grad_output * thinning.growth
         needed = ctx.needs_input_grad[-len(tensors) :]
-        totals = [_zeros(tensor) if need else None for tensor, need in zip(tensors, needed, strict=True)]
+        sums = [
+            _Sum(tensor, shared) if need else None
+            for tensor, shared, need in zip(tensors, _shared(tensors), needed, strict=True)
+        ]
+        present = [each for each in sums if each is not None]
         with autocast.disabled(case.query):
-            for block in blocks(case):
-                grads = _gradients(_part(case, block), block, grad_output[block.examples, block.rows], thinning)
-                for total, grad, place in zip(totals, grads, _places(tensors, block), strict=True):
-                    if total is not None and grad is not None:
-                        total[place] += grad
-        summed = zip(totals, tensors, strict=True)
-        return None, None, None, None, *(None if total is None else total.to(like.dtype) for total, like in summed)
+            for examples, group in itertools.groupby(blocks(case), attrgetter("examples")):
+                for each in present:
+                    each.begin(examples)
+                for block in group:
+                    grads = _gradients(_part(case, block), block, grad_output[block.examples, block.rows], thinning)
+                    places = _places(tensors, block._replace(examples=slice(None)))
+                    for summed, grad, place in zip(sums, grads, places, strict=True):
+                        if summed is not None and grad is not None:
+                            summed.total[place] += grad
+                for each in present:
+                    each.end()
+        return None, None, None, None, *(None if each is None else each.gradient.to(each.dtype) for each in sums)
 
 
 def _maps(part: Case, first_row: int) -> tuple[Tensor, Tensor, Tensor]:
@@ -120,6 +130,8 @@ def _gradients(part: Case, block: Block, grad_output: Tensor, thinning: _Dropout
     """Gradients of the block's parts of all tensors, in the order of `_tensors`."""
     logits, weights, mixed = _maps(part, block.rows.start)
     grad_output = grad_output.transpose(1, 2)
+    if thinning is not None:
+        grad_output = grad_output * thinning.growth
     grad_mixed = grad_output @ part.value.permute(0, 2, 3, 1)
     if thinning is not None:
         mixed, grad_mixed = thinning.thin(mixed, grad_mixed)
@@ -196,9 +208,34 @@ class _Dropout:
         return [each * keep for each in maps]
 
 
-def _zeros(tensor: Tensor) -> Tensor:
-    """Where the tensor's gradient is summed over the blocks."""
-    return torch.zeros(tensor.shape, dtype=torch.promote_types(tensor.dtype, torch.float32), device=tensor.device)
+class _Sum:
+    """The gradient of one tensor, summed over blocks in float32 or better.
+
+    Of a tensor that all examples share, the whole stays so until the end; else an example's part is rounded to `dtype`
+    once its blocks are done, and the wide total is never larger than the examples of a block.
+    """
+
+    def __init__(self, tensor: Tensor, shared: bool) -> None:
+        self.shared, self.dtype = shared, tensor.dtype
+        self.wide = torch.promote_types(tensor.dtype, torch.float32)
+        self.gradient = torch.zeros(tensor.shape, dtype=self.wide if shared else self.dtype, device=tensor.device)
+
+    def begin(self, examples: slice) -> None:
+        """From here on, blocks of these examples are added to `total`."""
+        self.part = self.gradient if self.shared else self.gradient[examples]
+        self.total = self.part.to(self.wide)  # the part itself where it is wide already
+
+    def end(self) -> None:
+        """All blocks of the examples have been added."""
+        if self.total is not self.part:
+            self.part.copy_(self.total)
+
+
+def _shared(tensors: tuple[Tensor | None, ...]) -> list[bool]:
+    """Of each of `_tensors`, whether all examples share it: a static term, a bias or mask without their dimension."""
+    terms = [True, False, False]  # of a Projection
+    broadcast = [tensor is not None and tensor.shape[0] == 1 for tensor in tensors[-2:]]
+    return [False, False, False, *terms, *terms, *broadcast]
 
 
 def _tensors(case: Case) -> tuple[Tensor | None, ...]:

@@ -31,7 +31,6 @@ def test_talking_heads_cost_n_m_h_times_both_head_numbers_more(row):
     assert round(plain.multiplies / 1e9, 3) == plain_multiplies
     assert round(talking.multiplies / 1e9, 3) == talking_multiplies
     assert talking.multiplies - plain.multiplies == 512 * 512 * heads * (heads + heads)
-    assert plain.map_values == heads * 512 * 512 and talking.map_values == 3 * plain.map_values
 
 
 def test_a_dynamic_projection_adds_its_parameters_and_its_product():
@@ -51,4 +50,4 @@ def test_a_dynamic_projection_adds_its_parameters_and_its_product():
 
 
 def test_costs_add_up():
-    assert Cost(1, 2, 3) + Cost(10, 20, 30) == Cost(11, 22, 33)
+    assert Cost(1, 2) + Cost(10, 20) == Cost(11, 22)

@@ -232,19 +232,25 @@ def saved_numbers(leaves: dict[str, Tensor], backend: str) -> int:
     return sum(saved.values())
 
 
-def peak_bytes(backend: str, B: int, N: int) -> int:
-    """Most bytes allocated at once during a forward and a backward, beside the leaves."""
-    leaves = tensors((B, N, N, 4, 4), (8, 8, 8), ("logits.static", "weights.static"), dtype=torch.float32)
-    weight = torch.ones(B, N, 8, 4)
+def measured(leaves: dict[str, Tensor], backend: str, **options) -> tuple[int, int]:
+    """(peak, results): most bytes allocated at once by a forward and a backward; those of the output and gradients."""
+    shape = *leaves["query"].shape[:2], *leaves["value"].shape[2:]
+    weight = torch.ones(shape, dtype=leaves["value"].dtype)
     activities = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
-        torch.autograd.grad(run(leaves, backend), list(leaves.values()), weight)
+        output = run(leaves, backend, **options)
+        grads = torch.autograd.grad(output, list(leaves.values()), weight)
     now = peak = 0
     for event in profile.profiler.kineto_results.events():
         if event.name() == "[memory]":
             now += event.nbytes()
             peak = max(peak, now)
-    return peak
+    return peak, sum(tensor.nbytes for tensor in (output, *grads))
+
+
+def peak_bytes(backend: str, B: int, N: int) -> int:
+    leaves = tensors((B, N, N, 4, 4), (8, 8, 8), ("logits.static", "weights.static"), dtype=torch.float32)
+    return measured(leaves, backend)[0]
 
 
 def test_blocked_saves_its_inputs_only_and_needs_the_maps_of_one_block():
@@ -257,6 +263,37 @@ def test_blocked_saves_its_inputs_only_and_needs_the_maps_of_one_block():
         assert peak_bytes("blocked", 48, 64) - peak_bytes("blocked", 8, 64) < 40 * 10 * query
         assert peak_bytes("blocked", 2, 256) < 2 * 10 * (4 * query) + 10 * 2**17
     assert peak_bytes("reference", 48, 64) - peak_bytes("reference", 8, 64) > 40 * 3 * 16 * query
+
+
+@pytest.mark.parametrize("terms", [(), ("logits.static", "weights.query")])
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_memory_that_blocked_needs_beside_its_results_does_not_grow_with_the_batch(dtype, dropout, terms):
+    def extra(B: int) -> int:
+        peak, results = measured(
+            tensors((B, 64, 64, 16, 16), (8, 8, 8), terms, dtype=dtype), "blocked", dropout=dropout
+        )
+        return peak - results
+
+    # a quarter of the block, so that 64 examples are several of them
+    with mock.patch.dict(blocked.BLOCK_BYTES, cpu=2**19):
+        assert extra(256) <= 1.15 * extra(64)
+
+
+def test_a_half_precision_gradient_is_rounded_once_however_many_blocks_it_is_summed_over():
+    """Of 512 row blocks each adds 1/512 to the gradient of the values: summed in bfloat16, it would stop at 1/2."""
+    leaves = tensors((2, 512, 1, 2, 2), (1, 1, 1), bias_shape=(1, 1), dtype=torch.bfloat16)
+    with mock.patch.dict(blocked.BLOCK_BYTES, cpu=1):
+        output = run(leaves, "blocked")
+        (grad,) = torch.autograd.grad(output, leaves["value"], torch.full_like(output, 1 / 512))
+    assert grad.eq(1).all()
+
+
+def test_blocked_refuses_a_second_derivative():
+    leaves = tensors((1, 3, 4, 2, 2), (2, 2, 2))
+    (grad,) = torch.autograd.grad(run(leaves, "blocked").square().sum(), leaves["query"], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        grad.sum().backward()
 
 
 def test_meta_tensors_go_through_with_dropout_and_gradient():

@@ -175,7 +175,7 @@ def test_the_random_start_keeps_the_variance_of_the_logits():
 
 
 def test_an_sdpa_backend_refuses_talking_heads_when_the_layer_is_made():
-    with pytest.raises(ValueError, match="backend: sdpa can't mix heads"):
+    with pytest.raises(ValueError, match="backend: sdpa can't do this: it can't mix heads"):
         talking_heads.Attention(12, 12, 3, 3, 3, 4, 4, True, ["logits"], [], "random", True, 0.0, "sdpa")
     layer = talking_heads.Attention(12, 12, 3, 3, 3, 4, 4, True, [], [], "random", True, 0.0, "sdpa")
     assert layer(torch.randn(2, 5, 12)).shape == (2, 5, 12) and layer.kernel == "sdpa"

@@ -102,7 +102,6 @@ def test_the_cost_formula_is_what_is_counted(variant, N, M, linear_bias):
     with FlopCounterMode(display=False) as counter, torch.no_grad():
         layer(torch.randn(3, N, HIDDEN), torch.randn(3, M, MEMORY))
     assert counter.get_total_flops() == 2 * 3 * cost.multiplies
-    assert cost.map_values % (N * M) == 0 and cost.map_values >= N * M * layer.softmax_heads
 
 
 def test_the_cost_is_known_without_memory_for_the_weights(variant):
@@ -160,10 +159,10 @@ def test_every_backend_gives_the_same_or_refuses(variant):
     for backend in ("reference", "blocked", "sdpa", "auto"):
         try:
             layer = build(variant, backend=backend)
-            output = layer(x)
         except ValueError as error:
-            assert backend == "sdpa" and "sdpa" in str(error)
+            assert backend == "sdpa" and "backend: sdpa can't do this" in str(error)
             continue
+        output = layer(x)  # whoever refuses does so when the layer is made
         assert backend in ("auto", layer.kernel)
         expected = output if expected is None else expected
         torch.testing.assert_close(output, expected)
