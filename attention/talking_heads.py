@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -99,6 +100,18 @@ class Attention(Projected):
         }
         return super().attend(x, memory, query, key, value, **projections, **options)
 
+    def keep_softmax_heads(self, kept: Sequence[int]) -> None:
+        if self.weights_projection.mixes:
+            self.weights_projection.keep_mixed_heads(kept)
+        else:
+            super().keep_softmax_heads(kept)
+
+    def keep_key_heads(self, kept: Sequence[int]) -> None:
+        if self.logits_projection.mixes:
+            self.logits_projection.keep_mixed_heads(kept)
+        else:
+            super().keep_key_heads(kept)
+
     def cost(self, queries: int, memory: int) -> Cost:
         mixing = self.logits_projection.cost(queries, memory) + self.weights_projection.cost(queries, memory)
         kept = self.logits_projection.mixes * self.key_heads + self.weights_projection.mixes * self.value_heads
@@ -161,6 +174,12 @@ class HeadProjection(nn.Module):
     def forward(self, x: Tensor, memory: Tensor) -> Projection:
         """x [B, N, D], memory [B, M, D_M]."""
         return Projection(self.static, _by_position(x, self.query), _by_position(memory, self.memory))
+
+    def keep_mixed_heads(self, kept: Sequence[int]) -> None:
+        """Mix into these heads only, in place."""
+        for name, term in self.named_parameters():
+            setattr(self, name, nn.Parameter(term.detach()[..., list(kept)].clone()))
+        self.mixed_heads = len(kept)
 
     def cost(self, queries: int, memory: int) -> Cost:
         static = self.static is not None
