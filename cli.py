@@ -128,6 +128,29 @@ def compare(
 
 
 @app.command()
+def heads(
+    names: Annotated[list[str], typer.Argument(metavar="RUN [RUN]", help="A run folder, its name, or its start.")],
+    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+    checkpoint: Annotated[str, typer.Option(help="best or newest.")] = "best",
+    sequences: Annotated[int, typer.Option(help="Held-out sequences to look at.")] = 64,
+    sentence: Annotated[str | None, typer.Option(help="The text whose maps are shown.")] = None,
+    treebank: Annotated[Path | None, typer.Option(help="CoNLL-U or Parquet, for syntactic heads.")] = None,
+    export: Annotated[int | None, typer.Option(help="Also write the model with so many heads left.")] = None,
+) -> None:
+    """Show what a run's heads do: a page, pictures and tables in RUN/heads; two runs side by side.
+
+    \b
+      attn heads talking_heads-l4-d192-h24
+      attn heads multi_head-l4-d192-h24 talking_heads-l4-d192-h24
+      attn heads talking_heads --sentence "The cat sat on the mat." --export 48
+    """
+    with _mistakes("attn heads"):
+        from experiments.heads.command import show_heads
+
+        show_heads(names, runs, checkpoint, sequences, sentence, treebank, export)
+
+
+@app.command()
 def sync(
     which: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Default: every run.")] = None,
     runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
