@@ -142,8 +142,8 @@ def pruning_curve(curves: Mapping[str, tuple[Sequence[int], Sequence[float]]], s
         colour, marker = styles[name]
         axes.plot(left, losses, color=colour, marker=marker, markersize=4, label=name)
     axes.axhline(unigram, color="black", linestyle=":", linewidth=1)
-    axes.annotate("single-token frequencies", (0.99, unigram), xycoords=axes.get_yaxis_transform(), ha="right",
-                  va="bottom", fontsize=7)  # fmt: skip
+    place = {"xycoords": axes.get_yaxis_transform(), "va": "bottom", "fontsize": 7}
+    axes.annotate("single-token frequencies", (0.01, unigram), **place)
     axes.invert_xaxis()
     axes.set(xlabel="heads left", ylabel="loss (nats per masked token)", title="removing the least important heads")
     axes.legend(title="order of removal", fontsize=8, title_fontsize=8)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from experiments.explain import Mistake
-from experiments.heads import distance, importance, projections, pruning, rank
+from experiments.heads import distance, importance, projections, pruning, rank, syntax
 from experiments.heads.profile import profile
 from experiments.heads.subject import Subject
 from experiments.heads.taps import read, value_heads
@@ -322,6 +322,34 @@ def bottleneck(subject: Subject, options: Options) -> Section:
     return Section("The bottleneck", text, pictures, {"rank": rows, "matching": matched})
 
 
+def syntactic(subject: Subject, options: Options) -> Section | None:
+    """Which heads find a word's grammatical head; None without a treebank."""
+    if options.treebank is None:
+        return None
+    from experiments.heads import figures
+
+    rows, used = syntax.accuracies(subject, syntax.read_treebank(options.treebank))
+    if not rows:
+        raise Mistake(f"--treebank {options.treebank}: no relation is {syntax.LEAST} times in the sentences that fit")
+    best = [max(rows_of, key=lambda row: row["accuracy"]) for rows_of in syntax.by_relation(rows).values()]
+    best.sort(key=lambda row: row["accuracy"] - row["baseline"], reverse=True)
+    found = [row for row in best if row["accuracy"] >= row["baseline"] + syntax.ABOVE]
+    told = ", ".join(f"{row['layer']}-{row['head']} ({row['relation']}, {row['direction']})" for row in found[:6])
+    text = (
+        f"{used} sentences of the treebank. A head is right where the word that it weighs most, of all others of the "
+        "sentence, is the one that the relation leads to; the baseline is the best fixed offset. "
+        f"{len(found)} of {len(best)} relations have a head {100 * syntax.ABOVE:.0f} points above it"
+        + (f": {told}{', ...' if len(found) > 6 else ''}." if found else ".")
+    )
+    drawn = figures.relations(
+        [f"{row['relation']}, {row['direction']}" for row in best],
+        np.array([row["accuracy"] for row in best]),
+        np.array([row["baseline"] for row in best]),
+        [f"{row['layer']}-{row['head']}" for row in best],
+    )
+    return Section("Syntactic heads", text, {"syntax": drawn}, {"syntax": rows})
+
+
 def _matrix(rows: list[dict[str, Any]], name: str) -> Any:
     """[L, H], nan where a layer has fewer heads."""
     matrix = np.full((max(row["layer"] for row in rows), max(row["head"] for row in rows)), np.nan)
@@ -331,5 +359,5 @@ def _matrix(rows: list[dict[str, Any]], name: str) -> Any:
 
 
 SECTIONS: tuple[Callable[[Subject, Options], Section | None], ...] = (
-    maps, roles, distances, important, talking, bottleneck,
+    maps, roles, syntactic, distances, important, talking, bottleneck,
 )  # fmt: skip

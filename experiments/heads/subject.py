@@ -60,10 +60,11 @@ class Subject:
         return torch.isin(tokens, torch.tensor(sorted(self.tokenizer.special)))
 
     def words(self, tokens: Tensor) -> list[str]:
-        """The tokens [N] as a reader knows them: their text, or what the vocabulary calls them where they have none."""
+        """The tokens [N] as a reader knows them: their text; the vocabulary's name for a part of a character."""
         names = self.tokenizer.tokens(tokens.numpy())
-        texts = [self.tokenizer.decode([int(token)]).strip() for token in tokens]
-        return [text if text and "\ufffd" not in text else name for text, name in zip(texts, names, strict=True)]
+        texts = [self.tokenizer.decode([int(token)]) for token in tokens]
+        shown = [text.strip() or text.replace("\n", "\u21b5").replace(" ", "\u2423") for text in texts]
+        return [text if text and "\ufffd" not in text else name for text, name in zip(shown, names, strict=True)]
 
 
 def open_subject(folder: RunFolder, settings: Settings, checkpoint: str, sequences: int, report: Report) -> Subject:
