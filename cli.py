@@ -136,6 +136,9 @@ def heads(
     sentence: Annotated[str | None, typer.Option(help="The text whose maps are shown.")] = None,
     treebank: Annotated[Path | None, typer.Option(help="CoNLL-U or Parquet, for syntactic heads.")] = None,
     export: Annotated[int | None, typer.Option(help="Also write the model with so many heads left.")] = None,
+    equal: Annotated[int | None, typer.Option(help="Also train so many steps from heads that start equal.")] = None,
+    gates: Annotated[int | None, typer.Option(help="Also fine-tune so many steps with L0 gates on the heads.")] = None,
+    penalty: Annotated[float, typer.Option(help="Of the gates: nats for each open head.")] = 0.02,
 ) -> None:
     """Show what a run's heads do: a page, pictures and tables in RUN/heads; two runs side by side.
 
@@ -147,7 +150,7 @@ def heads(
     with _mistakes("attn heads"):
         from experiments.heads.command import show_heads
 
-        show_heads(names, runs, checkpoint, sequences, sentence, treebank, export)
+        show_heads(names, runs, checkpoint, sequences, sentence, treebank, export, equal, gates, penalty)
 
 
 @app.command()

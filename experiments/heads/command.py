@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,16 +25,27 @@ def show_heads(
     sentence: str | None,
     treebank: Path | None,
     export: int | None,
+    equal: int | None,
+    gates: int | None,
+    penalty: float,
 ) -> None:
     """Write `runs/NAME/heads/`, and print where the page is. Raises Mistake, DataError, RunFolderError."""
     if len(names) > 2:
         raise Mistake(f"{len(names)} runs: attn heads shows one, or two side by side")
+    if missing := [name for name in ("matplotlib", "scipy", "sklearn") if find_spec(name) is None]:
+        raise Mistake(f"attn heads needs {', '.join(missing)}", 'pip install -c constraints.txt -e ".[heads]"')
     folders = [RunFolder(find_run(name, runs)) for name in names]
     from experiments.heads import report
     from experiments.heads.sections import Options
     from experiments.heads.subject import open_subject
+    from experiments.heads.syntax import read_treebank
 
-    options = Options(sentence, treebank)
+    for name, steps in (("--equal", equal), ("--gates", gates)):
+        if steps is not None and steps < 1:
+            raise Mistake(f"{name} {steps}: the steps to train, must be at least 1")
+    if penalty < 0:
+        raise Mistake(f"--penalty {penalty}: must be at least 0")
+    options = Options(sentence, None if treebank is None else read_treebank(treebank), equal, gates, penalty)
     shown: list[tuple[str, str, list[Section]]] = []
     with Display() as display:
         for folder in folders:

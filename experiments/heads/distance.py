@@ -9,7 +9,6 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from experiments.explain import Mistake
 from experiments.heads.profile import entropy
 from experiments.heads.subject import Subject
 from experiments.heads.taps import read
@@ -52,10 +51,8 @@ def within_layers(distances: npt.NDArray[np.float64], layers: npt.NDArray[np.int
 
 def plane(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """[G, 2]: points whose distances are as near to the given ones as they get (metric MDS by SMACOF)."""
-    try:
-        from sklearn.manifold import smacof
-    except ModuleNotFoundError as missing:
-        raise Mistake("attn heads needs scikit-learn", 'pip install -c constraints.txt -e ".[heads]"') from missing
+    from sklearn.manifold import smacof
+
     # the function that scikit-learn's MDS calls: the names of the class's arguments differ between versions
     points, _ = smacof(distances, n_components=2, n_init=8, random_state=0, normalized_stress=False)
     return np.asarray(points)

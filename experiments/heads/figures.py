@@ -8,15 +8,9 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ParamSpec
 
+import matplotlib
 import numpy as np
 import numpy.typing as npt
-
-from experiments.explain import Mistake
-
-try:
-    import matplotlib
-except ModuleNotFoundError as missing:
-    raise Mistake("attn heads needs matplotlib", 'pip install -c constraints.txt -e ".[heads]"') from missing
 from matplotlib.colors import CenteredNorm, Colormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
@@ -79,7 +73,9 @@ def thumbnails(maps: Sequence[Array]) -> Figure:
             if layer == 0:
                 each.set_title(str(head + 1), fontsize=6, loc="center", pad=2)
         row[0].set_ylabel(f"layer {layer + 1}", fontsize=7)
-    figure.get_layout_engine().set(w_pad=0.01, h_pad=0.01, wspace=0.02, hspace=0.02)  # type: ignore[union-attr, call-arg]
+    # the constrained layout takes seconds for a hundred axes
+    figure.set_layout_engine("none")
+    figure.subplots_adjust(left=0.03, right=0.995, bottom=0.02, top=0.9, wspace=0.08, hspace=0.08)
     return figure
 
 
@@ -233,6 +229,18 @@ def matching(needed: Sequence[int], divergences: Sequence[Array], key_size: int)
 
 
 @styled
+def spreads(found: Mapping[str, Sequence[float]]) -> Figure:
+    """How far the heads of a layer are apart, by step, a line a way to start."""
+    figure, ((axes,),) = new(1, 1, 2.9)
+    for (start, values), colour, marker in zip(found.items(), (BLUE, ORANGE, GREEN, GREY), "os^D", strict=False):
+        axes.plot(np.maximum(values, 1e-17), color=colour, marker=marker, markersize=3, label=start)
+    axes.set_yscale("log")
+    axes.set(xlabel="step", ylabel="spread, relative", title="how far the heads of a layer are apart")
+    axes.legend(fontsize=8)
+    return figure
+
+
+@styled
 def relations(names: Sequence[str], accuracy: Array, baseline: Array, heads: Sequence[str]) -> Figure:
     """For each relation the best head's accuracy beside that of the best fixed offset."""
     figure, ((axes,),) = new(1, 1, 0.24 * len(names) + 0.9)
@@ -243,6 +251,6 @@ def relations(names: Sequence[str], accuracy: Array, baseline: Array, heads: Seq
     for each, value, low, head in zip(place, accuracy, baseline, heads, strict=True):
         axes.annotate(head, (max(value, low), each), xytext=(6, 0), textcoords="offset points", va="center", fontsize=6)
     axes.set_yticks(place, names)
-    axes.set(xlim=(0, 1.08), xlabel="accuracy (share of the words whose head word it points to)")
-    axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, 1.0), ncols=2, bbox_transform=figure.transFigure)
+    axes.set(xlim=(0, 1.08), ylim=(-0.8, len(names) - 0.2), xlabel="accuracy", title="finding the related word")
+    axes.legend(fontsize=8, loc="lower right")
     return figure

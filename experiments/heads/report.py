@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import base64
+import functools
 import html
 import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from experiments.heads.sections import Section
 from experiments.record.durable import explained, replacing, write
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 HERE = Path(__file__).parent
 
@@ -27,9 +32,10 @@ def save(sections: Sequence[Section], folder: Path) -> None:
             with replacing(folder / f"{name}.parquet") as temporary:
                 parquet.write_table(pyarrow.Table.from_pylist(rows), temporary)
         for name, figure in section.figures.items():
-            for kind in ("png", "svg"):
-                with replacing(folder / f"{name}.{kind}") as temporary:
-                    figure.savefig(temporary, format=kind, dpi=160)
+            with replacing(folder / f"{name}.png") as temporary:
+                figure.savefig(temporary, format="png", dpi=160)
+            with replacing(folder / f"{name}.svg") as temporary:
+                temporary.write_bytes(svg(figure))
 
 
 def page(runs: Sequence[tuple[str, str, Sequence[Section]]]) -> str:
@@ -74,10 +80,16 @@ def _viewer(maps: dict[str, object]) -> str:
     return f'<div class="maps"><script type="application/json">{data}</script></div>'
 
 
-def _picture(name: str, figure: object) -> str:
+@functools.cache
+def svg(figure: Figure) -> bytes:
+    """The same bytes for the same picture, whenever it is drawn."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="svg")  # type: ignore[attr-defined]
-    data = base64.b64encode(buffer.getvalue()).decode()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()
+
+
+def _picture(name: str, figure: Figure) -> str:
+    data = base64.b64encode(svg(figure)).decode()
     return f'<img alt="{html.escape(name.replace("_", " "))}" src="data:image/svg+xml;base64,{data}">'
 
 

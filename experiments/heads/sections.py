@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from experiments.explain import Mistake
-from experiments.heads import distance, importance, projections, pruning, rank, syntax
+from experiments.heads import distance, equal, gates, importance, projections, pruning, rank, syntax
 from experiments.heads.profile import profile
 from experiments.heads.subject import Subject
 from experiments.heads.taps import read, value_heads
@@ -34,7 +33,10 @@ class Options:
     """What the reader asks for."""
 
     sentence: str | None = None  # whose maps are shown; None: the start of the held-out text
-    treebank: Path | None = None  # CoNLL-U or Parquet with the columns of universal_dependencies
+    trees: Sequence[syntax.Tree] | None = None  # of a treebank, for syntactic heads
+    equal_steps: int | None = None  # of the experiment with heads that start equal; None: not made
+    gate_steps: int | None = None  # of fine-tuning with gates on the heads; None: not made
+    penalty: float = 0.02  # nats for each head that is open
 
 
 @dataclass(frozen=True)
@@ -227,6 +229,36 @@ def _unigram_loss(subject: Subject, batches: Any) -> float:
     return float(-(counts[targets] / counts.sum()).log().mean())
 
 
+def gated(subject: Subject, options: Options) -> Section | None:
+    """Which heads fine-tuning with L0 gates leaves open; None unless asked for."""
+    if options.gate_steps is None:
+        return None
+    from experiments.heads import figures
+
+    batches = list(subject.masked())
+    model, opened = gates.tune(subject, options.gate_steps, options.penalty)
+    closed = [
+        (layer, head) for layer, each in enumerate(opened) for head, gate in enumerate(each.tolist()) if gate == 0
+    ]
+    total = sum(value_heads(model))
+    before = _loss(subject.model, batches, [])
+    after = pruning.loss_with(model, batches, opened)
+    importances = importance.per_layer(importance.by_gradient(subject.model, batches))
+    same = _loss(subject.model, batches, pruning.order(importances)[: len(closed)])
+    rows = [
+        {"layer": layer, "head": head, "gate": gate}
+        for layer, each in enumerate(opened, 1)
+        for head, gate in enumerate(each.tolist(), 1)
+    ]
+    text = (
+        f"Hard-concrete gates on the heads' outputs, {options.gate_steps} steps of fine-tuning at {options.penalty} "
+        f"nats a head (Voita et al.): {total - len(closed)} of {total} stay open. The loss is {after:.3f} nats, "
+        f"{before:.3f} before; removing as many by gradient, without fine-tuning, gives {same:.3f}."
+    )
+    drawn = figures.by_layer_and_head({"gate: 0 for a head that is closed": _matrix(rows, "gate")}, columns=1)
+    return Section("Heads behind gates", text, {"gates": drawn}, {"gates": rows})
+
+
 def talking(subject: Subject, options: Options) -> Section | None:
     """Which head talks to which; None where none does."""
     from experiments.heads import figures
@@ -324,20 +356,19 @@ def bottleneck(subject: Subject, options: Options) -> Section:
 
 def syntactic(subject: Subject, options: Options) -> Section | None:
     """Which heads find a word's grammatical head; None without a treebank."""
-    if options.treebank is None:
+    if options.trees is None:
         return None
     from experiments.heads import figures
 
-    rows, used = syntax.accuracies(subject, syntax.read_treebank(options.treebank))
+    rows, used = syntax.accuracies(subject, options.trees)
     if not rows:
-        raise Mistake(f"--treebank {options.treebank}: no relation is {syntax.LEAST} times in the sentences that fit")
-    best = [max(rows_of, key=lambda row: row["accuracy"]) for rows_of in syntax.by_relation(rows).values()]
-    best.sort(key=lambda row: row["accuracy"] - row["baseline"], reverse=True)
+        raise Mistake(f"--treebank: no relation is {syntax.LEAST} times in the sentences that fit")
+    best = syntax.best_of_each_relation(rows)
     found = [row for row in best if row["accuracy"] >= row["baseline"] + syntax.ABOVE]
     told = ", ".join(f"{row['layer']}-{row['head']} ({row['relation']}, {row['direction']})" for row in found[:6])
     text = (
         f"{used} sentences of the treebank. A head is right where the word that it weighs most, of all others of the "
-        "sentence, is the one that the relation leads to; the baseline is the best fixed offset. "
+        "sentence, is the one that the relation leads to, from either end; the baseline is the best fixed offset. "
         f"{len(found)} of {len(best)} relations have a head {100 * syntax.ABOVE:.0f} points above it"
         + (f": {told}{', ...' if len(found) > 6 else ''}." if found else ".")
     )
@@ -350,6 +381,25 @@ def syntactic(subject: Subject, options: Options) -> Section | None:
     return Section("Syntactic heads", text, {"syntax": drawn}, {"syntax": rows})
 
 
+def equal_start(subject: Subject, options: Options) -> Section | None:
+    """Whether heads that start equal stay equal; None unless asked for."""
+    if options.equal_steps is None:
+        return None
+    from experiments.heads import figures
+
+    found = equal.spreads(subject, options.equal_steps)
+    rows = [
+        {"start": start, "step": step, "spread": value}
+        for start, values in found.items()
+        for step, value in enumerate(values)
+    ]
+    text = (
+        "A model of the run's sizes is trained anew, in float64. The spread is the largest difference between the "
+        f"outputs of two heads of a layer, relative to the largest output. {equal.verdict(found)}"
+    )
+    return Section("Heads that start equal", text, {"equal": figures.spreads(found)}, {"equal": rows})
+
+
 def _matrix(rows: list[dict[str, Any]], name: str) -> Any:
     """[L, H], nan where a layer has fewer heads."""
     matrix = np.full((max(row["layer"] for row in rows), max(row["head"] for row in rows)), np.nan)
@@ -359,5 +409,5 @@ def _matrix(rows: list[dict[str, Any]], name: str) -> Any:
 
 
 SECTIONS: tuple[Callable[[Subject, Options], Section | None], ...] = (
-    maps, roles, syntactic, distances, important, talking, bottleneck,
+    maps, roles, syntactic, distances, important, gated, talking, bottleneck, equal_start,
 )  # fmt: skip

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from experiments.data.packing import Dataset, prepare
 from experiments.data.tokenizer import Report, Tokenizer
-from experiments.explain import Mistake
+from experiments.explain import Mistake, nearest
 from experiments.model.bert import Bert, build
 from experiments.objectives.masked import MaskedBatch
 from experiments.record.folder import RunFolder
@@ -70,7 +70,8 @@ class Subject:
 def open_subject(folder: RunFolder, settings: Settings, checkpoint: str, sequences: int, report: Report) -> Subject:
     """The trained run with its own tokenizer. Raises Mistake, DataError, ValueError without a good checkpoint."""
     if checkpoint not in ("best", "newest"):
-        raise Mistake(f"--checkpoint {checkpoint}: must be one of best, newest")
+        kinds = ("best", "newest")
+        raise Mistake(f"--checkpoint {checkpoint}: must be one of best, newest" + nearest(checkpoint, kinds))
     if sequences < 1:
         raise Mistake(f"--sequences {sequences}: must be at least 1")
     tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))

@@ -30,12 +30,12 @@ class Tree(NamedTuple):
     spaces: list[bool]  # whether a space follows the word
 
 
-def read_treebank(path: Path) -> Iterator[Tree]:
+def read_treebank(path: Path) -> list[Tree]:
     """The trees of a CoNLL-U file, or of Parquet with the columns of `universal_dependencies`. Raises Mistake."""
     if not path.is_file():
         raise Mistake(f"--treebank {path}: there is no such file", "a .conllu or .parquet of Universal Dependencies")
     try:
-        yield from (_parquet(path) if path.suffix == ".parquet" else _conllu(path))
+        return list(_parquet(path) if path.suffix == ".parquet" else _conllu(path))
     except (ValueError, KeyError, IndexError) as error:
         raise Mistake(f"--treebank {path}: neither CoNLL-U nor its columns in Parquet ({error})") from error
 
@@ -118,12 +118,15 @@ def accuracies(subject: Subject, trees: Iterable[Tree]) -> tuple[list[dict[str, 
     return rows, used
 
 
-def by_relation(rows: list[dict[str, Any]]) -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """The rows of each relation and direction."""
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    for row in rows:
-        found.setdefault((row["relation"], row["direction"]), []).append(row)
-    return found
+def best_of_each_relation(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The row that is most above its baseline, for each relation; those most above first."""
+
+    def above(row: dict[str, Any]) -> float:
+        return float(row["accuracy"] - row["baseline"])
+
+    relations = sorted({row["relation"] for row in rows})
+    best = [max((row for row in rows if row["relation"] == relation), key=above) for relation in relations]
+    return sorted(best, key=above, reverse=True)
 
 
 def encode(subject: Subject, tree: Tree) -> tuple[Tensor, Tensor] | None:
