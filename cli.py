@@ -28,6 +28,7 @@ app = typer.Typer(
   attn train variant=talking_heads heads=24                      one run
   attn train -m variant=multi_head,talking_heads heads=6,12,24   a sweep
   attn compare variant=talking_heads --sort loss                 what came out
+  attn heads talking_heads                                       what its heads do
   attn variants                                                  what there is
 """,
 )
