@@ -13,7 +13,7 @@ from experiments.record.display import Display
 from experiments.record.folder import RunFolder
 
 if TYPE_CHECKING:
-    from experiments.heads.sections import Section
+    from experiments.heads.section import Options, Section
     from experiments.heads.subject import Subject
 
 
@@ -36,7 +36,7 @@ def show_heads(
         raise Mistake(f"attn heads needs {', '.join(missing)}", 'pip install -c constraints.txt -e ".[heads]"')
     folders = [RunFolder(find_run(name, runs)) for name in names]
     from experiments.heads import report
-    from experiments.heads.sections import Options
+    from experiments.heads.section import Options
     from experiments.heads.subject import open_subject
     from experiments.heads.syntax import read_treebank
 
@@ -64,10 +64,9 @@ def show_heads(
     print(page)
 
 
-def _sections(subject: Subject, options: object, display: Display) -> list[Section]:
-    from experiments.heads.sections import SECTIONS, Options
+def _sections(subject: Subject, options: Options, display: Display) -> list[Section]:
+    from experiments.heads.sections import SECTIONS
 
-    assert isinstance(options, Options)
     found = []
     for done, section in enumerate(SECTIONS):
         display.stage(f"heads of {subject.name}", done, len(SECTIONS))

@@ -29,7 +29,8 @@ for (const viewer of document.querySelectorAll(".maps")) {
   const choice = make("div", viewer), grid = make("div", viewer), big = make("canvas", viewer), told = make("output", viewer);
   choice.className = "choice"; grid.className = "grid"; big.className = "big";
 
-  const label = 92, cell = Math.max(14, Math.floor(560 / N)), size = label + N * cell;
+  const longest = Math.min(12, Math.max(...words.map((word) => word.length)));
+  const label = 14 + 6.6 * longest, cell = Math.max(14, Math.floor(560 / N)), size = label + N * cell;
   const enlarge = () => {
     const scale = window.devicePixelRatio || 1;
     big.width = big.height = size * scale;

@@ -9,22 +9,19 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from experiments.heads.sections import Section
+import pyarrow
+from matplotlib.figure import Figure
+from pyarrow import parquet
+
+from experiments.heads.section import Section
 from experiments.record.durable import explained, replacing, write
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 HERE = Path(__file__).parent
 
 
 def save(sections: Sequence[Section], folder: Path) -> None:
     """NAME.parquet for every table, NAME.png and NAME.svg for every picture. Raises RunFolderError."""
-    import pyarrow
-    from pyarrow import parquet
-
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for section in sections:

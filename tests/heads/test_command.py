@@ -12,7 +12,7 @@ from pyarrow import parquet
 from experiments.heads import command
 from experiments.heads.pruning import load_pruned
 from experiments.heads.report import page
-from experiments.heads.sections import Section
+from experiments.heads.section import Section
 
 TREE = "\n".join(
     f"{index}\t{word}\t_\t_\t_\t_\t{head}\t{relation}\t_\t_"
