@@ -106,7 +106,7 @@ def syntactic(subject: Subject, options: Options) -> Section | None:
         f"{used} sentences of the treebank. A head is right where the word that it weighs most, of all others of the "
         "sentence, is the one that the relation leads to, from either end; the baseline is the best fixed offset. "
         f"{len(found)} of {len(best)} relations have a head {100 * syntax.ABOVE:.0f} points above it"
-        + (f": {told}{', ...' if len(found) > 6 else ''}." if found else ".")
+        + (f": {told}{' and others' if len(found) > 6 else ''}." if found else ".")
     )
     drawn = figures.relations(
         [f"{row['relation']}, {row['direction']}" for row in best],

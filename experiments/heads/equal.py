@@ -36,8 +36,8 @@ def verdict(found: dict[str, list[float]]) -> str:
     stays = "stay equal" if equal < SAME else "do not stay equal"
     parted = [start for start in (PARTED, DROPPED) if found[start][-1] > SAME]
     return (
-        f"Verdict: heads that start equal {stays}: after {len(found[EQUAL]) - 1} steps their spread is {equal:.1e}, "
-        f"that of heads with starts of their own {own:.1e}. They part when started "
+        f"Verdict: heads that start equal {stays}: after {len(found[EQUAL]) - 1} steps their spread is {equal:.2g}, "
+        f"that of heads with starts of their own {own:.2g}. They part when started "
         f"{' or '.join(parted) or 'in no other way'}."
     )
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ParamSpec
+from typing import Any, Literal, ParamSpec
 
 import matplotlib
 import numpy as np
@@ -28,7 +28,6 @@ STYLE: Any = {
     "axes.edgecolor": "#666666",
     "legend.frameon": False,
     "svg.hashsalt": "attn",
-    "figure.constrained_layout.use": True,
 }
 WIDTH = 7.2  # inches
 P = ParamSpec("P")
@@ -45,9 +44,11 @@ def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
     return drawn
 
 
-def new(rows: int, columns: int, height: float, **options: Any) -> tuple[Figure, npt.NDArray[Any]]:
+def new(
+    rows: int, columns: int, height: float, layout: Literal["constrained"] | None = "constrained", **options: Any
+) -> tuple[Figure, npt.NDArray[Any]]:
     """A figure of rows x columns axes, always as an array of two dimensions."""
-    figure = Figure(figsize=(WIDTH, height))
+    figure = Figure(figsize=(WIDTH, height), layout=layout)
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
@@ -62,7 +63,8 @@ def thumbnails(maps: Sequence[Array]) -> Figure:
     """Every attention map [N, M] of a text, a row a layer; each from white to its own largest weight."""
     columns = max(len(layer) for layer in maps)
     side = WIDTH / columns
-    figure, axes = new(len(maps), columns, max(1.2, len(maps) * min(side, 1.2) * 1.12 + 0.25))
+    # the constrained layout takes seconds for a hundred axes
+    figure, axes = new(len(maps), columns, max(1.2, len(maps) * min(side, 1.2) * 1.12 + 0.25), layout=None)
     for layer, row in enumerate(axes):
         for head, each in enumerate(row):
             each.set(xticks=[], yticks=[])
@@ -73,8 +75,6 @@ def thumbnails(maps: Sequence[Array]) -> Figure:
             if layer == 0:
                 each.set_title(str(head + 1), fontsize=6, loc="center", pad=2)
         row[0].set_ylabel(f"layer {layer + 1}", fontsize=7)
-    # the constrained layout takes seconds for a hundred axes
-    figure.set_layout_engine("none")
     figure.subplots_adjust(left=0.03, right=0.995, bottom=0.02, top=0.9, wspace=0.08, hspace=0.08)
     return figure
 
@@ -235,7 +235,7 @@ def spreads(found: Mapping[str, Sequence[float]]) -> Figure:
     for (start, values), colour, marker in zip(found.items(), (BLUE, ORANGE, GREEN, GREY), "os^D", strict=False):
         axes.plot(np.maximum(values, 1e-17), color=colour, marker=marker, markersize=3, label=start)
     axes.set_yscale("log")
-    axes.set(xlabel="step", ylabel="spread, relative", title="how far the heads of a layer are apart")
+    axes.set(xlabel="step", ylabel="spread, relative", title="how far the heads of a layer are apart (0: at 1e-17)")
     axes.legend(fontsize=8)
     return figure
 

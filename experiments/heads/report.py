@@ -37,7 +37,9 @@ def save(sections: Sequence[Section], folder: Path) -> None:
 
 def page(runs: Sequence[tuple[str, str, Sequence[Section]]]) -> str:
     """The page, which needs nothing beside it: a column a run, given as (name, what it is, its sections)."""
-    titles = list(dict.fromkeys(section.title for _, _, sections in runs for section in sections))
+    # in the order of the run that has most
+    fullest_first = sorted((sections for _, _, sections in runs), key=len, reverse=True)
+    titles = list(dict.fromkeys(section.title for sections in fullest_first for section in sections))
     found = [{section.title: section for section in sections} for _, _, sections in runs]
     blocks = []
     for title in titles:
