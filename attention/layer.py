@@ -74,9 +74,9 @@ class Layer(nn.Module):
         return run(self.kernel, case)
 
     def keep_heads(self, kept: Sequence[int]) -> None:
-        """Leave only these of the value heads, and what they are computed from, in place: the others are 0 from now on.
+        """Leave only these of the value heads, and what they are computed from, in place, as if the others gave zeros.
 
-        `kept`: ascending indices. A head that others need through a projection stays on their side of it.
+        `kept`: indices; one that is repeated is there so many times. What other heads need through a projection stays.
         """
         raise NotImplementedError
 

@@ -123,6 +123,7 @@ def distances(subject: Subject, options: Options) -> Section:
     points = distance.plane(between)
     layers = [layer for layer, _ in names]
     within = distance.within_layers(between, np.array(layers))
+    same, other = distance.within_and_between(between, np.array(layers))
     pairs = [
         {"layer": a[0], "head": a[1], "other_layer": b[0], "other_head": b[1], "distance": float(between[i, j])}
         for i, a in enumerate(names)
@@ -135,7 +136,7 @@ def distances(subject: Subject, options: Options) -> Section:
     ]
     text = (
         "Jensen-Shannon divergence between the weights of two heads, averaged over held-out tokens: 0 for heads that "
-        f"attend alike, ln 2 = 0.69 nats at most; drawn in two dimensions. {_trend(within)}"
+        f"attend alike, ln 2 = 0.69 nats at most; drawn in two dimensions. {_trend(within, same, other)}"
     )
     drawn = figures.head_plane(points, layers, [head for _, head in names], within)
     depth = [{"layer": layer, "distance": value} for layer, value in within.items()]
@@ -143,14 +144,16 @@ def distances(subject: Subject, options: Options) -> Section:
     return Section("Which heads attend alike", text, {"distances": drawn}, tables)
 
 
-def _trend(within: dict[int, float]) -> str:
-    """Claim X3: the distance between the heads of a layer falls with depth."""
+def _trend(within: dict[int, float], same: float, other: float) -> str:
+    """Whether the heads of a layer are more alike than others, and how that changes with depth."""
     if len(within) < 2:
         return ""
     trend = float(spearmanr(list(within), list(within.values())).statistic)
     first, *_, last = within.values()
     falls = "falls" if trend < -0.5 else "rises" if trend > 0.5 else "neither falls nor rises"
     return (
+        f"Heads of the same layer are {same:.3f} nats apart, of different layers {other:.3f}: those of a layer are "
+        f"{'more' if same < other else 'not more'} alike; in BERT they are more alike (Clark et al.). "
         f"Within a layer the mean distance {falls} with depth: {first:.3f} in the first, {last:.3f} in the last "
-        f"(rank correlation with depth {trend:+.2f}); in BERT it falls (Clark et al.)."
+        f"(rank correlation with depth {trend:+.2f}); in BERT it falls."
     )

@@ -49,6 +49,15 @@ def within_layers(distances: npt.NDArray[np.float64], layers: npt.NDArray[np.int
     return means
 
 
+def within_and_between(distances: npt.NDArray[np.float64], layers: npt.NDArray[np.int64]) -> tuple[float, float]:
+    """The mean distance between two heads of the same layer, and of different layers; nan where there are none."""
+    first, second = np.triu_indices(len(layers), 1)
+    same = layers[first] == layers[second]
+    pairs = distances[first, second]
+    within, between = (float(part.mean()) if len(part) else np.nan for part in (pairs[same], pairs[~same]))
+    return within, between
+
+
 def plane(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """[G, 2]: points whose distances are as near to the given ones as they get (metric MDS by SMACOF)."""
     from sklearn.manifold import smacof

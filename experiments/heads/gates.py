@@ -43,6 +43,14 @@ def settled(log_alpha: Tensor) -> Tensor:
     return (log_alpha.sigmoid() * (HIGH - LOW) + LOW).clamp(0, 1)
 
 
+def fold(model: Bert, gates: Sequence[Tensor]) -> None:
+    """Multiply the gates into the columns of the output maps, in place: the model without gates is then the same."""
+    with torch.no_grad():
+        for layer, gate in zip(model.layers, gates, strict=True):
+            weight: Tensor = layer.attention.output.weight
+            weight.copy_((weight.unflatten(1, (len(gate), -1)) * gate[:, None]).flatten(1))
+
+
 def tune(subject: Subject, steps: int, penalty: float) -> tuple[Bert, list[Tensor]]:
     """A fine-tuned copy of the model and its settled gates [H] a layer; `penalty`: nats for each open head.
 

@@ -14,6 +14,7 @@ import pyarrow
 from matplotlib.figure import Figure
 from pyarrow import parquet
 
+from experiments.heads.pruning import export
 from experiments.heads.section import Section
 from experiments.record.durable import explained, replacing, write
 
@@ -21,7 +22,10 @@ HERE = Path(__file__).parent
 
 
 def save(sections: Sequence[Section], folder: Path) -> None:
-    """NAME.parquet for every table, NAME.png and NAME.svg for every picture. Raises RunFolderError."""
+    """NAME.parquet for every table, NAME.png and NAME.svg for every picture, NAME/ for every model.
+
+    Raises RunFolderError.
+    """
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
     for section in sections:
@@ -33,6 +37,8 @@ def save(sections: Sequence[Section], folder: Path) -> None:
                 figure.savefig(temporary, format="png", dpi=160)
             with replacing(folder / f"{name}.svg") as temporary:
                 temporary.write_bytes(svg(figure))
+        for name, (subject, removed) in section.models.items():
+            export(subject, removed, folder / name)
 
 
 def page(runs: Sequence[tuple[str, str, Sequence[Section]]]) -> str:

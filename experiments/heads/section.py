@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
+from experiments.heads.pruning import Head
 from experiments.heads.subject import Subject
 from experiments.heads.syntax import Tree
 
@@ -34,6 +35,7 @@ class Section:
     figures: dict[str, Figure] = field(default_factory=dict)  # by file name
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by file name
     maps: dict[str, Any] | None = None  # what the page's viewer of maps shows
+    models: dict[str, tuple[Subject, list[Head]]] = field(default_factory=dict)  # to be written without these heads
 
 
 # measures a run and says what was found; None where there is nothing of its kind

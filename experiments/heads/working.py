@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -105,7 +106,9 @@ def gated(subject: Subject, options: Options) -> Section | None:
         f"{before:.3f} before; removing as many by gradient, without fine-tuning, gives {same:.3f}."
     )
     drawn = figures.by_layer_and_head({"gate: 0 for a head that is closed": by_layer(rows, "gate")}, columns=1)
-    return Section("Heads behind gates", text, {"gates": drawn}, {"gates": rows})
+    gates.fold(model, opened)
+    tuned = {"gated": (replace(subject, model=model), closed)}
+    return Section("Heads behind gates", text, {"gates": drawn}, {"gates": rows}, models=tuned)
 
 
 def talking(subject: Subject, options: Options) -> Section | None:

@@ -52,7 +52,10 @@ def test_two_runs_side_by_side(attn, tiny, tmp_path):
         assert [(row["layer"], row["head"]) for row in heads] == [(i, h) for i in (1, 2) for h in (1, 2, 3)]
         pruned = load_pruned(folder / "heads" / "pruned-2")
         assert sum(layer.attention.value_heads for layer in pruned.model.layers) == 2
-        assert pruned.model(torch.tensor([[1, 2, 3]])).isfinite().all()
+        gated = load_pruned(folder / "heads" / "gated")
+        assert sum(layer.attention.value_heads for layer in gated.model.layers) == 6
+        for model in (pruned.model, gated.model):
+            assert model(torch.tensor([[1, 2, 3]])).isfinite().all()
         alone = (folder / "heads" / "index.html").read_text(encoding="utf-8")
         assert "<h1>" + folder.name in alone and "<b>no" not in alone
         assert folder.name in both

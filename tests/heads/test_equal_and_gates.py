@@ -11,6 +11,8 @@ import torch
 from experiments.heads import equal, gates
 from experiments.heads.equal import make_equal, spread, verdict
 from experiments.heads.gates import open_probability, sample, settled
+from experiments.heads.pruning import remove
+from experiments.heads.taps import gated
 from experiments.objectives.masked import loss
 from experiments.settings import AdamW
 from experiments.training.optimizer import adamw
@@ -48,6 +50,18 @@ def test_the_hard_concrete_distribution():
     assert open_probability(torch.zeros(1)).item() == pytest.approx(1 / (1 + (0.1 / 1.1) ** 0.33))
     assert settled(torch.tensor([-10.0, 0.0, 10.0])).tolist() == [0, 0.5, 1]
     assert math.isclose(sample(torch.zeros(1), torch.tensor(0.5)).item(), 0.5, rel_tol=1e-6)
+
+
+@pytest.mark.parametrize("variant", ["multi_head", "talking_heads", "general_bilinear", "low_rank_value"])
+def test_folded_gates_are_gates(bert_of, batch, variant):
+    model = bert_of(variant)
+    some = [torch.tensor([0.0, 0.5, 1.0]).double(), torch.tensor([1.0, 0.2, 0.0]).double()]
+    with gated(model, some):
+        expected = model(batch.tokens)
+    gates.fold(model, some)
+    torch.testing.assert_close(model(batch.tokens), expected)
+    remove(model, [(0, 0), (1, 2)])
+    torch.testing.assert_close(model(batch.tokens), expected)
 
 
 @pytest.mark.parametrize(("penalty", "left"), [(0.0, 6), (50.0, 0)])

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
 
-from experiments.heads.distance import distances_of, jensen_shannon, plane, within_layers
+from experiments.heads.distance import distances_of, jensen_shannon, plane, within_and_between, within_layers
 from experiments.heads.profile import (
     confidence,
     entropy,
@@ -76,7 +76,9 @@ def test_the_plane_keeps_distances_that_fit_into_it():
 
 def test_the_mean_distance_within_a_layer_leaves_out_the_head_itself():
     distances = torch.tensor([[0.0, 2.0, 9.0], [2.0, 0.0, 9.0], [9.0, 9.0, 0.0]]).double().numpy()
-    assert within_layers(distances, torch.tensor([1, 1, 2]).numpy()) == {1: 2.0}
+    layers = torch.tensor([1, 1, 2]).numpy()
+    assert within_layers(distances, layers) == {1: 2.0}
+    assert within_and_between(distances, layers) == (2.0, 9.0)
 
 
 def test_a_model_whose_heads_are_known(known, subject_of):
