@@ -60,7 +60,7 @@ def layer_colours(layers: int) -> list[tuple[float, ...]]:
 
 @styled
 def thumbnails(maps: Sequence[Array]) -> Figure:
-    """Every attention map [N, M] of a text, a row a layer; each from white to its own largest weight."""
+    """Every attention map [N, M] of a text, a row a layer, a column a head; each from white to its largest weight."""
     columns = max(len(layer) for layer in maps)
     side = WIDTH / columns
     # the constrained layout takes seconds for a hundred axes
@@ -74,7 +74,7 @@ def thumbnails(maps: Sequence[Array]) -> Figure:
                 each.spines[:].set(visible=True, linewidth=0.4, color="#bbbbbb")
             if layer == 0:
                 each.set_title(str(head + 1), fontsize=6, loc="center", pad=2)
-        row[0].set_ylabel(f"layer {layer + 1}", fontsize=7)
+        row[0].set_ylabel(str(layer + 1), fontsize=7, rotation=0, ha="right", va="center")
     figure.subplots_adjust(left=0.03, right=0.995, bottom=0.02, top=0.9, wspace=0.08, hspace=0.08)
     return figure
 
