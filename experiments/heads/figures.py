@@ -179,7 +179,7 @@ def projection_distances(distances: Mapping[str, Sequence[float | None]], chance
             each.plot(range(1, len(values) + 1), values, color=colour, marker=marker, label=label)
         each.set_xlabel("layer")
         each.xaxis.set_major_locator(MaxNLocator(integer=True))
-        each.set_ylim(bottom=0)
+        each.set_ylim(0, 1.08 * each.get_ylim()[1])
     axes[0, 0].set_title("from the identity: ||P - I|| / ||I||")
     axes[0, 1].set_title("share of the squared entries off the diagonal")
     axes[0, 1].axhline(chance, color=GREY, linestyle=":")
