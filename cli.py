@@ -28,6 +28,7 @@ app = typer.Typer(
   attn train variant=talking_heads heads=24                      one run
   attn train -m variant=multi_head,talking_heads heads=6,12,24   a sweep
   attn compare variant=talking_heads --sort loss                 what came out
+  attn heads talking_heads                                       what its heads do
   attn variants                                                  what there is
 """,
 )
@@ -152,6 +153,32 @@ def dashboard(
             from experiments.dashboard.command import write_dashboard
 
             write_dashboard(which or [], runs, out, watch, show)
+
+
+@app.command()
+def heads(
+    names: Annotated[list[str], typer.Argument(metavar="RUN [RUN]", help="A run folder, its name, or its start.")],
+    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+    checkpoint: Annotated[str, typer.Option(help="best or newest.")] = "best",
+    sequences: Annotated[int, typer.Option(help="Held-out sequences to look at.")] = 64,
+    sentence: Annotated[str | None, typer.Option(help="The text whose maps are shown.")] = None,
+    treebank: Annotated[Path | None, typer.Option(help="CoNLL-U or Parquet, for syntactic heads.")] = None,
+    export: Annotated[int | None, typer.Option(help="Also write the model with so many heads left.")] = None,
+    equal: Annotated[int | None, typer.Option(help="Also train so many steps from heads that start equal.")] = None,
+    gates: Annotated[int | None, typer.Option(help="Also fine-tune so many steps with L0 gates on the heads.")] = None,
+    penalty: Annotated[float, typer.Option(help="Of the gates: nats for each open head.")] = 0.02,
+) -> None:
+    """Show what a run's heads do: a page, pictures and tables in RUN/heads; two runs side by side.
+
+    \b
+      attn heads talking_heads-l4-d192-h24
+      attn heads multi_head-l4-d192-h24 talking_heads-l4-d192-h24
+      attn heads talking_heads --sentence "The cat sat on the mat." --export 48
+    """
+    with _mistakes("attn heads"):
+        from experiments.heads.command import show_heads
+
+        show_heads(names, runs, checkpoint, sequences, sentence, treebank, export, equal, gates, penalty)
 
 
 @app.command()

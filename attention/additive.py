@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -60,6 +61,10 @@ class Attention(Projected):
         bias = options.pop("bias")
         options["bias"] = logits if bias is None else logits + bias
         return super().attend(x, memory, query[..., :0], key[..., :0], value, **options)
+
+    def keep_key_heads(self, kept: Sequence[int]) -> None:
+        super().keep_key_heads(kept)
+        self.comparison.weight = nn.Parameter(self.comparison.weight.detach()[list(kept)].clone())
 
     def cost(self, queries: int, memory: int) -> Cost:
         """The product with v takes n m h d_k multiplies, as QK^T would; the tanh is not counted."""

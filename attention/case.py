@@ -4,12 +4,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from attention.autocast import cast
+
+# Sees the intermediate results of the reference kernel and hands back what it is to go on with: the tensor itself, or
+# another of its shape. Called with the stage and its tensor, in this order:
+#   logits [B, h_k, N, M], QK^T scale; mixed_logits [B, h, N, M], after P_l and the bias, before the mask;
+#   weights [B, h, N, M], of the softmax; mixed_weights [B, h_v, N, M], after P_w; outputs [B, N, h_v, V], a head each
+Tap = Callable[[str, Tensor], Tensor]
 
 
 class Projection(NamedTuple):

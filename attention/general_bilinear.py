@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from attention import cost, multi_head
 from attention.cost import Cost
-from attention.layer import Layer, check_sizes
+from attention.layer import Layer, check_sizes, keep_columns, keep_rows
 
 
 class Attention(Layer):
@@ -33,6 +34,7 @@ class Attention(Layer):
     ) -> None:
         check_sizes(hidden_size=hidden_size, memory_size=memory_size, heads=heads)
         super().__init__(heads, scale=memory_size**-0.5 if scaled else 1.0, dropout=dropout, backend=backend)
+        self.value_heads = heads
         self.query = nn.Linear(hidden_size, heads * memory_size, bias=linear_bias)
         self.output = nn.Linear(heads * memory_size, hidden_size, bias=linear_bias)
 
@@ -41,6 +43,12 @@ class Attention(Layer):
         # in the dtype of the products already, so that no cast makes a copy a head
         shared = memory.to(query.dtype).unsqueeze(2).expand(-1, -1, self.softmax_heads, -1)
         return query, shared, shared
+
+    def keep_heads(self, kept: Sequence[int]) -> None:
+        size = self.query.out_features // self.softmax_heads
+        keep_rows(self.query, kept, size)
+        keep_columns(self.output, kept, size)
+        self.softmax_heads = self.value_heads = len(kept)
 
     def cost(self, queries: int, memory: int) -> Cost:
         """Of one example."""

@@ -4,12 +4,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 
 from attention import cost
+from attention.case import Tap
 from attention.core import attend, check_backend
 from attention.cost import Cost
 
@@ -34,7 +35,9 @@ class Layer(nn.Module):
         self.dropout = dropout
         self.backend = backend
         self.kernel: str | None = None  # the kernel that ran last
+        self.tap: Tap | None = None  # sees and may change what the reference kernel computes, which then runs
         self.output: nn.Linear
+        self.value_heads: int
 
     def forward(
         self,
@@ -74,12 +77,20 @@ class Layer(nn.Module):
             scale=self.scale,
             dropout=dropout,
             backend=self.backend,
+            tap=self.tap,
             tell=self._remember,
             **options,
         )
 
     def _remember(self, kernel: str) -> None:
         self.kernel = kernel
+
+    def keep_heads(self, kept: Sequence[int]) -> None:
+        """Leave only these of the value heads, and what they are computed from, in place, as if the others gave zeros.
+
+        `kept`: indices; one that is repeated is there so many times. What other heads need through a projection stays.
+        """
+        raise NotImplementedError
 
     def combine(self, heads: Tensor) -> Tensor:
         """[B, N, h_v, V] -> [B, N, D]."""
@@ -116,11 +127,42 @@ class Projected(Layer):
             self.value(memory).unflatten(-1, (self.value_heads, self.value_size)),
         )
 
+    def keep_heads(self, kept: Sequence[int]) -> None:
+        keep_rows(self.value, kept, self.value_size)
+        keep_columns(self.output, kept, self.value_size)
+        self.value_heads = len(kept)
+        self.keep_softmax_heads(kept)
+
+    def keep_softmax_heads(self, kept: Sequence[int]) -> None:
+        """The same before the values: of the softmax, and of queries and keys where no projection lies between."""
+        self.softmax_heads = len(kept)
+        self.keep_key_heads(kept)
+
+    def keep_key_heads(self, kept: Sequence[int]) -> None:
+        """The same of queries and keys."""
+        keep_rows(self.query, kept, self.key_size)
+        keep_rows(self.key, kept, self.key_size)
+        self.key_heads = len(kept)
+
     def cost(self, queries: int, memory: int) -> Cost:
         """Of one example; a mechanism with more to it adds its own part."""
         linear = cost.linear(queries, self.query, self.output) + cost.linear(memory, self.key, self.value)
         widths = self.query.out_features, self.output.in_features
         return linear + cost.attention(queries, memory, *widths)
+
+
+def keep_rows(linear: nn.Linear, kept: Sequence[int], size: int) -> None:
+    """Leave only the kept heads, each `size` features of the map's output, in place."""
+    linear.weight = nn.Parameter(linear.weight.detach().unflatten(0, (-1, size))[list(kept)].flatten(0, 1).clone())
+    if linear.bias is not None:
+        linear.bias = nn.Parameter(linear.bias.detach().unflatten(0, (-1, size))[list(kept)].flatten().clone())
+    linear.out_features = len(kept) * size
+
+
+def keep_columns(linear: nn.Linear, kept: Sequence[int], size: int) -> None:
+    """Leave only the kept heads, each `size` features of the map's input, in place."""
+    linear.weight = nn.Parameter(linear.weight.detach().unflatten(1, (-1, size))[:, list(kept)].flatten(1).clone())
+    linear.in_features = len(kept) * size
 
 
 def check_sizes(**sizes: int) -> None:

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -98,6 +99,18 @@ class Attention(Projected):
         }
         return super().attend(x, memory, query, key, value, **projections, **options)
 
+    def keep_softmax_heads(self, kept: Sequence[int]) -> None:
+        if self.weights_projection.mixes:
+            self.weights_projection.keep_mixed_heads(kept)
+        else:
+            super().keep_softmax_heads(kept)
+
+    def keep_key_heads(self, kept: Sequence[int]) -> None:
+        if self.logits_projection.mixes:
+            self.logits_projection.keep_mixed_heads(kept)
+        else:
+            super().keep_key_heads(kept)
+
     def cost(self, queries: int, memory: int) -> Cost:
         mixing = self.logits_projection.cost(queries, memory) + self.weights_projection.cost(queries, memory)
         return super().cost(queries, memory) + mixing
@@ -133,7 +146,8 @@ class HeadProjection(nn.Module):
     ) -> None:
         super().__init__()
         (name, size), (mixed_name, mixed_size) = heads, mixed_heads
-        if size != mixed_size and not (static or query_size or memory_size):
+        self.mixes = static or query_size > 0 or memory_size > 0
+        if size != mixed_size and not self.mixes:
             raise ValueError(f"{name}: is {size}, must equal {mixed_name} = {mixed_size} as nothing mixes them")
         if size != mixed_size and static and start == "identity":
             raise ValueError(f"start: identity needs {name} = {size} to equal {mixed_name} = {mixed_size}; use random")
@@ -161,6 +175,12 @@ class HeadProjection(nn.Module):
     def forward(self, x: Tensor, memory: Tensor) -> Projection:
         """x [B, N, D], memory [B, M, D_M]."""
         return Projection(self.static, _by_position(x, self.query), _by_position(memory, self.memory))
+
+    def keep_mixed_heads(self, kept: Sequence[int]) -> None:
+        """Mix into these heads only, in place."""
+        for name, term in self.named_parameters():
+            setattr(self, name, nn.Parameter(term.detach()[..., list(kept)].clone()))
+        self.mixed_heads = len(kept)
 
     def cost(self, queries: int, memory: int) -> Cost:
         static = self.static is not None

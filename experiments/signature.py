@@ -52,9 +52,10 @@ def schema(module: str) -> type[Group]:
     path = attention_folder() / f"{module}.py"
     node = _attention_class(path) if path.is_file() else None
     if node is None:
-        raise ValueError(
-            f"there is no class Attention in attention/{module}.py; a YAML that reuses another file says `module: NAME`"
-        )
+        known = [
+            each.stem for each in sorted(path.parent.glob("*.py")) if "\nclass Attention(" in each.read_text("utf-8")
+        ]
+        raise ValueError(f"there is no class Attention in attention/{module}.py; there are: {', '.join(known)}")
     fields: dict[str, Any] = {"name": (str, ...), "module": (str, module)}
     for argument in _constructor(node, path).args.args[1:]:
         fields[argument.arg] = (_meaning(argument, path), ...)

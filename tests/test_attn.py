@@ -58,7 +58,7 @@ def test_a_finished_run_is_returned_at_once_and_scored_on_other_text(attn, tiny,
 def test_two_variants_see_the_same_data_and_start_from_the_same_shared_weights(attn, tiny, tmp_path):
     words = [word for word in tiny if not word.startswith("max_steps")]
     attn(
-        "train", "-m", "variant=multi_head,talking_heads", "variant.backend=reference", "heads=2", "max_steps=1", *words
+        "train", "-m", "variant=multi_head,talking_heads", "backend=reference", "heads=2", "max_steps=1", *words
     )
     found = [json.loads(path.read_text()) for path in (tmp_path / "runs").glob("*/result.json")]
     assert len(found) == 2

@@ -84,7 +84,7 @@ def test_dry_run_prints_the_cells_and_starts_none(tmp_path):
     assert done.returncode == 0, done.stderr
     cells = [line.split() for line in done.stdout.splitlines() if line.startswith(("multi_head-", "talking_heads-"))]
     assert len(cells) == 4
-    assert all(" MB" in cell and "to" in cell for cell in cells)
+    assert all("MB" in cell and "to" in cell for cell in cells)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -126,7 +126,12 @@ def test_completion(words, incomplete, expected):
 def test_completion_as_bash_asks_for_it(words, expected):
     asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_ATTN_COMPLETE": "complete_bash"}
     done = subprocess.run(
-        [sys.executable, str(ROOT / "cli.py")], env=os.environ | asked, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", "import sys, cli; sys.argv = ['attn']; cli.main()"],
+        cwd=ROOT,
+        env=os.environ | asked,
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.stdout.split() == [expected], done.stderr
 

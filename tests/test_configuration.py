@@ -22,7 +22,7 @@ CLASSES = {
     "data": [settings.PythonDocs, settings.Hub, settings.TextFiles, settings.ParquetFiles],
     "tokenizer": [settings.TrainedTokenizer, settings.FileTokenizer],
     "optimizer": [settings.AdamW],
-    "schedule": [settings.Schedule],
+    "schedule": [settings.Decay, settings.Endless],
     "trainer": [settings.Trainer],
     "logger": [settings.Logger],
 }

@@ -54,8 +54,8 @@ def downloaded(text_file: Path, folder: Path) -> Path:
 @pytest.mark.parametrize("command", sorted(set(re.findall(r"`(attn [^`]*)`", README))))
 def test_commands_within_sentences_run(attn, command):
     done = attn(*shlex.split(command)[1:])
-    # an empty folder has nothing to upload, which is said
-    assert done.returncode == 0 or (command == "attn sync" and "there are no runs" in done.stderr), done.stderr
+    # where nothing was trained there is nothing to upload, which is said
+    assert done.returncode == 0 or (done.returncode == 2 and "attn train makes one" in done.stderr), done.stderr
 
 
 def test_the_other_commands_run_on_what_was_trained(attn, tiny):

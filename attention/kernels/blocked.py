@@ -53,7 +53,7 @@ def blocks(case: Case) -> Iterator[Block]:
     B, N, heads, _ = case.query.shape
     M, mixed = case.key.shape[1], case.logits_projection
     softmax_heads = heads if mixed is None else mixed.terms()[0].shape[-1]
-    row = max(1, M) * max(heads, softmax_heads, case.value.shape[2]) * case.query.dtype.itemsize
+    row = max(1, M) * max(1, heads, softmax_heads, case.value.shape[2]) * case.query.dtype.itemsize
     budget = BLOCK_BYTES.get(case.query.device.type, BLOCK_BYTES["cpu"])
     n = max(1, min(N, budget // row))
     b = max(1, budget // (row * N)) if n == N else 1

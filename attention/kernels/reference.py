@@ -9,19 +9,26 @@ import functools
 import torch
 from torch import Tensor
 
-from attention.case import Case, Projection
+from attention.case import Case, Projection, Tap
 
 
-def attend(case: Case) -> Tensor:
+def untouched(stage: str, tensor: Tensor) -> Tensor:
+    """The tap that changes nothing."""
+    return tensor
+
+
+def attend(case: Case, tap: Tap = untouched) -> Tensor:
     """J = QK^T -> P_l -> bias, mask -> softmax -> P_w -> dropout -> V (2003.02436, the pseudo-code).
 
-    Products in the dtype of the inputs, the softmax at least in float32. Autograd keeps every map.
+    Products in the dtype of the inputs, the softmax at least in float32. Autograd keeps every map. Every intermediate
+    result goes through `tap`, which may look at it or change it: to read maps, or to gate heads.
     """
-    logits = torch.einsum("bnhk,bmhk->bhnm", case.query, case.key) * case.scale
+    logits = tap("logits", torch.einsum("bnhk,bmhk->bhnm", case.query, case.key) * case.scale)
     logits = mix(logits, case.logits_projection)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if case.bias is not None:
         logits = logits + case.bias
+    logits = tap("mixed_logits", logits)
     allowed, empty = case.permitted()
     if allowed is not None:
         logits = logits.masked_fill(~allowed, float("-inf"))
@@ -31,9 +38,10 @@ def attend(case: Case) -> Tensor:
     weights = logits.softmax(-1).to(case.value.dtype)
     if empty is not None:
         weights = weights.masked_fill(empty, 0.0)
-    weights = mix(weights, case.weights_projection)
+    weights = mix(tap("weights", weights), case.weights_projection)
+    weights = tap("mixed_weights", weights)
     weights = torch.dropout(weights, case.dropout, train=case.dropout > 0)
-    return torch.einsum("bhnm,bmhv->bnhv", weights, case.value)
+    return tap("outputs", torch.einsum("bhnm,bmhv->bnhv", weights, case.value))
 
 
 def mix(maps: Tensor, projection: Projection | None) -> Tensor:

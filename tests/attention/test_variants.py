@@ -227,3 +227,33 @@ print(*sorted(foreign & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+STAGES = ("logits", "mixed_logits", "weights", "mixed_weights", "outputs")
+
+
+def test_a_tap_sees_every_stage_and_what_it_hands_back_goes_on(variant):
+    layer, x = build(variant), torch.randn(2, 7, HIDDEN)
+    expected, seen = layer(x), {}
+    layer.tap = lambda stage, tensor: seen.setdefault(stage, tensor)
+    torch.testing.assert_close(layer(x), expected)
+    assert tuple(seen) == STAGES and layer.kernel == "reference"
+    torch.testing.assert_close(seen["weights"], seen["mixed_logits"].softmax(-1))
+    layer.tap = lambda stage, tensor: tensor * 0 if stage == "outputs" else tensor
+    torch.testing.assert_close(layer(x), layer.output.bias.expand(2, 7, -1))
+
+
+@pytest.mark.parametrize("backend", ["auto", "blocked", "reference"])
+@pytest.mark.parametrize("kept", [[], [1], [0, 2], [0, 1, 2]])
+def test_heads_that_are_not_kept_are_gated_to_zero(variant, kept, backend):
+    layer, x = build(variant, backend=backend), torch.randn(2, 7, HIDDEN)
+    parameters, heads = sum(parameter.numel() for parameter in layer.parameters()), layer.value_heads
+    kept = [head for head in kept if head < heads]
+    gate = torch.tensor([float(head in kept) for head in range(heads)])
+    layer.tap = lambda stage, tensor: tensor * gate[:, None] if stage == "outputs" else tensor
+    expected = layer(x)
+    layer.tap = None
+    layer.keep_heads(kept)
+    torch.testing.assert_close(layer(x), expected)
+    left = sum(parameter.numel() for parameter in layer.parameters())
+    assert left == layer.cost(7, 7).parameters and (left < parameters) == (len(kept) < heads)

@@ -27,6 +27,6 @@ def test_no_limit_is_an_error(settings):
 
 def test_minutes_alone_suit_a_schedule_without_an_end_only(settings):
     limits = {"trainer__max_steps": None, "trainer__max_minutes": 1.0}
-    assert planned_steps(settings(**limits, schedule__kind="constant")) is None
+    assert planned_steps(settings(**limits, schedule={"kind": "constant", "warmup_steps": 4})) is None
     with pytest.raises(ValueError, match=r"schedule\.kind=linear"):
         planned_steps(settings(**limits))

@@ -6,12 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.settings import Schedule
+from experiments.settings import Decay, Endless
 from experiments.training.schedule import learning_rate
 
 
 def schedule(kind, warmup_steps=0, final=0.0):
-    return Schedule(kind=kind, warmup_steps=warmup_steps, final=final)
+    if kind in ("inverse_sqrt", "constant"):
+        return Endless(kind=kind, warmup_steps=warmup_steps)
+    return Decay(kind=kind, warmup_steps=warmup_steps, final=final)
 
 
 def rates(schedule, planned, peak=1.0):

@@ -1,0 +1,256 @@
+"""The pictures, each from plain arrays: colours that colour-blind readers can tell apart, labels in words."""
+
+# L layers, H heads, G heads of all layers, N queries, M memory
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Literal, ParamSpec
+
+import matplotlib
+import numpy as np
+import numpy.typing as npt
+from matplotlib.colors import CenteredNorm, Colormap
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
+
+Array = npt.NDArray[np.floating[Any]]
+
+# Okabe and Ito
+BLUE, ORANGE, GREEN, PINK, SKY, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#999999"
+STYLE: Any = {
+    "font.size": 9,
+    "axes.titlesize": 9,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#666666",
+    "legend.frameon": False,
+    "svg.hashsalt": "attn",
+}
+WIDTH = 7.2  # inches
+P = ParamSpec("P")
+
+
+def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+    """The drawing function, in the style of this project whatever the reader's own settings are."""
+
+    @functools.wraps(draw)
+    def drawn(*arguments: P.args, **options: P.kwargs) -> Figure:
+        with matplotlib.rc_context(STYLE):
+            return draw(*arguments, **options)
+
+    return drawn
+
+
+def new(
+    rows: int, columns: int, height: float, layout: Literal["constrained"] | None = "constrained", **options: Any
+) -> tuple[Figure, npt.NDArray[Any]]:
+    """A figure of rows x columns axes, always as an array of two dimensions."""
+    figure = Figure(figsize=(WIDTH, height), layout=layout)
+    return figure, figure.subplots(rows, columns, squeeze=False, **options)
+
+
+def layer_colours(layers: int) -> list[tuple[float, ...]]:
+    """From dark to light, in the order of the layers; the lightest is left out, being hard to see on white."""
+    colours: Colormap = matplotlib.colormaps["viridis"]
+    return [colours(0.88 * layer / max(1, layers - 1)) for layer in range(layers)]
+
+
+@styled
+def thumbnails(maps: Sequence[Array]) -> Figure:
+    """Every attention map [N, M] of a text, a row a layer, a column a head; each from white to its largest weight."""
+    columns = max(len(layer) for layer in maps)
+    side = WIDTH / columns
+    # the constrained layout takes seconds for a hundred axes
+    figure, axes = new(len(maps), columns, max(1.2, len(maps) * min(side, 1.2) * 1.12 + 0.25), layout=None)
+    for layer, row in enumerate(axes):
+        for head, each in enumerate(row):
+            each.set(xticks=[], yticks=[])
+            each.spines[:].set_visible(False)
+            if head < len(maps[layer]):
+                each.imshow(maps[layer][head], cmap="Blues", vmin=0, interpolation="nearest")
+                each.spines[:].set(visible=True, linewidth=0.4, color="#bbbbbb")
+            if layer == 0:
+                each.set_title(str(head + 1), fontsize=6, loc="center", pad=2)
+        row[0].set_ylabel(str(layer + 1), fontsize=7, rotation=0, ha="right", va="center")
+    figure.subplots_adjust(left=0.03, right=0.995, bottom=0.02, top=0.9, wspace=0.08, hspace=0.08)
+    return figure
+
+
+@styled
+def by_layer_and_head(panels: Mapping[str, Array], columns: int = 2) -> Figure:
+    """A heat map [L, H] a quantity, `nan` where a layer has fewer heads; each with a scale of its own."""
+    rows = -(-len(panels) // columns)
+    layers, heads = next(iter(panels.values())).shape
+    figure, axes = new(rows, columns, rows * (0.55 + 0.17 * max(layers, 4)))
+    for each in axes.flat[len(panels) :]:
+        each.set_visible(False)
+    for each, (title, values) in zip(axes.flat, panels.items(), strict=False):
+        image = each.imshow(values, cmap="cividis", vmin=0, aspect="auto", interpolation="nearest")
+        each.set_title(title)
+        each.set_yticks(range(layers), [str(layer) for layer in range(1, layers + 1)])
+        shown = [head for head in range(heads) if heads <= 12 or head in (0, heads - 1) or (head + 1) % 6 == 0]
+        each.set_xticks(shown, [str(head + 1) for head in shown])
+        each.spines[:].set_visible(False)
+        each.tick_params(length=0)
+        bar = figure.colorbar(image, ax=each, fraction=0.05, pad=0.02)
+        bar.outline.set_visible(False)
+        bar.ax.yaxis.set_major_locator(MaxNLocator(3))
+    for each in axes[:, 0]:
+        each.set_ylabel("layer")
+    figure.supxlabel("head", fontsize=9)
+    return figure
+
+
+@styled
+def head_plane(points: Array, layers: Sequence[int], heads: Sequence[int], within: Mapping[int, float]) -> Figure:
+    """The heads in two dimensions, coloured by layer, and the mean distance within a layer against its depth."""
+    figure, ((plane, depth),) = new(1, 2, 3.6, width_ratios=[3, 2])
+    colours = layer_colours(max(layers))
+    for layer in sorted(set(layers)):
+        own = [index for index, each in enumerate(layers) if each == layer]
+        plane.scatter(*points[own].T, s=80, color=colours[layer - 1], alpha=0.85, linewidths=0, label=f"layer {layer}")
+        for index in own:
+            dark = np.mean(colours[layer - 1][:3]) < 0.45
+            place = {"ha": "center", "va": "center_baseline", "fontsize": 5}
+            plane.text(*points[index], str(heads[index]), color="white" if dark else "black", **place)
+    plane.set_aspect("equal", adjustable="datalim")
+    plane.set(xticks=[], yticks=[], title="the heads: near ones attend alike")
+    plane.spines[:].set_visible(False)
+    plane.legend(fontsize=7, loc="best", handletextpad=0.1, borderpad=0)
+    depth.plot(list(within), list(within.values()), color=GREY, zorder=0)
+    depth.scatter(list(within), list(within.values()), s=40, color=[colours[layer - 1] for layer in within])
+    depth.set(xlabel="layer", ylabel="nats", title="mean distance within a layer")
+    depth.set_ylim(0, 1.15 * max([*within.values(), 1e-9]))
+    depth.xaxis.set_major_locator(MaxNLocator(integer=True))
+    return figure
+
+
+@styled
+def pruning_curve(curves: Mapping[str, tuple[Sequence[int], Sequence[float]]], spread: Any, unigram: float) -> Figure:
+    """Loss against heads left, a line an order of removal; `spread`: (heads left, lowest, highest) of random orders."""
+    figure, ((axes,),) = new(1, 1, 3.2)
+    styles = {"by gradient": (BLUE, "o"), "by relevance": (ORANGE, "s"), "in random order": (GREY, "^")}
+    axes.fill_between(*spread, color=GREY, alpha=0.2, linewidth=0)
+    for name, (left, losses) in curves.items():
+        colour, marker = styles[name]
+        axes.plot(left, losses, color=colour, marker=marker, markersize=4, label=name)
+    axes.axhline(unigram, color="black", linestyle=":", linewidth=1)
+    place = {"xycoords": axes.get_yaxis_transform(), "va": "bottom", "fontsize": 7}
+    axes.annotate("single-token frequencies", (0.01, unigram), **place)
+    axes.invert_xaxis()
+    axes.set(xlabel="heads left", ylabel="loss (nats per masked token)", title="removing the least important heads")
+    axes.legend(title="order of removal", fontsize=8, title_fontsize=8)
+    return figure
+
+
+@styled
+def projection_maps(found: Sequence[dict[str, Array]]) -> Figure:
+    """P_l, P_w and P_l P_w of each layer: rows are the heads before, columns those after; blue minus, red plus."""
+    names = max((list(named) for named in found), key=len)
+    figure, axes = new(len(found), len(names), 1.9 * len(found) + 0.3)
+    for layer, (row, named) in enumerate(zip(axes, found, strict=True), 1):
+        for each, name in zip(row, names, strict=True):
+            image = each.imshow(named[name], cmap="RdBu_r", norm=CenteredNorm(), interpolation="nearest")
+            each.set(xticks=[], yticks=[])
+            each.spines[:].set_visible(False)
+            bar = figure.colorbar(image, ax=each, fraction=0.046, pad=0.03)
+            bar.outline.set_visible(False)
+            bar.ax.tick_params(labelsize=6)
+            if layer == 1:
+                each.set_title(name, loc="center")
+        row[0].set_ylabel(f"layer {layer}\nheads before")
+    for each in axes[-1]:
+        each.set_xlabel("heads after")
+    return figure
+
+
+@styled
+def projection_distances(distances: Mapping[str, Sequence[float | None]], chance: float) -> Figure:
+    """How far each layer's projections are from the identity and from a diagonal."""
+    figure, axes = new(1, 2, 2.5)
+    for each, kind in zip(axes[0], ("identity", "diagonal"), strict=True):
+        names = [name for name in distances if name.endswith(kind)]
+        for name, colour, marker in zip(names, (BLUE, ORANGE, GREEN), "os^", strict=False):
+            values = [np.nan if value is None else value for value in distances[name]]
+            label = name.removesuffix(kind).strip()
+            each.plot(range(1, len(values) + 1), values, color=colour, marker=marker, label=label)
+        each.set_xlabel("layer")
+        each.xaxis.set_major_locator(MaxNLocator(integer=True))
+        each.set_ylim(0, 1.08 * each.get_ylim()[1])
+    axes[0, 0].set_title("from the identity: ||P - I|| / ||I||")
+    axes[0, 1].set_title("share of the squared entries off the diagonal")
+    axes[0, 1].axhline(chance, color=GREY, linestyle=":")
+    axes[0, 1].annotate("random", (1, chance), color="#555555", fontsize=7, va="top", xytext=(0, -2),
+                        textcoords="offset points")  # fmt: skip
+    axes[0, 1].set_ylim(0, 1.08)
+    axes[0, 0].legend(fontsize=8)
+    return figure
+
+
+@styled
+def ranks(before: Sequence[Array], after: Sequence[Array], lines: Mapping[str, int]) -> Figure:
+    """The effective rank of each head's logits by layer, before and after mixing; `lines`: ranks to compare with."""
+    figure, ((axes,),) = new(1, 1, 2.9)
+    random = np.random.default_rng(0)
+    for shift, colour, label, values in ((-0.16, BLUE, "before mixing", before), (0.16, ORANGE, "after mixing", after)):
+        for layer, heads in enumerate(values, 1):
+            place = layer + shift + random.uniform(-0.07, 0.07, len(heads))
+            axes.scatter(place, heads, s=14, color=colour, alpha=0.7, linewidths=0, label=label if layer == 1 else None)
+    for name, value in lines.items():
+        axes.axhline(value, color=GREY, linestyle=":", linewidth=1)
+        axes.annotate(name, (0.995, value), xycoords=axes.get_yaxis_transform(), ha="right", va="bottom", fontsize=7)
+    axes.set(xlabel="layer", ylabel="effective rank", title="effective rank of the logits, a dot a head")
+    axes.set_ylim(0, 1.12 * max([*lines.values(), *(float(np.max(each)) for each in [*before, *after])]))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+    axes.legend(fontsize=8, loc="upper left")
+    return figure
+
+
+@styled
+def matching(needed: Sequence[int], divergences: Sequence[Array], key_size: int) -> Figure:
+    """How far softmax weights from logits of a rank are from the true ones, a line a layer."""
+    figure, ((axes,),) = new(1, 1, 2.9)
+    for layer, (values, colour) in enumerate(zip(divergences, layer_colours(len(divergences)), strict=True), 1):
+        axes.plot(needed, np.maximum(values, 1e-6), color=colour, marker="o", markersize=3, label=f"layer {layer}")
+    axes.axvline(key_size, color=GREY, linestyle=":")
+    place = {"xycoords": axes.get_xaxis_transform(), "fontsize": 7, "ha": "left"}
+    axes.annotate(f" d_k = {key_size}", (key_size, 0.97), va="top", **place)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    axes.set_xticks(needed, [str(rank) for rank in needed])
+    axes.minorticks_off()
+    axes.set_ylim(bottom=1e-6)
+    axes.set(xlabel="rank of the logits", ylabel="nats from the true weights", title="weights matched at each rank")
+    axes.legend(fontsize=8)
+    return figure
+
+
+@styled
+def spreads(found: Mapping[str, Sequence[float]]) -> Figure:
+    """How far the heads of a layer are apart, by step, a line a way to start."""
+    figure, ((axes,),) = new(1, 1, 2.9)
+    for (start, values), colour, marker in zip(found.items(), (BLUE, ORANGE, GREEN, GREY), "os^D", strict=False):
+        axes.plot(np.maximum(values, 1e-17), color=colour, marker=marker, markersize=3, label=start)
+    axes.set_yscale("log")
+    axes.set(xlabel="step", ylabel="spread, relative", title="how far the heads of a layer are apart (0: at 1e-17)")
+    axes.legend(fontsize=8)
+    return figure
+
+
+@styled
+def relations(names: Sequence[str], accuracy: Array, baseline: Array, heads: Sequence[str]) -> Figure:
+    """For each relation the best head's accuracy beside that of the best fixed offset."""
+    figure, ((axes,),) = new(1, 1, 0.24 * len(names) + 0.9)
+    place = np.arange(len(names))[::-1]
+    axes.hlines(place, baseline, accuracy, color="#cccccc", zorder=0)
+    axes.scatter(baseline, place, color=GREY, marker="|", s=60, label="best fixed offset")
+    axes.scatter(accuracy, place, color=BLUE, s=24, label="best head")
+    for each, value, low, head in zip(place, accuracy, baseline, heads, strict=True):
+        axes.annotate(head, (max(value, low), each), xytext=(6, 0), textcoords="offset points", va="center", fontsize=6)
+    axes.set_yticks(place, names)
+    axes.set(xlim=(0, 1.08), ylim=(-0.8, len(names) - 0.2), xlabel="accuracy", title="finding the related word")
+    axes.legend(fontsize=8, loc="lower right")
+    return figure

@@ -1,0 +1,37 @@
+"""The bottleneck itself: the rank of the logits, before and after heads mix (Bhojanapalli et al. 2020, 2002.07028)."""
+
+# B batch, N queries, M memory, H heads
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def numerical_rank(maps: Tensor) -> Tensor:
+    """[..., N, M] -> int64 [...]: singular values above the largest times max(N, M) times the dtype's epsilon."""
+    return torch.linalg.matrix_rank(maps)
+
+
+def effective_rank(maps: Tensor) -> Tensor:
+    """[..., N, M] -> [...]: exp of the entropy of the singular values as shares (Roy, Vetterli 2007); 0 for 0."""
+    values = torch.linalg.svdvals(maps)
+    total = values.sum(-1, keepdim=True)
+    shares = values / total.clamp(min=1e-300)
+    return torch.where(total[..., 0] > 0, torch.exp(-torch.xlogy(shares, shares).sum(-1)), 0.0)
+
+
+def divergence_at(logits: Tensor, ranks: list[int]) -> Tensor:
+    """[R, ...]: nats between softmax(logits [..., N, M]) and that of the nearest logits of each rank, a mean over rows.
+
+    A shift of a row costs nothing in the softmax, so the logits are centred first; nearest is in the sum of squares
+    (Eckart and Young), which bounds from above what logits of that rank could do. KL divergence of the true weights.
+    """
+    centred = logits - logits.mean(-1, keepdim=True)
+    left, values, right = torch.linalg.svd(centred, full_matrices=False)
+    true = centred.log_softmax(-1)
+    found = []
+    for rank in ranks:
+        nearest = (left[..., :rank] * values[..., None, :rank]) @ right[..., :rank, :]
+        found.append((true.exp() * (true - nearest.log_softmax(-1))).sum(-1).mean(-1))
+    return torch.stack(found)

@@ -1,0 +1,102 @@
+"""What `attn heads` leaves behind: tables as Parquet, pictures as PNG and SVG, and one page with all of it."""
+
+from __future__ import annotations
+
+import base64
+import functools
+import html
+import io
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow
+from matplotlib.figure import Figure
+from pyarrow import parquet
+
+from experiments.heads.pruning import export
+from experiments.heads.section import Section
+from experiments.record.durable import explained, replacing, write
+
+HERE = Path(__file__).parent
+
+
+def save(sections: Sequence[Section], folder: Path) -> None:
+    """NAME.parquet for every table, NAME.png and NAME.svg for every picture, NAME/ for every model.
+
+    Raises RunFolderError.
+    """
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    for section in sections:
+        for name, rows in section.tables.items():
+            with replacing(folder / f"{name}.parquet") as temporary:
+                parquet.write_table(pyarrow.Table.from_pylist(rows), temporary)
+        for name, figure in section.figures.items():
+            with replacing(folder / f"{name}.png") as temporary:
+                figure.savefig(temporary, format="png", dpi=160)
+            with replacing(folder / f"{name}.svg") as temporary:
+                temporary.write_bytes(svg(figure))
+        for name, (subject, removed) in section.models.items():
+            export(subject, removed, folder / name)
+
+
+def page(runs: Sequence[tuple[str, str, Sequence[Section]]]) -> str:
+    """The page, which needs nothing beside it: a column a run, given as (name, what it is, its sections)."""
+    # in the order of the run that has most
+    fullest_first = sorted((sections for _, _, sections in runs), key=len, reverse=True)
+    titles = list(dict.fromkeys(section.title for sections in fullest_first for section in sections))
+    found = [{section.title: section for section in sections} for _, _, sections in runs]
+    blocks = []
+    for title in titles:
+        cells = "".join(f"<div>{_cell(own.get(title))}</div>" for own in found)
+        anchor = _anchor(title)
+        blocks.append(f'<section id="{anchor}"><h2>{html.escape(title)}</h2><div class="runs">{cells}</div></section>')
+    heads = "".join(f"<div><h1>{html.escape(name)}</h1><p>{html.escape(what)}</p></div>" for name, what, _ in runs)
+    links = "".join(f'<a href="#{_anchor(title)}">{html.escape(title)}</a>' for title in titles)
+    return (HERE / "page.html").read_text(encoding="utf-8").format(
+        title=html.escape(" and ".join(name for name, _, _ in runs)),
+        columns=len(runs),
+        heads=heads,
+        links=links,
+        sections="".join(blocks),
+        style=(HERE / "page.css").read_text(encoding="utf-8"),
+        script=(HERE / "page.js").read_text(encoding="utf-8"),
+    )  # fmt: skip
+
+
+def write_page(path: Path, runs: Sequence[tuple[str, str, Sequence[Section]]]) -> None:
+    """Raises RunFolderError."""
+    write(path, page(runs))
+
+
+def _cell(section: Section | None) -> str:
+    if section is None:
+        return '<p class="none">Not in this run.</p>'
+    text = f"<p>{html.escape(section.text)}</p>"
+    viewer = "" if section.maps is None else _viewer(section.maps)
+    shown = {name: figure for name, figure in section.figures.items() if section.maps is None or name != "maps"}
+    return text + viewer + "".join(map(_picture, shown, shown.values()))
+
+
+def _viewer(maps: dict[str, object]) -> str:
+    # inside a script element only `<` could end it or begin a comment
+    data = json.dumps(maps, separators=(",", ":")).replace("<", "\\u003c")
+    return f'<div class="maps"><script type="application/json">{data}</script></div>'
+
+
+@functools.cache
+def svg(figure: Figure) -> bytes:
+    """The same bytes for the same picture, whenever it is drawn."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    return buffer.getvalue()
+
+
+def _picture(name: str, figure: Figure) -> str:
+    data = base64.b64encode(svg(figure)).decode()
+    return f'<img alt="{html.escape(name.replace("_", " "))}" src="data:image/svg+xml;base64,{data}">'
+
+
+def _anchor(title: str) -> str:
+    return title.lower().replace(" ", "-")

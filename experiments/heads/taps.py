@@ -1,0 +1,56 @@
+"""Reading and gating the heads of a model, whatever the variant, through the taps of its attention layers."""
+
+# L layers, B batch, N queries, M memory, H heads, V value size
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from experiments.model.bert import Bert
+
+# as `attention.case.Tap` names them
+Stage = Literal["logits", "mixed_logits", "weights", "mixed_weights", "outputs"]
+
+
+@contextmanager
+def tapped(model: Bert, tap: Callable[[int, str, Tensor], Tensor]) -> Iterator[None]:
+    """In the block the reference kernel runs, and `tap(layer, stage, tensor)` hands back what it is to go on with."""
+    try:
+        for index, layer in enumerate(model.layers):
+            layer.attention.tap = partial(tap, index)
+        yield
+    finally:
+        for layer in model.layers:
+            layer.attention.tap = None
+
+
+@contextmanager
+def gated(model: Bert, gates: Sequence[Tensor]) -> Iterator[None]:
+    """In the block the outputs of each layer's value heads are multiplied by its gates, [H] or [B, H]."""
+    with tapped(model, lambda layer, stage, x: x * gates[layer].unsqueeze(-2)[..., None] if stage == "outputs" else x):
+        yield
+
+
+def read(model: Bert, tokens_BN: Tensor, *stages: Stage) -> list[dict[str, Tensor]]:
+    """What the stages hold on these tokens, a dictionary a layer, without gradients."""
+    seen: list[dict[str, Tensor]] = [{} for _ in model.layers]
+
+    def keep(layer: int, stage: str, tensor: Tensor) -> Tensor:
+        if stage in stages:
+            seen[layer][stage] = tensor
+        return tensor
+
+    with torch.inference_mode(), tapped(model, keep):
+        model(tokens_BN, torch.zeros(1, dtype=torch.long))
+    return seen
+
+
+def value_heads(model: Bert) -> list[int]:
+    """How many heads each layer can lose: those of the values, whose outputs are what a layer passes on."""
+    return [layer.attention.value_heads for layer in model.layers]

@@ -1,0 +1,94 @@
+"""A small BERT around any variant, and one whose heads are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from omegaconf import OmegaConf
+
+from experiments import settings
+from experiments.data.packing import Dataset, Packed
+from experiments.heads.subject import Subject
+from experiments.model.bert import Bert, build
+from experiments.objectives.masked import MaskedBatch
+
+CONF = Path(__file__).parents[2] / "conf"
+VOCABULARY, LENGTH, CLS = 23, 8, 0
+
+
+def small_model(**changes: Any) -> settings.Model:
+    base = {
+        "hidden_size": 12, "intermediate_size": 20, "layers": 2, "length": LENGTH, "norm": "pre", "norm_kind": "layer",
+        "norm_epsilon": 1e-12, "position": "rotary", "rotary_base": 10000.0, "relative_buckets": 8,
+        "relative_distance": 16, "activation": "gelu", "linear_bias": True, "token_types": 0, "head_transform": False,
+        "tied": True, "dropout": 0.0, "attention_dropout": 0.0, "initial_std": 0.3,
+    }  # fmt: skip
+    return settings.Model(**(base | changes))
+
+
+def group(name: str) -> Any:
+    own = OmegaConf.load(CONF / "variant" / f"{name}.yaml")
+    return OmegaConf.merge(*map(group, own.pop("defaults", [])), own)
+
+
+@pytest.fixture(scope="session")
+def bert_of() -> Callable[..., Bert]:
+    """bert_of("talking_heads", seed=0, heads=3, key_size=4, **changes of the model): in float64."""
+
+    def make(variant: str, seed: int = 0, heads: int = 3, key_size: int = 4, **changes: Any) -> Bert:
+        model = small_model(**changes)
+        sizes = {"hidden_size": model.hidden_size, "heads": heads, "key_size": key_size, "value_size": 4}
+        tree = OmegaConf.create({**sizes, "backend": "auto", "model": model.model_dump(), "variant": group(variant)})
+        resolved = OmegaConf.to_container(tree, resolve=True)["variant"]
+        return build(model, resolved, VOCABULARY, seed).double().eval()
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def batch() -> MaskedBatch:
+    """Five sequences of eight tokens, three with two positions to predict, one with one, one with none."""
+    generator = torch.Generator().manual_seed(5)
+    tokens = torch.randint(1, VOCABULARY, (5, LENGTH), generator=generator)
+    rows = torch.tensor([1, 4, 10, 15, 19, 20, 33])
+    return MaskedBatch(tokens, rows, torch.randint(1, VOCABULARY, (7,), generator=generator))
+
+
+@pytest.fixture(scope="session")
+def known(bert_of: Callable[..., Bert]) -> Bert:
+    """One layer, four heads: to the previous token; uniform; and two that are identical."""
+    bert = bert_of("multi_head", heads=4, key_size=LENGTH, hidden_size=LENGTH, layers=1, position="learned")
+    attention = bert.layers[0].attention
+    with torch.no_grad():
+        bert.embedding.token.weight.zero_()
+        bert.embedding.position.weight.copy_(torch.eye(LENGTH))
+        query = attention.query.weight.view(4, LENGTH, LENGTH)
+        key = attention.key.weight.view(4, LENGTH, LENGTH)
+        query[0] = 100 * torch.eye(LENGTH)
+        # the key of position m is what the query of position m + 1 looks for
+        key[0] = torch.eye(LENGTH).roll(1, dims=0)
+        query[1] = 0
+        query[3], key[3] = query[2], key[2]
+    return bert
+
+
+@pytest.fixture(scope="session")
+def subject_of() -> Callable[[Bert], Subject]:
+    """The model as a run, on sequences of [CLS] and seven tokens; the higher the token, the rarer."""
+
+    def make(model: Bert) -> Subject:
+        tokens = np.random.default_rng(0).integers(1, VOCABULARY, (6, LENGTH)).astype(np.uint16)
+        tokens[:, 0] = CLS
+        packed = Packed("validation", tokens, tokens.size, tokens.size, 1)
+        tokenizer: Any = SimpleNamespace(special=frozenset({CLS}))
+        unigram = np.arange(VOCABULARY, 0, -1)
+        config: Any = SimpleNamespace(length=LENGTH)
+        return Subject("known", config, model, Dataset(packed, packed, None, tokenizer, unigram, {}), len(tokens))
+
+    return make

@@ -1,0 +1,128 @@
+"""Importance against removal by brute force; what is left out is left out."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from experiments.heads.importance import (
+    by_gradient,
+    by_relevance,
+    first_of_each_sequence,
+    head_relevance,
+    held,
+    per_layer,
+)
+from experiments.heads.pruning import gates_without, loss_with, order, remove
+from experiments.heads.taps import gated, read, value_heads
+from experiments.objectives.masked import loss
+
+VARIANTS = ["multi_head", "talking_heads", "dynamic_talking_heads", "additive", "general_bilinear", "low_rank_value"]
+
+
+def test_gradient_importance_is_the_slope_of_each_sequences_loss(bert_of, batch):
+    model = bert_of("talking_heads")
+    found, step, sequences = by_gradient(model, [batch]), 1e-5, []
+    for sequence in range(4):
+        mine = batch.rows // 8 == sequence
+        sequences.append((batch.tokens[[sequence]], batch.rows[mine] % 8, batch.targets[mine]))
+    sequences.append((batch.tokens[[4]], batch.rows[-1:] % 8, batch.targets[-1:]))
+    sequences = [each for each in sequences if len(each[1])]
+    for layer in range(2):
+        for head in range(3):
+            slopes = []
+            for tokens, rows, targets in sequences:
+                losses = []
+                for gate in (1 + step, 1 - step):
+                    gates = gates_without(model, [])
+                    gates[layer][head] = gate
+                    with gated(model, gates):
+                        losses.append(loss(model(tokens, rows), targets).item())
+                slopes.append(abs(losses[0] - losses[1]) / (2 * step))
+            assert found[layer][head].item() == pytest.approx(sum(slopes) / len(batch.targets), rel=1e-5)
+
+
+@pytest.mark.parametrize("score", [by_gradient, by_relevance])
+def test_importance_orders_the_heads_as_removing_each_alone_does(bert_of, batch, score):
+    model = bert_of("multi_head", layers=1, heads=4)
+    size = [3.0, 0.0, 0.05, 0.6]
+    with torch.no_grad():
+        model.layers[0].attention.output.weight.unflatten(1, (4, 4)).mul_(torch.tensor(size).view(1, 4, 1))
+    whole = loss_with(model, [batch], gates_without(model, []))
+    harm = [abs(loss_with(model, [batch], gates_without(model, [(0, head)])) - whole) for head in range(4)]
+    by_force = sorted(range(4), key=lambda head: harm[head])
+    assert [head for _, head in order(score(model, [batch]))] == by_force == [1, 2, 3, 0]
+
+
+def test_the_l2_norm_of_a_layer_is_one():
+    scaled = per_layer([torch.tensor([3.0, 4.0]), torch.zeros(2)])
+    assert scaled[0].tolist() == pytest.approx([0.6, 0.8]) and scaled[1].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize("norm", ["pre", "post", "sandwich"])
+@pytest.mark.parametrize("norm_kind", ["layer", "rms"])
+def test_holding_activations_and_norms_changes_no_output(bert_of, batch, norm, norm_kind):
+    model = bert_of("multi_head", norm=norm, norm_kind=norm_kind, head_transform=True)
+    expected = model(batch.tokens)
+    with held(model):
+        torch.testing.assert_close(model(batch.tokens), expected)
+    torch.testing.assert_close(model(batch.tokens), expected)
+    assert all("forward" not in module.__dict__ for module in model.modules())
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_relevance_goes_to_the_heads_as_their_share_of_the_logit(bert_of, batch, variant):
+    """With the rest held, the last layer's heads reach the logit by a linear map."""
+    model = bert_of(variant, norm="pre", linear_bias=False)
+    alone = first_of_each_sequence(batch)
+    relevance = head_relevance(model, alone)
+    assert [each.shape for each in relevance] == [(len(alone.rows), 3)] * 2
+    # without the feed-forward and with the final norm's scale as it was, the logit is a sum over heads
+    layer = model.layers[-1]
+    with torch.no_grad():
+        layer.feed_forward.outer.weight.zero_()
+    relevance = head_relevance(model, alone)[-1]
+    top = model(alone.tokens, alone.rows).argmax(-1)
+    outputs = read(model, alone.tokens, "outputs")[-1]["outputs"]
+    embedded = layer.attention.combine
+    hidden = {}
+    model.encoder.norm.register_forward_pre_hook(lambda _, x: hidden.setdefault("x", x[0]))
+    model(alone.tokens, alone.rows)
+    scale = hidden["x"].std(-1, correction=0)
+    for head in range(3):
+        only = torch.zeros_like(outputs)
+        only[:, :, head] = outputs[:, :, head]
+        part = embedded(only).flatten(0, 1)[alone.rows]
+        part = (part - part.mean(-1, keepdim=True)) / scale[:, None]
+        expected = (part * model.embedding.token.weight[top]).sum(-1)
+        torch.testing.assert_close(relevance[:, head], expected)
+
+
+def test_shares_of_relevance_sum_to_one_in_a_layer(bert_of, batch):
+    for layer in by_relevance(bert_of("talking_heads"), [batch, batch]):
+        assert layer.sum().item() == pytest.approx(1) and layer.min() >= 0
+
+
+def test_one_prediction_a_sequence(batch):
+    alone = first_of_each_sequence(batch)
+    assert alone.rows.tolist() == [1, 8 + 2, 16 + 3, 24 + 1]
+    assert alone.targets.tolist() == batch.targets[[0, 2, 4, 6]].tolist()
+    torch.testing.assert_close(alone.tokens, batch.tokens[[0, 1, 2, 4]])
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_model_without_heads_has_the_logits_of_the_masked_one(bert_of, batch, variant):
+    model, smaller = bert_of(variant), bert_of(variant)
+    removed = [(0, 1), (1, 0), (1, 1), (1, 2)]
+    kept = remove(smaller, removed)
+    assert kept == [[0, 2], []] and value_heads(smaller) == [2, 0]
+    with gated(model, gates_without(model, removed)):
+        expected = model(batch.tokens)
+    torch.testing.assert_close(smaller(batch.tokens), expected)
+    assert smaller.parameter_counts()["total"] < model.parameter_counts()["total"]
+
+
+def test_heads_whose_position_bias_is_shared_cannot_be_taken_out(bert_of):
+    with pytest.raises(ValueError, match="position=relative"):
+        remove(bert_of("multi_head", position="relative"), [(0, 1)])
+    assert remove(bert_of("talking_heads", position="relative"), [(0, 1)]) == [[0, 2], [0, 1, 2]]

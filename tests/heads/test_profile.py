@@ -1,0 +1,100 @@
+"""Each quantity on maps worked by hand, and on a model whose heads are known."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from scipy.spatial.distance import jensenshannon
+
+from experiments.heads.distance import distances_of, jensen_shannon, plane, within_and_between, within_layers
+from experiments.heads.profile import (
+    confidence,
+    entropy,
+    offset_pointed_to,
+    profile,
+    rarest,
+    share,
+    weight_at,
+)
+
+# one sequence, two heads, two tokens, the first of them special
+WEIGHTS = torch.tensor([[[[0.75, 0.25], [0.5, 0.5]], [[0.0, 1.0], [1.0, 0.0]]]], dtype=torch.float64)
+SPECIAL = torch.tensor([[True, False]])
+
+
+def test_entropy_is_that_of_each_row():
+    quarter = 0.25 * math.log(4) + 0.75 * math.log(4 / 3)
+    expected = torch.tensor([[[quarter, math.log(2)], [0, 0]]], dtype=torch.float64)
+    torch.testing.assert_close(entropy(WEIGHTS), expected)
+
+
+def test_confidence_is_the_largest_weight_on_a_token_that_is_not_special():
+    assert confidence(WEIGHTS, SPECIAL).tolist() == [[[0.25, 0.5], [1.0, 0.0]]]
+
+
+def test_the_share_on_special_tokens():
+    assert share(WEIGHTS, SPECIAL).tolist() == [[[0.75, 0.5], [0.0, 1.0]]]
+
+
+def test_the_weight_at_an_offset_is_zero_outside_of_the_sequence():
+    assert weight_at(WEIGHTS, -1).tolist() == [[[0.0, 0.5], [0.0, 1.0]]]
+    assert weight_at(WEIGHTS, 0).tolist() == [[[0.75, 0.5], [0.0, 0.0]]]
+    assert weight_at(WEIGHTS, 1).tolist() == [[[0.25, 0.0], [1.0, 0.0]]]
+
+
+def test_the_offset_pointed_to():
+    assert offset_pointed_to(WEIGHTS).tolist() == [[[0, -1], [1, -1]]]
+
+
+def test_the_rarest_tokens_are_of_the_smallest_count_and_never_special():
+    tokens = torch.tensor([[0, 3, 2, 3, 1], [0, 2, 2, 1, 1]])
+    counts, special = torch.tensor([0, 100, 10, 1]), tokens == 0
+    assert rarest(tokens, special, counts).int().tolist() == [[0, 1, 0, 1, 0], [0, 1, 1, 0, 0]]
+    assert rarest(tokens, special, counts, among=2).int().tolist() == [[0, 1, 1, 1, 0], [0, 1, 1, 1, 1]]
+
+
+def test_distances_are_the_jensen_shannon_divergence():
+    weights = torch.rand(4, 6, 5, dtype=torch.float64).softmax(-1)
+    weights[3] = weights[1]
+    found = jensen_shannon(weights)
+    for i in range(4):
+        for j in range(4):
+            rows = [jensenshannon(weights[i, row], weights[j, row]) ** 2 for row in range(6)]
+            assert found[i, j].item() == pytest.approx(sum(rows) / 6, abs=1e-12)
+    disjoint = torch.tensor([[[1.0, 0.0]], [[0.0, 1.0]]])
+    assert jensen_shannon(disjoint)[0, 1].item() == pytest.approx(math.log(2))
+
+
+def test_the_plane_keeps_distances_that_fit_into_it():
+    square = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
+    wanted = torch.cdist(square, square).double()
+    points = torch.from_numpy(plane(wanted.numpy()))
+    torch.testing.assert_close(torch.cdist(points, points), wanted, atol=0.02, rtol=0)
+
+
+def test_the_mean_distance_within_a_layer_leaves_out_the_head_itself():
+    distances = torch.tensor([[0.0, 2.0, 9.0], [2.0, 0.0, 9.0], [9.0, 9.0, 0.0]]).double().numpy()
+    layers = torch.tensor([1, 1, 2]).numpy()
+    assert within_layers(distances, layers) == {1: 2.0}
+    assert within_and_between(distances, layers) == (2.0, 9.0)
+
+
+def test_a_model_whose_heads_are_known(known, subject_of):
+    subject = subject_of(known)
+    previous, uniform, *twins = profile(subject)
+    assert previous["previous"] > 0.999 and previous["entropy"] < 0.01 and previous["role"] == "positional"
+    assert (previous["offset"], previous["offset_share"]) == (-1, 1.0)
+    assert previous["special"] == pytest.approx(1 / 7, abs=1e-3)  # only the first of seven has [CLS] before it
+    assert uniform["entropy"] == pytest.approx(math.log(8)) and uniform["role"] == "broad"
+    assert uniform["special"] == pytest.approx(1 / 8) and uniform["confidence"] == pytest.approx(1 / 8)
+    for name in ("entropy", "confidence", "previous", "next", "current", "rarest", "offset", "role"):
+        assert twins[0][name] == pytest.approx(twins[1][name])
+
+    distances, names = distances_of(subject)
+    assert names == [(1, 1), (1, 2), (1, 3), (1, 4)]
+    assert distances[2, 3] == pytest.approx(0, abs=1e-9) and distances[0, 2] > 0.1
+    # between one position and all eight alike
+    expected = jensenshannon([1, *7 * [0]], 8 * [1 / 8]) ** 2
+    assert distances[0, 1] == pytest.approx(expected, abs=1e-3)

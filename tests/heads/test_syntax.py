@@ -1,0 +1,77 @@
+"""Grammatical relations on sentences of two and three words."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pyarrow
+import pytest
+import torch
+from pyarrow import parquet
+
+from experiments.heads import syntax
+from experiments.heads.syntax import Tree, accuracies, by_words, pointed_to, read_treebank
+
+CONLLU = """\
+# text = Dogs don't bark.
+1\tDogs\tdog\tNOUN\t_\t_\t4\tnsubj:outer\t_\t_
+2-3\tdon't\t_\t_\t_\t_\t_\t_\t_\t_
+2\tdo\tdo\tAUX\t_\t_\t4\taux\t_\tSpaceAfter=No
+3\tn't\tnot\tPART\t_\t_\t4\tadvmod\t_\t_
+4\tbark\tbark\tVERB\t_\t_\t0\troot\t_\tSpaceAfter=No
+5\t.\t.\tPUNCT\t_\t_\t4\tpunct\t_\t_
+
+"""
+DOGS = Tree(
+    ["Dogs", "do", "n't", "bark", "."],
+    [3, 3, 3, -1, 3],
+    ["nsubj", "aux", "advmod", "root", "punct"],
+    [True, False, True, False, True],
+)
+
+
+def test_a_treebank_is_read_from_both_kinds_of_file(tmp_path):
+    (tmp_path / "dogs.conllu").write_text(CONLLU, encoding="utf-8")
+    assert list(read_treebank(tmp_path / "dogs.conllu")) == [DOGS]
+    row = {
+        "tokens": DOGS.words, "head": ["4", "4", "4", "0", "4"],
+        "deprel": ["nsubj:outer", "aux", "advmod", "root", "punct"],
+        "misc": ["_", "SpaceAfter=No", "_", "SpaceAfter=No", "_"],
+    }  # fmt: skip
+    parquet.write_table(
+        pyarrow.Table.from_pylist([row, row | {"head": ["4", "None", "4", "0", "4"]}]), tmp_path / "dogs.parquet"
+    )
+    assert list(read_treebank(tmp_path / "dogs.parquet")) == [DOGS]
+
+
+def test_a_file_that_is_no_treebank_is_named(tmp_path):
+    (tmp_path / "notes.txt").write_text("1\thello", encoding="utf-8")
+    for name in ("notes.txt", "nothing.conllu"):
+        with pytest.raises(ValueError, match=f"--treebank .*{name}"):
+            list(read_treebank(tmp_path / name))
+
+
+def test_weights_of_words():
+    # [CLS], a word of two tokens, a word of one
+    word = torch.tensor([-1, 0, 0, 1])
+    weights = torch.tensor([[[1.0, 0, 0, 0], [0.1, 0.2, 0.3, 0.4], [0.3, 0.1, 0.0, 0.6], [0.4, 0.3, 0.2, 0.1]]])
+    torch.testing.assert_close(by_words(weights, word), torch.tensor([[[0.3, 0.5], [0.5, 0.1]]]))
+    assert pointed_to(by_words(weights, word)).tolist() == [[1, 0]]
+
+
+def test_a_head_that_looks_at_the_previous_word_finds_what_stands_there(known, subject_of, monkeypatch):
+    """In `a b` and `a b c` a word's head is the word before it: the first head is always right."""
+    monkeypatch.setattr(syntax, "LEAST", 2)
+    tokenizer = SimpleNamespace(cls_id=0, sep_id=1, encode=lambda texts: [np.array([len(text)]) for text in texts])
+    subject = SimpleNamespace(model=known, tokenizer=tokenizer, settings=SimpleNamespace(length=8))
+    trees = [Tree(["a", "b"], [-1, 0], ["root", "obj"], [True, True]),
+             Tree(["a", "b", "c"], [-1, 0, 1], ["root", "obj", "obj"], [True, False, True]),
+             Tree(7 * ["too long"], [-1, 0, 0, 0, 0, 0, 0], 7 * ["obj"], 7 * [True])]  # fmt: skip
+    rows, used = accuracies(subject, trees)
+    assert used == 2 and len(rows) == 8 and {row["count"] for row in rows} == {3}
+    first = [row for row in rows if row["head"] == 1]
+    to, away = (row["accuracy"] for row in first)
+    # from its head: right in `a b`, where there is no other word; wrong where the word before is another
+    assert to == 1 and 1 / 3 <= away <= 2 / 3
+    assert [(row["baseline"], row["offset"]) for row in first] == [(1.0, -1), (1.0, 1)]
