@@ -22,6 +22,7 @@ def prepare_apart(settings: Settings, folder: RunFolder) -> None:
     """See that the corpus is in the cache; progress goes to stderr. Raises DataError."""
     if is_prepared(settings.data, settings.tokenizer, settings.length, Path(settings.cache)):
         return
+    print(f"making the corpus, {settings.data.kind}, for the first time", file=sys.stderr)
     made = subprocess.run(
         **child("experiments.prepare", folder.path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     )

@@ -62,6 +62,7 @@ def execute(settings: Settings) -> int:
             with folder, Interruption(), Display() as display:
                 folder.create(settings.model_dump())
                 prepare_apart(settings, folder)
+                display.stage("starting", 0, None)
                 # torch comes in here: a mistake in words or data, or a finished run, has been answered without it
                 from experiments.training.train import train
 

@@ -57,9 +57,7 @@ def test_a_finished_run_is_returned_at_once_and_scored_on_other_text(attn, tiny,
 
 def test_two_variants_see_the_same_data_and_start_from_the_same_shared_weights(attn, tiny, tmp_path):
     words = [word for word in tiny if not word.startswith("max_steps")]
-    attn(
-        "train", "-m", "variant=multi_head,talking_heads", "backend=reference", "heads=2", "max_steps=1", *words
-    )
+    attn("train", "-m", "variant=multi_head,talking_heads", "backend=reference", "heads=2", "max_steps=1", *words)
     found = [json.loads(path.read_text()) for path in (tmp_path / "runs").glob("*/result.json")]
     assert len(found) == 2
     assert found[0]["unigram_loss"] == found[1]["unigram_loss"]
@@ -117,3 +115,24 @@ def test_a_new_variant_is_the_two_files_of_the_documentation(tmp_path, tiny, env
     assert result(tmp_path / "runs")["status"] == "done"
     refused = attn("train", "variant=cosine", "variant.temperature=-1")
     assert "variant.temperature = -1" in refused.stderr
+
+
+def test_a_run_of_other_text_is_neither_returned_nor_continued(attn, tiny, text_file, tmp_path):
+    text = tmp_path / "words.txt"
+    text.write_bytes(text_file.read_bytes())
+    words = [*(word for word in tiny if not word.startswith("data.train")), "data.train=words.txt"]
+    assert attn("train", *words).returncode == 0
+    text.write_text(text.read_text() + " more")
+    again = attn("train", *words)
+    assert again.returncode == 2 and "trained on other text" in again.stderr
+    (result,) = tmp_path.glob("runs/*/result.json")
+    result.unlink()
+    again = attn("train", *words)
+    assert again.returncode == 2 and "bring that back" in again.stderr
+    assert any(tmp_path.glob("runs/*/checkpoint/*.safetensors"))
+
+
+def test_a_sweep_over_text_that_is_not_there_starts_nothing(attn, tmp_path):
+    done = attn("train", "-m", "seed=0,1", "data=text", "data.train=absent.txt")
+    assert done.returncode == 2 and "absent.txt" in done.stderr
+    assert list(tmp_path.iterdir()) == []

@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from experiments.compare import table_of
+from experiments.compare import COLUMNS, table_of
 from experiments.explain import Mistake
 from experiments.record.folder import RunFolder
 from experiments.run import finished, folder_of
@@ -42,11 +42,14 @@ def print_cells(cells: list[Settings], console: Console) -> None:
     from experiments.measure.memory import predict_peak_bytes
 
     rows = []
-    for cell, parameters in zip(cells, check_buildable(cells), strict=True):
+    told_apart = table_of([{"config": cell.model_dump(), "seed": cell.seed} for cell in cells])
+    for cell, parameters, settings in zip(cells, check_buildable(cells), told_apart, strict=True):
         folder = folder_of(cell)
         rows.append(
             {
                 "cell": folder.name,
+                # what the name doesn't tell
+                **{key: value for key, value in settings.items() if key not in COLUMNS},
                 "parameters": parameters,
                 "predicted_peak_bytes": predict_peak_bytes(cell, vocabulary_size(cell)),
                 "state": "done" if finished(cell) else "begun" if folder.path.exists() else "to do",

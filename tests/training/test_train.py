@@ -146,3 +146,21 @@ def test_what_the_user_must_change_is_said_and_recorded(settings, go, tmp_path):
         go(settings(trainer__max_steps=None))
     result = json.loads(Path(tmp_path / "run" / "result.json").read_text())
     assert result["status"] == "failed" and "nothing ends this run" in result["reason"]
+
+
+def test_a_value_error_of_a_step_is_not_the_users(settings, go, monkeypatch, tmp_path):
+    def broken(run, step):
+        raise ValueError("shapes")
+
+    monkeypatch.setattr(train_module, "take_step", broken)
+    with pytest.raises(RuntimeError, match="step 1 failed"):
+        go(settings())
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["reason"] == "shapes"
+
+
+def test_a_run_begun_with_other_code_of_its_attention_is_refused(settings, go, monkeypatch, tmp_path):
+    go(settings())
+    (tmp_path / "run" / "result.json").unlink()
+    monkeypatch.setattr(run_module, "source_digest", lambda variant: "other")
+    with pytest.raises(ValueError, match=r"attention/multi_head\.py is another"):
+        go(settings())
