@@ -82,6 +82,9 @@ class Masked(Group):
         return self
 
 
+Objective = Masked
+
+
 class PythonDocs(Group):
     """English of the running interpreter's own documentation, made locally."""
 
@@ -228,7 +231,7 @@ class Settings(Group):
     # groups
     variant: dict[str, Any]
     model: Model
-    objective: Masked
+    objective: Objective
     data: Data
     tokenizer: Tokenizer
     optimizer: AdamW

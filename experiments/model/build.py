@@ -1,0 +1,22 @@
+"""From settings to a model with its starting values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from experiments import settings
+from experiments.model.assembly import Assembly
+from experiments.model.bert import Bert
+from experiments.model.initial import initialize
+
+ASSEMBLIES: dict[str, type[Assembly]] = {"encoder": Bert}
+
+
+def build(assembly: str, model: settings.Model, variant: dict[str, Any], vocabulary_size: int, seed: int) -> Assembly:
+    """On the CPU, with its starting values: a function of the arguments. The global RNG is left as it was."""
+    with torch.random.fork_rng(devices=[]):
+        whole = ASSEMBLIES[assembly](model, variant, vocabulary_size)
+    initialize(whole, seed, model.initial_std)
+    return whole
