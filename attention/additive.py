@@ -53,6 +53,7 @@ class Attention(Projected):
             dropout=dropout,
             backend=backend,
             sdpa_refusal="its logits are dot products",
+            triton_refusal="its logits are dot products",
         )
         self.comparison = Comparison(heads, key_size)
 

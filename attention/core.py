@@ -4,17 +4,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from torch import Tensor
 
 from attention import autocast
 from attention.case import Case, Projection, Tap, make_case
-from attention.kernels import blocked, reference, sdpa
+from attention.kernels import blocked, reference, sdpa, triton_kernel
 
 __all__ = ["BACKENDS", "Projection", "attend", "check_backend", "choose"]
 
-KERNELS = {"reference": reference.attend, "sdpa": sdpa.attend, "blocked": blocked.attend}
+KERNELS = {
+    "reference": reference.attend,
+    "sdpa": sdpa.attend,
+    "blocked": blocked.attend,
+    "triton": triton_kernel.attend,
+}
+REFUSALS = {"sdpa": sdpa.refusal, "triton": triton_kernel.refusal}
 BACKENDS = ("auto", *KERNELS)
 
 
@@ -76,21 +82,24 @@ def attend(
         return KERNELS[kernel](case) if tap is None else reference.attend(case, tap)
 
 
-def check_backend(backend: str, sdpa_refusal: str | None) -> None:
-    """Raises ValueError for an unknown backend, and for sdpa where there is a reason why it can't do the case."""
+def check_backend(backend: str, refusals: Mapping[str, str | None]) -> None:
+    """Raises ValueError for an unknown backend, and for one with a reason in `refusals` why it can't do the case."""
     if backend not in BACKENDS:
         raise ValueError(f"backend: is {backend!r}, must be one of {', '.join(BACKENDS)}")
-    if backend == "sdpa" and sdpa_refusal is not None:
-        raise ValueError(f"backend: sdpa can't do this: {sdpa_refusal}; use auto, blocked or reference")
+    refusal = refusals.get(backend)
+    if refusal is not None:
+        raise ValueError(f"backend: {backend} can't do this: {refusal}; use auto, blocked or reference")
 
 
 def choose(backend: str, case: Case) -> str:
     """Name of the kernel to run. Raises ValueError for an unknown backend and for one that can't do the case."""
-    refusal = sdpa.refusal(case)
-    check_backend(backend, refusal)
     if backend != "auto":
+        check_backend(backend, {backend: REFUSALS[backend](case)} if backend in REFUSALS else {})
         return backend
-    return "blocked" if refusal is not None or _products_are_faster(case) else "sdpa"
+    if sdpa.refusal(case) is None:
+        return "blocked" if _products_are_faster(case) else "sdpa"
+    on_gpu = case.query.device.type == "cuda"
+    return "triton" if on_gpu and triton_kernel.refusal(case) is None else "blocked"
 
 
 def _products_are_faster(case: Case) -> bool:

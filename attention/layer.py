@@ -19,17 +19,23 @@ class Layer(nn.Module):
     """From `x` to queries, from `memory` to keys and values; attention; back to the width of `x`."""
 
     def __init__(
-        self, softmax_heads: int, scale: float, dropout: float, backend: str, sdpa_refusal: str | None = None
+        self,
+        softmax_heads: int,
+        scale: float,
+        dropout: float,
+        backend: str,
+        sdpa_refusal: str | None = None,
+        triton_refusal: str | None = None,
     ) -> None:
-        """sdpa_refusal: why torch's own kernel can never do what this layer asks of it; None: it can.
+        """sdpa_refusal, triton_refusal: why that kernel can never do what this layer asks of it; None: it can.
 
-        Raises ValueError for a dropout out of range, an unknown backend, and for sdpa with a refusal: a layer that
+        Raises ValueError for a dropout out of range, an unknown backend, and for one with a refusal: a layer that
         can't run isn't built.
         """
         super().__init__()
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout: is {dropout}, must be at least 0 and under 1")
-        check_backend(backend, sdpa_refusal)
+        check_backend(backend, {"sdpa": sdpa_refusal, "triton": triton_refusal})
         self.softmax_heads = softmax_heads  # the heads that a position bias is added to
         self.scale = scale
         self.dropout = dropout

@@ -74,6 +74,7 @@ class Attention(Projected):
             dropout=dropout,
             backend=backend,
             sdpa_refusal="it can't mix heads" if static or dynamic else None,
+            triton_refusal="it mixes heads by static projections only" if dynamic else None,
         )
         self.logits_projection = HeadProjection(
             ("key_heads", key_heads),

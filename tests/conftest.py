@@ -45,7 +45,7 @@ def tiny(text_file: Path) -> list[str]:
 @pytest.fixture(scope="session")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """A cache of its own, no login to W&B, and the checkout's modules."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(("WANDB", "TRITON"))}
     home = tmp_path_factory.mktemp("home")
     own = {"PYTHONPATH": str(ROOT), "ATTN_CACHE": str(home / "cache"), "HOME": str(home)}
     return kept | own | {"COLUMNS": "250"}

@@ -15,6 +15,7 @@ from experiments.configuration import compose_raw, resolve
 from experiments.data.corpus import open_corpus
 from experiments.data.store import Cache
 from experiments.explain import Mistake
+from experiments.model.kernel import check_backend
 from experiments.settings import Hub, Settings
 from experiments.training.planned import planned_steps
 
@@ -53,6 +54,7 @@ def plan(overrides: list[str], flags: list[str]) -> Plan:
         try:
             settings = resolve(config)
             planned_steps(settings)
+            check_backend(settings)
         except ValueError as mistake:
             wrong.append(f"{words}: {mistake}" if context.mode is RunMode.MULTIRUN else str(mistake))
         else:
