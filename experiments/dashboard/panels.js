@@ -13,9 +13,9 @@ const AXES = {
   seconds: ["time", "Time (h:mm:ss)", duration, 2, timeTicks],
 };
 const CURVES = {
-  "validation loss": ["validation", "Validation loss (nats per masked token)", false],
+  "validation loss": ["validation", "Validation loss (nats per predicted token)", false],
   "validation perplexity": ["validation", "Validation perplexity", true],
-  "training loss": ["training", "Training loss (nats per masked token)", false],
+  "training loss": ["training", "Training loss (nats per predicted token)", false],
   "training perplexity": ["training", "Training perplexity", true],
 };
 

@@ -1,0 +1,1 @@
+"""Other libraries' checkpoints: their settings and weights as ours, and ours as theirs."""
