@@ -119,7 +119,8 @@ def table_of(results: list[dict[str, Any]]) -> list[Row]:
         apart = _numbered(list(zip(alike, values, strict=True)))
         if max(apart) > max(alike):
             alike, columns[place.removeprefix("config.")] = apart, place
-    return [row_of(result, columns | COLUMNS) for result in results]
+    translated = {"bleu": "bleu"} if any(result.get("bleu") is not None for result in results) else {}
+    return [row_of(result, columns | COLUMNS | translated) for result in results]
 
 
 def row_of(result: dict[str, Any], columns: dict[str, str]) -> Row:

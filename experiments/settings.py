@@ -142,7 +142,23 @@ class SpanCorruption(Task):
         return self.sentinels
 
 
-Objective = Annotated[Masked | SpanCorruption, Field(discriminator="kind")]
+class Translation(Task):
+    """The target sentence from the source sentence and the target's tokens so far (Vaswani et al. 2017)."""
+
+    kind: Literal["translation"]
+    beam: Size  # hypotheses of the beam search; 1 with length_penalty 0 is greedy
+    length_penalty: NonNegative  # alpha of ((5 + tokens) / 6)^alpha, by which a hypothesis' log likelihood is divided
+    bleu_pairs: Size | None  # so many pairs of the validation split are translated when the run ends; null: none
+
+    def row_length(self, length: int) -> int:
+        """A sentence of each language."""
+        return 2 * length
+
+    def tokens_read(self, length: int) -> int | None:
+        return None
+
+
+Objective = Annotated[Masked | SpanCorruption | Translation, Field(discriminator="kind")]
 
 
 class PythonDocs(Group):
@@ -152,20 +168,44 @@ class PythonDocs(Group):
     python: Text  # version of the interpreter, as the corpus differs between versions
 
 
-class Hub(Group):
+class HubSet(Group):
     """A data set of the Hugging Face hub, read through `datasets`."""
 
-    kind: Literal["hub"]
     path: Text  # owner/name, or a folder that a data set was downloaded to
     name: Text | None  # configuration of the data set
     revision: Text  # branch, tag or commit; the commit it resolved to is recorded
-    column: Text  # column that holds the text
-    documents: Documents
+    column: Text  # column that holds the text; of pairs, one that holds a text for each language
     train: Text  # split expressions, such as train[:95%]
     validation: Text | None  # null: a 20th of train, by a digest of each text; then also for test
     test: Text | None
     streaming: bool  # read over the network as it is packed, without downloading the set; whole splits only
     max_documents: Size | None  # at most so many documents of train, and a 20th of it of validation and test
+
+
+class Hub(HubSet):
+    """Text of the hub."""
+
+    kind: Literal["hub"]
+    documents: Documents
+
+
+class HubPairs(HubSet):
+    """Sentence pairs of the hub."""
+
+    kind: Literal["hub_pairs"]
+    source: Text  # language, as the column names it
+    target: Text
+
+
+class PairFiles(Group):
+    """Local sentence pairs: Parquet, or else UTF-8 lines of a source, a tab, and a target."""
+
+    kind: Literal["pairs"]
+    source: Text  # columns of Parquet files
+    target: Text
+    train: Text  # a file, or a glob
+    validation: Text | None  # null: a 20th of train, by a digest of each pair; then also for test
+    test: Text | None
 
 
 class TextFiles(Group):
@@ -189,7 +229,7 @@ class ParquetFiles(Group):
     test: Text | None
 
 
-Data = Annotated[PythonDocs | Hub | TextFiles | ParquetFiles, Field(discriminator="kind")]
+Data = Annotated[PythonDocs | Hub | HubPairs | PairFiles | TextFiles | ParquetFiles, Field(discriminator="kind")]
 
 
 class TrainedTokenizer(Group):
@@ -247,6 +287,7 @@ class Trainer(Group):
     precision: Precision  # auto: bf16 where the hardware is fast at it
     device: Literal["auto", "cpu", "cuda"]
     compile: bool
+    label_smoothing: Fraction  # of a target's probability, spread over the vocabulary; in training only
     log_every: Size  # steps
     evaluate_every: Size  # steps
     evaluation_sequences: Size | None  # null: the whole split
@@ -313,6 +354,17 @@ class Settings(Group):
                     f"objective.sentinels = {self.objective.sentinels}: length={self.length} has {spans} spans, "
                     "and each needs one of its own"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _pairs(self) -> Settings:
+        pairs = isinstance(self.data, PairFiles | HubPairs)
+        if pairs != isinstance(self.objective, Translation):
+            needs = (
+                "objective=translation" if pairs else "data of sentence pairs: data=pairs data.train=FILE, data=wmt14"
+            )
+            asks = f"data.kind = {self.data.kind!r}" if pairs else f"objective.kind = {self.objective.kind!r}"
+            raise ValueError(f"{asks}: needs {needs}")
         return self
 
     @model_validator(mode="after")

@@ -35,6 +35,7 @@ class EncoderDecoder(Assembly):
                 f"model.token_types={model.token_types}, model.head_transform={model.head_transform}: "
                 "an encoder-decoder has neither; set model.token_types=0 model.head_transform=false"
             )
+        self.length = model.length  # longest sequence of either side
         own = [build_attention(variant) for _ in range(2 * model.layers)]
         cross = [build_attention(variant) for _ in range(model.layers)]
         self.embedding = Embedding(model, vocabulary_size)

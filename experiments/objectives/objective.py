@@ -92,7 +92,12 @@ def _class(chosen: settings.Objective) -> type[Objective]:
     return kind
 
 
-def loss(logits_PV: Tensor, targets_P: Tensor) -> Tensor:
-    """Negative log likelihood in nats, computed in float32 at least, summed in float64."""
+def loss(logits_PV: Tensor, targets_P: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """Negative log likelihood in nats, computed in float32 at least, summed in float64.
+
+    label_smoothing: the share of a target's probability that is spread evenly over the vocabulary (Szegedy et al. 2016,
+    1512.00567, 7).
+    """
     logits_PV = logits_PV.to(torch.promote_types(logits_PV.dtype, torch.float32))
-    return F.cross_entropy(logits_PV, targets_P, reduction="none").sum(dtype=torch.float64)
+    losses_P = F.cross_entropy(logits_PV, targets_P, reduction="none", label_smoothing=label_smoothing)
+    return losses_P.sum(dtype=torch.float64)

@@ -30,6 +30,9 @@ class Result:
     unigram_loss: Number | None  # of predicting every token from the frequencies of the training split
     perplexity: Number | None
     bits_per_byte: Number | None
+    bleu: Number | None = None  # of translations of the validation split, 0 to 100
+    bleu_signature: str | None = None  # how it was computed, as sacrebleu says it
+    bleu_pairs: int | None = None  # sentences that were translated
 
     # speed and memory
     tokens_per_second: Number | None  # non-padding tokens, steady state

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -39,9 +39,12 @@ def evaluate(
 ) -> Evaluation:
     """Score `model` on the first `sequences` of a split (None: all), in evaluation mode; its mode is then as before.
 
+    Labels are not smoothed, whatever the training does.
+
     What is predicted depends on the split and on `objective.evaluation_seed` alone. `unigram` [vocabulary] counts the
     training split's tokens.
     """
+    forward = replace(forward, label_smoothing=0.0)
     total, targets = 0.0, np.zeros(len(unigram), dtype=np.int64)
     was_training = model.training
     model.eval()

@@ -28,12 +28,13 @@ class OutOfMemoryError(RuntimeError):
 
 @dataclass(frozen=True)
 class Forward:
-    """The forward pass of a run: model (perhaps compiled), device, precision, and the seed of its dropout."""
+    """The forward pass of a run: model (perhaps compiled), device, precision, the seed of its dropout, and its loss."""
 
     model: Callable[..., Tensor]
     device: torch.device
     precision: str
     seed: int
+    label_smoothing: float = 0.0
 
     def losses(self, batch: Batch, step: int, micro_batch: int) -> Iterator[Tensor]:
         """Summed loss [nats] of each micro-batch, its dropout a pure function of (seed, step, index)."""
@@ -47,7 +48,7 @@ class Forward:
         inputs = {name: tensor.to(self.device, non_blocking=True) for name, tensor in part.inputs.items()}
         rows_P, targets_P = (tensor.to(self.device, non_blocking=True) for tensor in (part.rows, part.targets))
         with autocast(self.precision, self.device):
-            return loss(self.model(**inputs, rows=rows_P), targets_P)
+            return loss(self.model(**inputs, rows=rows_P), targets_P, self.label_smoothing)
 
 
 def split(batch: Batch, size: int) -> Iterator[Batch]:

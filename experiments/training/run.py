@@ -117,7 +117,9 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
         objective=objective,
         model=model,
         optimizer=adamw(model, settings.optimizer),
-        forward=Forward(model, device, resolve_precision(trainer.precision, device), settings.seed),
+        forward=Forward(
+            model, device, resolve_precision(trainer.precision, device), settings.seed, trainer.label_smoothing
+        ),
         planned=planned,
         progress=Progress(micro_batch=min(trainer.micro_batch or trainer.batch_size, trainer.batch_size)),
         memory=PeakMemory(device),

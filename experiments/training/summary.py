@@ -6,17 +6,19 @@ from typing import Any
 
 from experiments.measure.flops import mfu
 from experiments.measure.hardware import device_name
+from experiments.model.encoder_decoder import EncoderDecoder
 from experiments.record.result import Result, Status
-from experiments.settings import Settings
+from experiments.settings import Settings, Translation
 from experiments.signature import source_digest
 from experiments.training.run import Run
 
 
 def summarize(run: Run | None, settings: Settings, status: Status, reason: str | None) -> Result:
     """The result as far as it is known; `run` is None where not even the setting up succeeded."""
+    translated = {} if run is None or status != "done" else translations(run)
     nothing = {"steps": 0, "skipped_steps": 0, "tokens": 0, "epochs": 0.0, "wall_seconds": 0.0}
     known = nothing if run is None else extent(run) | quality(run) | speed_and_memory(run) | conditions(run)
-    known |= {"seed": settings.seed, "config": settings.model_dump()}
+    known |= translated | {"seed": settings.seed, "config": settings.model_dump()}
     if status == "done":
         return Result(status=status, reason=None, **known)
     assert reason
@@ -47,6 +49,21 @@ def quality(run: Run) -> dict[str, Any]:
         "perplexity": measured["perplexity"],
         "bits_per_byte": measured["bits_per_byte"],
     }
+
+
+def translations(run: Run) -> dict[str, Any]:
+    """BLEU of the weights that the run ended with, where it is asked for."""
+    chosen = run.settings.objective
+    if not isinstance(chosen, Translation) or chosen.bleu_pairs is None:
+        return {}
+    from experiments.decoding.bleu import score
+
+    assert isinstance(run.model, EncoderDecoder)
+    found = score(
+        run.model, run.forward, run.dataset.validation, run.dataset.tokenizer, run.objective,
+        chosen=chosen, pairs=chosen.bleu_pairs, batch_size=run.progress.micro_batch, report=run.display.stage,
+    )  # fmt: skip
+    return found._asdict()
 
 
 def speed_and_memory(run: Run) -> dict[str, Any]:

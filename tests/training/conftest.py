@@ -93,6 +93,7 @@ def tiny(cache: Path, text: Path, **changes) -> Settings:
             "precision": "fp32",
             "device": "cpu",
             "compile": False,
+            "label_smoothing": 0.0,
             "log_every": 1,
             "evaluate_every": 10,
             "evaluation_sequences": 16,
