@@ -18,8 +18,15 @@ from experiments.signature import arguments_of, attention_folder, module_of, sch
 # groups whose YAML feeds one class, or one of several by `kind`
 CLASSES = {
     "model": [settings.Model],
-    "objective": [settings.Masked, settings.SpanCorruption],
-    "data": [settings.PythonDocs, settings.Hub, settings.TextFiles, settings.ParquetFiles],
+    "objective": [settings.Masked, settings.SpanCorruption, settings.Translation],
+    "data": [
+        settings.PythonDocs,
+        settings.Hub,
+        settings.TextFiles,
+        settings.ParquetFiles,
+        settings.PairFiles,
+        settings.HubPairs,
+    ],
     "tokenizer": [settings.TrainedTokenizer, settings.FileTokenizer],
     "optimizer": [settings.AdamW],
     "schedule": [settings.Decay, settings.Endless],
@@ -53,7 +60,8 @@ def test_sizes_follow_from_what_people_vary():
 
 @pytest.mark.parametrize("preset", options("model"))
 def test_every_model_preset_composes_and_the_command_line_wins_over_it(preset):
-    assert compose([f"model={preset}", "layers=3"]).model.layers == 3
+    data = ["data=wmt14"] if preset.startswith("transformer") else []
+    assert compose([f"model={preset}", "layers=3", *data]).model.layers == 3
 
 
 @pytest.mark.parametrize("group", sorted(set(groups()) - {"variant", "experiment"}))
@@ -115,6 +123,8 @@ def test_no_configuration_can_import_anything(path):
         (["tokenizer=file"], ["tokenizer.path has no value"]),
         (["heads=6,12"], ["Ambiguous", "add -m"]),
         (["seed=-1"], ["seed = -1", "at least 0"]),
+        (["objective=translation"], ["objective.kind = 'translation'", "data=pairs"]),
+        (["data=wmt14"], ["data.kind = 'hub_pairs'", "objective=translation"]),
     ],
 )
 def test_a_mistake_names_the_key_the_value_and_what_is_allowed(words, said):

@@ -26,11 +26,9 @@ from experiments.settings import Model, Norm
 STORED = Path(__file__).with_name("losses.json")
 LOSSES = json.loads(STORED.read_text()) if STORED.exists() else {}
 
-ELSEWHERE = {
-    "model=base",
-    "model=t5_base",
-    "tokenizer=file",
-}  # too large to train, and in need of a path: each has a test of its own
+# too large to train, in need of a path, or of sentence pairs: each has a test of its own
+ELSEWHERE = {"model=base", "tokenizer=file", "model=t5_base"}
+ELSEWHERE |= {"objective=translation", "model=transformer_base", "model=transformer_nano"}
 CHOICES = [
     f"{group}={option}"
     for group in ("schedule", "tokenizer", "optimizer", "objective", "trainer", "model")
