@@ -19,7 +19,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Text = Annotated[str, Field(min_length=1)]
 
-Norm = Literal["post", "pre", "sandwich"]
+Norm = Literal["post", "pre", "sandwich", "deep"]
 Precision = Literal["auto", "fp32", "bf16"]
 # a document is one row (a line of a text), the rows up to a blank one, or those up to WikiText's next title
 Documents = Literal["row", "blank_line", "article"]
@@ -39,7 +39,7 @@ class Model(Group):
     layers: Size
     length: Size  # longest sequence; the size of a learned position table
     norm: Norm
-    norm_kind: Literal["layer", "layer_no_bias", "rms"]
+    norm_kind: Literal["layer", "layer_no_bias", "rms", "batch", "batch_masked"]
     norm_epsilon: Positive
     position: Literal["learned", "sinusoidal", "rotary", "relative", "none"]
     rotary_base: Positive
@@ -60,6 +60,14 @@ class Model(Group):
             raise ValueError(
                 f"relative_buckets {self.relative_buckets} must be even, and less than 4 times "
                 f"relative_distance {self.relative_distance}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _statistics(self) -> Model:
+        if self.norm_kind.startswith("batch") and self.head_transform:
+            raise ValueError(
+                f"norm_kind {self.norm_kind} needs head_transform=false: that norm sees the predicted positions only"
             )
         return self
 

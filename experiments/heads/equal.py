@@ -12,6 +12,7 @@ from torch import Tensor
 from experiments.data.batches import batch
 from experiments.heads.subject import Subject
 from experiments.heads.taps import read
+from experiments.model.batch_norm import commit
 from experiments.model.bert import Bert, build
 from experiments.objectives.masked import MaskedBatch, loss, mask_batch
 from experiments.training.optimizer import adamw
@@ -61,6 +62,7 @@ def spread_by_step(subject: Subject, start: str, steps: int) -> list[float]:
             optimizer.zero_grad()
             (loss(model(masked.tokens, masked.rows), masked.targets) / len(masked.targets)).backward()
             optimizer.step()
+            commit(model)
             found.append(spread(model, text))
     return found
 

@@ -17,6 +17,7 @@ from torch import Tensor
 from experiments.heads.equal import training_batch
 from experiments.heads.subject import Subject
 from experiments.heads.taps import gated, value_heads
+from experiments.model.batch_norm import commit
 from experiments.model.bert import Bert
 from experiments.objectives.masked import loss
 from experiments.training.optimizer import adamw
@@ -76,4 +77,5 @@ def tune(subject: Subject, steps: int, penalty: float) -> tuple[Bert, list[Tenso
         (error + penalty * open_heads).backward()
         for optimizer in optimizers:
             optimizer.step()
+        commit(model)
     return model, [settled(each.detach()) for each in parameters]

@@ -12,10 +12,11 @@ from torch.nn import functional as F
 
 from attention.rotary import Rotary
 from experiments import settings
+from experiments.model.batch_norm import tell_real
 from experiments.model.embedding import Embedding
 from experiments.model.encoder import ACTIVATIONS, Encoder, Layer
 from experiments.model.initial import initialize
-from experiments.model.norm import build_norm
+from experiments.model.norm import build_norm, deep_gains
 from experiments.model.position import RelativeBias
 from experiments.model.variant import build_attention
 
@@ -25,7 +26,16 @@ def build(model: settings.Model, variant: dict[str, Any], vocabulary_size: int, 
     with torch.random.fork_rng(devices=[]):
         bert = Bert(model, variant, vocabulary_size)
     initialize(bert, seed, model.initial_std)
+    if model.norm == "deep":
+        scale_start(bert.layers, deep_gains(model.layers).beta)
     return bert
+
+
+def scale_start(layers: list[Layer], gain: float) -> None:
+    """Multiply the starting values of the layers' branches, once where layers share them."""
+    with torch.no_grad():
+        for linear in dict.fromkeys(linear for layer in layers for linear in layer.branch_maps()):
+            linear.weight.mul_(gain)
 
 
 class Bert(nn.Module):
@@ -56,6 +66,7 @@ class Bert(nn.Module):
 
         ValueError: token types without a table for them, or more tokens than the position table has rows.
         """
+        tell_real(self, mask)
         hidden = self.encoder(
             self.embedding(tokens_BN, token_types),
             rows,
@@ -87,8 +98,9 @@ class Bert(nn.Module):
         """
         attention = sum(layer.attention.cost(length, length).multiplies for layer in self.layers) / length
         *body, last = (linear_multiplies(layer.feed_forward) for layer in self.layers)
+        predicted_last = 1.0 if self.encoder.picks_last else predicted_share
         head = linear_multiplies(self.head.transform) + self.embedding.token.weight.numel()
-        return 6.0 * (attention + sum(body) + predicted_share * (last + head))
+        return 6.0 * (attention + sum(body) + predicted_last * last + predicted_share * head)
 
 
 class MaskedHead(nn.Module):

@@ -12,6 +12,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from experiments.measure.flops import mfu
 from experiments.measure.memory import give_back_freed_memory
 from experiments.measure.quality import bits_per_byte, perplexity
+from experiments.model.batch_norm import commit, discard
 from experiments.objectives.masked import MaskedBatch
 from experiments.record.display import Display
 from experiments.record.durable import RunFolderError
@@ -105,6 +106,7 @@ def take_step(run: Run, step: int) -> None:
             clip_grads_with_norm_(run.model.parameters(), clip, total_norm)
         set_learning_rate(run.optimizer, rate(run, step))
         run.optimizer.step()
+        commit(run.model)
     progress.tokens += tokens
     progress.loss_sum += loss_sum
     progress.positions += len(batch.targets)
@@ -116,6 +118,7 @@ def gradient(run: Run, batch: MaskedBatch, step: int) -> float:
 
     def attempt(micro_batch: int) -> float:
         run.model.zero_grad(set_to_none=True)
+        discard(run.model)
         return backward(run.forward, batch, step, micro_batch)
 
     loss_sum, run.progress.micro_batch = fitting(attempt, run.progress.micro_batch, lambda size: make_room(run, size))
