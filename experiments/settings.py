@@ -154,15 +154,55 @@ class FileTokenizer(Group):
 Tokenizer = Annotated[TrainedTokenizer | FileTokenizer, Field(discriminator="kind")]
 
 
-class AdamW(Group):
-    """AdamW with decoupled decay (Loshchilov and Hutter 2019); matrices decay, biases and norms don't."""
+class Stepping(Group):
+    """What all optimizers have; matrices decay, biases and norms don't."""
 
     learning_rate: Positive
+    projection_rate: Positive  # of the heads' projections (P_l, P_w), as a factor of the learning rate
     weight_decay: NonNegative
+    clip: Positive | None  # largest gradient norm; null: no clipping
+
+
+class AdamW(Stepping):
+    """AdamW with decoupled decay (Loshchilov and Hutter 2019)."""
+
+    kind: Literal["adamw"]
     beta1: Fraction
     beta2: Fraction
     epsilon: Positive
-    clip: Positive | None  # largest gradient norm; null: no clipping
+
+
+class Adafactor(Stepping):
+    """Adafactor (Shazeer and Stern 2018): its learning rate is relative to the scale of each parameter."""
+
+    kind: Literal["adafactor"]
+    beta2_decay: Annotated[float, Field(lt=0)]  # exponent of the step in 1 - beta2
+    least_scale: Positive  # what a parameter counts as where its own root mean square is less
+    update_clip: Positive  # largest root mean square of an update before the learning rate
+
+
+class Muon(Stepping):
+    """Muon (Jordan et al. 2024) for the hidden matrices; AdamW, with its betas and epsilon, for the rest."""
+
+    kind: Literal["muon"]
+    momentum: Fraction
+    nesterov: bool
+    newton_schulz_steps: Size
+    beta1: Fraction
+    beta2: Fraction
+    epsilon: Positive
+
+
+class Lamb(Stepping):
+    """LAMB (You et al. 2020), for large batches."""
+
+    kind: Literal["lamb"]
+    beta1: Fraction
+    beta2: Fraction
+    epsilon: Positive
+
+
+Optimizer = Annotated[AdamW | Adafactor | Muon | Lamb, Field(discriminator="kind")]
 
 
 class Decay(Group):
@@ -239,7 +279,7 @@ class Settings(Group):
     objective: Masked
     data: Data
     tokenizer: Tokenizer
-    optimizer: AdamW
+    optimizer: Optimizer
     schedule: Schedule
     trainer: Trainer
     logger: Logger

@@ -15,7 +15,7 @@ from experiments.heads.taps import read
 from experiments.model.batch_norm import commit
 from experiments.model.bert import Bert, build
 from experiments.objectives.masked import MaskedBatch, loss, mask_batch
-from experiments.training.optimizer import adamw
+from experiments.training.optimizer import build_optimizers, step
 
 EQUAL, PARTED, DROPPED, OWN = (
     "all equal",
@@ -52,16 +52,16 @@ def spread_by_step(subject: Subject, start: str, steps: int) -> list[float]:
     model = model.double()
     if start != OWN:
         make_equal(model, output=start != PARTED)
-    optimizer = adamw(model, settings.optimizer)
+    optimizers = build_optimizers(model, settings.optimizer)
     text = next(subject.text())[:SEQUENCES]
     found = [spread(model, text)]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        for step in range(steps):
-            masked = training_batch(subject, step)
-            optimizer.zero_grad()
+        for number in range(steps):
+            masked = training_batch(subject, number)
+            model.zero_grad()
             (loss(model(masked.tokens, masked.rows), masked.targets) / len(masked.targets)).backward()
-            optimizer.step()
+            step(optimizers)
             commit(model)
             found.append(spread(model, text))
     return found

@@ -20,12 +20,12 @@ from experiments.record.folder import RunFolder
 from experiments.record.result import Result, Status
 from experiments.record.tracking import Tracker
 from experiments.settings import Settings
+from experiments.training import optimizer
 from experiments.training.checkpoint import save, weights
 from experiments.training.evaluate import evaluate
 from experiments.training.guard import NonFiniteError, describe, locate
 from experiments.training.interruption import Interrupted, Interruption
 from experiments.training.micro_batches import OutOfMemoryError, backward, fitting, is_out_of_memory
-from experiments.training.optimizer import set_learning_rate
 from experiments.training.run import Run, keep, restore_newest, set_up, training_batch
 from experiments.training.schedule import learning_rate
 from experiments.training.summary import flops_per_token, summarize
@@ -104,8 +104,8 @@ def take_step(run: Run, step: int) -> None:
             raise NonFiniteError(step, describe(step, batch.tokens, loss_sum / len(batch.targets), norm, where))
         if clip is not None:
             clip_grads_with_norm_(run.model.parameters(), clip, total_norm)
-        set_learning_rate(run.optimizer, rate(run, step))
-        run.optimizer.step()
+        optimizer.set_learning_rate(run.optimizers, rate(run, step))
+        optimizer.step(run.optimizers)
         commit(run.model)
     progress.tokens += tokens
     progress.loss_sum += loss_sum
