@@ -64,7 +64,8 @@ def _sweep_here(cells: list[Settings]) -> int:
     from rich.console import Console
 
     from experiments.sweep.report import SweepProgress, print_outcomes
-    from experiments.sweep.runner import Interrupted, Outcome, done_before, run_cell
+    from experiments.sweep.runner import Outcome, done_before, run_cell
+    from experiments.training.interruption import Interrupted
     from experiments.training.planned import planned_steps
 
     console = Console()

@@ -90,6 +90,9 @@ class Masked(Group):
         return self
 
 
+Objective = Masked
+
+
 class PythonDocs(Group):
     """English of the running interpreter's own documentation, made locally."""
 
@@ -276,7 +279,7 @@ class Settings(Group):
     # groups
     variant: dict[str, Any]
     model: Model
-    objective: Masked
+    objective: Objective
     data: Data
     tokenizer: Tokenizer
     optimizer: Optimizer

@@ -9,17 +9,23 @@ from pathlib import Path
 from typing import Any
 
 from experiments.compare import COLUMNS, row_of, table_of
+from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import POINTS, averaged, chosen_runs, curve_of, evenly
 from experiments.record.index import Index
 
 HERE = Path(__file__).parent
-SCRIPTS = ("statistics.js", "drawing.js", "chart.js", "parallel.js", "table.js", "panels.js", "page.js")
+SCRIPTS = (
+    "statistics.js", "drawing.js", "chart.js", "heatmap.js", "parallel.js", "table.js", "panels.js", "heads.js",
+    "page.js",
+)  # fmt: skip
 
 # what the page shows of a run beside the columns of `attn compare`
 MORE = {name: name for name in ("bits_per_byte", "flops_per_token", "tokens", "wall_seconds")}
 # the most runs whose curves a page holds, and the most of their points all together
 CURVES = 400
 CURVE_POINTS = 40_000
+# bytes of what `attn heads` measured of runs
+HEADS = 800_000
 DIGITS = 6
 
 
@@ -33,6 +39,7 @@ def page_data(which: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
         kept = evenly(list(range(len(results))), CURVES)
         points = max(2, min(POINTS, CURVE_POINTS // len(kept)))
         curves = {place: _curve(curve_of(results[place]["folder"], index), points) for place in kept}
+        heads, left_out = _heads([result["folder"] for result in results], index)
     rows = [row | row_of(result, MORE) for row, result in zip(table_of(results), results, strict=True)]
     measures = {column for column, place in COLUMNS.items() if not place.startswith("config.")} - {"seed"} | set(MORE)
     unigram = {result.get("unigram_loss") for result in results} - {None}
@@ -41,9 +48,10 @@ def page_data(which: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
         "settings": [column for column in rows[0] if column not in measures],
         "rows": [[_plain(value) for value in row.values()] for row in rows],
         "curves": {place: curve for place, (curve, _) in curves.items()},
+        "heads": heads,
         "points": points if any(thinned for _, thinned in curves.values()) else None,
         "unigram": unigram.pop() if len(unigram) == 1 else None,
-        "notes": [f"Made by: attn dashboard{''.join(f' {word}' for word in which)}, from {runs}/."],
+        "notes": [f"Made by: attn dashboard{''.join(f' {word}' for word in which)}, from {runs}/.", *left_out],
         "refresh": refresh,
     }
 
@@ -68,6 +76,22 @@ def _curve(curve: dict[str, Any], limit: int) -> tuple[dict[str, list[list[Any]]
     thinned = len(training) < curve["lines"] or len(validation) < curve["evaluations"]
     kept = {"training": training, "validation": validation}
     return {kind: [[_plain(value) for value in point] for point in points] for kind, points in kept.items()}, thinned
+
+
+def _heads(folders: list[Path], index: Index) -> tuple[dict[int, Any], list[str]]:
+    """What is known of the heads of as many runs as there is room for, and what to say of the others."""
+    found: dict[int, Any] = {}
+    room, without = HEADS, 0
+    for place, folder in enumerate(folders):
+        heads = heads_of(folder, index)
+        if heads is None:
+            continue
+        room -= len(json.dumps(heads, separators=(",", ":")))
+        if room < 0:
+            without += 1
+        else:
+            found[place] = heads
+    return found, [f"The heads of {without} more runs have no room here."] if without else []
 
 
 def _plain(value: Any) -> Any:

@@ -17,9 +17,9 @@ from torch import Tensor
 from experiments.heads.equal import training_batch
 from experiments.heads.subject import Subject
 from experiments.heads.taps import gated, value_heads
+from experiments.model.assembly import Assembly
 from experiments.model.batch_norm import commit
-from experiments.model.bert import Bert
-from experiments.objectives.masked import loss
+from experiments.objectives.objective import loss
 from experiments.training.optimizer import build_optimizers
 
 TEMPERATURE, LOW, HIGH = 0.33, -0.1, 1.1  # the authors' (lib/layers/concrete_gate.py)
@@ -44,7 +44,7 @@ def settled(log_alpha: Tensor) -> Tensor:
     return (log_alpha.sigmoid() * (HIGH - LOW) + LOW).clamp(0, 1)
 
 
-def fold(model: Bert, gates: Sequence[Tensor]) -> None:
+def fold(model: Assembly, gates: Sequence[Tensor]) -> None:
     """Multiply the gates into the columns of the output maps, in place: the model without gates is then the same."""
     with torch.no_grad():
         for layer, gate in zip(model.layers, gates, strict=True):
@@ -52,7 +52,7 @@ def fold(model: Bert, gates: Sequence[Tensor]) -> None:
             weight.copy_((weight.unflatten(1, (len(gate), -1)) * gate[:, None]).flatten(1))
 
 
-def tune(subject: Subject, steps: int, penalty: float) -> tuple[Bert, list[Tensor]]:
+def tune(subject: Subject, steps: int, penalty: float) -> tuple[Assembly, list[Tensor]]:
     """A fine-tuned copy of the model and its settled gates [H] a layer; `penalty`: nats for each open head.
 
     The loss per masked token plus penalty times the expected number of open heads, on the run's own batches.
@@ -70,7 +70,7 @@ def tune(subject: Subject, steps: int, penalty: float) -> tuple[Bert, list[Tenso
         batch = training_batch(subject, step)
         noise = [torch.rand(len(each), generator=generator).clamp(1e-6, 1 - 1e-6) for each in parameters]
         with gated(model, [sample(*pair) for pair in zip(parameters, noise, strict=True)]):
-            error = loss(model(batch.tokens, batch.rows), batch.targets) / len(batch.targets)
+            error = loss(model(**batch.inputs, rows=batch.rows), batch.targets) / len(batch.targets)
         open_heads = sum((open_probability(each).sum() for each in parameters), start=torch.zeros(()))
         for optimizer in optimizers:
             optimizer.zero_grad()

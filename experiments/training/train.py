@@ -13,7 +13,7 @@ from experiments.measure.flops import mfu
 from experiments.measure.memory import give_back_freed_memory
 from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.model.batch_norm import commit, discard
-from experiments.objectives.masked import MaskedBatch
+from experiments.objectives.objective import Batch
 from experiments.record.display import Display
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder
@@ -113,7 +113,7 @@ def take_step(run: Run, step: int) -> None:
     progress.gradient_norm = norm
 
 
-def gradient(run: Run, batch: MaskedBatch, step: int) -> float:
+def gradient(run: Run, batch: Batch, step: int) -> float:
     """The gradient of the batch's mean loss, in micro-batches that fit; returns the summed loss [nats]."""
 
     def attempt(micro_batch: int) -> float:
@@ -199,9 +199,8 @@ def validation_metrics(run: Run) -> dict[str, Any]:
             run.model,
             run.forward,
             dataset.validation,
-            dataset.tokenizer,
             dataset.unigram,
-            settings.objective,
+            run.objective,
             sequences=settings.trainer.evaluation_sequences,
             micro_batch=micro_batch,
         )

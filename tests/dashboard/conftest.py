@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
+from pyarrow import parquet
 
 Make = Callable[..., Path]
 
@@ -53,3 +55,33 @@ def make(tmp_path: Path) -> Make:
         return folder
 
     return run
+
+
+@pytest.fixture
+def measured() -> Callable[..., None]:
+    """measured(folder) leaves there what `attn heads` would: two layers, of two heads and of one, in another order."""
+
+    def leave(folder: Path, talking: bool = True) -> None:
+        places = [(2, 1), (1, 2), (1, 1)]
+        heads = [{"layer": layer, "head": head} for layer, head in places]
+        rows = {
+            "heads": [
+                {**place, "entropy": layer + head / 10 + 1 / 3e5, "role": f"r{layer}{head}", "offset": 1}
+                for place, (layer, head) in zip(heads, places, strict=True)
+            ],
+            "importance": [{**place, "gradient": 0.5 * place["head"]} for place in heads],
+            "plane": [{**place, "x": place["layer"] / 3, "y": 0.0} for place in heads],
+        }
+        if talking:
+            rows["projections"] = [
+                {"layer": layer, "matrix": name, "before": before, "after": after, "value": 10.0 * before + after}
+                for name in ("P_l", "P_w")
+                for layer in (1, 2)
+                for after in (1, 2, 3)
+                for before in (1, 2)
+            ]
+        (folder / "heads").mkdir()
+        for name, table in rows.items():
+            parquet.write_table(pa.Table.from_pylist(table), folder / "heads" / f"{name}.parquet")
+
+    return leave

@@ -13,7 +13,7 @@ from experiments.heads.equal import make_equal, spread, verdict
 from experiments.heads.gates import open_probability, sample, settled
 from experiments.heads.pruning import remove
 from experiments.heads.taps import gated
-from experiments.objectives.masked import loss
+from experiments.objectives.objective import loss
 from experiments.settings import AdamW
 from experiments.training.optimizer import build_optimizers, step
 

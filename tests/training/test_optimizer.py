@@ -10,7 +10,7 @@ from torch import nn
 from experiments import settings
 from experiments.configuration import compose
 from experiments.explain import options
-from experiments.model.bert import build
+from experiments.model.build import build
 from experiments.training import train as module
 from experiments.training.interruption import Interrupted
 from experiments.training.optimizer import build_optimizers, moments, set_learning_rate, step
@@ -143,7 +143,7 @@ def test_head_projections_step_at_their_own_rate(kind):
     composed = compose(["variant=talking_heads", "hidden_size=24", "heads=3", "layers=1", "norm=post"])
     moved = {}
     for factor in (1.0, 0.1):
-        model = build(composed.model, composed.variant, 50, seed=0)
+        model = build("encoder", composed.model, composed.variant, 50, seed=0)
         before = {name: value.detach().clone() for name, value in model.named_parameters()}
         config = CONFIGS[kind].model_copy(update={"projection_rate": factor, "learning_rate": 1e-3})
         go(model, build_optimizers(model, config), 1.0)
