@@ -144,6 +144,7 @@ function start() {
   });
   byId("notes").textContent = data.notes.join(" ");
   byId("written").textContent = data.written;
+  drawPaperTables();
   watch();
   draw();
 }

@@ -79,8 +79,10 @@ def show_table(name: str | None, words: list[str], options: Options) -> int:
 
 
 def _put_out(made: Report, options: Options) -> None:
+    from experiments.tables.kept import keep
     from experiments.tables.render import render, write_all
 
+    keep(made, options.runs)
     console = Console()
     text = render(made, options.format, console if options.format == "table" else None)
     print(text, end="")

@@ -171,6 +171,19 @@ def test_the_heads_of_the_chosen_run(open_page, make, measured):
     assert shown.complaints() == [] and len(shown.requests()) == 1
 
 
+def test_the_papers_tables_and_their_claims(open_page, table):
+    table("paper/heads", title=EVIL)
+    shown = open_page()
+    assert shown.text("#papers summary b") == EVIL
+    marks = "return [...document.querySelectorAll('#papers summary .verdict')].map((each) => each.textContent).join()"
+    assert shown.js(marks) == "\u2713 C7,? C8"
+    assert shown.text("#papers tbody tr:last-child") == "th64.10001.2" and shown.count("#papers tbody tr") == 2
+    assert shown.text("#papers ul li") == "th6 > mh6: +0.1" and shown.count("img") == 0
+    # the table of runs is another
+    assert shown.count("#table tbody tr") == 12
+    assert shown.complaints() == [] and len(shown.requests()) == 1
+
+
 def test_a_name_with_html_stays_text(open_page):
     shown = open_page()
     shown.type("<img")
