@@ -28,7 +28,7 @@ CLASSES = {
         settings.HubPairs,
     ],
     "tokenizer": [settings.TrainedTokenizer, settings.FileTokenizer],
-    "optimizer": [settings.AdamW],
+    "optimizer": [settings.AdamW, settings.Adafactor, settings.Muon, settings.Lamb],
     "schedule": [settings.Decay, settings.Endless],
     "trainer": [settings.Trainer],
     "logger": [settings.Logger],

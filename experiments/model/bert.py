@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from attention.rotary import Rotary
 from experiments import settings
 from experiments.model.assembly import Assembly, linear_multiplies
+from experiments.model.batch_norm import tell_real
 from experiments.model.embedding import Embedding
 from experiments.model.encoder import ACTIVATIONS, Encoder, Layer
 from experiments.model.norm import build_norm
@@ -47,6 +48,7 @@ class Bert(Assembly):
 
         ValueError: token types without a table for them, or more tokens than the position table has rows.
         """
+        tell_real(self, mask)
         hidden = self.encoder(
             self.embedding(tokens, token_types),
             rows,
@@ -63,8 +65,9 @@ class Bert(Assembly):
     def flops_per_token(self, length: int, predicted_share: float) -> float:
         attention = sum(layer.attention.cost(length, length).multiplies for layer in self.layers) / length
         *body, last = (linear_multiplies(layer.feed_forward) for layer in self.layers)
+        predicted_last = 1.0 if self.encoder.picks_last else predicted_share
         head = linear_multiplies(self.head.transform) + self.embedding.token.weight.numel()
-        return 6.0 * (attention + sum(body) + predicted_share * (last + head))
+        return 6.0 * (attention + sum(body) + predicted_last * last + predicted_share * head)
 
 
 class MaskedHead(nn.Module):

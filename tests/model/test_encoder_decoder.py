@@ -136,7 +136,10 @@ def test_scaled_output_and_start_by_size(model_of, tokens, decoder_tokens):
     assert model(tokens, decoder_tokens).std().item() == pytest.approx(1, abs=0.4)
 
 
-@pytest.mark.parametrize("changes", [{"token_types": 2}, {"head_transform": True}])
+REFUSED = [{"token_types": 2}, {"head_transform": True}, {"norm": "deep"}, {"norm_kind": "batch"}]
+
+
+@pytest.mark.parametrize("changes", REFUSED)
 def test_what_an_encoder_decoder_has_not_is_refused(model_of, changes):
     with pytest.raises(ValueError, match=next(iter(changes))):
         model_of(**changes)
