@@ -86,7 +86,8 @@ def _score(folder: RunFolder, settings: Settings, split: str, kind: Kind, bleu: 
             assert isinstance(settings.objective, Translation) and isinstance(model, EncoderDecoder)
             found = score(
                 model, forward, packed, data.tokenizer, objective,
-                chosen=settings.objective, pairs=settings.objective.bleu_pairs, batch_size=size, report=display.stage,
+                chosen=settings.objective, pairs=settings.objective.bleu_pairs or None, batch_size=size,
+                report=display.stage,
             )  # fmt: skip
             scores |= found._asdict()
     return step, scores

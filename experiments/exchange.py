@@ -46,14 +46,14 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
         raise Mistake(f"{folder.path} exists already", "give another --name")
     config = _config(source)
     chosen = format_of(config.get("model_type"))
-    tokenizer = _tokenizer(source)
+    settings = compose([*chosen.words(config), *overrides])
+    tokenizer = _tokenizer(source).with_sentinels(settings.objective.sentinel_count())
     if tokenizer.vocabulary_size != config.get("vocab_size"):
         raise Mistake(
             f"{source}: vocab_size = {config.get('vocab_size')} of config.json, but the tokenizer has "
             f"{tokenizer.vocabulary_size} ids"
         )
     own = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
-    settings = compose([*chosen.words(config), *overrides])
     settings = settings.model_copy(update={"tokenizer": own, "runs": str(runs)})
     file, state = _weights(source)
     unused = [key for key in state if re.fullmatch(getattr(chosen, "UNUSED", "(?!)"), key)]

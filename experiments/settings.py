@@ -156,7 +156,7 @@ class Translation(Task):
     kind: Literal["translation"]
     beam: Size  # hypotheses of the beam search; 1 with length_penalty 0 is greedy
     length_penalty: NonNegative  # alpha of ((5 + tokens) / 6)^alpha, by which a hypothesis' log likelihood is divided
-    bleu_pairs: Size | None  # so many pairs of the validation split are translated when the run ends; null: none
+    bleu_pairs: Count | None  # so many pairs of the validation split are translated when the run ends; null: all
 
     def row_length(self, length: int) -> int:
         """A sentence of each language."""
@@ -182,7 +182,7 @@ class HubSet(Group):
     path: Text  # owner/name, or a folder that a data set was downloaded to
     name: Text | None  # configuration of the data set
     revision: Text  # branch, tag or commit; the commit it resolved to is recorded
-    column: Text  # column that holds the text; of pairs, one that holds a text for each language
+    column: Text | None
     train: Text  # split expressions, such as train[:95%]
     validation: Text | None  # null: a 20th of train, by a digest of each text; then also for test
     test: Text | None
@@ -194,6 +194,7 @@ class Hub(HubSet):
     """Text of the hub."""
 
     kind: Literal["hub"]
+    column: Text  # column that holds the text
     documents: Documents
 
 
@@ -201,7 +202,8 @@ class HubPairs(HubSet):
     """Sentence pairs of the hub."""
 
     kind: Literal["hub_pairs"]
-    source: Text  # language, as the column names it
+    column: Text | None  # that holds a text for each language; null: each language has a column
+    source: Text  # language, as the column, or the set, names it
     target: Text
 
 
@@ -408,9 +410,8 @@ class Settings(Group):
     def _pairs(self) -> Settings:
         pairs = isinstance(self.data, PairFiles | HubPairs)
         if pairs != isinstance(self.objective, Translation):
-            needs = (
-                "objective=translation" if pairs else "data of sentence pairs: data=pairs data.train=FILE, data=wmt14"
-            )
+            of_pairs = "data of sentence pairs: data=pairs data.train=FILE, data=multi30k"
+            needs = "objective=translation" if pairs else of_pairs
             asks = f"data.kind = {self.data.kind!r}" if pairs else f"objective.kind = {self.objective.kind!r}"
             raise ValueError(f"{asks}: needs {needs}")
         return self

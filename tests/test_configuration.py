@@ -60,7 +60,7 @@ def test_sizes_follow_from_what_people_vary():
 
 @pytest.mark.parametrize("preset", options("model"))
 def test_every_model_preset_composes_and_the_command_line_wins_over_it(preset):
-    data = ["data=wmt14"] if preset.startswith("transformer") else []
+    data = ["data=multi30k"] if preset.startswith("transformer") else []
     assert compose([f"model={preset}", "layers=3", *data]).model.layers == 3
 
 

@@ -93,16 +93,26 @@ def _reaches(data: HubSet, commit: str) -> bool:
 
 
 def _rows(table: Any, data: HubSet) -> Iterator[str]:
-    with _quiet(False), _explained(data, data.column):
-        check_column(f"data set {data.path}", data.column, table.column_names or list(next(iter(table), {})))
-        for batch in table.select_columns([data.column]).iter(batch_size=ROWS):
-            for value in batch[data.column]:
+    columns = {"data.column": data.column} if data.column else _languages(data)
+    with _quiet(False), _explained(data, ", ".join(columns.values())):
+        there = table.column_names or list(next(iter(table), {}))
+        for key, column in columns.items():
+            check_column(f"data set {data.path}", column, there, key)
+        for batch in table.select_columns([*columns.values()]).iter(batch_size=ROWS):
+            for values in zip(*(batch[column] for column in columns.values()), strict=True):
+                value = values[0] if data.column else dict(zip(columns.values(), values, strict=True))
                 text = pairs.of_languages(value, data) if isinstance(data, HubPairs) else value
                 if isinstance(text, str):
                     yield text
                 elif text is not None:
                     kind = type(text).__name__
                     raise DataError(f"data.column={data.column}: data set {data.path} has {kind} there, not text")
+
+
+def _languages(data: HubSet) -> dict[str, str]:
+    """The columns of a set that has one for each language, by the key that asks for it."""
+    assert isinstance(data, HubPairs)
+    return {"data.source": data.source, "data.target": data.target}
 
 
 def _ask(data: HubSet, revision: str) -> str:

@@ -52,6 +52,9 @@ def of_languages(value: Any, data: HubPairs) -> str | None:
             there = suggestion(language, languages) or f": {type(value).__name__}, not a text for each language"
             raise DataError(f"data.{key}={language}: data.column={data.column} of {data.path} has no such{there}")
     source, target = value[data.source], value[data.target]
+    for key, text in (("source", source), ("target", target)):
+        if text is not None and not isinstance(text, str):
+            raise DataError(f"data.{key}: data set {data.path} has {type(text).__name__} there, not text")
     return joined(source, target) if source and target else None
 
 

@@ -109,7 +109,10 @@ def from_hugging_face(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def to_hugging_face(state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
-    """Theirs, of our state dict; the scale of the logits goes into the query maps, that of the output into its map."""
+    """Theirs, of our state dict; the scale of the logits goes into the query maps, that of the output into its map.
+
+    A matrix that T5 has in several places is there once, as transformers saves it.
+    """
     _check(settings)
     model, variant = settings.model, settings.variant
     theirs = {name: state[ours] for ours, name in names(model.layers, model.gated).items() if ours in state}
@@ -117,15 +120,12 @@ def to_hugging_face(state: Mapping[str, Tensor], settings: Settings) -> dict[str
         scale = variant["key_size"] ** -0.5
         queries = [name for name in theirs if name.endswith("Attention.q.weight")]
         theirs |= {name: theirs[name] * scale for name in queries}
-    embedding = theirs["shared.weight"]
     if not model.tied and model.output_scaled:
         theirs["lm_head.weight"] = theirs["lm_head.weight"] * model.hidden_size**-0.5
     elif model.tied and not model.output_scaled:
         # T5 scales where it ties: the same matrix once more is an untied one
-        theirs["lm_head.weight"] = embedding.clone()
-    elif model.tied:
-        theirs["lm_head.weight"] = embedding
-    return theirs | dict.fromkeys(sorted(DUPLICATES), embedding)
+        theirs["lm_head.weight"] = theirs["shared.weight"].clone()
+    return theirs
 
 
 def names(layers: int, gated: bool) -> dict[str, str]:
@@ -171,6 +171,8 @@ def _check(settings: Settings) -> None:
         for key, value in REQUIRED.items()
         if getattr(model, key) != value
     ]
+    if settings.objective.kind not in ("span_corruption", "translation"):
+        wrong.append(f"objective={settings.objective.kind} (must be span_corruption or translation)")
     if model.gated and model.activation == "gelu":
         wrong.append("model.activation=gelu with model.gated=true (must be gelu_tanh or relu)")
     if module_of(variant) != "multi_head":

@@ -25,8 +25,8 @@ class Objective:
 
     def __init__(self, chosen: settings.Translation, vocabulary: Vocabulary) -> None:
         self.chosen, self.vocabulary = chosen, vocabulary
-        if chosen.bleu_pairs is not None:
-            check_bleu(f"objective.bleu_pairs={chosen.bleu_pairs}")
+        if chosen.bleu_pairs != 0:
+            check_bleu(f"objective.bleu_pairs={chosen.bleu_pairs or 'null'} (0: no BLEU)")
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
         """Of rows that hold a source and a target, each filled up with [PAD]; nothing is drawn."""

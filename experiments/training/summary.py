@@ -10,15 +10,18 @@ from experiments.model.encoder_decoder import EncoderDecoder
 from experiments.record.result import Result, Status
 from experiments.settings import Settings, Translation
 from experiments.signature import source_digest
+from experiments.training.micro_batches import fitting
 from experiments.training.run import Run
 
 
 def summarize(run: Run | None, settings: Settings, status: Status, reason: str | None) -> Result:
     """The result as far as it is known; `run` is None where not even the setting up succeeded."""
-    translated = {} if run is None or status != "done" else translations(run)
     nothing = {"steps": 0, "skipped_steps": 0, "tokens": 0, "epochs": 0.0, "wall_seconds": 0.0}
     known = nothing if run is None else extent(run) | quality(run) | speed_and_memory(run) | conditions(run)
-    known |= translated | {"seed": settings.seed, "config": settings.model_dump()}
+    if run is not None and status == "done":
+        # last, as its time and memory are not the training's
+        known |= translations(run)
+    known |= {"seed": settings.seed, "config": settings.model_dump()}
     if status == "done":
         return Result(status=status, reason=None, **known)
     assert reason
@@ -53,16 +56,22 @@ def quality(run: Run) -> dict[str, Any]:
 
 def translations(run: Run) -> dict[str, Any]:
     """BLEU of the weights that the run ended with, where it is asked for."""
-    chosen = run.settings.objective
-    if not isinstance(chosen, Translation) or chosen.bleu_pairs is None:
+    chosen, model, data = run.settings.objective, run.model, run.dataset
+    if not isinstance(chosen, Translation) or chosen.bleu_pairs == 0:
         return {}
-    from experiments.decoding.bleu import score
+    from experiments.decoding.bleu import Bleu, score
 
-    assert isinstance(run.model, EncoderDecoder)
-    found = score(
-        run.model, run.forward, run.dataset.validation, run.dataset.tokenizer, run.objective,
-        chosen=chosen, pairs=chosen.bleu_pairs, batch_size=run.progress.micro_batch, report=run.display.stage,
-    )  # fmt: skip
+    assert isinstance(model, EncoderDecoder)
+
+    def attempt(batch_size: int) -> Bleu:
+        return score(
+            model, run.forward, data.validation, data.tokenizer, run.objective,
+            chosen=chosen, pairs=chosen.bleu_pairs, batch_size=batch_size, report=run.display.stage,
+        )  # fmt: skip
+
+    found, _ = fitting(
+        attempt, run.progress.micro_batch, lambda size: run.say(f"out of memory: {size} sentences at once")
+    )
     return found._asdict()
 
 

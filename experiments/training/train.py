@@ -48,15 +48,16 @@ def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Disp
             run = set_up(settings, folder, tracker, display)
             with interruption.deferred():
                 take_steps(run, interruption)
-        return conclude(run, settings, folder, tracker, "done", None)
+            result = summarize(run, settings, "done", None)
+        return conclude(result, folder, tracker)
     except BaseException as error:
         status, reason = verdict(error)
         folder.log(f"{status}: {reason}")
         if status in ("nan", "oom"):
-            return conclude(run, settings, folder, tracker, status, reason)
+            return conclude(summarize(run, settings, status, reason), folder, tracker)
         # the folder may be what failed
         with suppress(RunFolderError):
-            conclude(run, settings, folder, tracker, status, reason)
+            conclude(summarize(run, settings, status, reason), folder, tracker)
         if run is not None and isinstance(error, ValueError):
             # a ValueError is the user's to mend; what a step says is not
             raise RuntimeError(f"step {run.progress.step + 1} failed") from error
@@ -229,11 +230,8 @@ def verdict(error: BaseException) -> tuple[Status, str]:
     return "failed", reason
 
 
-def conclude(
-    run: Run | None, settings: Settings, folder: RunFolder, tracker: Tracker, status: Status, reason: str | None
-) -> Result:
+def conclude(result: Result, folder: RunFolder, tracker: Tracker) -> Result:
     """The result, written to the folder and mirrored."""
-    result = summarize(run, settings, status, reason)
     try:
         folder.write_result(result)
     finally:

@@ -8,6 +8,7 @@ from experiments.data import hub
 from experiments.data.errors import DataError
 from experiments.data.packing import prepare
 from experiments.data.pairs import joined
+from experiments.data.store import Cache
 from experiments.settings import HubPairs, PairFiles, TrainedTokenizer
 
 TOKENIZER = TrainedTokenizer(kind="byte_bpe", vocabulary_size=300)
@@ -113,26 +114,43 @@ def test_mistakes_are_named(made, content, changes, said):
         made(content, **changes)
 
 
-def test_pairs_of_the_hub(monkeypatch, tmp_path):
-    """What a set such as WMT's holds: a column with a text for each language."""
+@pytest.fixture
+def set_of(tmp_path):
+    """set_of(rows, column) -> HubPairs of English and German, of a folder as the hub's sets are."""
     import datasets
 
-    folder = tmp_path / "wmt"
-    folder.mkdir()
-    texts = [{"translation": {"de": f"ein {number}", "en": f"a {number}"}} for number in range(40)]
-    datasets.Dataset.from_list(texts).to_parquet(folder / "train.parquet")
-    keys = {"path": str(folder), "name": None, "revision": "main", "column": "translation", "source": "en"}
-    keys |= {"target": "de", "train": "train", "validation": None, "test": None, "streaming": False}
-    data = HubPairs(kind="hub_pairs", max_documents=30, **keys)
+    def make(rows, column):
+        folder = tmp_path / "set"
+        folder.mkdir()
+        datasets.Dataset.from_list(rows).to_parquet(folder / "train.parquet")
+        keys = {"path": str(folder), "name": None, "revision": "main", "column": column, "source": "en"}
+        keys |= {"target": "de", "train": "train", "validation": None, "test": None, "streaming": False}
+        return HubPairs(kind="hub_pairs", max_documents=30, **keys)
+
+    return make
+
+
+LANGUAGES = [{"de": f"ein {number}", "en": f"a {number}"} for number in range(40)]
+
+
+@pytest.mark.parametrize("column", ["translation", None])
+def test_pairs_of_the_hub(set_of, tmp_path, column):
+    """A column with a text for each language, as in WMT's sets, or a column a language, as in Multi30k."""
+    data = set_of([{column: each} for each in LANGUAGES] if column else LANGUAGES, column)
     dataset = prepare(data, TOKENIZER, 32, tmp_path / "cache", lambda *_: None)
     found = sides(dataset, "train")
-    assert len(found) < 31 and all(source.replace("a", "ein") == target for source, target in found)
+    assert 20 < len(found) < 31 and all(source.replace("a", "ein") == target for source, target in found)
     wrong = data.model_copy(update={"target": "fr"})
-    with pytest.raises(DataError, match=r"data\.target=fr: data\.column=translation.*there is de, en"):
-        list(hub.documents(wrong, "train", "train", hub.source(wrong, _cache(tmp_path)), _cache(tmp_path)))
+    said = r"data\.target=fr: data\.column=translation.*there is de, en" if column else r"data\.target=fr: .*no such"
+    with pytest.raises(DataError, match=said):
+        documents_of(wrong, tmp_path)
 
 
-def _cache(tmp_path):
-    from experiments.data.store import Cache
+def test_numbers_of_the_hub_are_no_pairs(set_of, tmp_path):
+    with pytest.raises(DataError, match=r"data\.source: .* has int there, not text"):
+        documents_of(set_of([{"en": 1, "de": "eins"}], None), tmp_path)
 
-    return Cache(tmp_path / "cache", lambda message: None)
+
+def documents_of(data, tmp_path):
+    cache = Cache(tmp_path / "cache", lambda message: None)
+    return list(hub.documents(data, "train", "train", hub.source(data, cache), cache))

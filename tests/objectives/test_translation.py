@@ -19,7 +19,7 @@ PAD, CLS, SEP = 0, 2, 3
 VOCABULARY = SimpleNamespace(
     vocabulary_size=30, special=frozenset(range(5)), pad_id=PAD, cls_id=CLS, sep_id=SEP, mask_id=4, sentinel_ids=()
 )
-PLAIN = Translation(kind="translation", beam=4, length_penalty=0.6, bleu_pairs=None)
+PLAIN = Translation(kind="translation", beam=4, length_penalty=0.6, bleu_pairs=0)
 # two pairs of sides of 12 tokens: sources of 3 and 9 tokens, targets of 4 and 2
 ROWS = np.array(
     [
@@ -110,5 +110,8 @@ def test_smoothed_labels_by_hand():
 
 def test_bleu_without_sacrebleu_is_refused_before_training(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"objective\.bleu_pairs=8: needs sacrebleu.*translation"):
+    with pytest.raises(ValueError, match=r"objective\.bleu_pairs=8 \(0: no BLEU\): needs sacrebleu.*translation"):
         Objective(PLAIN.model_copy(update={"bleu_pairs": 8}), VOCABULARY)
+    with pytest.raises(ValueError, match=r"objective\.bleu_pairs=null"):
+        Objective(PLAIN.model_copy(update={"bleu_pairs": None}), VOCABULARY)
+    Objective(PLAIN, VOCABULARY)

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import math
 import random
+import signal
 from pathlib import Path
 
 import pytest
 
 from experiments.configuration import compose
+from experiments.decoding import bleu
 from experiments.measure.memory import predict_peak_bytes
 from experiments.training import train as training
+from experiments.training.interruption import Interrupted
 
 SIZES = (
     "precision=fp32", "trainer.device=cpu", "logger.wandb=off", "hidden_size=32", "heads=4", "layers=2", "length=16",
@@ -40,7 +44,8 @@ def words_of(pairs_file, corpus):
         if model.startswith("t5"):
             data = ["data=text", f"data.train={corpus}"]
         small = ["tokenizer.vocabulary_size=300", f"cache={corpus.parent / 'cache'}"]
-        return [f"model={model}", *data, *SIZES, *small]
+        rest = [] if model.startswith("t5") else ["objective.bleu_pairs=6"]
+        return [f"model={model}", *data, *SIZES, *small, *rest]
 
     return words
 
@@ -76,6 +81,30 @@ def test_a_cut_run_ends_as_one_that_was_not(words_of, go, outcome, monkeypatch, 
     again, folder = go(settings, "cut")
     assert taken and outcome(folder) == expected
     assert (again.validation_loss, again.tokens) == (whole.validation_loss, whole.tokens)
+    assert again.bleu == whole.bleu and (whole.bleu is None) == model.startswith("t5")
+
+
+def test_a_run_cut_in_its_translations_goes_on_with_them(words_of, go, monkeypatch):
+    """Nor are the time and the memory of the training those of the translations, or too little memory the end."""
+    settings = compose([*words_of("transformer_nano"), "max_steps=2", "trainer.evaluate_every=2"])
+    real, sizes = bleu.score, []
+
+    def cut(*arguments, batch_size, **options):
+        sizes.append(batch_size)
+        if len(sizes) == 1:
+            signal.raise_signal(signal.SIGTERM)
+        if batch_size > 4:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return real(*arguments, batch_size=batch_size, **options)
+
+    monkeypatch.setattr(bleu, "score", cut)
+    with pytest.raises(Interrupted):
+        go(settings)
+    monkeypatch.setattr(training, "take_step", None)
+    result, folder = go(settings)
+    assert result.status == "done" and result.bleu_pairs == 6 and sizes == [8, 8, 4]
+    assert result.perplexity == pytest.approx(math.exp(result.validation_loss))
+    assert "out of memory: 4 sentences at once" in (folder.path / "log.txt").read_text()
 
 
 @pytest.mark.parametrize("model", ["t5_nano", "transformer_nano"])
