@@ -41,6 +41,7 @@ class Model(Group):
     norm: Norm
     norm_kind: Literal["layer", "layer_no_bias", "rms"]
     norm_epsilon: Positive
+    embedding_norm: bool  # a norm on the sum of the embeddings
     position: Literal["learned", "sinusoidal", "rotary", "relative", "none"]
     rotary_base: Positive
     relative_buckets: Annotated[int, Field(ge=4)]  # T5's buckets of distance, both directions together
@@ -50,6 +51,7 @@ class Model(Group):
     token_types: Count  # rows of the token-type table; 0 = no table
     head_transform: bool  # a dense layer, the activation and a norm before the output embedding, as BERT has
     tied: bool  # the output embedding is the input embedding
+    head_bias: bool  # a bias on each logit
     dropout: Fraction  # of embeddings and of each sub-layer's output
     attention_dropout: Fraction  # of the attention weights
     initial_std: Positive  # standard deviation of the normal start of linear maps and embeddings
@@ -82,7 +84,13 @@ class Masked(Group):
         return self
 
 
-Objective = Masked
+class Causal(Group):
+    """Prediction of the next token from those before it (Radford et al. 2019)."""
+
+    kind: Literal["causal"]
+
+
+Objective = Annotated[Masked | Causal, Field(discriminator="kind")]
 
 
 class PythonDocs(Group):

@@ -48,7 +48,7 @@ def gates_without(model: Assembly, removed: Iterable[Head]) -> list[Tensor]:
 
 
 def loss_with(model: Assembly, batches: Iterable[Batch], gates: Sequence[Tensor]) -> float:
-    """Nats per masked token with the heads' outputs multiplied by the gates."""
+    """Nats per predicted token with the heads' outputs multiplied by the gates."""
     total, tokens = 0.0, 0
     with torch.inference_mode(), gated(model, gates):
         for batch in batches:

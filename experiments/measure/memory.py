@@ -112,6 +112,9 @@ class Ids(NamedTuple):
 
     vocabulary_size: int
     special: frozenset[int] = frozenset(range(5))
+    pad_id: int = 0
+    cls_id: int = 2
+    sep_id: int = 3
     mask_id: int = 4
 
 

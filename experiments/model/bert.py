@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,8 @@ from experiments.model.variant import build_attention
 
 
 class Bert(Assembly):
+    causal: ClassVar[bool] = False  # a position attends to itself and those before it only
+
     def __init__(self, model: settings.Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__(model, variant, vocabulary_size)
         attentions = [build_attention(variant) for _ in range(model.layers)]
@@ -28,7 +30,8 @@ class Bert(Assembly):
         self.rotary = Rotary(model.rotary_base) if model.position == "rotary" else None
         self.relative: RelativeBias | None = None
         if model.position == "relative":
-            self.relative = RelativeBias(model.relative_buckets, model.relative_distance, attentions[0].softmax_heads)
+            heads = attentions[0].softmax_heads
+            self.relative = RelativeBias(model.relative_buckets, model.relative_distance, heads, self.causal)
         self.encoder = Encoder(model, attentions)
         self.head = MaskedHead(model, vocabulary_size)
 
@@ -52,6 +55,7 @@ class Bert(Assembly):
             rows,
             mask=None if mask is None else mask[:, None, None, :],
             bias=None if self.relative is None else self.relative(tokens.size(1)),
+            causal=self.causal,
             rotary=self.rotary,
         )
         return self.head(hidden, self.embedding.token.weight)
@@ -74,10 +78,11 @@ class MaskedHead(nn.Module):
         super().__init__()
         self.transform = Transform(model) if model.head_transform else nn.Identity()
         self.output = None if model.tied else nn.Linear(model.hidden_size, vocabulary_size, bias=False)
-        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+        self.bias = nn.Parameter(torch.zeros(vocabulary_size)) if model.head_bias else None
 
     def reset_parameters(self) -> None:
-        nn.init.zeros_(self.bias)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
     def forward(self, hidden: Tensor, embedding_VD: Tensor) -> Tensor:
         """hidden [..., D] -> logits [..., V]."""

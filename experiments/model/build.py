@@ -9,9 +9,10 @@ import torch
 from experiments import settings
 from experiments.model.assembly import Assembly
 from experiments.model.bert import Bert
+from experiments.model.causal import Causal
 from experiments.model.initial import initialize
 
-ASSEMBLIES: dict[str, type[Assembly]] = {"encoder": Bert}
+ASSEMBLIES: dict[str, type[Assembly]] = {"encoder": Bert, "causal": Causal}
 
 
 def build(assembly: str, model: settings.Model, variant: dict[str, Any], vocabulary_size: int, seed: int) -> Assembly:

@@ -17,7 +17,7 @@ class Embedding(nn.Module):
     """Sum of the embeddings, then a norm and dropout (Devlin et al. 2019, 1810.04805), whatever the placement of norms.
 
     With norm=pre it puts the stream on unit scale, where the analysis of pre-norm has it begin (Xiong et al. 2020,
-    2002.04745); without it, from embeddings of initial_std, a run stays at the frequencies of single tokens.
+    2002.04745); without it (embedding_norm=false, as GPT-2), from embeddings of initial_std, a run stays at the frequencies of single tokens.
 
     With position=sinusoidal the token embeddings are multiplied by sqrt(D) (Vaswani et al. 2017, 3.4): unscaled, the
     sinusoids would drown them.
@@ -29,7 +29,7 @@ class Embedding(nn.Module):
         self.token = nn.Embedding(vocabulary_size, size)
         self.position = nn.Embedding(model.length, size) if model.position == "learned" else None
         self.token_type = nn.Embedding(model.token_types, size) if model.token_types else None
-        self.norm = build_norm(model)
+        self.norm = build_norm(model) if model.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(model.dropout)
         self.sinusoids_ND: Tensor | None
         table = sinusoids(model.length, size) if model.position == "sinusoidal" else None

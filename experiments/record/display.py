@@ -81,7 +81,7 @@ class Display:
     def evaluation(
         self, step: int, loss: float, bits_per_byte: float | None = None, unigram_loss: float | None = None
     ) -> None:
-        """Show an evaluation on the validation split; losses in nats per masked token."""
+        """Show an evaluation on the validation split; losses in nats per predicted token."""
         parts = [f"validation loss {loss:.4f}", f"ppl {perplexity(loss)}"]
         if bits_per_byte is not None:
             parts.append(f"{bits_per_byte:.3f} bits/byte")
@@ -192,7 +192,7 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
     ]
     return [
         ("reason", result.reason or ""),
-        ("validation loss", _number(result.validation_loss, ".4f", " nats per masked token")),
+        ("validation loss", _number(result.validation_loss, ".4f", " nats per predicted token")),
         ("unigram loss", _number(result.unigram_loss, ".4f", beside)),
         ("training loss", _number(result.training_loss, ".4f")),
         ("perplexity", "" if result.perplexity is None else _significant(result.perplexity)),

@@ -23,7 +23,7 @@ class Result:
     status: Status
     reason: str | None  # why the run is not done
 
-    # quality: nats per masked token, on the validation split unless said otherwise
+    # quality: nats per predicted token, on the validation split unless said otherwise
     validation_loss: Number | None  # = ln perplexity
     best_validation_loss: Number | None  # lowest of all evaluations
     training_loss: Number | None  # at the end
