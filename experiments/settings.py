@@ -36,7 +36,9 @@ class Model(Group):
 
     hidden_size: Size
     intermediate_size: Size
+    embedding_size: Size  # width of the embeddings; where it is not hidden_size, linear maps lead there and back
     layers: Size
+    sharing: Literal["none", "attention", "feed_forward", "all"]  # sub-layers that are the same in all layers
     length: Size  # longest sequence; the size of a learned position table
     norm: Norm
     norm_kind: Literal["layer", "layer_no_bias", "rms"]

@@ -1,6 +1,6 @@
 """BERT: an encoder that predicts masked tokens (Devlin et al. 2019, 1810.04805), around any attention variant."""
 
-# B batch, N length, D hidden size, V vocabulary, P positions to predict
+# B batch, N length, D hidden size, E embedding size, V vocabulary, P positions to predict
 
 from __future__ import annotations
 
@@ -67,37 +67,45 @@ class Bert(Assembly):
     def flops_per_token(self, length: int, predicted_share: float) -> float:
         attention = sum(layer.attention.cost(length, length).multiplies for layer in self.layers) / length
         *body, last = (linear_multiplies(layer.feed_forward) for layer in self.layers)
+        embedding = linear_multiplies(self.embedding.projection)
         head = linear_multiplies(self.head.transform) + self.embedding.token.weight.numel()
-        return 6.0 * (attention + sum(body) + predicted_share * (last + head))
+        return 6.0 * (embedding + attention + sum(body) + predicted_share * (last + head))
 
 
 class MaskedHead(nn.Module):
-    """Logits by the output embedding, the input embedding if tied, after BERT's transform if asked for."""
+    """Logits by the output embedding, the input embedding if tied, after BERT's transform if asked for.
+
+    Where the embedding size E is another than D, the transform leads to it; without one a linear map does.
+    """
 
     def __init__(self, model: settings.Model, vocabulary_size: int) -> None:
         super().__init__()
-        self.transform = Transform(model) if model.head_transform else nn.Identity()
-        self.output = None if model.tied else nn.Linear(model.hidden_size, vocabulary_size, bias=False)
+        self.transform: nn.Module = nn.Identity()
+        if model.head_transform:
+            self.transform = Transform(model)
+        elif model.embedding_size != model.hidden_size:
+            self.transform = nn.Linear(model.hidden_size, model.embedding_size)
+        self.output = None if model.tied else nn.Linear(model.embedding_size, vocabulary_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(vocabulary_size)) if model.head_bias else None
 
     def reset_parameters(self) -> None:
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
-    def forward(self, hidden: Tensor, embedding_VD: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, embedding_VE: Tensor) -> Tensor:
         """hidden [..., D] -> logits [..., V]."""
-        weight_VD = embedding_VD if self.output is None else self.output.weight
-        return F.linear(self.transform(hidden), weight_VD, self.bias)
+        weight_VE = embedding_VE if self.output is None else self.output.weight
+        return F.linear(self.transform(hidden), weight_VE, self.bias)
 
 
 class Transform(nn.Module):
-    """norm(activation(dense(x))), between BERT's encoder and its output embedding."""
+    """norm(activation(dense(x))), D to E, between BERT's encoder and its output embedding."""
 
     def __init__(self, model: settings.Model) -> None:
         super().__init__()
-        self.dense = nn.Linear(model.hidden_size, model.hidden_size)
+        self.dense = nn.Linear(model.hidden_size, model.embedding_size)
         self.activation = ACTIVATIONS[model.activation]
-        self.norm = build_norm(model)
+        self.norm = build_norm(model, model.embedding_size)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.activation(self.dense(x)))

@@ -55,12 +55,30 @@ class Layer(nn.Module):
         return self.feed_forward_residual(x, self.feed_forward)
 
 
+# what of a layer is the first layer's too: a sub-layer, with the norms of its residual connection
+SHARED: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "attention": ("attention", "attention_residual"),
+    "feed_forward": ("feed_forward", "feed_forward_residual"),
+    "all": ("attention", "attention_residual", "feed_forward", "feed_forward_residual"),
+}
+
+
 class Encoder(nn.Module):
-    """The layers, and a final norm where the last layer does not end with one (norm=pre, sandwich)."""
+    """The layers, and a final norm where the last layer does not end with one (norm=pre, sandwich).
+
+    model.sharing: the sub-layers that are the same modules in every layer (Lan et al. 2020, 1909.11942, 3.1).
+    """
 
     def __init__(self, model: settings.Model, attentions: Sequence[nn.Module]) -> None:
         super().__init__()
         self.layers = nn.ModuleList(Layer(model, attention) for attention in attentions)
+        first, *others = self.layers
+        for layer in others:
+            for name in SHARED[model.sharing]:
+                delattr(layer, name)
+                # held, but not registered again: every tensor has one name, the first layer's
+                layer.__dict__[name] = getattr(first, name)
         self.norm = build_norm(model) if model.norm != "post" else None
 
     def forward(self, x_BND: Tensor, rows_P: Tensor | None = None, **context: Any) -> Tensor:

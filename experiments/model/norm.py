@@ -9,14 +9,15 @@ from torch import Tensor, nn
 from experiments import settings
 
 
-def build_norm(model: settings.Model) -> nn.Module:
-    """A norm over the last dimension, `model.hidden_size` wide.
+def build_norm(model: settings.Model, size: int | None = None) -> nn.Module:
+    """A norm over the last dimension, `size` wide, `model.hidden_size` where that is None.
 
     layer: Ba et al. 2016, 1607.06450; layer_no_bias: that without its bias; rms: Zhang and Sennrich 2019, 1910.07467.
     """
+    size = size or model.hidden_size
     if model.norm_kind == "rms":
-        return RMSNorm(model.hidden_size, eps=model.norm_epsilon)
-    return nn.LayerNorm(model.hidden_size, eps=model.norm_epsilon, bias=model.norm_kind == "layer")
+        return RMSNorm(size, eps=model.norm_epsilon)
+    return nn.LayerNorm(size, eps=model.norm_epsilon, bias=model.norm_kind == "layer")
 
 
 class RMSNorm(nn.RMSNorm):

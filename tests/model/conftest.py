@@ -20,7 +20,9 @@ def small_model(**changes: Any) -> settings.Model:
     base = settings.Model(
         hidden_size=12,
         intermediate_size=20,
+        embedding_size=12,
         layers=2,
+        sharing="none",
         length=16,
         norm="pre",
         norm_kind="layer",
@@ -40,6 +42,8 @@ def small_model(**changes: Any) -> settings.Model:
         attention_dropout=0.0,
         initial_std=0.3,
     )
+    if "hidden_size" in changes:
+        changes = {"embedding_size": changes["hidden_size"]} | changes
     return settings.Model(**(base.model_dump() | changes))
 
 

@@ -51,7 +51,9 @@ def tiny(cache: Path, text: Path, **changes) -> Settings:
         "model": {
             "hidden_size": WIDTH,
             "intermediate_size": 2 * WIDTH,
+            "embedding_size": WIDTH,
             "layers": LAYERS,
+            "sharing": "none",
             "length": LENGTH,
             "norm": "pre",
             "norm_kind": "layer",
