@@ -52,7 +52,14 @@ def _score(folder: RunFolder, settings: Settings, split: str, kind: Kind) -> tup
 
     trainer = settings.trainer
     with Display() as display:
-        data = prepare(settings.data, settings.tokenizer, settings.length, Path(settings.cache), display.stage)
+        data = prepare(
+            settings.data,
+            settings.tokenizer,
+            settings.row_length,
+            Path(settings.cache),
+            display.stage,
+            settings.objective.sentinel_count(),
+        )
         packed = getattr(data, split)
         if packed is None:
             raise Mistake(f"split = {split!r}: this corpus has none", "split=validation, or data.test=FILE")

@@ -32,7 +32,7 @@ class Group(BaseModel):
 
 
 class Model(Group):
-    """The encoder around the attention; sizes in features, lengths in tokens."""
+    """The layers around the attention; sizes in features, lengths in tokens."""
 
     hidden_size: Size
     intermediate_size: Size
@@ -49,14 +49,17 @@ class Model(Group):
     relative_buckets: Annotated[int, Field(ge=4)]  # T5's buckets of distance, both directions together
     relative_distance: Size  # distances from here on share the last bucket
     activation: Literal["gelu", "gelu_tanh", "relu"]
+    gated: bool  # the feed-forward has a second inner map, which the activation's output multiplies
     linear_bias: bool  # biases of the attention's and the feed-forward's linear maps
     token_types: Count  # rows of the token-type table; 0 = no table
     head_transform: bool  # a dense layer, the activation and a norm before the output embedding, as BERT has
     tied: bool  # the output embedding is the input embedding
     head_bias: bool  # a bias on each logit
+    output_scaled: bool  # what meets the output embedding is divided by sqrt(hidden_size) first
     dropout: Fraction  # of embeddings and of each sub-layer's output
     attention_dropout: Fraction  # of the attention weights
-    initial_std: Positive  # standard deviation of the normal start of linear maps and embeddings
+    # standard deviation of the normal start of linear maps and embeddings; null: 1 / sqrt(inputs) of a map, 1 of others
+    initial_std: Positive | None
 
     @model_validator(mode="after")
     def _buckets(self) -> Model:
@@ -68,7 +71,23 @@ class Model(Group):
         return self
 
 
-class Masked(Group):
+class Task(Group):
+    """What an objective asks of the data, whatever its kind; lengths in tokens."""
+
+    def row_length(self, length: int) -> int:
+        """Of a row of the packed data, for sequences of `length`."""
+        return length
+
+    def tokens_read(self, length: int) -> int | None:
+        """That the model reads of a row, padding apart; None: as many as the text has."""
+        return length
+
+    def sentinel_count(self) -> int:
+        """Special tokens that the vocabulary has for it."""
+        return 0
+
+
+class Masked(Task):
     """Masked-token prediction (Devlin et al. 2019): of the chosen positions, 80% [MASK], 10% random, 10% kept."""
 
     kind: Literal["masked"]
@@ -86,13 +105,53 @@ class Masked(Group):
         return self
 
 
-class Causal(Group):
+class Causal(Task):
     """Prediction of the next token from those before it (Radford et al. 2019)."""
 
     kind: Literal["causal"]
 
 
-Objective = Annotated[Masked | Causal, Field(discriminator="kind")]
+class SpanCorruption(Task):
+    """T5's (Raffel et al. 2020): spans are taken out of the text, each for a sentinel, and predicted one after another.
+
+    Inputs are the text with a sentinel for each span, targets each sentinel and its span; both end with [SEP].
+    """
+
+    kind: Literal["span_corruption"]
+    rate: Annotated[float, Field(gt=0, lt=1)]  # share of the tokens that are taken out
+    mean_span: Annotated[float, Field(ge=1, allow_inf_nan=False)]  # tokens
+    sentinels: Size  # special tokens <extra_id_0>, <extra_id_1>, ...: at least one for each span of a sequence
+    evaluation_seed: Seed  # of the fixed evaluation spans, the same for every run
+
+    def spans(self, tokens: int) -> tuple[int, int]:
+        """(tokens taken out, spans) of a text of so many tokens, at least one of either."""
+        taken = min(max(round(tokens * self.rate), 1), tokens - 1)
+        return taken, min(max(round(taken / self.mean_span), 1), taken, tokens - taken)
+
+    def lengths(self, tokens: int) -> tuple[int, int]:
+        """(inputs, targets) of a text of so many tokens."""
+        taken, spans = self.spans(tokens)
+        return tokens - taken + spans + 1, taken + spans + 1
+
+    def text_length(self, length: int) -> int:
+        """Of the longest text with inputs of at most `length`: 568 for T5's 512."""
+        tokens = 2
+        while self.lengths(tokens + 1)[0] <= length:
+            tokens += 1
+        return tokens
+
+    def row_length(self, length: int) -> int:
+        """A row begins with [CLS], which is no part of the text."""
+        return self.text_length(length) + 1
+
+    def tokens_read(self, length: int) -> int:
+        return sum(self.lengths(self.text_length(length)))
+
+    def sentinel_count(self) -> int:
+        return self.sentinels
+
+
+Objective = Annotated[Masked | Causal | SpanCorruption, Field(discriminator="kind")]
 
 
 class PythonDocs(Group):
@@ -248,6 +307,22 @@ class Settings(Group):
     schedule: Schedule
     trainer: Trainer
     logger: Logger
+
+    @property
+    def row_length(self) -> int:
+        """Tokens of a row of the packed data."""
+        return self.objective.row_length(self.length)
+
+    @model_validator(mode="after")
+    def _sentinels(self) -> Settings:
+        if isinstance(self.objective, SpanCorruption):
+            _, spans = self.objective.spans(self.objective.text_length(self.length))
+            if spans > self.objective.sentinels:
+                raise ValueError(
+                    f"objective.sentinels = {self.objective.sentinels}: length={self.length} has {spans} spans, "
+                    "and each needs one of its own"
+                )
+        return self
 
     @model_validator(mode="after")
     def _one_place(self) -> Settings:

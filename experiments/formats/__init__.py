@@ -1,1 +1,1 @@
-"""Models of other libraries: their words, their configuration, their weights."""
+"""Other libraries' checkpoints: their settings and weights as ours, and ours as theirs."""

@@ -86,7 +86,7 @@ def _forward_bytes(
     trainer = settings.trainer
     sequences = min(trainer.micro_batch or trainer.batch_size, trainer.batch_size)
     objective = build_objective(settings.objective, Ids(vocabulary_size))
-    example = objective.batch(np.full((sequences, settings.length), vocabulary_size - 1), 0, 0)
+    example = objective.batch(np.full((sequences, settings.row_length), vocabulary_size - 1), 0, 0)
     storages: dict[int, torch.UntypedStorage] = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -124,6 +124,10 @@ class Ids(NamedTuple):
     cls_id: int = 2
     sep_id: int = 3
     mask_id: int = 4
+
+    @property
+    def sentinel_ids(self) -> range:
+        return range(5, self.vocabulary_size)
 
 
 def resident_bytes() -> int:

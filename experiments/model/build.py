@@ -10,9 +10,10 @@ from experiments import settings
 from experiments.model.assembly import Assembly
 from experiments.model.bert import Bert
 from experiments.model.causal import Causal
+from experiments.model.encoder_decoder import EncoderDecoder
 from experiments.model.initial import initialize
 
-ASSEMBLIES: dict[str, type[Assembly]] = {"encoder": Bert, "causal": Causal}
+ASSEMBLIES: dict[str, type[Assembly]] = {"encoder": Bert, "causal": Causal, "encoder_decoder": EncoderDecoder}
 
 
 def build(assembly: str, model: settings.Model, variant: dict[str, Any], vocabulary_size: int, seed: int) -> Assembly:

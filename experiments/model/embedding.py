@@ -16,9 +16,10 @@ from experiments.model.position import sinusoids
 class Embedding(nn.Module):
     """Sum of the embeddings, then a norm and dropout (Devlin et al. 2019, 1810.04805), whatever the placement of norms.
 
-    With norm=pre it puts the stream on unit scale, where the analysis of pre-norm has it begin (Xiong et al. 2020,
-    2002.04745); without it (embedding_norm=false, as GPT-2), from embeddings of initial_std, a run stays at the
-    frequencies of single tokens.
+    With norm=pre the norm puts the stream on unit scale, where the analysis of pre-norm has it begin (Xiong et al.
+    2020, 2002.04745); without it, from embeddings of a small initial_std, a run stays at the frequencies of single
+    tokens.
+    embedding_norm=false leaves it out, as Vaswani's Transformer, GPT-2 and T5 do.
 
     With position=sinusoidal the token embeddings are multiplied by sqrt(E) (Vaswani et al. 2017, 3.4): unscaled, the
     sinusoids would drown them.

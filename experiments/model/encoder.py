@@ -22,16 +22,21 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """outer(activation(inner(x)))."""
+    """outer(activation(inner(x))); gated: outer(activation(gate(x)) * inner(x)) (Shazeer 2020, 2002.05202)."""
 
     def __init__(self, model: settings.Model) -> None:
         super().__init__()
         self.inner = nn.Linear(model.hidden_size, model.intermediate_size, bias=model.linear_bias)
+        self.gate: nn.Linear | None = None
+        if model.gated:
+            self.gate = nn.Linear(model.hidden_size, model.intermediate_size, bias=model.linear_bias)
         self.activation = ACTIVATIONS[model.activation]
         self.outer = nn.Linear(model.intermediate_size, model.hidden_size, bias=model.linear_bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.outer(self.activation(self.inner(x)))
+        if self.gate is None:
+            return self.outer(self.activation(self.inner(x)))
+        return self.outer(self.activation(self.gate(x)) * self.inner(x))
 
 
 class Layer(nn.Module):

@@ -8,6 +8,7 @@ One objective, one file: `experiments/objectives/KIND.py` with a class `Objectiv
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from typing import ClassVar, NamedTuple, Protocol
 
@@ -25,11 +26,16 @@ class Batch(NamedTuple):
     rows: Tensor  # int64 [P], positions to predict in the flattened [B, N], ascending
     targets: Tensor  # int64 [P], what stands there
     length: int  # N, of the sequences that are predicted
+    unpadded: int | None = None  # tokens that the model reads, on both sides, padding apart; None: all of `tokens`
 
     @property
     def tokens(self) -> Tensor:
         """int64 [B, N]: what the model reads; with an encoder and a decoder, what the encoder reads."""
         return self.inputs["tokens"]
+
+    @property
+    def tokens_read(self) -> int:
+        return self.tokens.numel() if self.unpadded is None else self.unpadded
 
 
 class Vocabulary(Protocol):
@@ -47,10 +53,13 @@ class Vocabulary(Protocol):
     def sep_id(self) -> int: ...
     @property
     def mask_id(self) -> int: ...
+    @property
+    def sentinel_ids(self) -> Sequence[int]: ...
 
 
 class Objective(Protocol):
     assembly: ClassVar[str]  # the model that it trains, a key of experiments.model.build.ASSEMBLIES
+    vocabulary: Vocabulary
 
     def __init__(self, chosen: settings.Objective, vocabulary: Vocabulary) -> None: ...
 
@@ -66,7 +75,7 @@ class Objective(Protocol):
 
     @property
     def predicted_share(self) -> float:
-        """Positions to predict, as a share of all."""
+        """Positions to predict, as a share of the tokens that the model reads."""
 
 
 def build_objective(chosen: settings.Objective, vocabulary: Vocabulary) -> Objective:

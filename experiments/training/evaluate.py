@@ -40,28 +40,42 @@ def evaluate(
     """Score `model` on the first `sequences` of a split (None: all), in evaluation mode; its mode is then as before.
 
     What is predicted depends on the split and on `objective.evaluation_seed` alone. `unigram` [vocabulary] counts the
-    training split's tokens; one is added to each count, so that a token never seen has a finite loss.
+    training split's tokens.
     """
-    unigram_nats = -np.log((unigram + 1.0) / (unigram.sum() + len(unigram)))
-    total, total_unigram, tokens = 0.0, 0.0, 0
+    total, targets = 0.0, np.zeros(len(unigram), dtype=np.int64)
     was_training = model.training
     model.eval()
     try:
         with torch.inference_mode():
             for batch in evaluation_batches(packed, objective, sequences):
                 total += sum(float(forward.loss(part)) for part in split(batch, micro_batch))
-                total_unigram += float(unigram_nats[batch.targets.numpy()].sum())
-                tokens += len(batch.targets)
+                targets += np.bincount(batch.targets.numpy(), minlength=len(unigram))
     finally:
         model.train(was_training)
+    tokens = int(targets.sum())
     loss = total / tokens
     return Evaluation(
         loss=loss,
         perplexity=perplexity(loss),
         bits_per_byte=bits_per_byte(loss, packed.token_count, packed.text_bytes),
-        unigram_loss=total_unigram / tokens,
+        unigram_loss=unigram_loss(targets, unigram, objective.vocabulary.special),
         tokens=tokens,
     )
+
+
+def unigram_loss(targets: npt.NDArray[np.int64], unigram: npt.NDArray[np.int64], special: frozenset[int]) -> float:
+    """Nats a target, of which there are so many of each token, by the frequencies of single tokens.
+
+    One is added to each count, so that a token never seen has a finite loss. A special token, which no text has, has
+    its frequency among the targets.
+    """
+    probabilities = (unigram + 1.0) / (unigram.sum() + len(unigram))
+    ids = sorted(special)
+    shares = targets[ids] / targets.sum()
+    probabilities *= 1.0 - shares.sum()
+    probabilities[ids] = shares
+    there = targets > 0
+    return float(-(targets[there] * np.log(probabilities[there])).sum() / targets.sum())
 
 
 def evaluation_batches(packed: Packed, objective: Objective, sequences: int | None) -> Iterator[Batch]:

@@ -93,7 +93,14 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
     trainer = settings.trainer
     planned = planned_steps(settings)
     device = resolve_device(trainer.device)
-    dataset = prepare(settings.data, settings.tokenizer, settings.length, Path(settings.cache), display.stage)
+    dataset = prepare(
+        settings.data,
+        settings.tokenizer,
+        settings.row_length,
+        Path(settings.cache),
+        display.stage,
+        settings.objective.sentinel_count(),
+    )
     with replacing(folder.path / "tokenizer.json") as temporary:
         dataset.tokenizer.save(temporary)
     tokenizer = dataset.tokenizer

@@ -88,9 +88,9 @@ def advance(run: Run) -> None:
 def take_step(run: Run, step: int) -> None:
     """Batch, gradient, guard, update. Raises NonFiniteError before a weight has changed."""
     progress, clip = run.progress, run.settings.optimizer.clip
-    tokens = run.settings.trainer.batch_size * run.settings.length
-    with run.throughput.step(tokens):
+    with run.throughput.step() as counted:
         batch = training_batch(run, step)
+        counted.tokens = batch.tokens_read
         loss_sum = gradient(run, batch, step)
         total_norm = get_total_norm(
             [parameter.grad for parameter in run.model.parameters() if parameter.grad is not None]
@@ -105,7 +105,7 @@ def take_step(run: Run, step: int) -> None:
             clip_grads_with_norm_(run.model.parameters(), clip, total_norm)
         set_learning_rate(run.optimizer, rate(run, step))
         run.optimizer.step()
-    progress.tokens += tokens
+    progress.tokens += batch.tokens_read
     progress.loss_sum += loss_sum
     progress.positions += len(batch.targets)
     progress.gradient_norm = norm
