@@ -75,4 +75,4 @@ def _score(folder: RunFolder, settings: Settings, split: str, kind: Kind) -> tup
         model, forward, packed, data.unigram, objective,
         sequences=trainer.evaluation_sequences, micro_batch=size,
     )  # fmt: skip
-    return step, asdict(score)
+    return step, {name: value for name, value in asdict(score).items() if value is not None}

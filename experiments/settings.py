@@ -87,17 +87,16 @@ class Task(Group):
         return 0
 
 
-class Masked(Task):
-    """Masked-token prediction (Devlin et al. 2019): of the chosen positions, 80% [MASK], 10% random, 10% kept."""
+class Masking(Task):
+    """Which tokens are predicted, and what stands in their place: 80% [MASK], 10% random, 10% kept in BERT."""
 
-    kind: Literal["masked"]
     rate: Annotated[float, Field(gt=0, lt=1)]  # share of the positions to predict
     mask_share: Share  # of those: replaced by [MASK]
     random_share: Share  # of those: replaced by a random token; the rest is kept
     evaluation_seed: Seed  # of the fixed evaluation masks, the same for every run
 
     @model_validator(mode="after")
-    def _shares(self) -> Masked:
+    def _shares(self) -> Masking:
         if self.mask_share + self.random_share > 1:
             raise ValueError(
                 f"mask_share {self.mask_share} and random_share {self.random_share} are more than 1 together"
@@ -105,10 +104,33 @@ class Masked(Task):
         return self
 
 
+class Masked(Masking):
+    """Masked-token prediction (Devlin et al. 2019)."""
+
+    kind: Literal["masked"]
+
+
+class MaskedSop(Masking):
+    """ALBERT's (Lan et al. 2020): masked tokens, and whether two segments of a document are in their order."""
+
+    kind: Literal["masked_sop"]
+
+    def tokens_read(self, length: int) -> None:
+        """As many as the longest part of a document in the row."""
+
+
 class Causal(Task):
     """Prediction of the next token from those before it (Radford et al. 2019)."""
 
     kind: Literal["causal"]
+
+
+class Permutation(Task):
+    """XLNet's (Yang et al. 2019): tokens predicted one after another in a random order, from all that are known."""
+
+    kind: Literal["permutation"]
+    predict: Annotated[int, Field(ge=1)]  # K: the last 1/K of the order is predicted
+    evaluation_seed: Seed  # of the fixed evaluation orders, the same for every run
 
 
 class SpanCorruption(Task):
@@ -151,7 +173,7 @@ class SpanCorruption(Task):
         return self.sentinels
 
 
-Objective = Annotated[Masked | Causal | SpanCorruption, Field(discriminator="kind")]
+Objective = Annotated[Masked | MaskedSop | Causal | Permutation | SpanCorruption, Field(discriminator="kind")]
 
 
 class PythonDocs(Group):

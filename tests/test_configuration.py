@@ -18,7 +18,7 @@ from experiments.signature import arguments_of, attention_folder, module_of, sch
 # groups whose YAML feeds one class, or one of several by `kind`
 CLASSES = {
     "model": [settings.Model],
-    "objective": [settings.Masked, settings.Causal, settings.SpanCorruption],
+    "objective": [settings.Masked, settings.MaskedSop, settings.Causal, settings.Permutation, settings.SpanCorruption],
     "data": [settings.PythonDocs, settings.Hub, settings.TextFiles, settings.ParquetFiles],
     "tokenizer": [settings.TrainedTokenizer, settings.FileTokenizer],
     "optimizer": [settings.AdamW],

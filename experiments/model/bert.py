@@ -50,7 +50,12 @@ class Bert(Assembly):
 
         ValueError: token types without a table for them, or more tokens than the position table has rows.
         """
-        hidden = self.encoder(
+        hidden = self.hidden(tokens, rows, token_types=token_types, mask=mask)
+        return self.head(hidden, self.embedding.token.weight)
+
+    def hidden(self, tokens: Tensor, rows: Tensor | None, *, token_types: Tensor | None, mask: Tensor | None) -> Tensor:
+        """What the logits are made of, [P, D] or [B, N, D]; arguments as of `forward`."""
+        return self.encoder(
             self.embedding(tokens, token_types),
             rows,
             mask=None if mask is None else mask[:, None, None, :],
@@ -58,7 +63,6 @@ class Bert(Assembly):
             causal=self.causal,
             rotary=self.rotary,
         )
-        return self.head(hidden, self.embedding.token.weight)
 
     @property
     def layers(self) -> list[Layer]:

@@ -42,11 +42,14 @@ class Embedding(nn.Module):
 
     def forward(self, tokens_BN: Tensor, token_types_BN: Tensor | None = None) -> Tensor:
         """[B, N, D]. Token types None: all 0. ValueError: a length or token types that there is no table for."""
-        x_BNE = self.token(tokens_BN)
+        return self.place(self.token(tokens_BN), token_types_BN)
+
+    def place(self, x_BNE: Tensor, token_types_BN: Tensor | None = None) -> Tensor:
+        """[B, N, D] of what stands at each position, as `forward` of tokens."""
         if self.sinusoids_NE is not None:
-            x_BNE = x_BNE * math.sqrt(x_BNE.size(-1)) + first_rows(self.sinusoids_NE, tokens_BN.size(1))
+            x_BNE = x_BNE * math.sqrt(x_BNE.size(-1)) + first_rows(self.sinusoids_NE, x_BNE.size(1))
         if self.position is not None:
-            x_BNE = x_BNE + first_rows(self.position.weight, tokens_BN.size(1))
+            x_BNE = x_BNE + first_rows(self.position.weight, x_BNE.size(1))
         if self.token_type is not None:
             x_BNE = x_BNE + (self.token_type.weight[0] if token_types_BN is None else self.token_type(token_types_BN))
         elif token_types_BN is not None:

@@ -52,9 +52,19 @@ class Layer(nn.Module):
         self.feed_forward = FeedForward(model)
         self.feed_forward_residual = Residual(model)
 
-    def forward(self, x_BND: Tensor, rows_P: Tensor | None = None, **context: Any) -> Tensor:
-        """[B, N, D], or [P, D] of the positions `rows_P` of the flattened batch. `context`: keywords of attention."""
-        x = self.attention_residual(x_BND, functools.partial(self.attention, **context))
+    def forward(
+        self, x_BND: Tensor, rows_P: Tensor | None = None, *, attended: int | None = None, **context: Any
+    ) -> Tensor:
+        """[B, N, D], or [P, D] of the positions `rows_P` of the flattened batch. `context`: keywords of attention.
+
+        attended: only so many positions, the first, are attended to; None: all.
+        """
+
+        def attention(x: Tensor) -> Tensor:
+            output: Tensor = self.attention(x, None if attended is None else x[:, :attended], **context)
+            return output
+
+        x = self.attention_residual(x_BND, attention)
         if rows_P is not None:
             x = x.flatten(0, 1).index_select(0, rows_P)
         return self.feed_forward_residual(x, self.feed_forward)

@@ -37,8 +37,8 @@ class EncoderDecoder(Assembly):
             )
         if model.sharing != "none" or model.embedding_size != model.hidden_size:
             raise ValueError(
-                f"model.sharing={model.sharing}, model.embedding_size={model.embedding_size}: an encoder-decoder shares "
-                f"nothing between layers and embeds at hidden_size; set none and {model.hidden_size}"
+                f"model.sharing={model.sharing}, model.embedding_size={model.embedding_size}: an encoder-decoder "
+                f"shares nothing between layers and embeds at hidden_size; set none and {model.hidden_size}"
             )
         own = [build_attention(variant) for _ in range(2 * model.layers)]
         cross = [build_attention(variant) for _ in range(model.layers)]

@@ -197,6 +197,7 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
         ("training loss", _number(result.training_loss, ".4f")),
         ("perplexity", "" if result.perplexity is None else _significant(result.perplexity)),
         ("bits per byte", _number(result.bits_per_byte, ".4f")),
+        ("sentence order", _number(result.order_accuracy, ".1%", f" right, {_number(result.order_loss, '.4f')} nats")),
         ("speed", speed and f"{speed}{spread}" + (f" ({meaning})" if meaning else "")),
         ("peak memory", memory and memory + (f" ({result.peak_memory_meaning})" if result.peak_memory_meaning else "")),
         ("parameters", "" if total is None else f"{total:,}" + (f" ({parts})" if parts else "")),

@@ -30,6 +30,8 @@ class Result:
     unigram_loss: Number | None  # of predicting every token from the frequencies of the training split
     perplexity: Number | None
     bits_per_byte: Number | None
+    order_loss: Number | None = None  # nats per sequence whose segments' order is told; None: the objective has none
+    order_accuracy: Number | None = None  # share of the sequences
 
     # speed and memory
     tokens_per_second: Number | None  # non-padding tokens, steady state

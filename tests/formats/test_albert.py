@@ -51,6 +51,23 @@ def test_there_and_back(of_words, shaken, tokens, sizes):
         assert_close(second(input_ids=tokens).logits, first(input_ids=tokens).logits)
 
 
+def test_both_heads_of_a_hugging_face_albert_for_pre_training(of_words, shaken, tokens):
+    theirs = shaken(theirs_of("AlbertForPreTraining", **BASE)).double()
+    settings, ours = of_words(albert.words(theirs.config.to_dict()))
+    assert settings.objective.kind == "masked_sop"
+    ours.double().load_state_dict(albert.from_hugging_face(theirs.state_dict()))
+    token_types = torch.randint(2, tokens.shape, generator=torch.Generator().manual_seed(2))
+    with torch.no_grad():
+        expected = theirs(input_ids=tokens, token_type_ids=token_types)
+        logits, classes = ours(tokens, torch.arange(27), token_types=token_types, classes=True)
+    assert_close(logits, expected.prediction_logits.flatten(0, 1), rtol=0, atol=1e-10)
+    assert_close(classes, expected.sop_logits, rtol=0, atol=1e-10)
+    assert albert.to_hugging_face(ours.state_dict(), settings).keys() == theirs.state_dict().keys()
+    # a pooler without its classifier, as the published base models have it
+    without = {name: tensor for name, tensor in theirs.state_dict().items() if "sop" not in name}
+    assert not any(name.startswith("order") for name in albert.from_hugging_face(without))
+
+
 def test_the_parameters_are_theirs(of_words):
     theirs = theirs_of(**BASE)
     _, ours = of_words(albert.words(theirs.config.to_dict()))
