@@ -6,7 +6,7 @@ one exception: its keys are the arguments of the constructor it names (see `expe
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -19,7 +19,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Text = Annotated[str, Field(min_length=1)]
 
-Norm = Literal["post", "pre", "sandwich"]
+Norm = Literal["post", "pre", "sandwich", "deep"]
 Precision = Literal["auto", "fp32", "bf16"]
 # a document is one row (a line of a text), the rows up to a blank one, or those up to WikiText's next title
 Documents = Literal["row", "blank_line", "article"]
@@ -41,7 +41,7 @@ class Model(Group):
     sharing: Literal["none", "attention", "feed_forward", "all"]  # sub-layers that are the same in all layers
     length: Size  # longest sequence; the size of a learned position table
     norm: Norm
-    norm_kind: Literal["layer", "layer_no_bias", "rms"]
+    norm_kind: Literal["layer", "layer_no_bias", "rms", "batch", "batch_masked"]
     norm_epsilon: Positive
     embedding_norm: bool  # a norm on the sum of the embeddings
     position: Literal["learned", "sinusoidal", "rotary", "relative", "none"]
@@ -70,9 +70,19 @@ class Model(Group):
             )
         return self
 
+    @model_validator(mode="after")
+    def _statistics(self) -> Model:
+        if self.norm_kind.startswith("batch") and self.head_transform:
+            raise ValueError(
+                f"norm_kind {self.norm_kind} needs head_transform=false: that norm sees the predicted positions only"
+            )
+        return self
+
 
 class Task(Group):
     """What an objective asks of the data, whatever its kind; lengths in tokens."""
+
+    reads_targets: ClassVar[bool] = True  # the model is given what it predicts, hidden by what may attend to it
 
     def row_length(self, length: int) -> int:
         """Of a row of the packed data, for sequences of `length`."""
@@ -90,6 +100,7 @@ class Task(Group):
 class Masking(Task):
     """Which tokens are predicted, and what stands in their place: 80% [MASK], 10% random, 10% kept in BERT."""
 
+    reads_targets: ClassVar[bool] = False
     rate: Annotated[float, Field(gt=0, lt=1)]  # share of the positions to predict
     mask_share: Share  # of those: replaced by [MASK]
     random_share: Share  # of those: replaced by a random token; the rest is kept
@@ -240,15 +251,55 @@ class FileTokenizer(Group):
 Tokenizer = Annotated[TrainedTokenizer | FileTokenizer, Field(discriminator="kind")]
 
 
-class AdamW(Group):
-    """AdamW with decoupled decay (Loshchilov and Hutter 2019); matrices decay, biases and norms don't."""
+class Stepping(Group):
+    """What all optimizers have; matrices decay, biases and norms don't."""
 
     learning_rate: Positive
+    projection_rate: Positive  # of the heads' projections (P_l, P_w), as a factor of the learning rate
     weight_decay: NonNegative
+    clip: Positive | None  # largest gradient norm; null: no clipping
+
+
+class AdamW(Stepping):
+    """AdamW with decoupled decay (Loshchilov and Hutter 2019)."""
+
+    kind: Literal["adamw"]
     beta1: Fraction
     beta2: Fraction
     epsilon: Positive
-    clip: Positive | None  # largest gradient norm; null: no clipping
+
+
+class Adafactor(Stepping):
+    """Adafactor (Shazeer and Stern 2018): its learning rate is relative to the scale of each parameter."""
+
+    kind: Literal["adafactor"]
+    beta2_decay: Annotated[float, Field(lt=0)]  # exponent of the step in 1 - beta2
+    least_scale: Positive  # what a parameter counts as where its own root mean square is less
+    update_clip: Positive  # largest root mean square of an update before the learning rate
+
+
+class Muon(Stepping):
+    """Muon (Jordan et al. 2024) for the hidden matrices; AdamW, with its betas and epsilon, for the rest."""
+
+    kind: Literal["muon"]
+    momentum: Fraction
+    nesterov: bool
+    newton_schulz_steps: Size
+    beta1: Fraction
+    beta2: Fraction
+    epsilon: Positive
+
+
+class Lamb(Stepping):
+    """LAMB (You et al. 2020), for large batches."""
+
+    kind: Literal["lamb"]
+    beta1: Fraction
+    beta2: Fraction
+    epsilon: Positive
+
+
+Optimizer = Annotated[AdamW | Adafactor | Muon | Lamb, Field(discriminator="kind")]
 
 
 class Decay(Group):
@@ -325,7 +376,7 @@ class Settings(Group):
     objective: Objective
     data: Data
     tokenizer: Tokenizer
-    optimizer: AdamW
+    optimizer: Optimizer
     schedule: Schedule
     trainer: Trainer
     logger: Logger
@@ -344,6 +395,15 @@ class Settings(Group):
                     f"objective.sentinels = {self.objective.sentinels}: length={self.length} has {spans} spans, "
                     "and each needs one of its own"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _no_leak(self) -> Settings:
+        if self.objective.reads_targets and self.model.norm_kind.startswith("batch"):
+            raise ValueError(
+                f"model.norm_kind = {self.model.norm_kind}: objective={self.objective.kind} gives the model the tokens "
+                "that it predicts, and the statistics of a batch would tell of them; use layer or rms"
+            )
         return self
 
     @model_validator(mode="after")

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.formats.expressible import head_size, our_activation, require, require_config
+from experiments.expressible import head_size, our_activation, require, require_config
 from experiments.settings import Settings
 
 MODEL_TYPE = "albert"
@@ -56,7 +56,7 @@ GROUP_MODULES = {
 
 def words(config: dict[str, Any]) -> list[str]:
     """The overrides that make our model the one of a `config.json`. ValueError: names what we don't have."""
-    require_config(MODEL_TYPE, config, {"inner_group_num": 1, "tie_word_embeddings": True})
+    require_config(config, {"inner_group_num": 1, "tie_word_embeddings": True})
     groups, layers = config["num_hidden_groups"], config["num_hidden_layers"]
     if groups not in (1, layers):
         raise ValueError(f"num_hidden_groups = {groups} of an albert configuration: must be 1 or {layers}, the layers")
@@ -66,7 +66,7 @@ def words(config: dict[str, Any]) -> list[str]:
             "ours has no map between the two where they are equal"
         )
     pretraining = "AlbertForPreTraining" in (config.get("architectures") or [])
-    activation = our_activation(MODEL_TYPE, config["hidden_act"], ACTIVATIONS)
+    activation = our_activation(config["hidden_act"], ACTIVATIONS)
     return [
         f"objective={'masked_sop' if pretraining else 'masked'}",
         "variant=multi_head",
@@ -169,7 +169,7 @@ def _groups(settings: Settings) -> int:
 
 
 def _check(settings: Settings) -> None:
-    require(MODEL_TYPE, settings, FIXED | dict.fromkeys(("key_size", "value_size"), head_size(settings)))
+    require("ALBERT", settings, FIXED | dict.fromkeys(("key_size", "value_size"), head_size(settings)))
     model = settings.model
     allowed = {
         "objective.kind": (settings.objective.kind, ("masked", "masked_sop")),

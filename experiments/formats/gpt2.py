@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.formats.expressible import head_size, our_activation, require, require_config
+from experiments.expressible import head_size, our_activation, require, require_config
 from experiments.settings import Settings
 
 MODEL_TYPE = "gpt2"
@@ -25,6 +25,7 @@ FIXED = {
     "model.norm_kind": "layer",
     "model.position": "learned",
     "model.embedding_norm": False,
+    "model.sharing": "none",
     "model.gated": False,
     "model.linear_bias": True,
     "model.token_types": 0,
@@ -54,8 +55,8 @@ IGNORED = re.compile(r".*\.attn\.(masked_)?bias")  # the causal mask, which olde
 def words(config: dict[str, Any]) -> list[str]:
     """The overrides that make our model the one of a `config.json`. ValueError: names what we don't have."""
     needed = {"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False}
-    require_config(MODEL_TYPE, config, {**needed, "embd_pdrop": config["resid_pdrop"]})
-    activation = our_activation(MODEL_TYPE, config["activation_function"], ACTIVATIONS)
+    require_config(config, {**needed, "embd_pdrop": config["resid_pdrop"]})
+    activation = our_activation(config["activation_function"], ACTIVATIONS)
     inner = config.get("n_inner") or 4 * config["n_embd"]
     return [
         "objective=causal",
@@ -163,5 +164,5 @@ def _layer_and_module(module: str) -> tuple[str | None, str]:
 
 
 def _check(settings: Settings) -> None:
-    require(MODEL_TYPE, settings, FIXED)
-    require(MODEL_TYPE, settings, dict.fromkeys(("key_size", "value_size"), head_size(settings)))
+    sizes = dict.fromkeys(("key_size", "value_size"), head_size(settings))
+    require("GPT-2", settings, FIXED | sizes | {"model.embedding_size": settings.hidden_size})

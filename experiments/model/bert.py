@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from attention.rotary import Rotary
 from experiments import settings
 from experiments.model.assembly import Assembly, linear_multiplies
+from experiments.model.batch_norm import tell_real
 from experiments.model.embedding import Embedding
 from experiments.model.encoder import ACTIVATIONS, Encoder, Layer
 from experiments.model.norm import build_norm
@@ -25,6 +26,8 @@ class Bert(Assembly):
 
     def __init__(self, model: settings.Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__(model, variant, vocabulary_size)
+        if model.output_scaled:
+            raise ValueError("model.output_scaled=true: of an encoder-decoder (objective=span_corruption) only")
         attentions = [build_attention(variant) for _ in range(model.layers)]
         self.embedding = Embedding(model, vocabulary_size)
         self.rotary = Rotary(model.rotary_base) if model.position == "rotary" else None
@@ -55,6 +58,7 @@ class Bert(Assembly):
 
     def hidden(self, tokens: Tensor, rows: Tensor | None, *, token_types: Tensor | None, mask: Tensor | None) -> Tensor:
         """What the logits are made of, [P, D] or [B, N, D]; arguments as of `forward`."""
+        tell_real(self, mask)
         return self.encoder(
             self.embedding(tokens, token_types),
             rows,
@@ -71,9 +75,10 @@ class Bert(Assembly):
     def flops_per_token(self, length: int, predicted_share: float) -> float:
         attention = sum(layer.attention.cost(length, length).multiplies for layer in self.layers) / length
         *body, last = (linear_multiplies(layer.feed_forward) for layer in self.layers)
+        predicted_last = 1.0 if self.encoder.picks_last else predicted_share
         embedding = linear_multiplies(self.embedding.projection)
         head = linear_multiplies(self.head.transform) + self.embedding.token.weight.numel()
-        return 6.0 * (embedding + attention + sum(body) + predicted_share * (last + head))
+        return 6.0 * (embedding + attention + sum(body) + predicted_last * last + predicted_share * head)
 
 
 class MaskedHead(nn.Module):

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from experiments import settings
 from experiments.model.encoder import Layer
-from experiments.model.norm import Residual, build_norm
+from experiments.model.norm import Residual, build_norm, ends_with_norm
 
 
 class DecoderLayer(Layer):
@@ -55,7 +55,7 @@ class Decoder(nn.Module):
         """attentions: of each layer, to itself and to the encoder."""
         super().__init__()
         self.layers = nn.ModuleList(DecoderLayer(model, own, cross) for own, cross in attentions)
-        self.norm = build_norm(model) if model.norm != "post" else None
+        self.norm = None if ends_with_norm(model.norm) else build_norm(model)
 
     def forward(self, x_BND: Tensor, rows_P: Tensor | None = None, **context: Any) -> Tensor:
         """[B, N, D], or [P, D] for the rows asked for: what follows the last attention is computed for them only."""

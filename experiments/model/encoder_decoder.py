@@ -25,7 +25,8 @@ class EncoderDecoder(Assembly):
     Learned positions are one table for both sides, relative ones a table a side (T5's: of both directions in the
     encoder, of one in the decoder, none between the two).
 
-    Raises ValueError for a model with token types or with BERT's transform before the output.
+    Raises ValueError for a model with token types or BERT's transform before the output, with shared layers or an
+    embedding size of its own, and for norm=deep.
     """
 
     def __init__(self, model: settings.Model, variant: dict[str, Any], vocabulary_size: int) -> None:
@@ -40,6 +41,8 @@ class EncoderDecoder(Assembly):
                 f"model.sharing={model.sharing}, model.embedding_size={model.embedding_size}: an encoder-decoder "
                 f"shares nothing between layers and embeds at hidden_size; set none and {model.hidden_size}"
             )
+        if model.norm == "deep":
+            raise ValueError("norm=deep: its constants are those of an encoder or a decoder alone; use post or pre")
         own = [build_attention(variant) for _ in range(2 * model.layers)]
         cross = [build_attention(variant) for _ in range(model.layers)]
         self.embedding = Embedding(model, vocabulary_size)

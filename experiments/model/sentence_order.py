@@ -44,7 +44,7 @@ class SentenceOrder(Bert):
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
         """Of a sequence one more position goes through the last feed-forward, and the head for its class."""
-        last = linear_multiplies(self.layers[-1].feed_forward)
+        last = 0 if self.encoder.picks_last else linear_multiplies(self.layers[-1].feed_forward)
         return super().flops_per_token(length, predicted_share) + 6.0 * (last + linear_multiplies(self.order)) / length
 
 

@@ -13,6 +13,9 @@ from experiments.model.assembly import Assembly
 from experiments.model.build import build
 from experiments.objectives.objective import assembly_of
 from experiments.settings import Settings
+from tests.model.conftest import settings_of, variant_of
+
+__all__ = ["settings_of", "variant_of"]
 
 VOCABULARY = 31
 

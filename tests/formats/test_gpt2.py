@@ -48,11 +48,11 @@ def test_there_and_back(of_words, shaken, tokens, sizes):
 
 def test_what_it_has_not_is_refused_by_name():
     words = gpt2.words(theirs_of(**SIZES[0]).config.to_dict())
-    with pytest.raises(ValueError, match=r"variant\.name = 'talking_heads'.*multi_head"):
+    with pytest.raises(ValueError, match=r"variant\.name=talking_heads: GPT-2 has multi_head"):
         gpt2.config(compose(["variant=talking_heads", *(word for word in words if not word.startswith("variant"))]), 31)
-    with pytest.raises(ValueError, match="key_size = 64: a gpt2 model has 6"):
+    with pytest.raises(ValueError, match="key_size=64: GPT-2 has 6"):
         gpt2.config(compose([*words, "key_size=64"]), 31)
-    with pytest.raises(ValueError, match=r"model\.position = 'rotary'"):
+    with pytest.raises(ValueError, match=r"model\.position=rotary"):
         gpt2.config(compose([word.replace("learned", "rotary") for word in words]), 31)
     for changes in ({"activation_function": "silu"}, {"scale_attn_by_inverse_layer_idx": True}, {"embd_pdrop": 0.5}):
         with pytest.raises(ValueError, match=next(iter(changes)).split("_")[0]):

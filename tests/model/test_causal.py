@@ -9,7 +9,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.objectives.objective import loss
 
-VARIANTS = ["multi_head", "talking_heads", "dynamic_talking_heads", "additive", "general_bilinear"]
+VARIANTS = [
+    "multi_head", "talking_heads", "dynamic_talking_heads", "additive", "general_bilinear",
+    "collaborative", "differential", "gated", "knocking_heads",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -46,6 +49,11 @@ def test_flops_are_those_that_torch_counts(bert_of, tokens):
     with FlopCounterMode(display=False) as counter:
         model(tokens, torch.arange(18)).sum().backward()
     assert counter.get_total_flops() == pytest.approx(model.flops_per_token(7, 18 / 21) * 21, rel=1e-12)
+
+
+def test_a_scaled_output_is_refused(bert_of):
+    with pytest.raises(ValueError, match=r"model\.output_scaled=true"):
+        bert_of(assembly="causal", output_scaled=True)
 
 
 def test_norm_and_bias_are_choices(bert_of, tokens):

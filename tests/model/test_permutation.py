@@ -10,7 +10,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from experiments.objectives.objective import loss
 
 ORDER = torch.tensor([[0, 3, 0, 1, 2, 0, 4], [1, 0, 2, 0, 0, 3, 0], [0, 0, 0, 0, 0, 0, 1]])
-VARIANTS = ["multi_head", "talking_heads", "dynamic_talking_heads", "additive", "general_bilinear"]
+VARIANTS = [
+    "multi_head", "talking_heads", "dynamic_talking_heads", "additive", "general_bilinear",
+    "collaborative", "differential", "gated", "knocking_heads",
+]  # fmt: skip
 POSITIONS = ["learned", "sinusoidal", "rotary", "relative"]
 
 
