@@ -74,20 +74,19 @@ def _score(folder: RunFolder, settings: Settings, split: str, kind: Kind, bleu: 
         device = resolve_device(trainer.device)
         forward = Forward(model.to(device), device, resolve_precision(trainer.precision, device), settings.seed)
         size = trainer.micro_batch or trainer.batch_size
-        scores = asdict(
-            evaluate(
-                model, forward, packed, data.unigram, objective,
-                sequences=trainer.evaluation_sequences, micro_batch=size,
-            )
+        found = evaluate(
+            model, forward, packed, data.unigram, objective,
+            sequences=trainer.evaluation_sequences, micro_batch=size,
         )  # fmt: skip
+        scores = {name: value for name, value in asdict(found).items() if value is not None}
         if bleu:
             from experiments.decoding.bleu import score
 
             assert isinstance(settings.objective, Translation) and isinstance(model, EncoderDecoder)
-            found = score(
+            translated = score(
                 model, forward, packed, data.tokenizer, objective,
                 chosen=settings.objective, pairs=settings.objective.bleu_pairs or None, batch_size=size,
                 report=display.stage,
             )  # fmt: skip
-            scores |= found._asdict()
+            scores |= translated._asdict()
     return step, scores

@@ -6,7 +6,7 @@ one exception: its keys are the arguments of the constructor it names (see `expe
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -36,7 +36,9 @@ class Model(Group):
 
     hidden_size: Size
     intermediate_size: Size
+    embedding_size: Size  # width of the embeddings; where it is not hidden_size, linear maps lead there and back
     layers: Size
+    sharing: Literal["none", "attention", "feed_forward", "all"]  # sub-layers that are the same in all layers
     length: Size  # longest sequence; the size of a learned position table
     norm: Norm
     norm_kind: Literal["layer", "layer_no_bias", "rms", "batch", "batch_masked"]
@@ -52,6 +54,7 @@ class Model(Group):
     token_types: Count  # rows of the token-type table; 0 = no table
     head_transform: bool  # a dense layer, the activation and a norm before the output embedding, as BERT has
     tied: bool  # the output embedding is the input embedding
+    head_bias: bool  # a bias on each logit
     output_scaled: bool  # what meets the output embedding is divided by sqrt(hidden_size) first
     dropout: Fraction  # of embeddings and of each sub-layer's output
     attention_dropout: Fraction  # of the attention weights
@@ -79,6 +82,8 @@ class Model(Group):
 class Task(Group):
     """What an objective asks of the data, whatever its kind; lengths in tokens."""
 
+    reads_targets: ClassVar[bool] = True  # the model is given what it predicts, hidden by what may attend to it
+
     def row_length(self, length: int) -> int:
         """Of a row of the packed data, for sequences of `length`."""
         return length
@@ -92,22 +97,51 @@ class Task(Group):
         return 0
 
 
-class Masked(Task):
-    """Masked-token prediction (Devlin et al. 2019): of the chosen positions, 80% [MASK], 10% random, 10% kept."""
+class Masking(Task):
+    """Which tokens are predicted, and what stands in their place: 80% [MASK], 10% random, 10% kept in BERT."""
 
-    kind: Literal["masked"]
+    reads_targets: ClassVar[bool] = False
     rate: Annotated[float, Field(gt=0, lt=1)]  # share of the positions to predict
     mask_share: Share  # of those: replaced by [MASK]
     random_share: Share  # of those: replaced by a random token; the rest is kept
     evaluation_seed: Seed  # of the fixed evaluation masks, the same for every run
 
     @model_validator(mode="after")
-    def _shares(self) -> Masked:
+    def _shares(self) -> Masking:
         if self.mask_share + self.random_share > 1:
             raise ValueError(
                 f"mask_share {self.mask_share} and random_share {self.random_share} are more than 1 together"
             )
         return self
+
+
+class Masked(Masking):
+    """Masked-token prediction (Devlin et al. 2019)."""
+
+    kind: Literal["masked"]
+
+
+class MaskedSop(Masking):
+    """ALBERT's (Lan et al. 2020): masked tokens, and whether two segments of a document are in their order."""
+
+    kind: Literal["masked_sop"]
+
+    def tokens_read(self, length: int) -> None:
+        """As many as the longest part of a document in the row."""
+
+
+class Causal(Task):
+    """Prediction of the next token from those before it (Radford et al. 2019)."""
+
+    kind: Literal["causal"]
+
+
+class Permutation(Task):
+    """XLNet's (Yang et al. 2019): tokens predicted one after another in a random order, from all that are known."""
+
+    kind: Literal["permutation"]
+    predict: Annotated[int, Field(ge=1)]  # K: the last 1/K of the order is predicted
+    evaluation_seed: Seed  # of the fixed evaluation orders, the same for every run
 
 
 class SpanCorruption(Task):
@@ -166,7 +200,9 @@ class Translation(Task):
         return None
 
 
-Objective = Annotated[Masked | SpanCorruption | Translation, Field(discriminator="kind")]
+Objective = Annotated[
+    Masked | MaskedSop | Causal | Permutation | SpanCorruption | Translation, Field(discriminator="kind")
+]
 
 
 class PythonDocs(Group):
@@ -414,6 +450,15 @@ class Settings(Group):
             needs = "objective=translation" if pairs else of_pairs
             asks = f"data.kind = {self.data.kind!r}" if pairs else f"objective.kind = {self.objective.kind!r}"
             raise ValueError(f"{asks}: needs {needs}")
+        return self
+
+    @model_validator(mode="after")
+    def _no_leak(self) -> Settings:
+        if self.objective.reads_targets and self.model.norm_kind.startswith("batch"):
+            raise ValueError(
+                f"model.norm_kind = {self.model.norm_kind}: objective={self.objective.kind} gives the model the tokens "
+                "that it predicts, and the statistics of a batch would tell of them; use layer or rms"
+            )
         return self
 
     @model_validator(mode="after")

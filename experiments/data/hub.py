@@ -16,7 +16,7 @@ from typing import Any
 
 from experiments.data import pairs
 from experiments.data.documents import SHARES, group
-from experiments.data.errors import OTHER_DATA, DataError, first_line
+from experiments.data.errors import OTHER_DATA, OTHER_PAIRS, DataError, first_line
 from experiments.data.files import check_column
 from experiments.data.store import Cache, digest
 from experiments.settings import Hub, HubPairs, HubSet
@@ -88,7 +88,7 @@ def _reaches(data: HubSet, commit: str) -> bool:
             return False
         raise DataError(
             f"data.path={data.path}: commit {commit} is needed, and the hub cannot be reached ({error}); "
-            f"what has been downloaded is data.revision={found}; {OTHER_DATA}"
+            f"what has been downloaded is data.revision={found}; {_other(data)}"
         ) from error
 
 
@@ -107,6 +107,11 @@ def _rows(table: Any, data: HubSet) -> Iterator[str]:
                 elif text is not None:
                     kind = type(text).__name__
                     raise DataError(f"data.column={data.column}: data set {data.path} has {kind} there, not text")
+
+
+def _other(data: HubSet) -> str:
+    """What to take where this can't be had."""
+    return OTHER_PAIRS if isinstance(data, HubPairs) else OTHER_DATA
 
 
 def _languages(data: HubSet) -> dict[str, str]:
@@ -149,7 +154,7 @@ def _refuse(data: HubSet, revision: str, error: Exception) -> None:
     if isinstance(error, errors.GatedRepoError):
         raise DataError(f"{where}: the data set asks for an agreement first; log in by `hf auth login`") from error
     if isinstance(error, errors.RepositoryNotFoundError):
-        raise DataError(f"{where}: the hub has no such data set, or shows it only to some; {OTHER_DATA}") from error
+        raise DataError(f"{where}: the hub has no such data set, or shows it only to some; {_other(data)}") from error
     if isinstance(error, errors.HFValidationError):
         raise DataError(f"{where} is neither a folder nor owner/name of the hub: {first_line(error)}") from error
 
@@ -164,7 +169,7 @@ def _downloaded(data: HubSet, unreachable: UnreachableError) -> str:
     except Exception as error:
         raise DataError(
             f"data.path={data.path} data.name={data.name or 'null'}: the Hugging Face hub cannot be reached "
-            f"({unreachable}), and the set has not been downloaded before; {OTHER_DATA}"
+            f"({unreachable}), and the set has not been downloaded before; {_other(data)}"
         ) from error
     return Path(builder.cache_dir).name
 

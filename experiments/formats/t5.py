@@ -5,13 +5,13 @@ T5 does not divide its logits by sqrt(d_k): its query map starts smaller by that
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor
 
+from experiments.expressible import require, text
 from experiments.settings import Settings
 from experiments.signature import module_of
 
@@ -19,15 +19,16 @@ MODEL_TYPE = "t5"
 
 # of theirs; "gated-gelu" is the one name that does not mean what it says
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh"}
-# what the model has to be, of the keys of `model`
+# what our model has to be
 REQUIRED = {
+    "objective.kind": "span_corruption",
     "norm": "pre",
-    "norm_kind": "rms",
-    "position": "relative",
-    "embedding_norm": False,
-    "linear_bias": False,
-    "token_types": 0,
-    "head_transform": False,
+    "model.norm_kind": "rms",
+    "model.position": "relative",
+    "model.embedding_norm": False,
+    "model.linear_bias": False,
+    "model.token_types": 0,
+    "model.head_transform": False,
 }
 DUPLICATES = frozenset({"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"})
 
@@ -39,29 +40,28 @@ def words(config: Mapping[str, Any]) -> list[str]:
         raise ValueError(f"num_decoder_layers={deeper}, num_layers={layers}: the two sides must have as many layers")
     gated, activation = _activation(config.get("feed_forward_proj", "relu"))
     tied = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True))
-    model = REQUIRED | {
-        "intermediate_size": config["d_ff"],
-        "norm_epsilon": config.get("layer_norm_epsilon", 1e-6),
-        "relative_buckets": config.get("relative_attention_num_buckets", 32),
-        "relative_distance": config.get("relative_attention_max_distance", 128),
-        "activation": activation,
-        "gated": gated,
-        "tied": tied,
-        "output_scaled": tied,
-        "dropout": config.get("dropout_rate", 0.1),
-        "attention_dropout": config.get("dropout_rate", 0.1),
-        "initial_std": None,
-    }
-    sizes = {
+    chosen = {
+        "objective": REQUIRED["objective.kind"],
+        "variant": "unscaled",
         "hidden_size": config["d_model"],
         "layers": layers,
         "heads": config["num_heads"],
         "key_size": config["d_kv"],
         "value_size": config["d_kv"],
-        "norm": model.pop("norm"),
+        **{key: value for key, value in REQUIRED.items() if key != "objective.kind"},
+        "model.intermediate_size": config["d_ff"],
+        "model.norm_epsilon": config.get("layer_norm_epsilon", 1e-6),
+        "model.relative_buckets": config.get("relative_attention_num_buckets", 32),
+        "model.relative_distance": config.get("relative_attention_max_distance", 128),
+        "model.activation": activation,
+        "model.gated": gated,
+        "model.tied": tied,
+        "model.output_scaled": tied,
+        "model.dropout": config.get("dropout_rate", 0.1),
+        "model.attention_dropout": config.get("dropout_rate", 0.1),
+        "model.initial_std": None,
     }
-    of_model = (f"model.{key}={_text(value)}" for key, value in model.items())
-    return ["objective=span_corruption", "variant=unscaled", *(f"{k}={v}" for k, v in sizes.items()), *of_model]
+    return [f"{key}={text(value)}" for key, value in chosen.items()]
 
 
 def config(settings: Settings, vocabulary_size: int) -> dict[str, Any]:
@@ -92,6 +92,13 @@ def config(settings: Settings, vocabulary_size: int) -> dict[str, Any]:
     }
 
 
+def note(settings: Settings) -> str | None:
+    return (
+        "its targets begin with [CLS] and end with [SEP]: give their ids to `generate` as decoder_start_token_id and "
+        "eos_token_id"
+    )
+
+
 def from_hugging_face(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Our state dict, with the same tensors; without an output embedding if it is the input's.
 
@@ -109,10 +116,7 @@ def from_hugging_face(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def to_hugging_face(state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
-    """Theirs, of our state dict; the scale of the logits goes into the query maps, that of the output into its map.
-
-    A matrix that T5 has in several places is there once, as transformers saves it.
-    """
+    """Theirs, of our state dict; the scale of the logits goes into the query maps, that of the output into its map."""
     _check(settings)
     model, variant = settings.model, settings.variant
     theirs = {name: state[ours] for ours, name in names(model.layers, model.gated).items() if ours in state}
@@ -120,12 +124,15 @@ def to_hugging_face(state: Mapping[str, Tensor], settings: Settings) -> dict[str
         scale = variant["key_size"] ** -0.5
         queries = [name for name in theirs if name.endswith("Attention.q.weight")]
         theirs |= {name: theirs[name] * scale for name in queries}
+    embedding = theirs["shared.weight"]
     if not model.tied and model.output_scaled:
         theirs["lm_head.weight"] = theirs["lm_head.weight"] * model.hidden_size**-0.5
     elif model.tied and not model.output_scaled:
         # T5 scales where it ties: the same matrix once more is an untied one
-        theirs["lm_head.weight"] = theirs["shared.weight"].clone()
-    return theirs
+        theirs["lm_head.weight"] = embedding.clone()
+    elif model.tied:
+        theirs["lm_head.weight"] = embedding
+    return theirs | dict.fromkeys(sorted(DUPLICATES), embedding)
 
 
 def names(layers: int, gated: bool) -> dict[str, str]:
@@ -164,25 +171,10 @@ def _activation(name: str) -> tuple[bool, str]:
 
 
 def _check(settings: Settings) -> None:
-    """Raises ValueError that names every setting that T5's format can't say."""
     model, variant = settings.model, settings.variant
-    wrong = [
-        f"model.{key}={_text(getattr(model, key))} (must be {_text(value)})"
-        for key, value in REQUIRED.items()
-        if getattr(model, key) != value
-    ]
-    if settings.objective.kind not in ("span_corruption", "translation"):
-        wrong.append(f"objective={settings.objective.kind} (must be span_corruption or translation)")
-    if model.gated and model.activation == "gelu":
-        wrong.append("model.activation=gelu with model.gated=true (must be gelu_tanh or relu)")
+    needed = REQUIRED | {"value_size": settings.key_size}
     if module_of(variant) != "multi_head":
-        wrong.append(f"variant={variant['name']} (must be multi_head or unscaled)")
-    elif variant["key_size"] != variant["value_size"]:
-        wrong.append(f"key_size={variant['key_size']} apart from value_size={variant['value_size']} (must be the same)")
-    if wrong:
-        raise ValueError(f"the format of {MODEL_TYPE} can't hold this model: {'; '.join(wrong)}")
-
-
-def _text(value: Any) -> str:
-    """As YAML and the command line write it."""
-    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
+        needed["variant.name"] = "multi_head"
+    if model.gated and model.activation == "gelu":
+        needed["model.activation"] = "gelu_tanh"
+    require("T5", settings, needed)

@@ -58,7 +58,7 @@ def part(path: str) -> str:
         return "feed_forward"
     if any(name.endswith("norm") for name in names):
         return "norm"
-    return "output" if names[0] == "head" else "embedding"
+    return "output" if names[0] in ("head", "order") else "embedding"
 
 
 def linear_multiplies(module: nn.Module) -> int:

@@ -25,8 +25,8 @@ class EncoderDecoder(Assembly):
     Learned positions are one table for both sides, relative ones a table a side (T5's: of both directions in the
     encoder, of one in the decoder, none between the two).
 
-    Raises ValueError for a model with token types or with BERT's transform before the output, and for norms that are
-    defined for one stack of layers only.
+    Raises ValueError for a model with token types or BERT's transform before the output, with shared layers or an
+    embedding size of its own, and for norm=deep.
     """
 
     def __init__(self, model: settings.Model, variant: dict[str, Any], vocabulary_size: int) -> None:
@@ -36,12 +36,13 @@ class EncoderDecoder(Assembly):
                 f"model.token_types={model.token_types}, model.head_transform={model.head_transform}: "
                 "an encoder-decoder has neither; set model.token_types=0 model.head_transform=false"
             )
-        if model.norm == "deep" or model.norm_kind.startswith("batch"):
+        if model.sharing != "none" or model.embedding_size != model.hidden_size:
             raise ValueError(
-                f"norm={model.norm}, model.norm_kind={model.norm_kind}: an encoder-decoder has neither DeepNorm, whose "
-                "constants here are those of an encoder alone, nor statistics of a batch; "
-                "set norm=pre, post or sandwich and model.norm_kind=layer, layer_no_bias or rms"
+                f"model.sharing={model.sharing}, model.embedding_size={model.embedding_size}: an encoder-decoder "
+                f"shares nothing between layers and embeds at hidden_size; set none and {model.hidden_size}"
             )
+        if model.norm == "deep":
+            raise ValueError("norm=deep: its constants are those of an encoder or a decoder alone; use post or pre")
         self.length = model.length  # longest sequence of either side
         own = [build_attention(variant) for _ in range(2 * model.layers)]
         cross = [build_attention(variant) for _ in range(model.layers)]

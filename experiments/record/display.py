@@ -198,6 +198,7 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
         ("perplexity", "" if result.perplexity is None else _significant(result.perplexity)),
         ("bits per byte", _number(result.bits_per_byte, ".4f")),
         ("BLEU", _number(result.bleu, ".2f", f" ({result.bleu_pairs} pairs, {result.bleu_signature})")),
+        ("sentence order", _number(result.order_accuracy, ".1%", f" right, {_number(result.order_loss, '.4f')} nats")),
         ("speed", speed and f"{speed}{spread}" + (f" ({meaning})" if meaning else "")),
         ("peak memory", memory and memory + (f" ({result.peak_memory_meaning})" if result.peak_memory_meaning else "")),
         ("parameters", "" if total is None else f"{total:,}" + (f" ({parts})" if parts else "")),

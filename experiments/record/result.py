@@ -34,6 +34,8 @@ class Result:
     bleu: Number | None = None  # of translations of the validation split, 0 to 100
     bleu_signature: str | None = None  # how it was computed, as sacrebleu says it
     bleu_pairs: int | None = None  # sentences that were translated
+    order_loss: Number | None = None  # nats per sequence whose segments' order is told; None: the objective has none
+    order_accuracy: Number | None = None  # share of the sequences
 
     # speed and memory
     tokens_per_second: Number | None  # non-padding tokens, steady state

@@ -15,7 +15,7 @@ from rich.console import Console
 from experiments.configuration import override
 from experiments.data.store import Cache
 from experiments.record.folder import PLACES
-from experiments.settings import Settings
+from experiments.settings import Settings, Translation
 from experiments.tables.source import Prediction
 from experiments.training.planned import planned_steps
 
@@ -29,12 +29,13 @@ START_SECONDS = 5.0  # of a cell's process
 def predict(settings: Settings, console: Console) -> Prediction:
     """Of a run like this; None for what the calibration could not find out."""
     steps = planned_steps(settings)
-    of_a_row = settings.objective.tokens_read(settings.length)
-    tokens = steps and of_a_row and steps * settings.batch_size * of_a_row
+    tokens = steps and steps * settings.batch_size * settings.length
     peak = _remembered(settings, ["memory", _deciding(settings)], lambda: _peak_bytes(settings))
     memory = None if peak is None else int(peak)
-    # where only the text knows how many tokens there are, other text would tell nothing of the time
-    rate = None if of_a_row is None else _seconds_per_token(settings, console)
+    if isinstance(settings.objective, Translation):
+        # how long its sentences are only the text says, and other text has no pairs
+        return Prediction(None, None, memory)
+    rate = _seconds_per_token(settings, console)
     if tokens is None or rate is None:
         minutes = settings.trainer.max_minutes
         return Prediction(minutes and 60 * minutes, tokens, memory)

@@ -25,6 +25,8 @@ class Evaluation:
     bits_per_byte: float
     unigram_loss: float  # nats, of the training split's single-token frequencies on the same targets
     tokens: int  # predicted
+    order_loss: float | None = None  # nats per sequence whose segments' order is to be told
+    order_accuracy: float | None = None  # share of these that is told right; 0.5 by chance
 
 
 def evaluate(
@@ -45,24 +47,30 @@ def evaluate(
     training split's tokens.
     """
     forward = replace(forward, label_smoothing=0.0)
-    total, targets = 0.0, np.zeros(len(unigram), dtype=np.int64)
+    # the fields of Sums, and the labels
+    totals, targets = np.zeros(3), np.zeros(len(unigram), dtype=np.int64)
+    labels = 0
     was_training = model.training
     model.eval()
     try:
         with torch.inference_mode():
             for batch in evaluation_batches(packed, objective, sequences):
-                total += sum(float(forward.loss(part)) for part in split(batch, micro_batch))
+                for part in split(batch, micro_batch):
+                    totals += [float(each) for each in forward.loss(part)]
+                labels += 0 if batch.labels is None else len(batch.labels)
                 targets += np.bincount(batch.targets.numpy(), minlength=len(unigram))
     finally:
         model.train(was_training)
     tokens = int(targets.sum())
-    loss = total / tokens
+    loss, (_, order_nats, correct) = float(totals[0]) / tokens, totals.tolist()
     return Evaluation(
         loss=loss,
         perplexity=perplexity(loss),
         bits_per_byte=bits_per_byte(loss, packed.token_count, packed.text_bytes),
         unigram_loss=unigram_loss(targets, unigram, objective.vocabulary.special),
         tokens=tokens,
+        order_loss=order_nats / labels if labels else None,
+        order_accuracy=correct / labels if labels else None,
     )
 
 

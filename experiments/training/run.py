@@ -39,6 +39,8 @@ class Progress:
     tokens: int = 0  # trained on
     loss_sum: float = 0.0  # nats, since the last logged step
     positions: int = 0  # predicted tokens, since the last logged step
+    order_sum: float = 0.0  # nats of the sequences' labels, since the last logged step
+    orders: int = 0  # labels, since the last logged step
     gradient_norm: float = 0.0  # of the last step taken, before clipping
     training_loss: float | None = None  # the last logged one
     evaluation: dict[str, float] | None = None  # the last Evaluation

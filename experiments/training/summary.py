@@ -51,6 +51,8 @@ def quality(run: Run) -> dict[str, Any]:
         "unigram_loss": measured["unigram_loss"],
         "perplexity": measured["perplexity"],
         "bits_per_byte": measured["bits_per_byte"],
+        "order_loss": measured.get("order_loss"),
+        "order_accuracy": measured.get("order_accuracy"),
     }
 
 

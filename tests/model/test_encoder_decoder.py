@@ -136,7 +136,7 @@ def test_scaled_output_and_start_by_size(model_of, tokens, decoder_tokens):
     assert model(tokens, decoder_tokens).std().item() == pytest.approx(1, abs=0.4)
 
 
-REFUSED = [{"token_types": 2}, {"head_transform": True}, {"norm": "deep"}, {"norm_kind": "batch"}]
+REFUSED = [{"token_types": 2}, {"head_transform": True}, {"norm": "deep"}]
 
 
 @pytest.mark.parametrize("changes", REFUSED)

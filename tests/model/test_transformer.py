@@ -18,7 +18,7 @@ VOCABULARY, SIZE, HEADS = 23, 12, 3
 
 @pytest.fixture
 def ours():
-    words = ["model=transformer_nano", "data=multi30k", f"hidden_size={SIZE}", f"heads={HEADS}", "length=16"]
+    words = ["model=transformer_nano", f"hidden_size={SIZE}", f"heads={HEADS}", "length=16"]
     settings = compose([*words, "model.initial_std=0.3", "model.dropout=0"])
     model = build("encoder_decoder", settings.model, settings.variant, VOCABULARY, 0).double().eval()
     with torch.no_grad():

@@ -51,8 +51,8 @@ def test_every_batch_has_its_lengths_and_gives_back_the_text(length, rate, mean_
     inputs, decoder = batch.inputs["tokens"].numpy(), batch.inputs["decoder_tokens"].numpy()
     targets = batch.targets.numpy().reshape(2, batch.length)
     assert (inputs.shape[1], targets.shape[1]) == chosen.lengths(chosen.text_length(length))
-    # where much is taken out, one more token of text can add two to the inputs
-    assert length - (rate > 0.25) <= inputs.shape[1] <= length
+    # where each span has one token between it and the next, one more of the text adds two to the inputs
+    assert length - 1 <= inputs.shape[1] <= length < chosen.lengths(chosen.text_length(length) + 1)[0]
     assert batch.tokens_read == 2 * chosen.tokens_read(length)
     assert np.array_equal(batch.rows.numpy(), np.arange(targets.size))
     assert (decoder[:, 0] == CLS).all() and np.array_equal(decoder[:, 1:], targets[:, :-1])

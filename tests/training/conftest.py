@@ -51,7 +51,9 @@ def tiny(cache: Path, text: Path, **changes) -> Settings:
         "model": {
             "hidden_size": WIDTH,
             "intermediate_size": 2 * WIDTH,
+            "embedding_size": WIDTH,
             "layers": LAYERS,
+            "sharing": "none",
             "length": LENGTH,
             "norm": "pre",
             "norm_kind": "layer",
@@ -67,6 +69,7 @@ def tiny(cache: Path, text: Path, **changes) -> Settings:
             "token_types": 0,
             "head_transform": False,
             "tied": True,
+            "head_bias": True,
             "output_scaled": False,
             "dropout": 0.1,
             "attention_dropout": 0.1,
