@@ -64,7 +64,7 @@ def _sweep_here(cells: list[Settings]) -> int:
 
     from experiments.sweep.here import train_cells
     from experiments.sweep.report import print_outcomes
-    from experiments.sweep.runner import Interrupted
+    from experiments.training.interruption import Interrupted
 
     console = Console()
     try:

@@ -13,11 +13,11 @@ from rich.console import Console
 from experiments.configuration import compose
 from experiments.explain import Mistake
 from experiments.launch import SWEEP_FAILED
-from experiments.sweep.runner import Interrupted
 from experiments.tables.definition import BUDGETS, Table, budget_of, load, names
 from experiments.tables.source import Cell, Prediction, Source, source_of
 from experiments.tables.words import of_rows
 from experiments.tabulate import show
+from experiments.training.interruption import Interrupted
 
 if TYPE_CHECKING:
     from experiments.tables.report import Report
@@ -79,8 +79,10 @@ def show_table(name: str | None, words: list[str], options: Options) -> int:
 
 
 def _put_out(made: Report, options: Options) -> None:
+    from experiments.tables.kept import keep
     from experiments.tables.render import render, write_all
 
+    keep(made, options.runs)
     console = Console()
     text = render(made, options.format, console if options.format == "table" else None)
     print(text, end="")

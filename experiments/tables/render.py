@@ -62,7 +62,7 @@ def claim_rows(report: Report) -> list[Row]:
     return rows
 
 
-def _tables(report: Report) -> list[list[Row]]:
+def tables(report: Report) -> list[list[Row]]:
     """For people three narrow tables: what the rows are, what they score, what they cost."""
     lines = [_people(line, report) for line in report.lines]
     further = [place.rpartition(".")[2] for place in report.asked.table.columns]
@@ -100,7 +100,7 @@ def _filled(rows: list[Row]) -> list[Row]:
     return [{key: row[key] for key in row if any(other[key] is not None for other in rows)} for row in rows]
 
 
-def _legend(report: Report) -> list[str]:
+def legend(report: Report) -> list[str]:
     used = {number.mark for numbers in report.printed.values() for number in numbers.values() if number.value}
     meanings = [f"({mark}) {meaning}" for mark, meaning in MARKS.values() if mark in used]
     lines = ["Published numbers: " + "; ".join(meanings) + "."] if meanings else []
@@ -112,7 +112,7 @@ def _legend(report: Report) -> list[str]:
     return lines
 
 
-def _sentences(verdict: Verdict) -> list[str]:
+def sentences(verdict: Verdict) -> list[str]:
     """The verdict, its comparisons and what would resolve it, a line each."""
     lines = [f"{verdict.key}: {verdict.claim.says}: {verdict.word}" + (f"; {verdict.why}" if verdict.why else "")]
     lines += [f"  {_comparison(part)}" for part in verdict.parts]
@@ -139,7 +139,7 @@ def _interval(bounds: tuple[float, float] | None) -> str:
     return f"[{bounds[0]:+.4g}, {bounds[1]:+.4g}]"
 
 
-def _closing(report: Report) -> str:
+def closing(report: Report) -> str:
     tried = [verdict for verdict in report.verdicts if verdict.parts]
     return (
         f"Differences are left less right of the sign, paired by seed. A claim holds when all its comparisons do, with "
@@ -155,15 +155,15 @@ def _text(report: Report, console: Console | None) -> str:
         out.print(text, markup=False, highlight=False, soft_wrap=not out.is_terminal)
 
     say(f"{table.title}\n{table.shows}\n")
-    for rows in _tables(report):
+    for rows in tables(report):
         show(rows, "table", console=out)
         say("")
-    for line in [*_legend(report), *report.notes, ""]:
+    for line in [*legend(report), *report.notes, ""]:
         say(line)
     for verdict in report.verdicts:
-        say("\n".join(_sentences(verdict)) + "\n")
+        say("\n".join(sentences(verdict)) + "\n")
     if report.verdicts:
-        say(_closing(report) + "\n")
+        say(closing(report) + "\n")
     for name, fact in report.facts:
         say(f"{name}: {fact}")
     return out.file.getvalue() if isinstance(out.file, io.StringIO) else ""
@@ -172,10 +172,10 @@ def _text(report: Report, console: Console | None) -> str:
 def _markdown(report: Report) -> str:
     table = report.asked.table
     shows = f"{table.shows[0].upper()}{table.shows[1:]}."
-    blocks = [f"# {table.title}", shows, *(as_markdown(rows) for rows in _tables(report))]
-    blocks += ["\n".join(f"* {line}" for line in [*_legend(report), *report.notes])]
+    blocks = [f"# {table.title}", shows, *(as_markdown(rows) for rows in tables(report))]
+    blocks += ["\n".join(f"* {line}" for line in [*legend(report), *report.notes])]
     if report.verdicts:
-        blocks += ["## Claims", *map(_claim_block, report.verdicts), _closing(report)]
+        blocks += ["## Claims", *map(_claim_block, report.verdicts), closing(report)]
     facts = [fact for fact in report.facts if fact[0] != "command"]
     blocks += ["## Conditions", "\n".join(f"* {name}: {fact}" for name, fact in facts)]
     blocks += [f"```bash\n{report.asked.command()}\n```"]
@@ -183,7 +183,7 @@ def _markdown(report: Report) -> str:
 
 
 def _claim_block(verdict: Verdict) -> str:
-    lines = _sentences(verdict)
+    lines = sentences(verdict)
     heading = f"**{verdict.key}, {verdict.word}.** {verdict.claim.says}." + (
         f" {verdict.why[0].upper()}{verdict.why[1:]}." if verdict.why else ""
     )
@@ -193,7 +193,7 @@ def _claim_block(verdict: Verdict) -> str:
 def _latex(report: Report) -> str:
     """`\\usepackage{booktabs}` is all that it needs."""
     parts = [f"% {report.asked.command()}", f"% {_tex(report.asked.table.title)}"]
-    for rows in _tables(report):
+    for rows in tables(report):
         keys = list(rows[0])
         sides = "".join("r" if any(isinstance(row[key], int | float) for row in rows) else "l" for key in keys)
         parts += [
