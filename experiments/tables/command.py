@@ -131,8 +131,8 @@ def list_tables(options: Options) -> None:
             line[budget_name] = _cost(table, budget_name, options, says) if budget_name in table.budgets else None
         rows.append(line)
     caption = (
-        "cells, time, memory and tokens on this machine, roughly: every cell as dear as its baseline, every FLOP as that "
-        "of one small model (--dry-run measures each row)"
+        "cells, time, memory and tokens on this machine, roughly: every cell as dear as its baseline, and a FLOP as "
+        "one of a small model; --dry-run measures each row"
     )
     show(rows, "table" if options.format == "latex" else options.format, caption=caption)
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import os
 from collections.abc import Callable
+from contextlib import redirect_stdout
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -27,7 +29,8 @@ def here(environment, tmp_path, monkeypatch) -> Table:
     def run_cell(settings, watch=None):
         folder = runner.folder_of(settings)
         try:
-            return runner._outcome(folder, execute(settings))
+            with redirect_stdout(io.StringIO()):
+                return runner._outcome(folder, execute(settings))
         except ValueError as error:
             return runner.Outcome(folder, None, str(error))
 
