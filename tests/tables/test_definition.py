@@ -82,6 +82,23 @@ def test_matched_arms_have_the_parameters_of_what_they_match(name, larger, match
     assert counts[0] == pytest.approx(counts[1], rel=1e-3)
 
 
+@pytest.mark.parametrize("name", ["shazeer2020/heads", "shazeer2020/heads_t5", "shazeer2020/albert"])
+def test_the_projections_parameters_are_as_claimed(name):
+    from experiments.sweep.report import check_buildable
+    from experiments.tables.verdict import Measures, decide
+
+    table, source = load(name), source_of("runs")
+    found = cells(name, "nano")
+    counts = check_buildable([cell.what for cell in found])
+    measures = Measures(
+        {}, {}, {cell.row: {0: count} for cell, count in zip(found, counts, strict=True)},
+        {cell.row: source.sizes(cell) for cell in found},
+    )  # fmt: skip
+    claim = {"X2 parameters": table.claims["X2 parameters"]}
+    (verdict,) = decide(claim, table.budgets["nano"], table.rows_at("nano"), measures)
+    assert verdict.word == "holds" and len(verdict.parts) == 3
+
+
 @pytest.mark.parametrize("name", ["bhojanapalli2020/table2a", "lan2020/sharing", "vaswani2017/table3b"])
 def test_the_papers_own_set_up_has_the_papers_parameters(name):
     from experiments.sweep.report import check_buildable
