@@ -28,6 +28,7 @@ app = typer.Typer(
   attn train variant=talking_heads heads=24                      one run
   attn train -m variant=multi_head,talking_heads heads=6,12,24   a sweep
   attn compare variant=talking_heads --sort loss                 what came out
+  attn table shazeer2020/heads                                   a paper's table, and which claims hold
   attn heads talking_heads                                       what its heads do
   attn variants                                                  what there is
 """,
@@ -128,6 +129,49 @@ def compare(
         compare_runs(which or [], runs, sort, format.value)
 
 
+class TableFormat(str, Enum):
+    table = "table"
+    markdown = "markdown"
+    csv = "csv"
+    latex = "latex"
+
+
+@app.command()
+def table(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="PAPER/TABLE; without it, what there is.")
+    ] = None,
+    overrides: Overrides = None,
+    budget: Annotated[str, typer.Option(help="nano, small, medium or paper.")] = "nano",
+    seeds: Annotated[int | None, typer.Option(help="Seeds 0 .. N-1; default: the budget's.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="The cells and what they will cost; trains nothing.")
+    ] = False,
+    render_only: Annotated[bool, typer.Option("--render-only", help="What is there; trains nothing.")] = False,
+    published: Annotated[Path | None, typer.Option(help="YAML with published numbers that you have read.")] = None,
+    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+    format: Annotated[TableFormat, typer.Option(help="How to print the table.")] = TableFormat.table,
+    out: Annotated[Path | None, typer.Option(help="Also write every format into this folder.")] = None,
+    wandb: Annotated[bool, typer.Option("--wandb", help="Also log it as a table in W&B.")] = False,
+) -> None:
+    """Reproduce a paper's table: train what is missing, and say with intervals which of its claims hold.
+
+    \b
+      attn table                                         the tables, and what each costs here
+      attn table shazeer2020/heads --dry-run             its cells, and how long they take
+      attn table shazeer2020/heads --seeds 3 --out docs/results
+      attn table su2020/key_size data=text data.train=book.txt
+      attn table shazeer2020/heads --render-only --format markdown
+
+    Overrides go to every cell. Cells are runs of `attn train`: shared with it, and continued by the same command.
+    """
+    with _mistakes("attn table"):
+        from experiments.tables.command import Options, show_table
+
+        options = Options(budget, seeds, dry_run, render_only, published, runs, format.value, out, wandb)
+        raise typer.Exit(show_table(name, overrides or [], options))
+
+
 @app.command()
 def dashboard(
     which: Annotated[list[str] | None, typer.Argument(metavar="[RUN | KEY=VALUE]...")] = None,
@@ -211,6 +255,44 @@ def bench(
 
         options = Options(what.value, peers, compile, rounds, memory)
         raise typer.Exit(bench(overrides or [], options, format.value, plot))
+
+
+@app.command("import")
+def import_(
+    source: Annotated[Path, typer.Argument(metavar="FOLDER", help="With config.json, weights and a tokenizer.")],
+    overrides: Overrides = None,
+    name: Annotated[str, typer.Option(help="Of the run folder.")] = "",
+    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+) -> None:
+    """Make a run folder of a Hugging Face checkpoint, for evaluate, heads and export.
+
+    \b
+      attn import bert-base-uncased --name bert
+      attn import my_bert --name mine data=text data.train=book.txt
+    """
+    with _mistakes("attn import"):
+        from experiments.exchange import import_folder
+
+        import_folder(source, name or source.resolve().name, runs, overrides or [])
+
+
+@app.command()
+def export(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, its name, or the unique start of it.")],
+    target: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that is new or empty.")],
+    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+    checkpoint: Annotated[str, typer.Option(help="best or newest.")] = "best",
+    format: Annotated[str | None, typer.Option(help="model_type of config.json; the first that fits.")] = None,
+) -> None:
+    """Write a run's model as a folder that Hugging Face's transformers loads, where its format can express it.
+
+    \b
+      attn export multi_head-l12-d768 my_bert
+    """
+    with _mistakes("attn export"):
+        from experiments.exchange import export_run
+
+        export_run(run, target, runs, checkpoint, format)
 
 
 @app.command()

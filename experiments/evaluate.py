@@ -43,7 +43,8 @@ def _score(folder: RunFolder, settings: Settings, split: str, kind: Kind) -> tup
 
     from experiments.data.packing import prepare
     from experiments.measure.hardware import resolve_device, resolve_precision
-    from experiments.model.bert import build
+    from experiments.model.build import build
+    from experiments.objectives.objective import build_objective
     from experiments.record.display import Display
     from experiments.training.checkpoint import load_weights
     from experiments.training.evaluate import evaluate
@@ -55,13 +56,16 @@ def _score(folder: RunFolder, settings: Settings, split: str, kind: Kind) -> tup
         packed = getattr(data, split)
         if packed is None:
             raise Mistake(f"split = {split!r}: this corpus has none", "split=validation, or data.test=FILE")
-        model = build(settings.model, settings.variant, data.tokenizer.vocabulary_size, settings.seed)
+        objective = build_objective(settings.objective, data.tokenizer)
+        model = build(
+            objective.assembly, settings.model, settings.variant, data.tokenizer.vocabulary_size, settings.seed
+        )
         step = load_weights(model, folder.checkpoint, kind, display.message)
     device = resolve_device(trainer.device)
     forward = Forward(model.to(device), device, resolve_precision(trainer.precision, device), settings.seed)
     size = trainer.micro_batch or trainer.batch_size
     score = evaluate(
-        model, forward, packed, data.tokenizer, data.unigram, settings.objective,
+        model, forward, packed, data.unigram, objective,
         sequences=trainer.evaluation_sequences, micro_batch=size,
     )  # fmt: skip
     return step, asdict(score)

@@ -9,7 +9,9 @@ import ctypes
 import functools
 import hashlib
 import os
+import shlex
 import shutil
+import stat
 import subprocess
 import tempfile
 from pathlib import Path
@@ -24,6 +26,7 @@ SOURCE = Path(__file__).with_suffix(".cpp")
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared", "-w")
 TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float64: 2}
 COMPILE_SECONDS = 120
+COMPILERS = ("g++", "clang++", "c++")
 # tasks for each thread where threads don't divide the examples evenly, and rows that make up a task at least
 TASKS_PER_THREAD, ROWS_PER_TASK = 4, 32
 
@@ -223,35 +226,53 @@ def library() -> tuple[Any, str]:
 
 
 def _build() -> Path:
-    """The library, from the folder where torch keeps its extensions, or built into it.
+    """The library, from this user's part of the cache, or built into it. Raises RuntimeError, OSError, SubprocessError.
 
-    Its name tells source, compiler, processor and torch apart. Raises RuntimeError, OSError, SubprocessError.
+    Its name is a digest of all that it is made of: another source, compiler, processor or torch finds another file.
     """
-    compiler = os.environ.get("CXX") or next(filter(None, map(shutil.which, ("g++", "clang++", "c++"))), None)
-    if compiler is None:
-        raise RuntimeError("there is no C++ compiler (g++, clang++ or c++)")
+    if os.name != "posix":
+        raise RuntimeError("files have no owner here whom the kept library could be told by")
+    compiler = shlex.split(os.environ.get("CXX", "")) or list(filter(None, map(shutil.which, COMPILERS)))[:1]
+    if not compiler:
+        raise RuntimeError(f"there is no C++ compiler ({', '.join(COMPILERS)})")
     # what it defines by itself is its version, and the instructions of this processor
-    macros = _compile(compiler, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull)
+    macros = _compile(*compiler, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull)
     parts = [SOURCE.read_bytes(), macros, " ".join(FLAGS).encode(), torch.__version__.encode()]
-    key = hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
-    folder = Path(os.environ.get("TORCH_EXTENSIONS_DIR") or Path.home() / ".cache" / "torch_extensions") / "attention"
+    key = hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
+    cache = Path(os.environ.get("ATTN_CACHE") or Path.home() / ".cache" / "attn")
+    folder = cache / f"kernels-{os.geteuid()}"
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _check_own(folder)
     path = folder / f"compiled-{key}.so"
     if not _is_whole(path):
-        folder.mkdir(parents=True, exist_ok=True)
         # renamed when it is whole: another process may build or load it at the same time
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
             made = Path(temporary) / path.name
-            _compile(compiler, *FLAGS, "-o", str(made), str(SOURCE))
+            _compile(*compiler, *FLAGS, "-o", str(made), str(SOURCE))
             content = made.read_bytes()
             made.write_bytes(content + hashlib.sha256(content).digest())
+            made.chmod(0o500)
             made.replace(path)
     return path
 
 
 def _is_whole(path: Path) -> bool:
-    """Whether the file is there as it was written: what a power cut has shortened would end the process when loaded."""
-    content = path.read_bytes() if path.exists() else b""
-    return bool(content) and hashlib.sha256(content[:-32]).digest() == content[-32:]
+    """Whether the file is there as it was written: what a power cut has shortened would end the process when loaded.
+
+    Raises RuntimeError for one that this user alone didn't write.
+    """
+    if not path.exists(follow_symlinks=False):
+        return False
+    _check_own(path)
+    content = path.read_bytes()
+    return hashlib.sha256(content[:-32]).digest() == content[-32:]
+
+
+def _check_own(path: Path) -> None:
+    """A loaded library runs with this user's rights. Raises RuntimeError for what another user may have put there."""
+    found = path.lstat()
+    if stat.S_ISLNK(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise RuntimeError(f"{path} is a link, another user's, or can be written by others: it is not loaded")
 
 
 def _compile(*command: str) -> bytes:

@@ -14,16 +14,17 @@ from torch import Tensor, nn
 from experiments.bench.peers import PEERS
 from experiments.explain import Mistake
 from experiments.measure.hardware import resolve_device, resolve_precision
-from experiments.model.bert import build as build_bert
+from experiments.measure.memory import Ids
+from experiments.model.assembly import Assembly
+from experiments.model.build import build
 from experiments.model.initial import initialize
 from experiments.model.variant import build_attention
-from experiments.objectives.masked import MaskedBatch, mask_batch
+from experiments.objectives.objective import Batch, assembly_of, build_objective
 from experiments.settings import FileTokenizer, Settings
 from experiments.training.micro_batches import Forward, backward
-from experiments.training.optimizer import adamw
+from experiments.training.optimizer import build_optimizers, step
 from experiments.training.precision import autocast
 
-SPECIAL = frozenset(range(5))  # of the made-up tokens: ids that are never masked, the last one being [MASK]
 # float32 weights, of a step: read forward and backward, gradient written and read, weight and two moments read, written
 STEP_BYTES_PER_PARAMETER = 4 * (2 + 2 + 6)
 
@@ -105,8 +106,8 @@ def _attention(contender: Contender) -> Ready:
 
 def _step(contender: Contender) -> Ready:
     settings, batch = contender.settings, made_up_batch(contender.settings)
-    model = build_bert(settings.model, settings.variant, vocabulary_size(settings), settings.seed).to(contender.device)
-    optimizer = adamw(model, settings.optimizer)
+    model = assembled(settings).to(contender.device)
+    optimizers = build_optimizers(model, settings.optimizer)
     called = torch.compile(model) if contender.compiled else model
     forward = Forward(called, contender.device, contender.precision, settings.seed)
     micro_batch = min(settings.trainer.micro_batch or settings.batch_size, settings.batch_size)
@@ -114,7 +115,7 @@ def _step(contender: Contender) -> Ready:
     def run() -> None:
         model.zero_grad(set_to_none=True)
         backward(forward, batch, 1, micro_batch)
-        optimizer.step()
+        step(optimizers)
 
     tokens = settings.batch_size * settings.length
     flops = model.flops_per_token(settings.length, len(batch.rows) / tokens) * tokens
@@ -127,7 +128,7 @@ def _peer_step(contender: Contender) -> Ready:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = PEERS[contender.peer](settings, vocabulary_size(settings)).to(contender.device)
-    optimizer = adamw(model, settings.optimizer)
+    optimizers = build_optimizers(model, settings.optimizer)
     called = torch.compile(model) if contender.compiled else model
     tokens_BN = batch.tokens.to(contender.device)
     labels_BN = torch.full_like(tokens_BN, -100)
@@ -138,11 +139,11 @@ def _peer_step(contender: Contender) -> Ready:
         with autocast(contender.precision, contender.device):
             loss = called(tokens_BN, labels_BN)
         loss.backward()
-        optimizer.step()
+        step(optimizers)
 
     # what the model needs is counted as ours is: products of every weight matrix and of the maps
-    ours = build_bert(settings.model, settings.variant, vocabulary_size(settings), settings.seed)
-    flops = ours.flops_per_token(settings.length, len(batch.rows) / tokens_BN.numel()) * tokens_BN.numel()
+    tokens = tokens_BN.numel()
+    flops = assembled(settings).flops_per_token(settings.length, len(batch.rows) / tokens) * tokens
     return Ready(run, list, flops, _step_bytes(model))
 
 
@@ -150,10 +151,16 @@ def _step_bytes(model: nn.Module) -> float:
     return STEP_BYTES_PER_PARAMETER * sum(parameter.numel() for parameter in model.parameters())
 
 
-def made_up_batch(settings: Settings) -> MaskedBatch:
+def assembled(settings: Settings) -> Assembly:
+    """The model that the objective trains, with its starting values."""
+    assembly = assembly_of(settings.objective)
+    return build(assembly, settings.model, settings.variant, vocabulary_size(settings), settings.seed)
+
+
+def made_up_batch(settings: Settings) -> Batch:
     """Random tokens, masked as in training: the time of a step doesn't depend on which they are."""
-    vocabulary = vocabulary_size(settings)
+    vocabulary = Ids(vocabulary_size(settings))
     tokens_BN = np.random.default_rng(settings.seed).integers(
-        len(SPECIAL), vocabulary, (settings.batch_size, settings.length)
+        len(vocabulary.special), vocabulary.vocabulary_size, (settings.batch_size, settings.length)
     )
-    return mask_batch(tokens_BN, settings.seed, 0, settings.objective, SPECIAL, max(SPECIAL), vocabulary)
+    return build_objective(settings.objective, vocabulary).batch(tokens_BN, settings.seed, 0)

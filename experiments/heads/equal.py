@@ -12,9 +12,11 @@ from torch import Tensor
 from experiments.data.batches import batch
 from experiments.heads.subject import Subject
 from experiments.heads.taps import read
-from experiments.model.bert import Bert, build
-from experiments.objectives.masked import MaskedBatch, loss, mask_batch
-from experiments.training.optimizer import adamw
+from experiments.model.assembly import Assembly
+from experiments.model.batch_norm import commit
+from experiments.model.build import build
+from experiments.objectives.objective import Batch, loss
+from experiments.training.optimizer import build_optimizers, step
 
 EQUAL, PARTED, DROPPED, OWN = (
     "all equal",
@@ -47,25 +49,27 @@ def spread_by_step(subject: Subject, start: str, steps: int) -> list[float]:
     settings = subject.settings
     dropout = 0.1 if start == DROPPED else 0.0
     config = settings.model.model_copy(update={"dropout": 0.0, "attention_dropout": dropout})
-    model = build(config, settings.variant | {"dropout": dropout}, subject.tokenizer.vocabulary_size, settings.seed)
+    variant, size = settings.variant | {"dropout": dropout}, subject.tokenizer.vocabulary_size
+    model = build(subject.objective.assembly, config, variant, size, settings.seed)
     model = model.double()
     if start != OWN:
         make_equal(model, output=start != PARTED)
-    optimizer = adamw(model, settings.optimizer)
+    optimizers = build_optimizers(model, settings.optimizer)
     text = next(subject.text())[:SEQUENCES]
     found = [spread(model, text)]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        for step in range(steps):
-            masked = training_batch(subject, step)
-            optimizer.zero_grad()
-            (loss(model(masked.tokens, masked.rows), masked.targets) / len(masked.targets)).backward()
-            optimizer.step()
+        for number in range(steps):
+            masked = training_batch(subject, number)
+            model.zero_grad()
+            (loss(model(**masked.inputs, rows=masked.rows), masked.targets) / len(masked.targets)).backward()
+            step(optimizers)
+            commit(model)
             found.append(spread(model, text))
     return found
 
 
-def make_equal(model: Bert, *, output: bool = True) -> None:
+def make_equal(model: Assembly, *, output: bool = True) -> None:
     """Every value head of a layer, and what only it is computed from, becomes a copy of the first, in place.
 
     output: so do its columns of the output map.
@@ -79,7 +83,7 @@ def make_equal(model: Bert, *, output: bool = True) -> None:
                 attention.output.weight.copy_(own)
 
 
-def spread(model: Bert, tokens_BN: Tensor) -> float:
+def spread(model: Assembly, tokens_BN: Tensor) -> float:
     """The largest difference between outputs of two heads of a layer, over the largest output; of all layers the most.
 
     0 where all heads of each layer compute the same.
@@ -93,10 +97,8 @@ def spread(model: Bert, tokens_BN: Tensor) -> float:
     return max(found)
 
 
-def training_batch(subject: Subject, step: int) -> MaskedBatch:
+def training_batch(subject: Subject, step: int) -> Batch:
     """The batch of the run's own step, counted from 0."""
-    settings, tokenizer = subject.settings, subject.tokenizer
+    settings = subject.settings
     tokens = batch(subject.dataset.train, settings.seed, step, settings.trainer.batch_size)
-    return mask_batch(
-        tokens, settings.seed, step, settings.objective, tokenizer.special, tokenizer.mask_id, tokenizer.vocabulary_size
-    )
+    return subject.objective.batch(tokens, settings.seed, step)

@@ -17,9 +17,10 @@ from torch import Tensor
 from experiments.heads.equal import training_batch
 from experiments.heads.subject import Subject
 from experiments.heads.taps import gated, value_heads
-from experiments.model.bert import Bert
-from experiments.objectives.masked import loss
-from experiments.training.optimizer import adamw
+from experiments.model.assembly import Assembly
+from experiments.model.batch_norm import commit
+from experiments.objectives.objective import loss
+from experiments.training.optimizer import build_optimizers
 
 TEMPERATURE, LOW, HIGH = 0.33, -0.1, 1.1  # the authors' (lib/layers/concrete_gate.py)
 START = 2.0  # log alpha at the start: gates are open, with a probability of 0.94 of not being 0
@@ -43,7 +44,7 @@ def settled(log_alpha: Tensor) -> Tensor:
     return (log_alpha.sigmoid() * (HIGH - LOW) + LOW).clamp(0, 1)
 
 
-def fold(model: Bert, gates: Sequence[Tensor]) -> None:
+def fold(model: Assembly, gates: Sequence[Tensor]) -> None:
     """Multiply the gates into the columns of the output maps, in place: the model without gates is then the same."""
     with torch.no_grad():
         for layer, gate in zip(model.layers, gates, strict=True):
@@ -51,7 +52,7 @@ def fold(model: Bert, gates: Sequence[Tensor]) -> None:
             weight.copy_((weight.unflatten(1, (len(gate), -1)) * gate[:, None]).flatten(1))
 
 
-def tune(subject: Subject, steps: int, penalty: float) -> tuple[Bert, list[Tensor]]:
+def tune(subject: Subject, steps: int, penalty: float) -> tuple[Assembly, list[Tensor]]:
     """A fine-tuned copy of the model and its settled gates [H] a layer; `penalty`: nats for each open head.
 
     The loss per masked token plus penalty times the expected number of open heads, on the run's own batches.
@@ -60,20 +61,21 @@ def tune(subject: Subject, steps: int, penalty: float) -> tuple[Bert, list[Tenso
     model = copy.deepcopy(subject.model)
     parameters = [torch.full((heads,), START, requires_grad=True) for heads in value_heads(model)]
     rate = MODEL_RATE * settings.optimizer.learning_rate
-    optimizers: Sequence[torch.optim.Optimizer] = (
-        adamw(model, settings.optimizer.model_copy(update={"learning_rate": rate})),
+    optimizers = [
+        *build_optimizers(model, settings.optimizer.model_copy(update={"learning_rate": rate})),
         torch.optim.Adam(parameters, GATE_RATE),
-    )
+    ]
     generator = torch.Generator().manual_seed(settings.seed)
     for step in range(steps):
         batch = training_batch(subject, step)
         noise = [torch.rand(len(each), generator=generator).clamp(1e-6, 1 - 1e-6) for each in parameters]
         with gated(model, [sample(*pair) for pair in zip(parameters, noise, strict=True)]):
-            error = loss(model(batch.tokens, batch.rows), batch.targets) / len(batch.targets)
+            error = loss(model(**batch.inputs, rows=batch.rows), batch.targets) / len(batch.targets)
         open_heads = sum((open_probability(each).sum() for each in parameters), start=torch.zeros(()))
         for optimizer in optimizers:
             optimizer.zero_grad()
         (error + penalty * open_heads).backward()
         for optimizer in optimizers:
             optimizer.step()
+        commit(model)
     return model, [settled(each.detach()) for each in parameters]

@@ -12,11 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from experiments.heads.taps import gated, tapped, value_heads
-from experiments.model.bert import Bert
-from experiments.objectives.masked import MaskedBatch, loss
+from experiments.model.assembly import Assembly
+from experiments.objectives.objective import Batch, loss
 
 
-def by_gradient(model: Bert, batches: Iterable[MaskedBatch]) -> list[Tensor]:
+def by_gradient(model: Assembly, batches: Iterable[Batch]) -> list[Tensor]:
     """[H] a layer: the sum over sequences of |d loss / d gate| at gates of 1, in nats per predicted token (equation 2).
 
     To first order, what the loss of a sequence changes by when the head is removed. `per_layer` is the paper's scale.
@@ -26,7 +26,7 @@ def by_gradient(model: Bert, batches: Iterable[MaskedBatch]) -> list[Tensor]:
     for batch in batches:
         gates = [torch.ones(len(batch.tokens), heads, requires_grad=True) for heads in value_heads(model)]
         with gated(model, [gate.to(next(model.parameters()).dtype) for gate in gates]):
-            total = loss(model(batch.tokens, batch.rows), batch.targets)
+            total = loss(model(**batch.inputs, rows=batch.rows), batch.targets)
         for layer, gradient in enumerate(torch.autograd.grad(total, gates)):
             totals[layer] += gradient.double().abs().sum(0)
         tokens += len(batch.targets)
@@ -38,7 +38,7 @@ def per_layer(importance: list[Tensor]) -> list[Tensor]:
     return [values / values.norm().clamp(min=1e-30) for values in importance]
 
 
-def by_relevance(model: Bert, batches: Iterable[MaskedBatch]) -> list[Tensor]:
+def by_relevance(model: Assembly, batches: Iterable[Batch]) -> list[Tensor]:
     """[H] a layer, of sum 1: a head's share of the relevance for the likeliest token, averaged over predictions.
 
     The relevance of a layer's outputs is divided among its heads by its size; one prediction a sequence, the first.
@@ -54,7 +54,7 @@ def by_relevance(model: Bert, batches: Iterable[MaskedBatch]) -> list[Tensor]:
     return [total / predictions for total in totals]
 
 
-def head_relevance(model: Bert, batch: MaskedBatch) -> list[Tensor]:
+def head_relevance(model: Assembly, batch: Batch) -> list[Tensor]:
     """[B, H] a layer: the relevance of each head for the top-1 logit of the one prediction of each sequence, signed.
 
     Layer-wise relevance propagation by ratios of weights (Voita et al., appendix A): through a linear map a feature
@@ -72,22 +72,23 @@ def head_relevance(model: Bert, batch: MaskedBatch) -> list[Tensor]:
         return tensor
 
     with held(model), tapped(model, tap):
-        top = model(batch.tokens, batch.rows).amax(-1).sum()
+        top = model(**batch.inputs, rows=batch.rows).amax(-1).sum()
     gradients = torch.autograd.grad(top, [outputs[layer] for layer in sorted(outputs)])
     return [(outputs[layer] * gradient).sum((1, 3)).detach() for layer, gradient in enumerate(gradients)]
 
 
-def first_of_each_sequence(batch: MaskedBatch) -> MaskedBatch:
+def first_of_each_sequence(batch: Batch) -> Batch:
     """The batch with the first position to predict of each of its sequences that has one, and those sequences only."""
-    length = batch.tokens.shape[1]
+    length = batch.length
     owner = batch.rows // length
     first = torch.cat([torch.ones(1, dtype=torch.bool), owner[1:] != owner[:-1]])
     rows = torch.arange(int(first.sum())) * length + batch.rows[first] % length
-    return MaskedBatch(batch.tokens[owner[first]], rows, batch.targets[first])
+    inputs = {name: tensor[owner[first]] for name, tensor in batch.inputs.items()}
+    return Batch(inputs, rows, batch.targets[first], length)
 
 
 @contextmanager
-def held(model: Bert) -> Iterator[None]:
+def held(model: Assembly) -> Iterator[None]:
     """In the block activations and norms are linear maps with the slope that they have at their input's ratio."""
     changed: list[tuple[nn.Module, str, Any]] = []
     for module in model.modules():

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import yaml
@@ -19,8 +19,9 @@ from experiments.data.tokenizer import Tokenizer, load
 from experiments.explain import Mistake
 from experiments.heads.subject import Subject
 from experiments.heads.taps import gated, value_heads
-from experiments.model.bert import Bert, build
-from experiments.objectives.masked import MaskedBatch, loss
+from experiments.model.assembly import Assembly
+from experiments.model.build import build
+from experiments.objectives.objective import Batch, build_objective, loss
 from experiments.record.durable import explained, replacing, write
 from experiments.training.checkpoint import restore, weights
 
@@ -33,12 +34,12 @@ def order(importance: Sequence[Tensor]) -> list[Head]:
     return sorted(heads, key=lambda each: float(importance[each[0]][each[1]]))
 
 
-def random_order(model: Bert, seed: int) -> list[Head]:
+def random_order(model: Assembly, seed: int) -> list[Head]:
     generator = torch.Generator().manual_seed(seed)
     return order([torch.rand(heads, generator=generator) for heads in value_heads(model)])
 
 
-def gates_without(model: Bert, removed: Iterable[Head]) -> list[Tensor]:
+def gates_without(model: Assembly, removed: Iterable[Head]) -> list[Tensor]:
     """Gates [H] a layer: 0 for the removed heads, 1 for the others."""
     gates = [torch.ones(heads, dtype=next(model.parameters()).dtype) for heads in value_heads(model)]
     for layer, head in removed:
@@ -46,17 +47,17 @@ def gates_without(model: Bert, removed: Iterable[Head]) -> list[Tensor]:
     return gates
 
 
-def loss_with(model: Bert, batches: Iterable[MaskedBatch], gates: Sequence[Tensor]) -> float:
+def loss_with(model: Assembly, batches: Iterable[Batch], gates: Sequence[Tensor]) -> float:
     """Nats per masked token with the heads' outputs multiplied by the gates."""
     total, tokens = 0.0, 0
     with torch.inference_mode(), gated(model, gates):
         for batch in batches:
-            total += float(loss(model(batch.tokens, batch.rows), batch.targets))
+            total += float(loss(model(**batch.inputs, rows=batch.rows), batch.targets))
             tokens += len(batch.targets)
     return total / tokens
 
 
-def remove(model: Bert, removed: Iterable[Head]) -> list[list[int]]:
+def remove(model: Assembly, removed: Iterable[Head]) -> list[list[int]]:
     """Take the heads out of the model for good, in place; the heads that are left, a list a layer. Raises Mistake."""
     gone = set(removed)
     kept = [[h for h in range(heads) if (layer, h) not in gone] for layer, heads in enumerate(value_heads(model))]
@@ -68,7 +69,7 @@ def remove(model: Bert, removed: Iterable[Head]) -> list[list[int]]:
     return kept
 
 
-def export(subject: Subject, removed: Iterable[Head], folder: Path) -> Bert:
+def export(subject: Subject, removed: Iterable[Head], folder: Path) -> Assembly:
     """Write the model without these heads, for `load_pruned`; returns it. Raises Mistake, RunFolderError."""
     model = _copy(subject)
     kept = remove(model, removed)
@@ -84,7 +85,7 @@ def export(subject: Subject, removed: Iterable[Head], folder: Path) -> Bert:
 
 
 class Pruned(NamedTuple):
-    model: Bert
+    model: Assembly
     tokenizer: Tokenizer
 
 
@@ -92,7 +93,9 @@ def load_pruned(folder: Path) -> Pruned:
     """The model that `export` wrote. Raises ValueError where the files don't go together."""
     settings = from_tree(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")))
     tokenizer = load(folder / "tokenizer.json")
-    model = build(settings.model, settings.variant, tokenizer.vocabulary_size, settings.seed).eval()
+    objective = build_objective(settings.objective, tokenizer)
+    size = tokenizer.vocabulary_size
+    model = build(objective.assembly, settings.model, settings.variant, size, settings.seed).eval()
     for layer, kept in zip(model.layers, json.loads((folder / "heads.json").read_text())["kept"], strict=True):
         layer.attention.keep_heads(kept)
     with torch.no_grad():
@@ -100,19 +103,19 @@ def load_pruned(folder: Path) -> Pruned:
     return Pruned(model, tokenizer)
 
 
-def difference(model: Bert, smaller: Bert, batches: Iterable[MaskedBatch], removed: Iterable[Head]) -> float:
+def difference(model: Assembly, smaller: Assembly, batches: Iterable[Batch], removed: Iterable[Head]) -> float:
     """The largest difference of a logit between the masked model and the one without the heads."""
     largest = 0.0
     with torch.inference_mode():
         for batch in batches:
             with gated(model, gates_without(model, removed)):
-                expected = model(batch.tokens, batch.rows)
-            largest = max(largest, float((expected - smaller(batch.tokens, batch.rows)).abs().max()))
+                expected = model(**batch.inputs, rows=batch.rows)
+            largest = max(largest, float((expected - smaller(**batch.inputs, rows=batch.rows)).abs().max()))
     return largest
 
 
-def _copy(subject: Subject) -> Bert:
-    settings: Any = subject.settings
-    model = build(settings.model, settings.variant, subject.tokenizer.vocabulary_size, settings.seed).eval()
+def _copy(subject: Subject) -> Assembly:
+    settings, size = subject.settings, subject.tokenizer.vocabulary_size
+    model = build(subject.objective.assembly, settings.model, settings.variant, size, settings.seed).eval()
     model.load_state_dict(subject.model.state_dict())
     return model

@@ -15,12 +15,13 @@ from torch import Tensor
 from experiments.data.packing import Dataset, prepare
 from experiments.data.tokenizer import Report, Tokenizer
 from experiments.explain import Mistake, nearest
-from experiments.model.bert import Bert, build
-from experiments.objectives.masked import MaskedBatch
+from experiments.model.assembly import Assembly
+from experiments.model.build import build
+from experiments.objectives.objective import Batch, Objective, build_objective
 from experiments.record.folder import RunFolder
 from experiments.settings import FileTokenizer, Settings
 from experiments.training.checkpoint import load_weights
-from experiments.training.evaluate import masked_batches
+from experiments.training.evaluate import evaluation_batches
 from experiments.training.micro_batches import split
 
 TOKENS = 1 << 11  # whose maps are in memory at once
@@ -30,7 +31,8 @@ TOKENS = 1 << 11  # whose maps are in memory at once
 class Subject:
     name: str
     settings: Settings
-    model: Bert  # trained, on the CPU, in float32, in evaluation mode
+    model: Assembly  # trained, on the CPU, in float32, in evaluation mode
+    objective: Objective
     dataset: Dataset
     sequences: int  # of the validation split, from its start
 
@@ -49,10 +51,9 @@ class Subject:
         for start in range(0, len(tokens), self.rows):
             yield torch.from_numpy(tokens[start : start + self.rows].astype(np.int64))
 
-    def masked(self) -> Iterator[MaskedBatch]:
+    def masked(self) -> Iterator[Batch]:
         """The same with the run's evaluation masks."""
-        objective = self.settings.objective
-        for batch in masked_batches(self.dataset.validation, self.tokenizer, objective, self.sequences):
+        for batch in evaluation_batches(self.dataset.validation, self.objective, self.sequences):
             yield from split(batch, self.rows)
 
     def special(self, tokens: Tensor) -> Tensor:
@@ -76,9 +77,11 @@ def open_subject(folder: RunFolder, settings: Settings, checkpoint: str, sequenc
         raise Mistake(f"--sequences {sequences}: must be at least 1")
     tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
     dataset = prepare(settings.data, tokenizer, settings.length, Path(settings.cache), report)
-    model = build(settings.model, settings.variant, dataset.tokenizer.vocabulary_size, settings.seed)
+    objective = build_objective(settings.objective, dataset.tokenizer)
+    size = dataset.tokenizer.vocabulary_size
+    model = build(objective.assembly, settings.model, settings.variant, size, settings.seed)
     load_weights(
         model, folder.checkpoint, "best" if checkpoint == "best" else "newest", lambda text: report(text, 0, None)
     )
     count = min(sequences, len(dataset.validation.tokens))
-    return Subject(folder.name, settings, model.eval(), dataset, count)
+    return Subject(folder.name, settings, model.eval(), objective, dataset, count)

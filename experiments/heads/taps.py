@@ -12,14 +12,14 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from experiments.model.bert import Bert
+from experiments.model.assembly import Assembly
 
 # as `attention.case.Tap` names them
 Stage = Literal["logits", "mixed_logits", "weights", "mixed_weights", "outputs"]
 
 
 @contextmanager
-def tapped(model: Bert, tap: Callable[[int, str, Tensor], Tensor]) -> Iterator[None]:
+def tapped(model: Assembly, tap: Callable[[int, str, Tensor], Tensor]) -> Iterator[None]:
     """In the block the reference kernel runs, and `tap(layer, stage, tensor)` hands back what it is to go on with."""
     try:
         for index, layer in enumerate(model.layers):
@@ -31,13 +31,13 @@ def tapped(model: Bert, tap: Callable[[int, str, Tensor], Tensor]) -> Iterator[N
 
 
 @contextmanager
-def gated(model: Bert, gates: Sequence[Tensor]) -> Iterator[None]:
+def gated(model: Assembly, gates: Sequence[Tensor]) -> Iterator[None]:
     """In the block the outputs of each layer's value heads are multiplied by its gates, [H] or [B, H]."""
     with tapped(model, lambda layer, stage, x: x * gates[layer].unsqueeze(-2)[..., None] if stage == "outputs" else x):
         yield
 
 
-def read(model: Bert, tokens_BN: Tensor, *stages: Stage) -> list[dict[str, Tensor]]:
+def read(model: Assembly, tokens_BN: Tensor, *stages: Stage) -> list[dict[str, Tensor]]:
     """What the stages hold on these tokens, a dictionary a layer, without gradients."""
     seen: list[dict[str, Tensor]] = [{} for _ in model.layers]
 
@@ -51,6 +51,6 @@ def read(model: Bert, tokens_BN: Tensor, *stages: Stage) -> list[dict[str, Tenso
     return seen
 
 
-def value_heads(model: Bert) -> list[int]:
+def value_heads(model: Assembly) -> list[int]:
     """How many heads each layer can lose: those of the values, whose outputs are what a layer passes on."""
     return [layer.attention.value_heads for layer in model.layers]

@@ -6,15 +6,17 @@ import ctypes
 import resource
 import sys
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 
 from experiments.measure.hardware import resolve_device, resolve_precision
-from experiments.model.bert import Bert
-from experiments.objectives.masked import loss
+from experiments.model.build import ASSEMBLIES
+from experiments.objectives.objective import build_objective, loss
 from experiments.settings import Settings
 
 STATUS = Path("/proc/self/status")
@@ -82,7 +84,8 @@ def _forward_bytes(
     """Number of parameters; bytes saved for the backward pass, each storage once; bytes of the largest of them."""
     trainer = settings.trainer
     sequences = min(trainer.micro_batch or trainer.batch_size, trainer.batch_size)
-    positions = max(1, round(settings.objective.rate * sequences * settings.length))
+    objective = build_objective(settings.objective, Ids(vocabulary_size))
+    example = objective.batch(np.full((sequences, settings.length), vocabulary_size - 1), 0, 0)
     storages: dict[int, torch.UntypedStorage] = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -90,18 +93,26 @@ def _forward_bytes(
         storages[storage._cdata] = storage
         return tensor
 
-    with torch.random.fork_rng(devices=[]), FakeTensorMode(), torch.device(device):
-        model = Bert(settings.model, settings.variant, vocabulary_size)
-        tokens_BN = torch.zeros(sequences, settings.length, dtype=torch.int64)
-        rows_P, targets_P = torch.arange(positions), torch.zeros(positions, dtype=torch.int64)
+    with torch.random.fork_rng(devices=[]), FakeTensorMode() as fake, torch.device(device):
+        model = ASSEMBLIES[objective.assembly](settings.model, settings.variant, vocabulary_size)
+        inputs = {name: fake.from_tensor(tensor).to(device) for name, tensor in example.inputs.items()}
+        rows_P, targets_P = (fake.from_tensor(tensor).to(device) for tensor in (example.rows, example.targets))
         weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
         with (
             torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"),
             saved_tensors_hooks(keep, lambda tensor: tensor),
         ):
-            loss(model(tokens_BN, rows_P), targets_P)
+            loss(model(**inputs, rows=rows_P), targets_P)
         sizes = [storage.nbytes() for key, storage in storages.items() if key not in weights]
         return sum(parameter.numel() for parameter in model.parameters()), sum(sizes), max(sizes)
+
+
+class Ids(NamedTuple):
+    """Stands in for a vocabulary where only its size is known: the first ids are the special ones."""
+
+    vocabulary_size: int
+    special: frozenset[int] = frozenset(range(5))
+    mask_id: int = 4
 
 
 def resident_bytes() -> int:

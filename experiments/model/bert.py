@@ -12,27 +12,18 @@ from torch.nn import functional as F
 
 from attention.rotary import Rotary
 from experiments import settings
+from experiments.model.assembly import Assembly, linear_multiplies
+from experiments.model.batch_norm import tell_real
 from experiments.model.embedding import Embedding
 from experiments.model.encoder import ACTIVATIONS, Encoder, Layer
-from experiments.model.initial import initialize
 from experiments.model.norm import build_norm
 from experiments.model.position import RelativeBias
 from experiments.model.variant import build_attention
 
 
-def build(model: settings.Model, variant: dict[str, Any], vocabulary_size: int, seed: int) -> Bert:
-    """A BERT on the CPU with its starting values: a function of the arguments, and the global RNG is left as it was."""
-    with torch.random.fork_rng(devices=[]):
-        bert = Bert(model, variant, vocabulary_size)
-    initialize(bert, seed, model.initial_std)
-    return bert
-
-
-class Bert(nn.Module):
-    """`variant`: what a YAML of conf/variant holds: `name`, a module of `attention`, and its arguments."""
-
+class Bert(Assembly):
     def __init__(self, model: settings.Model, variant: dict[str, Any], vocabulary_size: int) -> None:
-        super().__init__()
+        super().__init__(model, variant, vocabulary_size)
         attentions = [build_attention(variant) for _ in range(model.layers)]
         self.embedding = Embedding(model, vocabulary_size)
         self.rotary = Rotary(model.rotary_base) if model.position == "rotary" else None
@@ -44,7 +35,7 @@ class Bert(nn.Module):
 
     def forward(
         self,
-        tokens_BN: Tensor,
+        tokens: Tensor,
         rows: Tensor | None = None,
         *,
         token_types: Tensor | None = None,
@@ -52,15 +43,17 @@ class Bert(nn.Module):
     ) -> Tensor:
         """Logits [P, V] of the positions `rows`, int64 [P] into the flattened batch; without rows [B, N, V] of all.
 
-        token_types: int64 [B, N], None: all 0. mask: bool [B, N], True = a real token, None (faster): all are.
+        tokens: int64 [B, N]. token_types: int64 [B, N], None: all 0. mask: bool [B, N], True = a real token, None
+        (faster): all are.
 
         ValueError: token types without a table for them, or more tokens than the position table has rows.
         """
+        tell_real(self, mask)
         hidden = self.encoder(
-            self.embedding(tokens_BN, token_types),
+            self.embedding(tokens, token_types),
             rows,
             mask=None if mask is None else mask[:, None, None, :],
-            bias=None if self.relative is None else self.relative(tokens_BN.size(1)),
+            bias=None if self.relative is None else self.relative(tokens.size(1)),
             rotary=self.rotary,
         )
         return self.head(hidden, self.embedding.token.weight)
@@ -69,26 +62,12 @@ class Bert(nn.Module):
     def layers(self) -> list[Layer]:
         return cast("list[Layer]", list(self.encoder.layers))
 
-    def kernels(self) -> list[str]:
-        """Names of the attention kernels that ran last, sorted; empty before the first forward."""
-        return sorted({layer.attention.kernel for layer in self.layers} - {None})
-
-    def parameter_counts(self) -> dict[str, int]:
-        """Parameters by part, and their total. Each counts once: a tied output embedding as the input embedding."""
-        counts = dict.fromkeys(("embedding", "attention", "feed_forward", "norm", "output"), 0)
-        for path, parameter in self.named_parameters():
-            counts[part(path)] += parameter.numel()
-        return counts | {"total": sum(counts.values())}
-
     def flops_per_token(self, length: int, predicted_share: float) -> float:
-        """FLOPs of a training step per input token, `predicted_share` of which are predicted.
-
-        2 FLOPs a multiply-add; a backward pass is two forward passes. Matrix products only, as in the papers' formulas.
-        """
         attention = sum(layer.attention.cost(length, length).multiplies for layer in self.layers) / length
         *body, last = (linear_multiplies(layer.feed_forward) for layer in self.layers)
+        predicted_last = 1.0 if self.encoder.picks_last else predicted_share
         head = linear_multiplies(self.head.transform) + self.embedding.token.weight.numel()
-        return 6.0 * (attention + sum(body) + predicted_share * (last + head))
+        return 6.0 * (attention + sum(body) + predicted_last * last + predicted_share * head)
 
 
 class MaskedHead(nn.Module):
@@ -120,19 +99,3 @@ class Transform(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.activation(self.dense(x)))
-
-
-def part(path: str) -> str:
-    """The part of the model that a parameter belongs to, by its path."""
-    names = path.split(".")
-    for sublayer in ("attention", "feed_forward"):
-        if sublayer in names:
-            return sublayer
-    if any(name.endswith("norm") for name in names):
-        return "norm"
-    return "output" if names[0] == "head" else "embedding"
-
-
-def linear_multiplies(module: nn.Module) -> int:
-    """Multiply-adds of a module's linear maps for one position."""
-    return sum(linear.weight.numel() for linear in module.modules() if isinstance(linear, nn.Linear))

@@ -23,13 +23,15 @@ def check_buildable(cells: list[Settings]) -> list[int]:
     """Parameters of each cell. Raises Mistake that names every cell whose variant refuses its sizes."""
     import torch
 
-    from experiments.model.bert import Bert
+    from experiments.model.build import ASSEMBLIES
+    from experiments.objectives.objective import assembly_of
 
     counts, wrong = [], []
     for cell in cells:
         try:
             with torch.device("meta"):
-                counts.append(Bert(cell.model, cell.variant, vocabulary_size(cell)).parameter_counts()["total"])
+                model = ASSEMBLIES[assembly_of(cell.objective)](cell.model, cell.variant, vocabulary_size(cell))
+            counts.append(model.parameter_counts()["total"])
         except ValueError as error:
             wrong.append(f"{folder_of(cell).name}: {error}")
     if wrong:

@@ -1,4 +1,4 @@
-"""The loss on a split: fixed masked positions, every predicted token weighing the same, sums in float64."""
+"""The loss on a split: fixed positions to predict, every predicted token weighing the same, sums in float64."""
 
 from __future__ import annotations
 
@@ -11,13 +11,11 @@ import torch
 from torch import nn
 
 from experiments.data.packing import Packed
-from experiments.data.tokenizer import Tokenizer
 from experiments.measure.quality import bits_per_byte, perplexity
-from experiments.objectives.masked import MaskedBatch, mask_batch
-from experiments.settings import Masked
+from experiments.objectives.objective import Batch, Objective
 from experiments.training.micro_batches import Forward, split
 
-ROWS = 64  # sequences that are masked together: a constant, so that the positions don't depend on the batch size
+ROWS = 64  # sequences that make a batch: a constant, so that the positions don't depend on the batch size
 
 
 @dataclass(frozen=True)
@@ -33,16 +31,15 @@ def evaluate(
     model: nn.Module,
     forward: Forward,
     packed: Packed,
-    tokenizer: Tokenizer,
     unigram: npt.NDArray[np.int64],
-    objective: Masked,
+    objective: Objective,
     *,
     sequences: int | None,
     micro_batch: int,
 ) -> Evaluation:
     """Score `model` on the first `sequences` of a split (None: all), in evaluation mode; its mode is then as before.
 
-    The masked positions depend on the split and on `objective.evaluation_seed` alone. `unigram` [vocabulary] counts the
+    What is predicted depends on the split and on `objective.evaluation_seed` alone. `unigram` [vocabulary] counts the
     training split's tokens; one is added to each count, so that a token never seen has a finite loss.
     """
     unigram_nats = -np.log((unigram + 1.0) / (unigram.sum() + len(unigram)))
@@ -51,7 +48,7 @@ def evaluate(
     model.eval()
     try:
         with torch.inference_mode():
-            for batch in masked_batches(packed, tokenizer, objective, sequences):
+            for batch in evaluation_batches(packed, objective, sequences):
                 total += sum(float(forward.loss(part)) for part in split(batch, micro_batch))
                 total_unigram += float(unigram_nats[batch.targets.numpy()].sum())
                 tokens += len(batch.targets)
@@ -67,19 +64,8 @@ def evaluate(
     )
 
 
-def masked_batches(
-    packed: Packed, tokenizer: Tokenizer, objective: Masked, sequences: int | None
-) -> Iterator[MaskedBatch]:
-    """The first `sequences` of a split in its own order, masked by (evaluation_seed, index of the batch)."""
+def evaluation_batches(packed: Packed, objective: Objective, sequences: int | None) -> Iterator[Batch]:
+    """The first `sequences` of a split in its own order, each batch a function of (evaluation_seed, its index)."""
     count = len(packed.tokens) if sequences is None else min(sequences, len(packed.tokens))
     for index, start in enumerate(range(0, count, ROWS)):
-        tokens_BN = packed.tokens[start : min(start + ROWS, count)]
-        yield mask_batch(
-            tokens_BN,
-            objective.evaluation_seed,
-            index,
-            objective,
-            tokenizer.special,
-            tokenizer.mask_id,
-            tokenizer.vocabulary_size,
-        )
+        yield objective.batch(packed.tokens[start : min(start + ROWS, count)], objective.evaluation_seed, index)

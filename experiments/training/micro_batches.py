@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from experiments.objectives.masked import MaskedBatch, loss
+from experiments.objectives.objective import Batch, loss
 from experiments.training.precision import autocast
 
 T = TypeVar("T")
@@ -35,31 +35,34 @@ class Forward:
     precision: str
     seed: int
 
-    def losses(self, batch: MaskedBatch, step: int, micro_batch: int) -> Iterator[Tensor]:
+    def losses(self, batch: Batch, step: int, micro_batch: int) -> Iterator[Tensor]:
         """Summed loss [nats] of each micro-batch, its dropout a pure function of (seed, step, index)."""
         for index, part in enumerate(split(batch, micro_batch)):
             torch.manual_seed(dropout_seed(self.seed, step, index))
             yield self.loss(part)
 
-    def loss(self, part: MaskedBatch) -> Tensor:
+    def loss(self, part: Batch) -> Tensor:
         """Summed loss [nats] of one micro-batch."""
-        tokens_BN, rows_P, targets_P = (tensor.to(self.device, non_blocking=True) for tensor in padded(part))
+        part = padded(part)
+        inputs = {name: tensor.to(self.device, non_blocking=True) for name, tensor in part.inputs.items()}
+        rows_P, targets_P = (tensor.to(self.device, non_blocking=True) for tensor in (part.rows, part.targets))
         with autocast(self.precision, self.device):
-            return loss(self.model(tokens_BN, rows_P), targets_P)
+            return loss(self.model(**inputs, rows=rows_P), targets_P)
 
 
-def split(batch: MaskedBatch, size: int) -> Iterator[MaskedBatch]:
+def split(batch: Batch, size: int) -> Iterator[Batch]:
     """Parts of at most `size` sequences, each with its own positions; parts without any position are left out."""
-    sequences, length = batch.tokens.shape
+    sequences, length = len(batch.tokens), batch.length
     for start in range(0, sequences, size):
         stop = min(start + size, sequences)
         low, high = torch.searchsorted(batch.rows, torch.tensor([start * length, stop * length])).tolist()
         if low < high:
             rows = batch.rows[low:high] - start * length
-            yield MaskedBatch(batch.tokens[start:stop], rows, batch.targets[low:high])
+            inputs = {name: tensor[start:stop] for name, tensor in batch.inputs.items()}
+            yield Batch(inputs, rows, batch.targets[low:high], length)
 
 
-def padded(part: MaskedBatch) -> MaskedBatch:
+def padded(part: Batch) -> Batch:
     """With further positions, whose targets don't count, up to the next of a few numbers: at most an eighth more.
 
     The number of positions differs a little between batches. oneDNN keeps its plans for the last 1024 shapes: at the
@@ -70,7 +73,7 @@ def padded(part: MaskedBatch) -> MaskedBatch:
     return part._replace(rows=F.pad(part.rows, (0, missing)), targets=F.pad(part.targets, (0, missing), value=IGNORED))
 
 
-def backward(forward: Forward, batch: MaskedBatch, step: int, micro_batch: int) -> float:
+def backward(forward: Forward, batch: Batch, step: int, micro_batch: int) -> float:
     """Add the gradient of the mean loss per predicted token to the parameters; returns that loss's sum [nats].
 
     Each part is divided by the positions of the whole batch, so that accumulation equals one pass up to rounding.

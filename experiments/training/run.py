@@ -14,8 +14,9 @@ from experiments.data.packing import Dataset, prepare
 from experiments.measure.hardware import device_name, resolve_device, resolve_precision
 from experiments.measure.memory import PeakMemory
 from experiments.measure.throughput import Throughput
-from experiments.model.bert import Bert, build
-from experiments.objectives.masked import MaskedBatch, mask_batch
+from experiments.model.assembly import Assembly
+from experiments.model.build import build
+from experiments.objectives.objective import Batch, Objective, build_objective
 from experiments.record.display import Display
 from experiments.record.durable import replacing
 from experiments.record.environment import describe
@@ -25,7 +26,7 @@ from experiments.settings import Settings
 from experiments.signature import module_of, source_digest
 from experiments.training.checkpoint import newest, restore, save, weights
 from experiments.training.micro_batches import Forward, split
-from experiments.training.optimizer import adamw, moments
+from experiments.training.optimizer import build_optimizers, moments
 from experiments.training.planned import planned_steps
 
 
@@ -54,8 +55,9 @@ class Run:
     tracker: Tracker
     display: Display
     dataset: Dataset
-    model: Bert
-    optimizer: torch.optim.Optimizer
+    objective: Objective
+    model: Assembly
+    optimizers: list[torch.optim.Optimizer]
     forward: Forward
     planned: int | None  # steps; None: until the clock says so
     progress: Progress
@@ -94,15 +96,20 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
     dataset = prepare(settings.data, settings.tokenizer, settings.length, Path(settings.cache), display.stage)
     with replacing(folder.path / "tokenizer.json") as temporary:
         dataset.tokenizer.save(temporary)
-    model = build(settings.model, settings.variant, dataset.tokenizer.vocabulary_size, settings.seed).to(device)
+    tokenizer = dataset.tokenizer
+    objective = build_objective(settings.objective, tokenizer)
+    model = build(objective.assembly, settings.model, settings.variant, tokenizer.vocabulary_size, settings.seed).to(
+        device
+    )
     run = Run(
         settings=settings,
         folder=folder,
         tracker=tracker,
         display=display,
         dataset=dataset,
+        objective=objective,
         model=model,
-        optimizer=adamw(model, settings.optimizer),
+        optimizers=build_optimizers(model, settings.optimizer),
         forward=Forward(model, device, resolve_precision(trainer.precision, device), settings.seed),
         planned=planned,
         progress=Progress(micro_batch=min(trainer.micro_batch or trainer.batch_size, trainer.batch_size)),
@@ -114,6 +121,11 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
         run.forward = replace(run.forward, model=torch.compile(model))
     folder.write_environment(describe(torch_facts(device), settings.seed, run.backend))
     tracker.start(folder, settings.model_dump())
+    if planned is not None and planned <= settings.schedule.warmup_steps:
+        run.say(
+            f"the learning rate only rises: schedule.warmup_steps={settings.schedule.warmup_steps} of the "
+            f"{planned} steps are warm-up"
+        )
     display.start(planned, run.progress.step)
     run.memory.reset()
     run.throughput.start()
@@ -178,24 +190,16 @@ def ingredients(run: Run) -> str:
 def tensors(run: Run) -> dict[str, Tensor]:
     """The live tensors that a checkpoint holds."""
     return weights(run.model) | {
-        f"optimizer/{name}": tensor for name, tensor in moments(run.model, run.optimizer).items()
+        f"optimizer/{name}": tensor for name, tensor in moments(run.model, run.optimizers).items()
     }
 
 
-def training_batch(run: Run, step: int) -> MaskedBatch:
-    """The batch of a step and its masked positions, both pure functions of (seed, step)."""
-    seed, tokenizer = run.settings.seed, run.dataset.tokenizer
+def training_batch(run: Run, step: int) -> Batch:
+    """The batch of a step and what it has to predict, both pure functions of (seed, step)."""
+    seed = run.settings.seed
     # steps are counted from 1, batches from 0
     tokens_BN = batch(run.dataset.train, seed, step - 1, run.settings.trainer.batch_size)
-    return mask_batch(
-        tokens_BN,
-        seed,
-        step - 1,
-        run.settings.objective,
-        tokenizer.special,
-        tokenizer.mask_id,
-        tokenizer.vocabulary_size,
-    )
+    return run.objective.batch(tokens_BN, seed, step - 1)
 
 
 def kernels(run: Run) -> list[str]:

@@ -77,4 +77,4 @@ def conditions(run: Run) -> dict[str, Any]:
 
 
 def flops_per_token(run: Run) -> float:
-    return run.model.flops_per_token(run.settings.length, run.settings.objective.rate)
+    return run.model.flops_per_token(run.settings.length, run.objective.predicted_share)

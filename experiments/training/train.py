@@ -12,19 +12,20 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from experiments.measure.flops import mfu
 from experiments.measure.memory import give_back_freed_memory
 from experiments.measure.quality import bits_per_byte, perplexity
-from experiments.objectives.masked import MaskedBatch
+from experiments.model.batch_norm import commit, discard
+from experiments.objectives.objective import Batch
 from experiments.record.display import Display
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result, Status
 from experiments.record.tracking import Tracker
 from experiments.settings import Settings
+from experiments.training import optimizer
 from experiments.training.checkpoint import save, weights
 from experiments.training.evaluate import evaluate
 from experiments.training.guard import NonFiniteError, describe, locate
 from experiments.training.interruption import Interrupted, Interruption
 from experiments.training.micro_batches import OutOfMemoryError, backward, fitting, is_out_of_memory
-from experiments.training.optimizer import set_learning_rate
 from experiments.training.run import Run, keep, restore_newest, set_up, training_batch
 from experiments.training.schedule import learning_rate
 from experiments.training.summary import flops_per_token, summarize
@@ -103,19 +104,21 @@ def take_step(run: Run, step: int) -> None:
             raise NonFiniteError(step, describe(step, batch.tokens, loss_sum / len(batch.targets), norm, where))
         if clip is not None:
             clip_grads_with_norm_(run.model.parameters(), clip, total_norm)
-        set_learning_rate(run.optimizer, rate(run, step))
-        run.optimizer.step()
+        optimizer.set_learning_rate(run.optimizers, rate(run, step))
+        optimizer.step(run.optimizers)
+        commit(run.model)
     progress.tokens += tokens
     progress.loss_sum += loss_sum
     progress.positions += len(batch.targets)
     progress.gradient_norm = norm
 
 
-def gradient(run: Run, batch: MaskedBatch, step: int) -> float:
+def gradient(run: Run, batch: Batch, step: int) -> float:
     """The gradient of the batch's mean loss, in micro-batches that fit; returns the summed loss [nats]."""
 
     def attempt(micro_batch: int) -> float:
         run.model.zero_grad(set_to_none=True)
+        discard(run.model)
         return backward(run.forward, batch, step, micro_batch)
 
     loss_sum, run.progress.micro_batch = fitting(attempt, run.progress.micro_batch, lambda size: make_room(run, size))
@@ -196,9 +199,8 @@ def validation_metrics(run: Run) -> dict[str, Any]:
             run.model,
             run.forward,
             dataset.validation,
-            dataset.tokenizer,
             dataset.unigram,
-            settings.objective,
+            run.objective,
             sequences=settings.trainer.evaluation_sequences,
             micro_batch=micro_batch,
         )

@@ -15,8 +15,9 @@ from omegaconf import OmegaConf
 from experiments import settings
 from experiments.data.packing import Dataset, Packed
 from experiments.heads.subject import Subject
-from experiments.model.bert import Bert, build
-from experiments.objectives.masked import MaskedBatch
+from experiments.model.bert import Bert
+from experiments.model.build import build
+from experiments.objectives.objective import Batch
 
 CONF = Path(__file__).parents[2] / "conf"
 VOCABULARY, LENGTH, CLS = 23, 8, 0
@@ -46,18 +47,18 @@ def bert_of() -> Callable[..., Bert]:
         sizes = {"hidden_size": model.hidden_size, "heads": heads, "key_size": key_size, "value_size": 4}
         tree = OmegaConf.create({**sizes, "backend": "auto", "model": model.model_dump(), "variant": group(variant)})
         resolved = OmegaConf.to_container(tree, resolve=True)["variant"]
-        return build(model, resolved, VOCABULARY, seed).double().eval()
+        return build("encoder", model, resolved, VOCABULARY, seed).double().eval()
 
     return make
 
 
 @pytest.fixture(scope="session")
-def batch() -> MaskedBatch:
+def batch() -> Batch:
     """Five sequences of eight tokens, three with two positions to predict, one with one, one with none."""
     generator = torch.Generator().manual_seed(5)
     tokens = torch.randint(1, VOCABULARY, (5, LENGTH), generator=generator)
     rows = torch.tensor([1, 4, 10, 15, 19, 20, 33])
-    return MaskedBatch(tokens, rows, torch.randint(1, VOCABULARY, (7,), generator=generator))
+    return Batch({"tokens": tokens}, rows, torch.randint(1, VOCABULARY, (7,), generator=generator), LENGTH)
 
 
 @pytest.fixture(scope="session")
@@ -89,6 +90,8 @@ def subject_of() -> Callable[[Bert], Subject]:
         tokenizer: Any = SimpleNamespace(special=frozenset({CLS}))
         unigram = np.arange(VOCABULARY, 0, -1)
         config: Any = SimpleNamespace(length=LENGTH)
-        return Subject("known", config, model, Dataset(packed, packed, None, tokenizer, unigram, {}), len(tokens))
+        objective: Any = SimpleNamespace(assembly="encoder")
+        dataset = Dataset(packed, packed, None, tokenizer, unigram, {})
+        return Subject("known", config, model, objective, dataset, len(tokens))
 
     return make

@@ -15,7 +15,7 @@ from experiments.heads.importance import (
 )
 from experiments.heads.pruning import gates_without, loss_with, order, remove
 from experiments.heads.taps import gated, read, value_heads
-from experiments.objectives.masked import loss
+from experiments.objectives.objective import loss
 
 VARIANTS = ["multi_head", "talking_heads", "dynamic_talking_heads", "additive", "general_bilinear", "low_rank_value"]
 

@@ -9,7 +9,8 @@ import torch
 from omegaconf import OmegaConf
 
 from experiments import settings
-from experiments.model.bert import Bert, build
+from experiments.model.bert import Bert
+from experiments.model.build import build
 
 CONF = Path(__file__).parents[2] / "conf"
 VOCABULARY = 23
@@ -64,7 +65,7 @@ def bert_of() -> Callable[..., Bert]:
 
     def make(variant="multi_head", seed=0, heads=3, key_size=4, value_size=4, **changes):
         model = small_model(**changes)
-        bert = build(model, resolved_variant(model, variant, heads, key_size, value_size), VOCABULARY, seed)
+        bert = build("encoder", model, resolved_variant(model, variant, heads, key_size, value_size), VOCABULARY, seed)
         return bert.double().eval()
 
     return make

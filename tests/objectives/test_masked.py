@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import math
 import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.objectives.masked import loss, mask_batch, random_tokens
+from experiments.objectives.masked import Objective, random_tokens
+from experiments.objectives.objective import Batch, loss
 from experiments.settings import Masked
 
 VOCABULARY, MASK, SPECIAL = 50, 4, frozenset({0, 2, 4, 49})
@@ -22,7 +24,13 @@ def batch_of(shape: tuple[int, int], seed: int = 0) -> np.ndarray:
 
 
 def masked(tokens, seed=0, step=0, objective=BERT):
-    return mask_batch(tokens, seed, step, objective, SPECIAL, MASK, VOCABULARY)
+    vocabulary = SimpleNamespace(vocabulary_size=VOCABULARY, special=SPECIAL, mask_id=MASK)
+    return Objective(objective, vocabulary).batch(tokens, seed, step)
+
+
+def equal(first: Batch, second: Batch) -> bool:
+    pairs = zip(first[1:3], second[1:3], strict=True)
+    return torch.equal(first.tokens, second.tokens) and all(torch.equal(*pair) for pair in pairs)
 
 
 @given(
@@ -42,8 +50,8 @@ def test_what_holds_of_every_batch(shape, data_seed, seed, step, rate, mask_shar
     assert np.array_equal(tokens, original)
 
     flat, rows, now = original.reshape(-1), result.rows.numpy(), result.tokens.reshape(-1).numpy()
-    assert {tensor.dtype for tensor in result} == {torch.int64}
-    assert result.tokens.shape == shape and result.rows.shape == result.targets.shape
+    assert {tensor.dtype for tensor in (result.tokens, result.rows, result.targets)} == {torch.int64}
+    assert (*result.tokens.shape,) == shape and result.length == shape[1] and result.rows.shape == result.targets.shape
     assert (np.diff(rows) > 0).all()
     assert np.array_equal(result.targets.numpy(), flat[rows])
     assert not SPECIAL & set(flat[rows])
@@ -54,14 +62,14 @@ def test_what_holds_of_every_batch(shape, data_seed, seed, step, rate, mask_shar
     assert set(now[rows]) <= {MASK, *ORDINARY}
 
     again = masked(original, seed, step, objective)
-    assert all(torch.equal(first, second) for first, second in zip(result, again, strict=True))
+    assert equal(result, again)
 
 
 @pytest.mark.parametrize("dtype", [np.uint16, np.int32, np.int64])
 def test_the_result_does_not_depend_on_how_tokens_are_stored(dtype):
     tokens = batch_of((8, 32))
     result = masked(tokens.astype(dtype)[:, ::1])
-    assert all(torch.equal(first, second) for first, second in zip(result, masked(tokens), strict=True))
+    assert equal(result, masked(tokens))
 
 
 def test_seeds_and_steps_choose_other_positions():

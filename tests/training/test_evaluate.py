@@ -9,7 +9,8 @@ import torch
 from torch import nn
 
 from experiments.data.packing import prepare
-from experiments.training.evaluate import evaluate, masked_batches
+from experiments.objectives.objective import build_objective
+from experiments.training.evaluate import evaluate, evaluation_batches
 from experiments.training.micro_batches import Forward
 
 CPU = torch.device("cpu")
@@ -22,7 +23,7 @@ class Constant(nn.Module):
         super().__init__()
         self.logits = logits
 
-    def forward(self, tokens_BN, rows):
+    def forward(self, tokens, rows):
         assert not self.training
         return self.logits.expand(len(rows), -1)
 
@@ -35,10 +36,12 @@ def dataset(settings):
 
 @pytest.fixture
 def score(settings, dataset):
+    objective = build_objective(settings().objective, dataset.tokenizer)
+
     def scored(model, sequences=None, micro_batch=8, split="validation"):
         forward, data = Forward(model, CPU, "fp32", 0), dataset
         return evaluate(
-            model, forward, getattr(data, split), data.tokenizer, data.unigram, settings().objective,
+            model, forward, getattr(data, split), data.unigram, objective,
             sequences=sequences, micro_batch=micro_batch,
         )  # fmt: skip
 
@@ -69,9 +72,9 @@ def test_the_size_of_the_parts_changes_nothing(score, dataset):
 
 
 def test_every_predicted_token_weighs_the_same(score, settings, dataset):
-    config = settings()
+    objective = build_objective(settings().objective, dataset.tokenizer)
     logits = torch.linspace(0, 3, dataset.tokenizer.vocabulary_size, dtype=torch.float64)
-    batches = list(masked_batches(dataset.train, dataset.tokenizer, config.objective, None))
+    batches = list(evaluation_batches(dataset.train, objective, None))
     targets = torch.cat([batch.targets for batch in batches])
     assert len({len(batch.targets) for batch in batches}) > 1
     assert score(Constant(logits), split="train").loss == pytest.approx(

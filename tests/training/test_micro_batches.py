@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.objectives.masked import MaskedBatch, loss
+from experiments.objectives.objective import Batch, loss
 from experiments.training.micro_batches import (
     OutOfMemoryError,
     dropout_seed,
@@ -21,7 +21,7 @@ def batches(draw):
     sequences, length = draw(st.integers(1, 9)), draw(st.integers(1, 7))
     rows = sorted(draw(st.sets(st.integers(0, sequences * length - 1), min_size=1)))
     tokens = torch.arange(sequences * length).view(sequences, length)
-    return MaskedBatch(tokens, torch.tensor(rows), torch.tensor(rows) + 1000)
+    return Batch({"tokens": tokens}, torch.tensor(rows), torch.tensor(rows) + 1000, length)
 
 
 @given(batch=batches(), size=st.integers(1, 10))
@@ -35,7 +35,7 @@ def test_the_parts_make_the_whole(batch, size):
 
 @given(count=st.integers(1, 5000))
 def test_padding_leaves_few_shapes_and_the_same_loss(count):
-    batch = MaskedBatch(torch.zeros(1, count), torch.arange(count), torch.arange(count) % 3)
+    batch = Batch({}, torch.arange(count), torch.arange(count) % 3, count)
     more = padded(batch)
     assert len(more.rows) == len(more.targets) and count <= len(more.rows) <= max(count + 1, count * 9 / 8)
     logits = torch.linspace(-1, 1, 3).expand(len(more.rows), 3)
@@ -43,7 +43,7 @@ def test_padding_leaves_few_shapes_and_the_same_loss(count):
 
 
 def test_few_shapes():
-    sizes = {len(padded(MaskedBatch(None, torch.arange(n), torch.arange(n))).rows) for n in range(512, 1024)}
+    sizes = {len(padded(Batch({}, torch.arange(n), torch.arange(n), n)).rows) for n in range(512, 1024)}
     assert len(sizes) == 9
 
 

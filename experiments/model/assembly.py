@@ -1,0 +1,60 @@
+"""What every whole model has, however its layers are put together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from experiments import settings
+from experiments.model.encoder import Layer
+
+
+class Assembly(nn.Module):
+    """A model: its forward takes the inputs of a batch as keywords, and `rows`, and gives logits [P, V].
+
+    `variant`: what a YAML of conf/variant holds: `name`, a module of `attention`, and its arguments.
+    """
+
+    def __init__(self, model: settings.Model, variant: dict[str, Any], vocabulary_size: int) -> None:
+        super().__init__()
+
+    @property
+    def layers(self) -> Sequence[Layer]:
+        """Those with attention, in the order in which they run."""
+        raise NotImplementedError
+
+    def flops_per_token(self, length: int, predicted_share: float) -> float:
+        """FLOPs of a training step per input token, `predicted_share` of which are predicted.
+
+        2 FLOPs a multiply-add; a backward pass is two forward passes. Matrix products only, as in the papers' formulas.
+        """
+        raise NotImplementedError
+
+    def kernels(self) -> list[str]:
+        """Names of the attention kernels that ran last, sorted; empty before the first forward."""
+        return sorted({layer.attention.kernel for layer in self.layers} - {None})
+
+    def parameter_counts(self) -> dict[str, int]:
+        """Parameters by part, and their total. Each counts once: a tied output embedding as the input embedding."""
+        counts = dict.fromkeys(("embedding", "attention", "feed_forward", "norm", "output"), 0)
+        for path, parameter in self.named_parameters():
+            counts[part(path)] += parameter.numel()
+        return counts | {"total": sum(counts.values())}
+
+
+def part(path: str) -> str:
+    """The part of the model that a parameter belongs to, by its path."""
+    names = path.split(".")
+    for sublayer in ("attention", "feed_forward"):
+        if sublayer in names:
+            return sublayer
+    if any(name.endswith("norm") for name in names):
+        return "norm"
+    return "output" if names[0] == "head" else "embedding"
+
+
+def linear_multiplies(module: nn.Module) -> int:
+    """Multiply-adds of a module's linear maps for one position."""
+    return sum(linear.weight.numel() for linear in module.modules() if isinstance(linear, nn.Linear))
