@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from attention.kernels import blocked, compiled, reference, sdpa
 __all__ = ["BACKENDS", "Projection", "attend", "check_backend", "choose"]
 
 KERNELS = {"reference": reference.attend, "sdpa": sdpa.attend, "blocked": blocked.attend, "compiled": compiled.attend}
+REFUSALS = {"sdpa": sdpa.refusal, "compiled": compiled.refusal}
 BACKENDS = ("auto", *KERNELS)
 # memory positions from which on torch's own kernel beats the compiled one, where heads don't mix; measured
 LONG = 1024
@@ -79,24 +80,23 @@ def attend(
         return KERNELS[kernel](case) if tap is None else reference.attend(case, tap)
 
 
-def check_backend(backend: str, sdpa_refusal: str | None) -> None:
-    """Raises ValueError for an unknown backend, and for sdpa where there is a reason why it can't do the case."""
+def check_backend(backend: str, refusals: Mapping[str, str | None]) -> None:
+    """Raises ValueError for an unknown backend, and for one with a reason in `refusals` why it can't do the case."""
     if backend not in BACKENDS:
         raise ValueError(f"backend: is {backend!r}, must be one of {', '.join(BACKENDS)}")
-    if backend == "sdpa" and sdpa_refusal is not None:
-        raise ValueError(f"backend: sdpa can't do this: {sdpa_refusal}; use auto, blocked or reference")
+    refusal = refusals.get(backend)
+    if refusal is not None:
+        raise ValueError(f"backend: {backend} can't do this: {refusal}; use auto, blocked or reference")
 
 
 def choose(backend: str, case: Case) -> str:
     """Name of the kernel to run. Raises ValueError for an unknown backend and for one that can't do the case."""
-    refusal = sdpa.refusal(case)
-    check_backend(backend, refusal)
-    if backend == "compiled" and (reason := compiled.refusal(case)) is not None:
-        raise ValueError(f"backend: compiled can't do this: {reason}; use auto, blocked or reference")
     if backend != "auto":
+        check_backend(backend, {backend: REFUSALS[backend](case)} if backend in REFUSALS else {})
         return backend
-    fused = refusal is None and _fused_is_faster(case)
-    return "sdpa" if fused else "blocked" if _products_are_faster(case) or compiled.refusal(case) else "compiled"
+    if sdpa.refusal(case) is None and _fused_is_faster(case):
+        return "sdpa"
+    return "blocked" if _products_are_faster(case) or compiled.refusal(case) is not None else "compiled"
 
 
 def _fused_is_faster(case: Case) -> bool:

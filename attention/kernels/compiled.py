@@ -261,7 +261,7 @@ def _is_whole(path: Path) -> bool:
 
     Raises RuntimeError for one that this user alone didn't write.
     """
-    if not path.exists(follow_symlinks=False):
+    if not os.path.lexists(path):
         return False
     _check_own(path)
     content = path.read_bytes()

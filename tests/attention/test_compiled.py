@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import stat
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -137,27 +140,77 @@ def test_a_second_derivative_is_refused():
 
 @pytest.fixture
 def elsewhere(monkeypatch, tmp_path):
-    """Nothing built yet, in this process and on this disk."""
-    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path))
+    """The cache, with nothing built yet in this process and on this disk; what is to be built is built in no time."""
+    source = tmp_path / "compiled.cpp"
+    source.write_text('extern "C" long workspace_bytes() { return 0; }\nextern "C" void attend() {}\n')
+    monkeypatch.setattr(compiled, "SOURCE", source)
+    monkeypatch.setenv("ATTN_CACHE", str(tmp_path / "cache"))
     compiled.library.cache_clear()
-    yield tmp_path
+    yield tmp_path / "cache"
     compiled.library.cache_clear()
 
 
 def test_it_is_built_once_and_leaves_nothing_else_behind(elsewhere):
-    (built,) = [compiled._build(), *elsewhere.rglob("*.so")][1:]
+    built = compiled._build()
     made = built.stat().st_mtime_ns
     assert compiled._build() == built and built.stat().st_mtime_ns == made
-    assert sorted(elsewhere.rglob("*")) == [elsewhere / "attention", built]
+    assert sorted(elsewhere.rglob("*")) == [elsewhere / f"kernels-{os.geteuid()}", built]
+    assert stat.S_IMODE(built.stat().st_mode) == 0o500 and stat.S_IMODE(built.parent.stat().st_mode) == 0o700
+
+
+def test_another_source_compiler_or_flag_is_another_library(elsewhere, monkeypatch):
+    made = {compiled._build()}
+    with compiled.SOURCE.open("a") as source:
+        source.write("// changed\n")
+    made.add(compiled._build())
+    monkeypatch.setattr(compiled, "FLAGS", (*compiled.FLAGS, "-DATTENTION_OTHER"))
+    made.add(compiled._build())
+    monkeypatch.setattr(torch, "__version__", "0.0")
+    made.add(compiled._build())
+    assert len(made) == 4 and all(path.is_file() for path in made)
+
+
+def another_user(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs this now isn't the file's owner."""
+    lstat = Path.lstat
+
+    def found(each: Path) -> SimpleNamespace:
+        return SimpleNamespace(st_mode=lstat(each).st_mode, st_uid=lstat(each).st_uid + (each == path))
+
+    monkeypatch.setattr(Path, "lstat", found)
+
+
+def writable_by_others(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.chmod(path.stat().st_mode | stat.S_IWGRP)
+
+
+def a_link(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+@pytest.mark.parametrize("change", [another_user, writable_by_others, a_link])
+@pytest.mark.parametrize("which", ["library", "folder"])
+def test_what_another_user_may_have_put_there_is_not_loaded(elsewhere, monkeypatch, change, which):
+    library = compiled._build()
+    loaded: list[str] = []
+    monkeypatch.setattr(compiled.ctypes, "CDLL", loaded.append)
+    path = library if which == "library" else library.parent
+    change(path, monkeypatch)
+    assert compiled.library()[0] is None and f"{path} is a link, another user's" in compiled.library()[1]
+    query, told = torch.randn(1, 3, 2, 4), []
+    attend(query, query, query, logits_projection=Projection(torch.eye(2)), tell=told.append)
+    assert told == ["blocked"] and not loaded
 
 
 def test_processes_that_build_at_once_all_get_it(elsewhere):
     with multiprocessing.get_context("spawn").Pool(3) as pool:
-        paths = pool.map(_built, range(3))
+        paths = pool.map(_built, 3 * [compiled.SOURCE])
     assert len(set(paths)) == 1 and compiled.library()[1] == ""
 
 
-def _built(_: int) -> str:
+def _built(source: Path) -> str:
+    compiled.SOURCE = source
     return str(compiled._build())
 
 
@@ -165,13 +218,13 @@ def _built(_: int) -> str:
     ("compiler", "why"),
     [("/nowhere/g++", "No such file"), ("false", "false ended with code 1"), ("", "no C.. compiler")],
 )
-def test_without_a_compiler_auto_computes_in_blocks(elsewhere, monkeypatch, compiler, why):
+def test_without_a_compiler_auto_quietly_computes_in_blocks(elsewhere, monkeypatch, capfd, recwarn, compiler, why):
     monkeypatch.setenv("PATH", os.environ["PATH"] if compiler else str(elsewhere))
     monkeypatch.setenv("CXX", compiler)
     query, eye = torch.randn(1, 3, 2, 4), Projection(torch.eye(2))
     told: list[str] = []
     output = attend(query, query, query, logits_projection=eye, tell=told.append)
-    assert told == ["blocked"]
+    assert told == ["blocked"] and capfd.readouterr() == ("", "") and not recwarn.list
     torch.testing.assert_close(output, attend(query, query, query, backend="reference"))
     with pytest.raises(ValueError, match=f"compiled can't do this: it can't be built here: .*{why}"):
         attend(query, query, query, backend="compiled")
@@ -180,6 +233,7 @@ def test_without_a_compiler_auto_computes_in_blocks(elsewhere, monkeypatch, comp
 def test_a_library_that_was_cut_short_is_built_again(elsewhere):
     path = compiled._build()
     whole = path.read_bytes()
+    path.chmod(0o700)
     path.write_bytes(whole[:1000])
     assert compiled._build() == path and path.stat().st_size == len(whole)
     assert compiled.library()[1] == ""
