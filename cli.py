@@ -245,7 +245,7 @@ def bench(
 
     \b
       attn bench variant=multi_head,talking_heads heads=24 length=128,512
-      attn bench variant=talking_heads backend=blocked,reference heads=24
+      attn bench variant=talking_heads backend=compiled,blocked heads=24
       attn bench variant=talking_heads heads=24 layers=6 hidden_size=384 --what step --peers
 
     Each kernel is checked against the papers' equations in float64 first; a wrong one is named and not timed.

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import torch
 from torch import Tensor
 
 from attention import autocast
@@ -18,8 +17,6 @@ __all__ = ["BACKENDS", "Projection", "attend", "check_backend", "choose"]
 KERNELS = {"reference": reference.attend, "sdpa": sdpa.attend, "blocked": blocked.attend, "compiled": compiled.attend}
 REFUSALS = {"sdpa": sdpa.refusal, "compiled": compiled.refusal}
 BACKENDS = ("auto", *KERNELS)
-# memory positions from which on torch's own kernel beats the compiled one, where heads don't mix; measured
-LONG = 1024
 
 
 def attend(
@@ -94,29 +91,19 @@ def choose(backend: str, case: Case) -> str:
     if backend != "auto":
         check_backend(backend, {backend: REFUSALS[backend](case)} if backend in REFUSALS else {})
         return backend
-    if sdpa.refusal(case) is None and _fused_is_faster(case):
-        return "sdpa"
-    return "blocked" if _products_are_faster(case) or compiled.refusal(case) is not None else "compiled"
-
-
-def _fused_is_faster(case: Case) -> bool:
-    """Whether torch's own kernel, where it can do the case, beats ours.
-
-    Its fused CPU kernel takes neither dropout nor a trained bias, and what it falls back to is slower and keeps all
-    maps. Without those it wins in long sequences (docs/performance.md); where nothing is compiled, and on AMX, already
-    in shorter ones, in 16 bits from about 256 memory positions on (at 64 it takes three times as long).
-    """
-    if case.query.device.type == "cuda":
-        return True
-    if case.dropout > 0 or (case.bias is not None and case.bias.requires_grad):
-        return False
-    memory = case.key.shape[1]
-    if not _products_are_faster(case) and compiled.refusal(case) is None:
-        return memory >= LONG
-    return memory >= 256 or case.query.dtype.itemsize > 2
+    if case.logits_projection is not None or case.weights_projection is not None:
+        return "blocked" if compiled.refusal(case) is not None else "compiled"
+    return "blocked" if sdpa.refusal(case) is not None or _products_are_faster(case) else "sdpa"
 
 
 def _products_are_faster(case: Case) -> bool:
-    """Whether products in blocks beat the compiled kernel: of heads that don't mix, in 16 bits on AMX."""
-    mixes = case.logits_projection is not None or case.weights_projection is not None
-    return not mixes and case.query.dtype.itemsize == 2 and torch.cpu._is_amx_tile_supported()
+    """Whether products in blocks beat torch's own kernel, where both are exact: as measured on a Xeon with AMX.
+
+    Its fused CPU kernel takes neither dropout nor a trained bias, and what it falls back to is slower and keeps all
+    maps; in 16 bits it wins only from about 256 memory positions on (at 64 it takes three times as long).
+    """
+    if case.query.device.type == "cuda":
+        return False
+    trained_bias = case.bias is not None and case.bias.requires_grad
+    short = case.query.dtype.itemsize == 2 and case.key.shape[1] < 256
+    return case.dropout > 0 or trained_bias or short

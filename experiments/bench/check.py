@@ -16,7 +16,7 @@ EXACT, WITHIN = 1e-9, {"fp32": 1e-3, "bf16": 6e-2}
 # a gradient that is zero but for rounding, as that of the keys' bias, is measured by the others' size
 NEGLIGIBLE = {"fp32": 1e-3, "bf16": 2e-2}
 # the reference keeps every map: so many numbers of one map, all heads and examples together
-LARGEST_MAP = 2**27
+LARGEST_MAP = 2**24
 
 
 class Checked(NamedTuple):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.explain import Mistake
 from experiments.settings import Settings
@@ -49,13 +49,18 @@ def bench(words: list[str], options: Options, format: str, plot: Path | None) ->
         check_plot(plot)
     rows: list[Row] = []
     code = 0
-    for cells in groups(plan(words, ["-m"]).cells):
-        contenders, wrong = checked(cells, options)
-        if wrong:
-            code = WRONG
-            print(*wrong, sep="\n", file=sys.stderr)
+    cells = plan(words, ["-m"]).cells
+    if options.peers and any(cell.objective.kind != "masked" for cell in cells):
+        raise Mistake("--peers are encoders that predict masked tokens", "leave objective=masked as it is")
+    for alike in groups(cells):
+        contenders, left_out = checked(alike, options)
+        for each in left_out:
+            code = max(code, WRONG if each.wrong else 0)
+            print(f"attn bench: {each.sentence}", file=sys.stderr)
         if contenders:
             rows += rows_of(contenders, options)
+    if not rows and not code:
+        raise Mistake("there is nothing left to time")
     if rows:
         caption = f"{CAPTIONS[options.what]}; medians of {options.rounds} interleaved rounds"
         show(rows, format, caption)
@@ -74,26 +79,37 @@ def groups(cells: list[Settings]) -> Iterator[list[Settings]]:
     yield from alike.values()
 
 
-def checked(cells: list[Settings], options: Options) -> tuple[list[Contender], list[str]]:
-    """Contenders whose numbers are right, peers behind them, and of the others what is wrong."""
+class LeftOut(NamedTuple):
+    sentence: str  # which, and why
+    wrong: bool  # its numbers are; else its backend can't do the variant
+
+
+def checked(cells: list[Settings], options: Options) -> tuple[list[Contender], list[LeftOut]]:
+    """Contenders whose numbers are right, peers behind them, and what is left out."""
     from experiments.bench.check import check
     from experiments.bench.contenders import Contender
     from experiments.bench.peers import PEERS
 
     ways = (False, True) if options.compiled else (False,)
     contenders: list[Contender] = []
-    wrong: list[str] = []
+    left_out: list[LeftOut] = []
     for cell in cells:
         contender = Contender(cell, options.what)
-        found = check(contender)
+        sizes = " ".join(f"{size}={getattr(cell, size)}" for size in SIZES)
+        try:
+            found = check(contender)
+        except ValueError as refusal:
+            left_out.append(LeftOut(f"{contender.name}, {sizes}: not timed: {refusal}", wrong=False))
+            continue
         if found.wrong:
-            sizes = " ".join(f"{size}={getattr(cell, size)}" for size in SIZES)
-            wrong.append(f"attn bench: {contender.name}, kernel {found.kernel}, {sizes}: not timed: {found.wrong}")
+            left_out.append(
+                LeftOut(f"{contender.name}, kernel {found.kernel}, {sizes}: not timed: {found.wrong}", True)
+            )
         else:
             contenders += [contender._replace(compiled=way) for way in ways]
     if options.peers and contenders:
         contenders += [Contender(cells[0], options.what, peer, way) for peer in PEERS for way in ways]
-    return contenders, wrong
+    return contenders, left_out
 
 
 def rows_of(contenders: list[Contender], options: Options) -> list[Row]:

@@ -74,6 +74,16 @@ def test_a_kernel_whose_numbers_are_wrong_gets_no_speed(monkeypatch, capsys, pre
     assert "kernel blocked" in printed.err and "output is off by" in printed.err and "gradient of x is" in printed.err
 
 
+def test_a_backend_that_cannot_do_a_variant_is_named_and_the_others_are_timed(capsys):
+    words = [*TINY, *CPU, "variant=multi_head,talking_heads", "backend=sdpa"]
+    assert bench(words, options(), "csv", None) == 0
+    printed = capsys.readouterr()
+    assert [row["contender"] for row in csv.DictReader(io.StringIO(printed.out))] == ["multi_head"]
+    assert "talking_heads" in printed.err and "not timed: backend: sdpa can't do this" in printed.err
+    with pytest.raises(Mistake, match="nothing left to time"):
+        bench([*TINY, *CPU, "variant=talking_heads", "backend=sdpa"], options(), "csv", None)
+
+
 def test_a_kernel_that_is_wrong_in_its_gradient_or_in_low_precision_only_is_found(monkeypatch):
     right = blocked._gradients
 

@@ -26,7 +26,9 @@ def cells(name: str, budget: str):
 
 
 def test_the_tables_of_the_papers_are_there():
-    assert {"shazeer2020/heads", "shazeer2020/projections", "shazeer2020/dynamic", "shazeer2020/unequal"} <= set(names())
+    assert {"shazeer2020/heads", "shazeer2020/projections", "shazeer2020/dynamic", "shazeer2020/unequal"} <= set(
+        names()
+    )
     assert {"bhojanapalli2020/theorem1", "su2020/key_size", "xiong2020/warmup"} <= set(names())
     claimed = {key for name in names() for key in load(name).claims}
     assert {"C3", "C4", "C5", "C6", "C7", "C8", "C9", "C10"} <= claimed

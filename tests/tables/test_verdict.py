@@ -14,7 +14,9 @@ WORSE = {0: 4.50, 1: 4.52, 2: 4.51}
 NOISY = {0: 4.1, 1: 3.8, 2: 4.4}
 
 
-def verdicts(parts: dict[str, list[str]], scores: dict[str, dict[int, float]], budget: Budget = BUDGET, of="score", **more):
+def verdicts(
+    parts: dict[str, list[str]], scores: dict[str, dict[int, float]], budget: Budget = BUDGET, of="score", **more
+):
     claims = {key: Claim(says="it is so", of=of, parts=sentences) for key, sentences in parts.items()}
     times = more.get("step_time", {})
     measures = Measures(scores, times, more.get("parameters", {}), more.get("sizes", {}))
