@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import torch
 from torch import Tensor
 
 from attention import autocast
@@ -91,13 +92,13 @@ def choose(backend: str, case: Case) -> str:
     if backend != "auto":
         check_backend(backend, {backend: REFUSALS[backend](case)} if backend in REFUSALS else {})
         return backend
-    if case.logits_projection is not None or case.weights_projection is not None:
-        return "blocked" if compiled.refusal(case) is not None else "compiled"
-    return "blocked" if sdpa.refusal(case) is not None or _products_are_faster(case) else "sdpa"
+    if sdpa.refusal(case) is None and not _ours_are_faster(case):
+        return "sdpa"
+    return "blocked" if _products_are_faster(case) or compiled.refusal(case) is not None else "compiled"
 
 
-def _products_are_faster(case: Case) -> bool:
-    """Whether products in blocks beat torch's own kernel, where both are exact: as measured on a Xeon with AMX.
+def _ours_are_faster(case: Case) -> bool:
+    """Whether our kernels beat torch's own, where both are exact: as measured on a Xeon with AMX.
 
     Its fused CPU kernel takes neither dropout nor a trained bias, and what it falls back to is slower and keeps all
     maps; in 16 bits it wins only from about 256 memory positions on (at 64 it takes three times as long).
@@ -107,3 +108,12 @@ def _products_are_faster(case: Case) -> bool:
     trained_bias = case.bias is not None and case.bias.requires_grad
     short = case.query.dtype.itemsize == 2 and case.key.shape[1] < 256
     return case.dropout > 0 or trained_bias or short
+
+
+def _products_are_faster(case: Case) -> bool:
+    """Whether to expect products in blocks to beat the compiled kernel, which multiplies in float32: with AMX.
+
+    Without AMX it was never slower (docs/performance.md). Where heads mix, products are the smaller part of the time.
+    """
+    mixes = case.logits_projection is not None or case.weights_projection is not None
+    return not mixes and case.query.dtype.itemsize == 2 and torch.cpu._is_amx_tile_supported()

@@ -345,7 +345,9 @@ def test_empty_tensors_give_empty_or_zero_output(backend):
 
 
 @pytest.mark.parametrize("compiler", [True, False])
-def test_auto_takes_what_was_measured_to_be_fastest(monkeypatch, compiler):
+@pytest.mark.parametrize("amx", [True, False])
+def test_auto_takes_what_was_measured_to_be_fastest(monkeypatch, compiler, amx):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     monkeypatch.setattr(compiled, "why_not", lambda: "" if compiler else "it can't be built here")
 
     def name(length: int, dtype: torch.dtype = torch.float32, backend: str = "auto", **options) -> str:
@@ -359,8 +361,9 @@ def test_auto_takes_what_was_measured_to_be_fastest(monkeypatch, compiler):
     assert name(64, logits_projection=eye) == name(1024, weights_projection=eye, dropout=0.1) == own
     assert name(64, logits_projection=by_position) == name(64, logits_projection=eye, bias=trained_bias) == "blocked"
     assert name(64) == name(1024) == name(1024, torch.bfloat16) == "sdpa"
-    assert name(64, torch.bfloat16) == name(1024, dropout=0.1) == "blocked"
-    assert name(64, logits_projection=Projection()) == "sdpa"
+    assert name(64, torch.bfloat16, logits_projection=eye) == name(1024, dropout=0.1) == own
+    assert name(64, torch.bfloat16) == ("blocked" if amx else own)
+    assert name(64, logits_projection=Projection()) == "sdpa" and name(64, bias=trained_bias) == "blocked"
     assert name(64, backend="reference") == "reference"
 
 
