@@ -116,4 +116,10 @@ def _products_are_faster(case: Case) -> bool:
     Without AMX it was never slower (docs/performance.md). Where heads mix, products are the smaller part of the time.
     """
     mixes = case.logits_projection is not None or case.weights_projection is not None
-    return not mixes and case.query.dtype.itemsize == 2 and torch.cpu._is_amx_tile_supported()
+    return not mixes and case.query.dtype.itemsize == 2 and _has_amx()
+
+
+# a constant of a compiled model, which could not trace the question
+@torch.compiler.assume_constant_result
+def _has_amx() -> bool:
+    return torch.cpu._is_amx_tile_supported()
