@@ -34,6 +34,8 @@ COLUMNS = {
     "status": "status",
     "run": "run",
 }
+# shown wherever runs differ in it, as their losses are then of different things
+OBJECTIVE = {"objective": "config.objective.kind"}
 
 
 def compare_runs(which: list[str], runs: Path, sort: str, format: str) -> None:
@@ -111,7 +113,9 @@ def read_result(folder: Path) -> dict[str, Any]:
 
 def table_of(results: list[dict[str, Any]]) -> list[Row]:
     """A row a result; a column too for every setting that tells two of them apart where no column before it does."""
-    columns = {column: place for column, place in COLUMNS.items() if place.startswith("config.")} | {"seed": "seed"}
+    kinds = {value_at(result, place) for result in results for place in OBJECTIVE.values()}
+    columns = dict(OBJECTIVE) if len(kinds) > 1 else {}
+    columns |= {column: place for column, place in COLUMNS.items() if place.startswith("config.")} | {"seed": "seed"}
     # results with the same number are alike in every column so far
     alike = _numbered([tuple(str(value_at(result, place)) for place in columns.values()) for result in results])
     for place in _differing([result["config"] or {} for result in results]):
@@ -119,7 +123,8 @@ def table_of(results: list[dict[str, Any]]) -> list[Row]:
         apart = _numbered(list(zip(alike, values, strict=True)))
         if max(apart) > max(alike):
             alike, columns[place.removeprefix("config.")] = apart, place
-    return [row_of(result, columns | COLUMNS) for result in results]
+    translated = {"bleu": "bleu"} if any(result.get("bleu") is not None for result in results) else {}
+    return [row_of(result, columns | COLUMNS | translated) for result in results]
 
 
 def row_of(result: dict[str, Any], columns: dict[str, str]) -> Row:
@@ -136,7 +141,7 @@ def value_at(result: dict[str, Any], place: str) -> Any:
 
 def place_of(key: str) -> str:
     """Where a column, or a setting by its dotted keys, stands in a result."""
-    return COLUMNS.get(key, f"config.{key}")
+    return (COLUMNS | OBJECTIVE).get(key, f"config.{key}")
 
 
 def _numbered(values: Sequence[Hashable]) -> list[int]:

@@ -20,7 +20,13 @@ from experiments.settings import Settings
 
 def prepare_apart(settings: Settings, folder: RunFolder) -> None:
     """See that the corpus is in the cache; progress goes to stderr. Raises DataError."""
-    if is_prepared(settings.data, settings.tokenizer, settings.length, Path(settings.cache)):
+    if is_prepared(
+        settings.data,
+        settings.tokenizer,
+        settings.row_length,
+        Path(settings.cache),
+        settings.objective.sentinel_count(),
+    ):
         return
     print(f"making the corpus, {settings.data.kind}, for the first time", file=sys.stderr)
     made = subprocess.run(
@@ -34,7 +40,14 @@ def main() -> int:
     settings = from_tree(RunFolder(sys.argv[1]).config())
     try:
         with Display() as display:
-            prepare(settings.data, settings.tokenizer, settings.length, Path(settings.cache), display.stage)
+            prepare(
+                settings.data,
+                settings.tokenizer,
+                settings.row_length,
+                Path(settings.cache),
+                display.stage,
+                settings.objective.sentinel_count(),
+            )
     except DataError as mistake:
         print(mistake)
         return 2

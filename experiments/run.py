@@ -22,7 +22,7 @@ from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder, run_name
 from experiments.record.result import Result
 from experiments.record.tracking import Tracker
-from experiments.settings import Hub, Settings
+from experiments.settings import HubSet, Settings
 from experiments.signature import module_of, source_digest
 from experiments.training.interruption import Interrupted, Interruption
 
@@ -52,7 +52,7 @@ def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> No
             f"attention/{module_of(settings.variant)}.py is another than {folder.path} was trained with; {anew}"
         )
     # a data set of the hub is not asked for again: what it resolved to is in the result
-    if not isinstance(settings.data, Hub):
+    if not isinstance(settings.data, HubSet):
         corpus = open_corpus(settings.data, Cache(Path(settings.cache), None))
         if corpus.identity != result.corpus:
             raise DataError(f"{folder.path} was trained on other text than there is now; {anew}")

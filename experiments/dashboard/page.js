@@ -17,7 +17,8 @@ const apart = telling.filter((column) => column !== "seed");
 for (const row of rows) row.configuration = named(row);
 
 const state = {
-  by: "variant",
+  // losses of different objectives are not comparable: then each has a colour of its own
+  by: data.columns.includes("objective") ? "objective" : "variant",
   lines: "seeds",
   x: "tokens",
   y: "validation loss",

@@ -47,7 +47,9 @@ def page_data(which: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
     rows = [row | row_of(result, MORE) for row, result in zip(table_of(results), results, strict=True)]
     measures = {column for column, place in COLUMNS.items() if not place.startswith("config.")} - {"seed"} | set(MORE)
     unigram = {result.get("unigram_loss") for result in results} - {None}
-    made_by = " ".join(["attn dashboard", *which])
+    notes = [f"Made by: {' '.join(['attn dashboard', *which])}, from {runs}/.", *without_heads, *without_tables]
+    if "objective" in rows[0]:
+        notes.append("These runs have different objectives: compare losses within one of them only.")
     return {
         "columns": list(rows[0]),
         "settings": [column for column in rows[0] if column not in measures],
@@ -57,7 +59,7 @@ def page_data(which: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
         "tables": tables,
         "points": points if any(thinned for _, thinned in curves.values()) else None,
         "unigram": unigram.pop() if len(unigram) == 1 else None,
-        "notes": [f"Made by: {made_by}, from {runs}/.", *without_heads, *without_tables],
+        "notes": notes,
         "refresh": refresh,
     }
 

@@ -81,7 +81,7 @@ class Display:
     def evaluation(
         self, step: int, loss: float, bits_per_byte: float | None = None, unigram_loss: float | None = None
     ) -> None:
-        """Show an evaluation on the validation split; losses in nats per masked token."""
+        """Show an evaluation on the validation split; losses in nats per predicted token."""
         parts = [f"validation loss {loss:.4f}", f"ppl {perplexity(loss)}"]
         if bits_per_byte is not None:
             parts.append(f"{bits_per_byte:.3f} bits/byte")
@@ -192,11 +192,13 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
     ]
     return [
         ("reason", result.reason or ""),
-        ("validation loss", _number(result.validation_loss, ".4f", " nats per masked token")),
+        ("validation loss", _number(result.validation_loss, ".4f", " nats per predicted token")),
         ("unigram loss", _number(result.unigram_loss, ".4f", beside)),
         ("training loss", _number(result.training_loss, ".4f")),
         ("perplexity", "" if result.perplexity is None else _significant(result.perplexity)),
         ("bits per byte", _number(result.bits_per_byte, ".4f")),
+        ("BLEU", _number(result.bleu, ".2f", f" ({result.bleu_pairs} pairs, {result.bleu_signature})")),
+        ("sentence order", _number(result.order_accuracy, ".1%", f" right, {_number(result.order_loss, '.4f')} nats")),
         ("speed", speed and f"{speed}{spread}" + (f" ({meaning})" if meaning else "")),
         ("peak memory", memory and memory + (f" ({result.peak_memory_meaning})" if result.peak_memory_meaning else "")),
         ("parameters", "" if total is None else f"{total:,}" + (f" ({parts})" if parts else "")),

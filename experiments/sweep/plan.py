@@ -15,7 +15,7 @@ from experiments.configuration import compose_raw, resolve
 from experiments.data.corpus import open_corpus
 from experiments.data.store import Cache
 from experiments.explain import Mistake
-from experiments.settings import Hub, Settings
+from experiments.settings import HubSet, Settings
 from experiments.training.planned import planned_steps
 
 
@@ -75,7 +75,7 @@ def plan(overrides: list[str], flags: list[str]) -> Plan:
 def check_data(cells: list[Settings]) -> None:
     """Raises DataError for text that isn't there; what is on the hub is asked for when a cell needs it."""
     for data, cache in {(cell.data.model_dump_json(), cell.cache): (cell.data, cell.cache) for cell in cells}.values():
-        if not isinstance(data, Hub):
+        if not isinstance(data, HubSet):
             open_corpus(data, Cache(Path(cache), None))
 
 

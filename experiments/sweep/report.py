@@ -62,11 +62,12 @@ def print_cells(cells: list[Settings], console: Console) -> None:
 
 def vocabulary_size(settings: Settings) -> int:
     """Ids of the tokenizer: of a trained one the number asked for, as no text has been read yet."""
+    sentinels = settings.objective.sentinel_count()
     if settings.tokenizer.kind != "file":
-        return settings.tokenizer.vocabulary_size
+        return settings.tokenizer.vocabulary_size + sentinels
     from experiments.data.tokenizer import load
 
-    return load(Path(settings.tokenizer.path)).vocabulary_size
+    return load(Path(settings.tokenizer.path)).with_sentinels(sentinels).vocabulary_size
 
 
 class SweepProgress:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,8 @@ class Evaluation:
     bits_per_byte: float
     unigram_loss: float  # nats, of the training split's single-token frequencies on the same targets
     tokens: int  # predicted
+    order_loss: float | None = None  # nats per sequence whose segments' order is to be told
+    order_accuracy: float | None = None  # share of these that is told right; 0.5 by chance
 
 
 def evaluate(
@@ -39,29 +41,52 @@ def evaluate(
 ) -> Evaluation:
     """Score `model` on the first `sequences` of a split (None: all), in evaluation mode; its mode is then as before.
 
+    Labels are not smoothed, whatever the training does.
+
     What is predicted depends on the split and on `objective.evaluation_seed` alone. `unigram` [vocabulary] counts the
-    training split's tokens; one is added to each count, so that a token never seen has a finite loss.
+    training split's tokens.
     """
-    unigram_nats = -np.log((unigram + 1.0) / (unigram.sum() + len(unigram)))
-    total, total_unigram, tokens = 0.0, 0.0, 0
+    forward = replace(forward, label_smoothing=0.0)
+    # the fields of Sums, and the labels
+    totals, targets = np.zeros(3), np.zeros(len(unigram), dtype=np.int64)
+    labels = 0
     was_training = model.training
     model.eval()
     try:
         with torch.inference_mode():
             for batch in evaluation_batches(packed, objective, sequences):
-                total += sum(float(forward.loss(part)) for part in split(batch, micro_batch))
-                total_unigram += float(unigram_nats[batch.targets.numpy()].sum())
-                tokens += len(batch.targets)
+                for part in split(batch, micro_batch):
+                    totals += [float(each) for each in forward.loss(part)]
+                labels += 0 if batch.labels is None else len(batch.labels)
+                targets += np.bincount(batch.targets.numpy(), minlength=len(unigram))
     finally:
         model.train(was_training)
-    loss = total / tokens
+    tokens = int(targets.sum())
+    loss, (_, order_nats, correct) = float(totals[0]) / tokens, totals.tolist()
     return Evaluation(
         loss=loss,
         perplexity=perplexity(loss),
         bits_per_byte=bits_per_byte(loss, packed.token_count, packed.text_bytes),
-        unigram_loss=total_unigram / tokens,
+        unigram_loss=unigram_loss(targets, unigram, objective.vocabulary.special),
         tokens=tokens,
+        order_loss=order_nats / labels if labels else None,
+        order_accuracy=correct / labels if labels else None,
     )
+
+
+def unigram_loss(targets: npt.NDArray[np.int64], unigram: npt.NDArray[np.int64], special: frozenset[int]) -> float:
+    """Nats a target, of which there are so many of each token, by the frequencies of single tokens.
+
+    One is added to each count, so that a token never seen has a finite loss. A special token, which no text has, has
+    its frequency among the targets.
+    """
+    probabilities = (unigram + 1.0) / (unigram.sum() + len(unigram))
+    ids = sorted(special)
+    shares = targets[ids] / targets.sum()
+    probabilities *= 1.0 - shares.sum()
+    probabilities[ids] = shares
+    there = targets > 0
+    return float(-(targets[there] * np.log(probabilities[there])).sum() / targets.sum())
 
 
 def evaluation_batches(packed: Packed, objective: Objective, sequences: int | None) -> Iterator[Batch]:

@@ -17,7 +17,13 @@ def planned_steps(settings: Settings) -> int | None:
     if trainer.max_steps is not None:
         limits.append(trainer.max_steps)
     if trainer.max_tokens is not None:
-        limits.append(math.ceil(trainer.max_tokens / (trainer.batch_size * settings.length)))
+        tokens = settings.objective.tokens_read(settings.length)
+        if tokens is None:
+            raise ValueError(
+                f"trainer.max_tokens={trainer.max_tokens}: the batches of objective={settings.objective.kind} have as "
+                "many tokens as their text, which no plan knows; set max_steps"
+            )
+        limits.append(math.ceil(trainer.max_tokens / (trainer.batch_size * tokens)))
     if limits:
         return min(limits)
     if trainer.max_minutes is None:

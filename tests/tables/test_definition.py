@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from experiments.tables.words import merged, of_rows, split
 TRAINED = [name for name in names() if load(name).source == "runs"]
 
 
+@functools.cache
 def cells(name: str, budget: str):
     table = load(name)
     words = of_rows(table.rows_at(budget), table.budgets[budget], [])

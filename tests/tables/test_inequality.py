@@ -51,5 +51,5 @@ def test_arithmetic():
     ],
 )
 def test_what_is_no_inequality_is_refused(sentence):
-    with pytest.raises(ValueError, match="comparison|sum of rows|arithmetic|products|one chain"):
+    with pytest.raises(ValueError, match=r"comparison|sum of rows|arithmetic|products|one chain"):
         parse(sentence)

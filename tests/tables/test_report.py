@@ -171,7 +171,7 @@ def test_the_users_own_reading_of_the_paper(tmp_path):
     ("text", "said"),
     [
         ("rows: {}", "holds no tables"),
-        ('tables: {"1": {rows: {h9: {squad_f1: 1}}}}', "did you mean h8"),
+        ('tables: {"1": {rows: {h9: {squad_f1: 1}}}}', "table 1 has no 'h9'"),
         ('tables: {"1": {rows: {h8: {squad_f: 1}}}}', "did you mean squad_f1"),
         ('tables: {"1": {rows: {h8: {squad_f1: much}}}}', "must be a number"),
         ("{", "holds no tables"),

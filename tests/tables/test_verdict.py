@@ -41,6 +41,19 @@ def test_the_right_sign_is_not_enough():
     assert "seeds would resolve it" in verdict.why
 
 
+def test_how_many_more_seeds_by_hand():
+    # differences 0.1 and 0.3: mean / deviation is sqrt(2), so t = sqrt(2 n) after n seeds. Its 97.5% points are 3.18 of
+    # 4 seeds (t = 2.83) and 2.78 of 5 (t = 3.16); its 98.75% points, for one of two claims, 3.50 of 5 and 3.16 of 6
+    scores = {"a": {0: 4.0, 1: 4.0}, "b": {0: 4.1, 1: 4.3}}
+    (alone,) = verdicts({"C": ["a > b"]}, scores)
+    assert alone.word == "not resolved" and "about 5 seeds would resolve it, 3 more" in alone.why
+    beside, _ = verdicts({"C": ["a > b"], "D": ["b > a"]}, scores)
+    assert "about 6 seeds would resolve it, 4 more" in beside.why
+    # a mean of 0 is no nearer to either side however many seeds there are
+    (never,) = verdicts({"C": ["a > b"]}, {"a": {0: 4.0, 1: 4.0}, "b": {0: 4.1, 1: 3.9}})
+    assert "no number of seeds" in never.why
+
+
 def test_one_seed_never_resolves():
     (verdict,) = verdicts({"C": ["a > b"]}, {"a": {0: 1.0}, "b": {0: 9.0}})
     assert verdict.word == "not resolved" and "one seed" in verdict.why
