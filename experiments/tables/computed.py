@@ -19,7 +19,7 @@ from experiments.record.durable import number, to_json, write
 from experiments.record.environment import describe
 from experiments.tables.source import Cell, Finding, Prediction
 
-FOLDER = "tables"  # of the runs, beside the run folders
+FOLDER = "computed"  # of the runs, beside the run folders
 
 
 class Computed:
