@@ -227,6 +227,38 @@ def heads(
         show_heads(names, runs, checkpoint, sequences, sentence, treebank, export, equal, gates, penalty)
 
 
+class What(str, Enum):
+    attention = "attention"
+    step = "step"
+
+
+@app.command()
+def bench(
+    overrides: Overrides = None,
+    what: Annotated[What, typer.Option(help="The attention layer alone, or whole training steps.")] = What.attention,
+    peers: Annotated[bool, typer.Option("--peers", help="Also what one would use instead, at the same sizes.")] = False,
+    compile: Annotated[bool, typer.Option("--compile", help="Each also by torch.compile.")] = False,
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds; the median of them counts.")] = 7,
+    memory: Annotated[bool, typer.Option(help="Measure peak memory, each in a process of its own.")] = True,
+    format: Annotated[Format, typer.Option(help="How to print the table.")] = Format.table,
+    plot: Annotated[Path | None, typer.Option(help="Also draw it: a file that ends in .svg, .png or .pdf.")] = None,
+) -> None:
+    """Time attention, forward and backward, or training steps: variants, kernels and sizes against each other.
+
+    \b
+      attn bench variant=multi_head,talking_heads heads=24 length=128,512
+      attn bench variant=talking_heads backend=compiled,blocked heads=24
+      attn bench variant=talking_heads heads=24 layers=6 hidden_size=384 --what step --peers
+
+    Each kernel is checked against the papers' equations in float64 first; a wrong one is named and not timed.
+    """
+    with _mistakes("attn bench"):
+        from experiments.bench.command import Options, bench
+
+        options = Options(what.value, peers, compile, rounds, memory)
+        raise typer.Exit(bench(overrides or [], options, format.value, plot))
+
+
 @app.command("import")
 def import_(
     source: Annotated[Path, typer.Argument(metavar="FOLDER", help="With config.json, weights and a tokenizer.")],
