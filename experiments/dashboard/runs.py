@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from experiments.compare import matching, named_folders
+from experiments.compare import TASK, matching, named_folders, value_at
 from experiments.explain import Mistake
 from experiments.record.durable import RunFolderError, number
 from experiments.record.folder import RunFolder
@@ -27,10 +27,14 @@ Curve = dict[str, Any]
 def chosen_runs(which: list[str], runs: Path, index: Index) -> list[dict[str, Any]]:
     """A result for every run that the words name or match, with its name under `run` and its folder under `folder`.
 
+    Those of a task are left out: what they have is scores, which `attn compare` shows.
     A run that goes on, or was cut, has the numbers it has reached. Raises Mistake where no run is left.
     """
     folders = named_folders(which, runs) or sorted(path.parent for path in runs.glob("*/config.yaml"))
-    found = matching(which, list(_readable(folders, index)))
+    matched = matching(which, list(_readable(folders, index)))
+    found = [each for each in matched if value_at(each, TASK["task"]) is None]
+    if matched and not found:
+        raise Mistake("these runs are all fine-tuned, the page is of pretraining", "attn compare shows their scores")
     if not found:
         words = f" matches {' '.join(which)}" if which else ""
         raise Mistake(f"no run in {runs}/{words}", "attn train makes one; --runs names another folder")

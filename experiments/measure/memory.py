@@ -14,9 +14,9 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 
+from experiments.material import material
 from experiments.measure.hardware import resolve_device, resolve_precision
-from experiments.model.build import ASSEMBLIES
-from experiments.objectives.objective import build_objective, loss
+from experiments.objectives.objective import loss
 from experiments.settings import Settings
 
 STATUS = Path("/proc/self/status")
@@ -84,7 +84,8 @@ def _forward_bytes(
     """Number of parameters; bytes saved for the backward pass, each storage once; bytes of the largest of them."""
     trainer = settings.trainer
     sequences = min(trainer.micro_batch or trainer.batch_size, trainer.batch_size)
-    objective = build_objective(settings.objective, Ids(vocabulary_size))
+    source = material(settings)
+    objective = source.objective(Ids(vocabulary_size))
     example = objective.batch(np.full((sequences, settings.length), vocabulary_size - 1), 0, 0)
     storages: dict[int, torch.UntypedStorage] = {}
 
@@ -94,7 +95,7 @@ def _forward_bytes(
         return tensor
 
     with torch.random.fork_rng(devices=[]), FakeTensorMode() as fake, torch.device(device):
-        model = ASSEMBLIES[objective.assembly](settings.model, settings.variant, vocabulary_size)
+        model = source.assemble(vocabulary_size)
         inputs = {name: fake.from_tensor(tensor).to(device) for name, tensor in example.inputs.items()}
         rows_P, targets_P = (fake.from_tensor(tensor).to(device) for tensor in (example.rows, example.targets))
         weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}

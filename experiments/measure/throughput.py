@@ -21,6 +21,12 @@ class Speed(NamedTuple):
     meaning: str
 
 
+class Counted:
+    """How many tokens a step was about, padding not counted: said while it is taken."""
+
+    tokens = 0
+
+
 class Throughput:
     """Times the steps and nothing else: evaluation, checkpoints and logging lie outside.
 
@@ -44,11 +50,12 @@ class Throughput:
         return time.perf_counter() - self._started
 
     @contextmanager
-    def step(self, tokens: int) -> Iterator[None]:
-        """Times one step over so many tokens, padding not counted. A step that raises isn't counted."""
+    def step(self) -> Iterator[Counted]:
+        """Times one step, which sets `tokens` of what it is given. A step that raises isn't counted."""
+        counted = Counted()
         began = time.perf_counter()
-        yield
-        seconds = time.perf_counter() - began
+        yield counted
+        seconds, tokens = time.perf_counter() - began, counted.tokens
         self._steps += 1
         self._recent_tokens += tokens
         self._recent_seconds += seconds

@@ -47,24 +47,39 @@ class Bert(Assembly):
 
         ValueError: token types without a table for them, or more tokens than the position table has rows.
         """
-        hidden = self.encoder(
+        hidden = self.encode(tokens, rows, token_types=token_types, mask=mask)
+        return self.head(hidden, self.embedding.token.weight)
+
+    def encode(
+        self,
+        tokens: Tensor,
+        rows: Tensor | None = None,
+        *,
+        token_types: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """What the head is given, [P, D] or [B, N, D]; arguments and errors as of `forward`."""
+        return self.encoder(
             self.embedding(tokens, token_types),
             rows,
             mask=None if mask is None else mask[:, None, None, :],
             bias=None if self.relative is None else self.relative(tokens.size(1)),
             rotary=self.rotary,
         )
-        return self.head(hidden, self.embedding.token.weight)
 
     @property
     def layers(self) -> list[Layer]:
         return cast("list[Layer]", list(self.encoder.layers))
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
+        head = linear_multiplies(self.head.transform) + self.embedding.token.weight.numel()
+        return self.encoder_flops_per_token(length, predicted_share) + 6.0 * predicted_share * head
+
+    def encoder_flops_per_token(self, length: int, predicted_share: float) -> float:
+        """The same without the head."""
         attention = sum(layer.attention.cost(length, length).multiplies for layer in self.layers) / length
         *body, last = (linear_multiplies(layer.feed_forward) for layer in self.layers)
-        head = linear_multiplies(self.head.transform) + self.embedding.token.weight.numel()
-        return 6.0 * (attention + sum(body) + predicted_share * (last + head))
+        return 6.0 * (attention + sum(body) + predicted_share * last)
 
 
 class MaskedHead(nn.Module):

@@ -9,7 +9,7 @@ One objective, one file: `experiments/objectives/KIND.py` with a class `Objectiv
 from __future__ import annotations
 
 from importlib import import_module
-from typing import ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -23,13 +23,19 @@ from experiments import settings
 class Batch(NamedTuple):
     inputs: dict[str, Tensor]  # keywords of the model's forward; each has the B sequences along its first axis
     rows: Tensor  # int64 [P], positions to predict in the flattened [B, N], ascending
-    targets: Tensor  # int64 [P], what stands there
+    targets: Tensor  # int64 [P], what stands there; float32 where it is a number
     length: int  # N, of the sequences that are predicted
 
     @property
     def tokens(self) -> Tensor:
         """int64 [B, N]: what the model reads; with an encoder and a decoder, what the encoder reads."""
         return self.inputs["tokens"]
+
+    @property
+    def token_count(self) -> int:
+        """Without padding."""
+        mask = self.inputs.get("mask")
+        return self.tokens.numel() if mask is None else int(mask.sum())
 
 
 class Vocabulary(Protocol):
@@ -63,6 +69,19 @@ class Objective(Protocol):
         """Positions to predict, as a share of all."""
 
 
+class Scores(NamedTuple):
+    scores: dict[str, float]
+    predictions: dict[str, Any]  # JSON-able
+
+
+@runtime_checkable
+class Scored(Protocol):
+    """An objective that is scored by what the model predicts, beside the loss."""
+
+    def scores(self, logits: list[npt.NDArray[np.floating]]) -> Scores:
+        """Of the logits [P, C] of every evaluated batch, in their order."""
+
+
 def build_objective(chosen: settings.Objective, vocabulary: Vocabulary) -> Objective:
     return _class(chosen)(chosen, vocabulary)
 
@@ -77,7 +96,13 @@ def _class(chosen: settings.Objective) -> type[Objective]:
     return kind
 
 
+IGNORED = -100  # a target that is left out of the sum, as by torch's cross entropy
+
+
 def loss(logits_PV: Tensor, targets_P: Tensor) -> Tensor:
-    """Negative log likelihood in nats, computed in float32 at least, summed in float64."""
+    """Negative log likelihood in nats, computed in float32 at least, summed in float64; of numbers squared errors."""
     logits_PV = logits_PV.to(torch.promote_types(logits_PV.dtype, torch.float32))
+    if targets_P.is_floating_point():
+        errors_P = (logits_PV[:, 0] - targets_P).square()
+        return errors_P.masked_fill(targets_P == IGNORED, 0.0).sum(dtype=torch.float64)
     return F.cross_entropy(logits_PV, targets_P, reduction="none").sum(dtype=torch.float64)

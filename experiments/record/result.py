@@ -30,6 +30,7 @@ class Result:
     unigram_loss: Number | None  # of predicting every token from the frequencies of the training split
     perplexity: Number | None
     bits_per_byte: Number | None
+    scores: dict[str, Number] | None = None  # of a task, which has no perplexity
 
     # speed and memory
     tokens_per_second: Number | None  # non-padding tokens, steady state
@@ -63,7 +64,8 @@ class Result:
 
     def __post_init__(self) -> None:
         if self.status == "done":
-            assert self.reason is None and self.validation_loss is not None and self.perplexity is not None
+            assert self.reason is None and self.validation_loss is not None
+            assert (self.perplexity is None) == (self.scores is not None)
         else:
             assert self.reason, f"status {self.status} needs a reason"
 

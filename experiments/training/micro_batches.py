@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from experiments.objectives.objective import Batch, loss
+from experiments.objectives.objective import IGNORED, Batch, loss
 from experiments.training.precision import autocast
 
 T = TypeVar("T")
-IGNORED = -100  # a target that torch's cross entropy leaves out of the sum
 # of torch's CPU allocator, of others, of C++, and of oneDNN, which says no more than this when it gets no memory
 MEMORY_MESSAGES = ("can't allocate memory", "out of memory", "bad_alloc", "could not create a primitive")
 
@@ -43,11 +42,17 @@ class Forward:
 
     def loss(self, part: Batch) -> Tensor:
         """Summed loss [nats] of one micro-batch."""
+        return self.predict(part)[1]
+
+    def predict(self, part: Batch) -> tuple[Tensor, Tensor]:
+        """Logits [P, V] of one micro-batch, and their summed loss [nats]."""
+        count = len(part.targets)
         part = padded(part)
         inputs = {name: tensor.to(self.device, non_blocking=True) for name, tensor in part.inputs.items()}
         rows_P, targets_P = (tensor.to(self.device, non_blocking=True) for tensor in (part.rows, part.targets))
         with autocast(self.precision, self.device):
-            return loss(self.model(**inputs, rows=rows_P), targets_P)
+            logits_PV = self.model(**inputs, rows=rows_P)
+            return logits_PV[:count], loss(logits_PV, targets_P)
 
 
 def split(batch: Batch, size: int) -> Iterator[Batch]:

@@ -9,6 +9,7 @@ from experiments.measure.hardware import device_name
 from experiments.record.result import Result, Status
 from experiments.settings import Settings
 from experiments.signature import source_digest
+from experiments.training.evaluate import NUMBERS
 from experiments.training.run import Run
 
 
@@ -38,7 +39,8 @@ def quality(run: Run) -> dict[str, Any]:
     """Losses of the weights that the run ended with; an evaluation of earlier ones is not theirs."""
     progress = run.progress
     evaluation = progress.evaluation if progress.evaluated_at == progress.step else None
-    measured = evaluation or dict.fromkeys(("loss", "unigram_loss", "perplexity", "bits_per_byte"))
+    measured = dict.fromkeys(NUMBERS) | (evaluation or {})
+    scores = {name: value for name, value in measured.items() if name not in NUMBERS}
     return {
         "validation_loss": measured["loss"],
         "best_validation_loss": progress.best_loss,
@@ -46,6 +48,7 @@ def quality(run: Run) -> dict[str, Any]:
         "unigram_loss": measured["unigram_loss"],
         "perplexity": measured["perplexity"],
         "bits_per_byte": measured["bits_per_byte"],
+        "scores": scores or None,
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
@@ -12,9 +12,9 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from experiments.measure.flops import mfu
 from experiments.measure.memory import give_back_freed_memory
 from experiments.measure.quality import bits_per_byte, perplexity
-from experiments.objectives.objective import Batch
+from experiments.objectives.objective import Batch, Scored
 from experiments.record.display import Display
-from experiments.record.durable import RunFolderError
+from experiments.record.durable import RunFolderError, to_json, write
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result, Status
 from experiments.record.tracking import Tracker
@@ -88,9 +88,9 @@ def advance(run: Run) -> None:
 def take_step(run: Run, step: int) -> None:
     """Batch, gradient, guard, update. Raises NonFiniteError before a weight has changed."""
     progress, clip = run.progress, run.settings.optimizer.clip
-    tokens = run.settings.trainer.batch_size * run.settings.length
-    with run.throughput.step(tokens):
+    with run.throughput.step() as counted:
         batch = training_batch(run, step)
+        counted.tokens = batch.token_count
         loss_sum = gradient(run, batch, step)
         total_norm = get_total_norm(
             [parameter.grad for parameter in run.model.parameters() if parameter.grad is not None]
@@ -105,7 +105,7 @@ def take_step(run: Run, step: int) -> None:
             clip_grads_with_norm_(run.model.parameters(), clip, total_norm)
         set_learning_rate(run.optimizer, rate(run, step))
         run.optimizer.step()
-    progress.tokens += tokens
+    progress.tokens += batch.token_count
     progress.loss_sum += loss_sum
     progress.positions += len(batch.targets)
     progress.gradient_norm = norm
@@ -174,10 +174,17 @@ def training_metrics(run: Run) -> dict[str, Any]:
     loss = progress.training_loss = progress.loss_sum / progress.positions
     progress.loss_sum, progress.positions = 0.0, 0
     speed = run.throughput.recent()
+    of_text = (
+        {
+            "perplexity": perplexity(loss),
+            "bits_per_byte": bits_per_byte(loss, train.token_count, train.text_bytes),
+        }
+        if not isinstance(run.objective, Scored)
+        else {}
+    )
     metrics = {
         "loss": loss,
-        "perplexity": perplexity(loss),
-        "bits_per_byte": bits_per_byte(loss, train.token_count, train.text_bytes),
+        **of_text,
         "learning_rate": rate(run, progress.step),
         "gradient_norm": progress.gradient_norm,
         "tokens_per_second": speed,
@@ -205,13 +212,15 @@ def validation_metrics(run: Run) -> dict[str, Any]:
     evaluation, _ = fitting(attempt, progress.micro_batch, lambda size: make_room(run, size))
     if not math.isfinite(evaluation.loss):
         raise NonFiniteError(progress.step, f"step {progress.step}: the validation loss is {evaluation.loss}")
-    progress.evaluation, progress.evaluated_at = asdict(evaluation), progress.step
+    progress.evaluation, progress.evaluated_at = evaluation.numbers(), progress.step
     if progress.best_loss is None or evaluation.loss < progress.best_loss:
         progress.best_loss = evaluation.loss
         header = {"step": progress.step, "validation_loss": evaluation.loss, "precision": run.forward.precision}
         save(run.folder.checkpoint, "best", progress.step, weights(run.model), header)
-    run.display.evaluation(progress.step, evaluation.loss, evaluation.bits_per_byte, evaluation.unigram_loss)
-    return {f"validation_{name}": value for name, value in asdict(evaluation).items() if name != "tokens"}
+    if evaluation.predictions is not None:
+        write(run.folder.path / "predictions.json", to_json(evaluation.predictions) + "\n")
+    run.display.evaluation(progress.step, **evaluation.numbers())
+    return {f"validation_{name}": value for name, value in evaluation.numbers().items()}
 
 
 def verdict(error: BaseException) -> tuple[Status, str]:
