@@ -29,6 +29,7 @@ app = typer.Typer(
   attn train -m variant=multi_head,talking_heads heads=6,12,24   a sweep
   attn finetune talking_heads task=squad                         a task for what it learned
   attn compare variant=talking_heads --sort loss                 what came out
+  attn table shazeer2020/heads                                   a paper's table, and which claims hold
   attn heads talking_heads                                       what its heads do
   attn variants                                                  what there is
 """,
@@ -144,6 +145,49 @@ def compare(
         from experiments.compare import compare_runs
 
         compare_runs(which or [], runs, sort, format.value)
+
+
+class TableFormat(str, Enum):
+    table = "table"
+    markdown = "markdown"
+    csv = "csv"
+    latex = "latex"
+
+
+@app.command()
+def table(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="PAPER/TABLE; without it, what there is.")
+    ] = None,
+    overrides: Overrides = None,
+    budget: Annotated[str, typer.Option(help="nano, small, medium or paper.")] = "nano",
+    seeds: Annotated[int | None, typer.Option(help="Seeds 0 .. N-1; default: the budget's.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="The cells and what they will cost; trains nothing.")
+    ] = False,
+    render_only: Annotated[bool, typer.Option("--render-only", help="What is there; trains nothing.")] = False,
+    published: Annotated[Path | None, typer.Option(help="YAML with published numbers that you have read.")] = None,
+    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+    format: Annotated[TableFormat, typer.Option(help="How to print the table.")] = TableFormat.table,
+    out: Annotated[Path | None, typer.Option(help="Also write every format into this folder.")] = None,
+    wandb: Annotated[bool, typer.Option("--wandb", help="Also log it as a table in W&B.")] = False,
+) -> None:
+    """Reproduce a paper's table: train what is missing, and say with intervals which of its claims hold.
+
+    \b
+      attn table                                         the tables, and what each costs here
+      attn table shazeer2020/heads --dry-run             its cells, and how long they take
+      attn table shazeer2020/heads --seeds 3 --out docs/results
+      attn table su2020/key_size data=text data.train=book.txt
+      attn table shazeer2020/heads --render-only --format markdown
+
+    Overrides go to every cell. Cells are runs of `attn train`: shared with it, and continued by the same command.
+    """
+    with _mistakes("attn table"):
+        from experiments.tables.command import Options, show_table
+
+        options = Options(budget, seeds, dry_run, render_only, published, runs, format.value, out, wandb)
+        raise typer.Exit(show_table(name, overrides or [], options))
 
 
 @app.command()

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch import Tensor, nn
@@ -91,6 +91,10 @@ class Layer(nn.Module):
         `kept`: indices; one that is repeated is there so many times. What other heads need through a projection stays.
         """
         raise NotImplementedError
+
+    def head_projections(self) -> Iterator[nn.Parameter]:
+        """The parameters that mix heads, P_l and P_w and their kind: they may train at a rate of their own."""
+        yield from ()
 
     def combine(self, heads: Tensor) -> Tensor:
         """[B, N, h_v, V] -> [B, N, D]."""

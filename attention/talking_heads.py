@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -98,6 +98,10 @@ class Attention(Projected):
             "weights_projection": self.weights_projection(x, memory),
         }
         return super().attend(x, memory, query, key, value, **projections, **options)
+
+    def head_projections(self) -> Iterator[nn.Parameter]:
+        yield from self.logits_projection.parameters()
+        yield from self.weights_projection.parameters()
 
     def keep_softmax_heads(self, kept: Sequence[int]) -> None:
         if self.weights_projection.mixes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from pathlib import Path
 
@@ -66,19 +65,13 @@ def _dry_run(planned: Plan) -> int:
 def _sweep_here(cells: list[Settings]) -> int:
     from rich.console import Console
 
-    from experiments.sweep.report import SweepProgress, print_outcomes
-    from experiments.sweep.runner import Interrupted, Outcome, done_before, run_cell
-    from experiments.training.planned import planned_steps
+    from experiments.sweep.here import train_cells
+    from experiments.sweep.report import print_outcomes
+    from experiments.training.interruption import Interrupted
 
     console = Console()
-    outcomes: list[Outcome] = []
     try:
-        with SweepProgress(len(cells), console).shown() as progress:
-            for cell in cells:
-                watch = functools.partial(progress.watch, planned_steps=planned_steps(cell))
-                before = done_before(cell)
-                outcomes.append(before or run_cell(cell, watch))
-                (progress.skip if before and before.done else progress.end)(outcomes[-1])
+        outcomes = train_cells(cells, console)
     except Interrupted as interrupted:
         console.print(f"{interrupted}; the same command goes on from here")
         return interrupted.exit_code

@@ -39,6 +39,12 @@ def finished(settings: Settings) -> Result | None:
     result = folder.result()
     if result is None or result.status != "done":
         return None
+    check_unchanged(settings, folder, result)
+    return result
+
+
+def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> None:
+    """Raises DataError for a result of other attention code, or of other text, than there is now."""
     anew = "begin anew in another folder with runs=FOLDER"
     if result.attention_digest != source_digest(settings.variant):
         raise DataError(
@@ -46,7 +52,6 @@ def finished(settings: Settings) -> Result | None:
         )
     if material(settings).identity() not in (None, result.corpus):
         raise DataError(f"{folder.path} was trained on other text than there is now; {anew}")
-    return result
 
 
 def execute(settings: Settings) -> int:

@@ -19,7 +19,7 @@ Share = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Text = Annotated[str, Field(min_length=1)]
 
-Norm = Literal["post", "pre", "sandwich"]
+Norm = Literal["post", "pre", "sandwich", "deep"]
 Precision = Literal["auto", "fp32", "bf16"]
 # a document is one row (a line of a text), the rows up to a blank one, or those up to WikiText's next title
 Documents = Literal["row", "blank_line", "article"]
@@ -39,7 +39,7 @@ class Model(Group):
     layers: Size
     length: Size  # longest sequence; the size of a learned position table
     norm: Norm
-    norm_kind: Literal["layer", "layer_no_bias", "rms"]
+    norm_kind: Literal["layer", "layer_no_bias", "rms", "batch", "batch_masked"]
     norm_epsilon: Positive
     position: Literal["learned", "sinusoidal", "rotary", "relative", "none"]
     rotary_base: Positive
@@ -60,6 +60,14 @@ class Model(Group):
             raise ValueError(
                 f"relative_buckets {self.relative_buckets} must be even, and less than 4 times "
                 f"relative_distance {self.relative_distance}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _statistics(self) -> Model:
+        if self.norm_kind.startswith("batch") and self.head_transform:
+            raise ValueError(
+                f"norm_kind {self.norm_kind} needs head_transform=false: that norm sees the predicted positions only"
             )
         return self
 
@@ -149,15 +157,55 @@ class FileTokenizer(Group):
 Tokenizer = Annotated[TrainedTokenizer | FileTokenizer, Field(discriminator="kind")]
 
 
-class AdamW(Group):
-    """AdamW with decoupled decay (Loshchilov and Hutter 2019); matrices decay, biases and norms don't."""
+class Stepping(Group):
+    """What all optimizers have; matrices decay, biases and norms don't."""
 
     learning_rate: Positive
+    projection_rate: Positive  # of the heads' projections (P_l, P_w), as a factor of the learning rate
     weight_decay: NonNegative
+    clip: Positive | None  # largest gradient norm; null: no clipping
+
+
+class AdamW(Stepping):
+    """AdamW with decoupled decay (Loshchilov and Hutter 2019)."""
+
+    kind: Literal["adamw"]
     beta1: Fraction
     beta2: Fraction
     epsilon: Positive
-    clip: Positive | None  # largest gradient norm; null: no clipping
+
+
+class Adafactor(Stepping):
+    """Adafactor (Shazeer and Stern 2018): its learning rate is relative to the scale of each parameter."""
+
+    kind: Literal["adafactor"]
+    beta2_decay: Annotated[float, Field(lt=0)]  # exponent of the step in 1 - beta2
+    least_scale: Positive  # what a parameter counts as where its own root mean square is less
+    update_clip: Positive  # largest root mean square of an update before the learning rate
+
+
+class Muon(Stepping):
+    """Muon (Jordan et al. 2024) for the hidden matrices; AdamW, with its betas and epsilon, for the rest."""
+
+    kind: Literal["muon"]
+    momentum: Fraction
+    nesterov: bool
+    newton_schulz_steps: Size
+    beta1: Fraction
+    beta2: Fraction
+    epsilon: Positive
+
+
+class Lamb(Stepping):
+    """LAMB (You et al. 2020), for large batches."""
+
+    kind: Literal["lamb"]
+    beta1: Fraction
+    beta2: Fraction
+    epsilon: Positive
+
+
+Optimizer = Annotated[AdamW | Adafactor | Muon | Lamb, Field(discriminator="kind")]
 
 
 class Decay(Group):
@@ -234,7 +282,7 @@ class Settings(Group):
     objective: Objective
     data: Data
     tokenizer: Tokenizer
-    optimizer: AdamW
+    optimizer: Optimizer
     schedule: Schedule
     trainer: Trainer
     logger: Logger

@@ -23,7 +23,7 @@ CLASSES = {
     "objective": [settings.Masked],
     "data": [settings.PythonDocs, settings.Hub, settings.TextFiles, settings.ParquetFiles],
     "tokenizer": [settings.TrainedTokenizer, settings.FileTokenizer],
-    "optimizer": [settings.AdamW],
+    "optimizer": [settings.AdamW, settings.Adafactor, settings.Muon, settings.Lamb],
     "schedule": [settings.Decay, settings.Endless],
     "trainer": [settings.Trainer],
     "logger": [settings.Logger],

@@ -25,6 +25,7 @@ const state = {
   ranges: {},
   filter: "",
   sort: "loss",
+  measure: "entropy",
   run: null,
   theme: null,
   paused: false,
@@ -46,6 +47,9 @@ const curves = new Chart(byId("curves"), select);
 const speed = new Chart(byId("speed"), select);
 const memory = new Chart(byId("memory"), select);
 const heads = new Chart(byId("heads"), select);
+const measures = new HeatMap(byId("measures"));
+const plane = new Chart(byId("plane"), select);
+const projections = new HeatMap(byId("projections"));
 const parallel = new Parallel(
   byId("parallel"),
   (column, range) => change({ ranges: { ...state.ranges, [column]: range } }),
@@ -94,6 +98,7 @@ function draw() {
   drawScatter(memory, visible, group, "peak_memory_bytes", "low");
   drawHeads(visible, group, groupName);
   drawTable(visible, group);
+  drawHeadsOfRun(visible);
   byId("filter").setAttribute("aria-invalid", String(!test));
   byId("count").textContent = `${counted(visible.length)} of ${counted(rows.length)} runs`;
   byId("clear").hidden = !(state.filter || state.hidden.length || Object.values(state.ranges).some(Boolean));
@@ -124,6 +129,7 @@ function start() {
   choices("lines", { seeds: "mean over seeds", group: "mean of the group", runs: "every run" });
   choices("y", Object.fromEntries(Object.keys(CURVES).map((name) => [name, name])));
   choices("x", Object.fromEntries(Object.entries(AXES).map(([key, [name]]) => [key, name])));
+  choices("measure", HEAD_MEASURES);
   byId("filter").value = state.filter;
   byId("filter").addEventListener("input", () => change({ filter: byId("filter").value }));
   byId("clear").addEventListener("click", clear);
@@ -138,6 +144,7 @@ function start() {
   });
   byId("notes").textContent = data.notes.join(" ");
   byId("written").textContent = data.written;
+  drawPaperTables();
   watch();
   draw();
 }

@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from attention.rotary import Rotary
 from experiments import settings
 from experiments.model.assembly import Assembly, linear_multiplies
+from experiments.model.batch_norm import tell_real
 from experiments.model.embedding import Embedding
 from experiments.model.encoder import ACTIVATIONS, Encoder, Layer
 from experiments.model.norm import build_norm
@@ -59,6 +60,7 @@ class Bert(Assembly):
         mask: Tensor | None = None,
     ) -> Tensor:
         """What the head is given, [P, D] or [B, N, D]; arguments and errors as of `forward`."""
+        tell_real(self, mask)
         return self.encoder(
             self.embedding(tokens, token_types),
             rows,
@@ -79,7 +81,8 @@ class Bert(Assembly):
         """The same without the head."""
         attention = sum(layer.attention.cost(length, length).multiplies for layer in self.layers) / length
         *body, last = (linear_multiplies(layer.feed_forward) for layer in self.layers)
-        return 6.0 * (attention + sum(body) + predicted_share * last)
+        predicted_last = 1.0 if self.encoder.picks_last else predicted_share
+        return 6.0 * (attention + sum(body) + predicted_last * last)
 
 
 class MaskedHead(nn.Module):

@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from experiments import settings
-from experiments.model.norm import Residual, build_norm
+from experiments.model.norm import Residual, build_norm, ends_with_norm
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -54,19 +54,30 @@ class Layer(nn.Module):
             x = x.flatten(0, 1).index_select(0, rows_P)
         return self.feed_forward_residual(x, self.feed_forward)
 
+    def branch_maps(self) -> Iterator[nn.Linear]:
+        """The maps that what is added to the stream passes through: value, output and feed-forward."""
+        yield from (each for name, each in self.attention.named_children() if name in ("value", "output"))
+        yield from (each for each in self.feed_forward.modules() if isinstance(each, nn.Linear))
+
 
 class Encoder(nn.Module):
-    """The layers, and a final norm where the last layer does not end with one (norm=pre, sandwich)."""
+    """The layers, and a final norm where the last layer does not end with one (norm=pre, sandwich).
+
+    With batch statistics every position is computed and the rows are picked last: the predicted positions are no
+    fair sample of the text.
+    """
 
     def __init__(self, model: settings.Model, attentions: Sequence[nn.Module]) -> None:
         super().__init__()
         self.layers = nn.ModuleList(Layer(model, attention) for attention in attentions)
-        self.norm = build_norm(model) if model.norm != "post" else None
+        self.norm = None if ends_with_norm(model.norm) else build_norm(model)
+        self.picks_last = model.norm_kind.startswith("batch")
 
     def forward(self, x_BND: Tensor, rows_P: Tensor | None = None, **context: Any) -> Tensor:
         """[B, N, D], or [P, D] for the rows asked for: what follows the last attention is computed for them only."""
         *body, last = self.layers
         for layer in body:
             x_BND = layer(x_BND, **context)
-        x = last(x_BND, rows_P, **context)
-        return x if self.norm is None else self.norm(x)
+        x = last(x_BND, None if self.picks_last else rows_P, **context)
+        x = x if self.norm is None else self.norm(x)
+        return x.flatten(0, 1).index_select(0, rows_P) if self.picks_last and rows_P is not None else x

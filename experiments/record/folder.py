@@ -277,4 +277,5 @@ def _read(path: Path) -> str:
 
 
 def _damaged(path: Path, why: str, remove: Path | None = None) -> RunFolderError:
-    return RunFolderError(f"{path}: damaged ({why}); remove {remove or 'this file'} and give the same command again")
+    gone = remove or "this file"
+    return RunFolderError(f"{path}: damaged ({why}); remove {gone}; the attn train that made the run makes it again")

@@ -22,6 +22,7 @@ from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 from experiments.run import finished, folder_of
 from experiments.settings import Settings
+from experiments.training.interruption import Interrupted
 
 POLL_SECONDS = 0.2
 
@@ -39,14 +40,6 @@ class Outcome:
         return self.result is not None and self.result.status == "done"
 
 
-class Interrupted(Exception):
-    """The sweep was told to stop; the cell that was running has saved and ended."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(f"interrupted by {signal.Signals(number).name}")
-        self.exit_code = 128 + number
-
-
 def done_before(settings: Settings) -> Outcome | None:
     """The outcome of a cell that needs no training, or can't have any."""
     try:
@@ -57,7 +50,10 @@ def done_before(settings: Settings) -> Outcome | None:
 
 
 def run_cell(settings: Settings, watch: Callable[[RunFolder], None] = lambda folder: None) -> Outcome:
-    """Train one cell in a process of its own and wait for it, calling `watch` now and then. Raises Interrupted."""
+    """Train one cell in a process of its own and wait for it, calling `watch` now and then.
+
+    Raises Interrupted when the sweep was told to stop; the cell has then saved and ended.
+    """
     folder = folder_of(settings)
     try:
         with folder:

@@ -25,7 +25,7 @@ from experiments.settings import Settings
 from experiments.signature import module_of, source_digest
 from experiments.training.checkpoint import newest, restore, save, weights
 from experiments.training.micro_batches import Forward, split
-from experiments.training.optimizer import adamw, moments
+from experiments.training.optimizer import build_optimizers, moments
 from experiments.training.planned import planned_steps
 
 
@@ -56,7 +56,7 @@ class Run:
     dataset: Dataset
     objective: Objective
     model: Assembly
-    optimizer: torch.optim.Optimizer
+    optimizers: list[torch.optim.Optimizer]
     forward: Forward
     planned: int | None  # steps; None: until the clock says so
     progress: Progress
@@ -106,7 +106,7 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
         dataset=dataset,
         objective=objective,
         model=model,
-        optimizer=adamw(model, settings.optimizer),
+        optimizers=build_optimizers(model, settings.optimizer),
         forward=Forward(model, device, resolve_precision(trainer.precision, device), settings.seed),
         planned=planned,
         progress=Progress(micro_batch=min(trainer.micro_batch or trainer.batch_size, trainer.batch_size)),
@@ -118,6 +118,11 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
         run.forward = replace(run.forward, model=torch.compile(model))
     folder.write_environment(describe(torch_facts(device), settings.seed, run.backend))
     tracker.start(folder, settings.model_dump())
+    if planned is not None and planned <= settings.schedule.warmup_steps:
+        run.say(
+            f"the learning rate only rises: schedule.warmup_steps={settings.schedule.warmup_steps} of the "
+            f"{planned} steps are warm-up"
+        )
     display.start(planned, run.progress.step)
     run.memory.reset()
     run.throughput.start()
@@ -182,7 +187,7 @@ def ingredients(run: Run) -> str:
 def tensors(run: Run) -> dict[str, Tensor]:
     """The live tensors that a checkpoint holds."""
     return weights(run.model) | {
-        f"optimizer/{name}": tensor for name, tensor in moments(run.model, run.optimizer).items()
+        f"optimizer/{name}": tensor for name, tensor in moments(run.model, run.optimizers).items()
     }
 
 

@@ -12,6 +12,7 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from experiments.measure.flops import mfu
 from experiments.measure.memory import give_back_freed_memory
 from experiments.measure.quality import bits_per_byte, perplexity
+from experiments.model.batch_norm import commit, discard
 from experiments.objectives.objective import Batch, Scored
 from experiments.record.display import Display
 from experiments.record.durable import RunFolderError, to_json, write
@@ -19,12 +20,12 @@ from experiments.record.folder import RunFolder
 from experiments.record.result import Result, Status
 from experiments.record.tracking import Tracker
 from experiments.settings import Settings
+from experiments.training import optimizer
 from experiments.training.checkpoint import save, weights
 from experiments.training.evaluate import evaluate
 from experiments.training.guard import NonFiniteError, describe, locate
 from experiments.training.interruption import Interrupted, Interruption
 from experiments.training.micro_batches import OutOfMemoryError, backward, fitting, is_out_of_memory
-from experiments.training.optimizer import set_learning_rate
 from experiments.training.run import Run, keep, restore_newest, set_up, training_batch
 from experiments.training.schedule import learning_rate
 from experiments.training.summary import flops_per_token, summarize
@@ -103,8 +104,9 @@ def take_step(run: Run, step: int) -> None:
             raise NonFiniteError(step, describe(step, batch.tokens, loss_sum / len(batch.targets), norm, where))
         if clip is not None:
             clip_grads_with_norm_(run.model.parameters(), clip, total_norm)
-        set_learning_rate(run.optimizer, rate(run, step))
-        run.optimizer.step()
+        optimizer.set_learning_rate(run.optimizers, rate(run, step))
+        optimizer.step(run.optimizers)
+        commit(run.model)
     progress.tokens += batch.token_count
     progress.loss_sum += loss_sum
     progress.positions += len(batch.targets)
@@ -116,6 +118,7 @@ def gradient(run: Run, batch: Batch, step: int) -> float:
 
     def attempt(micro_batch: int) -> float:
         run.model.zero_grad(set_to_none=True)
+        discard(run.model)
         return backward(run.forward, batch, step, micro_batch)
 
     loss_sum, run.progress.micro_batch = fitting(attempt, run.progress.micro_batch, lambda size: make_room(run, size))

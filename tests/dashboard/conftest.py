@@ -8,8 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 import yaml
+from pyarrow import parquet
 
 Make = Callable[..., Path]
 
@@ -53,3 +55,53 @@ def make(tmp_path: Path) -> Make:
         return folder
 
     return run
+
+
+@pytest.fixture
+def measured() -> Callable[..., None]:
+    """measured(folder) leaves there what `attn heads` would: two layers, of two heads and of one, in another order."""
+
+    def leave(folder: Path, talking: bool = True) -> None:
+        places = [(2, 1), (1, 2), (1, 1)]
+        heads = [{"layer": layer, "head": head} for layer, head in places]
+        rows = {
+            "heads": [
+                {**place, "entropy": layer + head / 10 + 1 / 3e5, "role": f"r{layer}{head}", "offset": 1}
+                for place, (layer, head) in zip(heads, places, strict=True)
+            ],
+            "importance": [{**place, "gradient": 0.5 * place["head"]} for place in heads],
+            "plane": [{**place, "x": place["layer"] / 3, "y": 0.0} for place in heads],
+        }
+        if talking:
+            rows["projections"] = [
+                {"layer": layer, "matrix": name, "before": before, "after": after, "value": 10.0 * before + after}
+                for name in ("P_l", "P_w")
+                for layer in (1, 2)
+                for after in (1, 2, 3)
+                for before in (1, 2)
+            ]
+        (folder / "heads").mkdir()
+        for name, table in rows.items():
+            parquet.write_table(pa.Table.from_pylist(table), folder / "heads" / f"{name}.parquet")
+
+    return leave
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Callable[..., None]:
+    """table(name) leaves there what `attn table` would: two rows and two claims."""
+
+    def leave(name: str, title: str = "Heads") -> None:
+        rows = [
+            {"row": "mh6", "loss": "4.2000", "step_time": "-"},
+            {"row": "th6", "loss": "4.1000", "step_time": "1.2"},
+        ]
+        claims = [{"key": f"C{number}", "says": "More is better", "word": word, "lines": ["th6 > mh6: +0.1"]}
+                  for number, word in ((7, "holds"), (8, "not resolved"))]  # fmt: skip
+        made = {"name": name, "budget": "nano", "title": title, "shows": "what heads do", "tables": [rows]}
+        made |= {"notes": ["paired by seed"], "claims": claims, "facts": [["seeds", "0, 1, 2"]]}
+        path = tmp_path / "runs" / "tables" / f"{name.replace('/', '-')}-nano.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(made))
+
+    return leave

@@ -145,6 +145,45 @@ def test_every_panel_draws_and_nothing_else_is_loaded(open_page):
     assert len(shown.requests()) == 1
 
 
+def test_the_heads_of_the_chosen_run(open_page, make, measured):
+    measured(make("multi_head-7-0", heads=7), talking=False)
+    measured(make("talking_heads-7-0", heads=7, variant="talking_heads"))
+    shown = open_page()
+    visible = "return !document.getElementById(arguments[0]).hidden"
+    # the first in the table's order that has any
+    assert shown.text("#whose b") == "multi_head-7-0" and "2 runs here" in shown.text("#whose")
+    assert shown.count("#measures .cell") == 3 and not shown.js(visible, "projections")
+    shown.press("#measures svg", "\ue014", "\ue014")
+    assert "layer 1, head 2: r12" in shown.text("#measures .tip")
+    shown.press("#measures svg", "\ue015")
+    assert "layer 1, head 2" in shown.text("#measures .tip")
+    shown.choose("measure", "gradient")
+    assert "From 0.5" in shown.text("#measures .note") and shown.count("#plane .symbol") == 3
+    shown.type("talking_heads-7-0")
+    shown.click("tbody tr")
+    assert shown.text("#whose b") == "talking_heads-7-0"
+    assert shown.count("#projections .cell") == 4 * 6
+    shown.press("#projections svg", "\ue014", "\ue015")
+    assert shown.text("#projections .tip div:last-child") == "head 2 into head 1: 21"
+    shown.type("multi_head-24-1")
+    shown.click("tbody tr")
+    assert "has not measured" in shown.text("#whose") and not shown.js(visible, "measures")
+    assert shown.complaints() == [] and len(shown.requests()) == 1
+
+
+def test_the_papers_tables_and_their_claims(open_page, table):
+    table("paper/heads", title=EVIL)
+    shown = open_page()
+    assert shown.text("#papers summary b") == EVIL
+    marks = "return [...document.querySelectorAll('#papers summary .verdict')].map((each) => each.textContent).join()"
+    assert shown.js(marks) == "\u2713 C7,? C8"
+    assert shown.text("#papers tbody tr:last-child") == "th64.10001.2" and shown.count("#papers tbody tr") == 2
+    assert shown.text("#papers ul li") == "th6 > mh6: +0.1" and shown.count("img") == 0
+    # the table of runs is another
+    assert shown.count("#table tbody tr") == 12
+    assert shown.complaints() == [] and len(shown.requests()) == 1
+
+
 def test_a_name_with_html_stays_text(open_page):
     shown = open_page()
     shown.type("<img")

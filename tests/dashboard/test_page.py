@@ -54,6 +54,17 @@ def test_many_runs_share_out_the_curves(make, tmp_path, monkeypatch):
     assert [point[-1] for point in data["curves"][0]["validation"]] == [5.5, 4.5]
 
 
+def test_tables_without_room_are_left_out_and_it_is_said(make, table, tmp_path, monkeypatch):
+    make("a")
+    for name in ("one", "two", "three"):
+        table(name)
+    whole = page_data([], tmp_path / "runs")
+    assert {each["name"] for each in whole["tables"]} == {"one", "two", "three"} and len(whole["notes"]) == 1
+    monkeypatch.setattr(page, "TABLES", len(json.dumps(whole["tables"][0])) + 10)
+    data = page_data([], tmp_path / "runs")
+    assert len(data["tables"]) == 1 and data["notes"][-1] == "2 more tables have no room here."
+
+
 def test_names_are_data_and_no_tags(make, tmp_path):
     name = "<img src=x onerror=alert(1)>"
     make(name)

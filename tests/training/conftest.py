@@ -73,7 +73,9 @@ def tiny(cache: Path, text: Path, **changes) -> Settings:
         "data": {"kind": "text", "documents": "blank_line", "train": str(text), "validation": None, "test": None},
         "tokenizer": {"kind": "byte_bpe", "vocabulary_size": 300},
         "optimizer": {
+            "kind": "adamw",
             "learning_rate": 1e-2,
+            "projection_rate": 1.0,
             "weight_decay": 0.01,
             "beta1": 0.9,
             "beta2": 0.98,

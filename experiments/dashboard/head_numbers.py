@@ -1,0 +1,81 @@
+"""What `attn heads` found of a run, small enough for the page: numbers of each head, their plane, P_l and P_w."""
+
+# L layers, H heads
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from experiments.record.index import Index
+
+# tables of `attn heads` whose rows are heads, and what is not a measure in them
+TABLES = ("heads", "importance")
+PLACES = {"layer", "head", "role", "offset"}
+DIGITS = 3
+
+Rows = list[dict[str, Any]]
+
+
+def heads_of(folder: Path, index: Index) -> dict[str, Any] | None:
+    """Of a run's `heads/` folder; None where nothing was measured. Raises OSError, pyarrow's errors.
+
+    `measures`: name -> [L][H]; `roles`: [L][H]; `plane`: [layer, head, x, y] a head; `projections`: name -> [L][H][H].
+    """
+    tables = {
+        name: index.read(folder / "heads" / f"{name}.parquet", parse_table)
+        for name in (*TABLES, "plane", "projections")
+    }
+    if tables["heads"] is None:
+        return None
+    measures: dict[str, Any] = {}
+    for name in TABLES:
+        columns = dict.fromkeys(column for row in tables[name] or () for column in row)
+        measures |= {column: by_head(tables[name], column) for column in columns if column not in PLACES}
+    plane = [[row[key] for key in ("layer", "head", "x", "y")] for row in tables["plane"] or ()]
+    return {
+        "measures": measures,
+        "roles": by_head(tables["heads"], "role"),
+        "plane": plane,
+        "projections": matrices(tables["projections"] or []),
+    }
+
+
+def parse_table(content: bytes) -> Rows:
+    """The rows of a Parquet file, numbers with the digits that a picture needs."""
+    # a second that only pages with heads have to wait
+    from pyarrow import parquet
+
+    rows: Rows = parquet.read_table(io.BytesIO(content)).to_pylist()
+    return [{key: _short(value) for key, value in row.items()} for row in rows]
+
+
+def by_head(rows: Rows, column: str) -> list[list[Any]]:
+    """[L][H], layers of any number of heads."""
+    layers: dict[int, list[Any]] = {}
+    for row in sorted(rows, key=lambda row: (row["layer"], row["head"])):
+        layers.setdefault(row["layer"], []).append(row[column])
+    return list(layers.values())
+
+
+def matrices(rows: Rows) -> dict[str, list[list[list[float]]]]:
+    """Of each projection a matrix a layer: a row is a head before it, a column a head after it."""
+    return {name: [_matrix(rows, name, layer) for layer in _known(rows, "layer")] for name in _known(rows, "matrix")}
+
+
+def _matrix(rows: Rows, name: str, layer: int) -> list[list[float]]:
+    own = [row for row in rows if (row["matrix"], row["layer"]) == (name, layer)]
+    own.sort(key=lambda row: (row["before"], row["after"]))
+    width = max(row["after"] for row in own)
+    values = [row["value"] for row in own]
+    return [values[start : start + width] for start in range(0, len(values), width)]
+
+
+def _known(rows: Rows, column: str) -> Iterable[Any]:
+    return dict.fromkeys(row[column] for row in rows)
+
+
+def _short(value: Any) -> Any:
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value

@@ -1,0 +1,106 @@
+// The heads of one run: what `attn heads` measured of each, which are alike, and how talking heads talk.
+"use strict";
+
+const HEAD_MEASURES = {
+  entropy: "entropy of the weights (nats)",
+  confidence: "largest weight on a token that is not special",
+  special: "weight on special tokens",
+  previous: "weight on the previous token",
+  current: "weight on the token itself",
+  next: "weight on the next token",
+  rarest: "how often it looks at the rarest token",
+  offset_share: "how often it looks at one offset",
+  gradient: "importance by gradient (nats per masked token)",
+  gradient_in_layer: "importance by gradient, in its layer",
+  relevance: "relevance, in its layer",
+};
+
+/** The run whose heads are shown: the chosen one, if its heads were measured; else the first shown that has them. */
+function runWithHeads(visible) {
+  const measured = (row) => data.heads[row.number];
+  const chosen = rows.find((row) => row.run === state.run);
+  return chosen ? (measured(chosen) ? chosen : null) : visible.find(measured);
+}
+
+function drawHeadsOfRun(visible) {
+  const section = byId("of-run");
+  section.hidden = !Object.keys(data.heads).length;
+  if (section.hidden) return;
+  const row = runWithHeads(visible);
+  const found = row && data.heads[row.number];
+  const all = Object.keys(data.heads).length;
+  const others = all > 1 ? ` ${counted(all)} runs here have their heads measured: choose one in a chart or the table.` : "";
+  byId("whose").replaceChildren(
+    ...(found ? [html("b", {}, row.run), `; attn heads writes its attention maps and more.${others}`] : [`attn heads has not measured those of the chosen run.${others}`]),
+  );
+  for (const id of ["measures", "plane", "projections"]) byId(id).hidden = !found;
+  if (!found) return;
+  drawMeasure(found);
+  drawPlane(found);
+  drawProjections(found);
+}
+
+function drawMeasure(found) {
+  const names = Object.keys(found.measures);
+  const name = names.includes(state.measure) ? state.measure : names[0];
+  const values = found.measures[name];
+  const known = values.flat().filter(isNumber);
+  const [low, high] = [Math.min(...known), Math.max(...known)];
+  measures.draw({
+    tiles: [{ title: "Layer (down), head (across)", values }],
+    range: [low, high],
+    text: (tile, layer, head) => [
+      `layer ${layer + 1}, head ${head + 1}: ${found.roles[layer]?.[head] ?? ""}`,
+      ...names
+        .filter((each) => isNumber(found.measures[each][layer]?.[head]))
+        .map((each) => `${HEAD_MEASURES[each] ?? each}: ${found.measures[each][layer][head]}`),
+    ],
+  });
+  note("measures", [`From ${low} (faint) to ${high} (full colour).`]);
+}
+
+function drawPlane(found) {
+  plane.draw({
+    x: { title: "Distance, in two dimensions" },
+    y: { title: "" },
+    series: [...grouped(found.plane, ([layer]) => layer)].map(([layer, heads]) => ({
+      group: layer - 1,
+      symbols: true,
+      points: heads.map(([, head, x, y]) => ({
+        x,
+        y,
+        text: () => [`layer ${layer}, head ${head}`, found.roles[layer - 1]?.[head - 1] ?? ""],
+      })),
+    })),
+    empty: "No distances were measured.",
+  });
+  note("plane", ["Heads that attend alike are near each other (Jensen-Shannon divergence, by multidimensional scaling)."]);
+  const layers = [...new Set(found.plane.map(([layer]) => layer))];
+  byId("plane").querySelector(".note").append(
+    " Layers:",
+    ...layers.map((layer) => {
+      const { colour, symbol } = look(layer - 1);
+      const mark = svg("path", { d: symbol, style: `fill:${colour}` });
+      return html("span", { class: "key" }, svg("svg", { viewBox: "-7 -7 14 14", width: 14, height: 14 }, mark), String(layer));
+    }),
+  );
+}
+
+function drawProjections(found) {
+  const tiles = Object.entries(found.projections).flatMap(([name, layers]) =>
+    layers.map((values, layer) => ({ title: `${name}, layer ${layer + 1}`, name, values })),
+  );
+  byId("projections").hidden = !tiles.length;
+  if (!tiles.length) return;
+  const most = Math.max(...tiles.flatMap((tile) => tile.values.flat().map(Math.abs)));
+  projections.draw({
+    tiles,
+    across: Math.max(...Object.values(found.projections).map((layers) => layers.length)),
+    range: [-most, most],
+    diverging: true,
+    text: (tile, from, to) => [tile.title, `head ${from + 1} into head ${to + 1}: ${tile.values[from][to]}`],
+  });
+  note("projections", [
+    `How much of each head (down) goes into each (across): P_l mixes logits, P_w weights. Blue adds, orange takes away; full colour is ${most}.`,
+  ]);
+}

@@ -1,0 +1,43 @@
+"""What `attn heads` has measured, as the page holds it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from experiments.dashboard import page
+from experiments.dashboard.head_numbers import heads_of
+from experiments.dashboard.page import page_data
+from experiments.record.index import Index
+
+
+@pytest.mark.parametrize("talking", [True, False])
+def test_by_layer_and_head_with_three_digits(make, measured, tmp_path, talking):
+    folder = make("a")
+    measured(folder, talking=talking)
+    with Index(tmp_path / "runs") as index:
+        found = heads_of(folder, index)
+    assert found["measures"] == {"entropy": [[1.1, 1.2], [2.1]], "gradient": [[0.5, 1.0], [0.5]]}
+    assert found["roles"] == [["r11", "r12"], ["r21"]]
+    assert sorted(found["plane"])[0] == [1, 1, 0.333, 0.0]
+    matrix = [[11.0, 12.0, 13.0], [21.0, 22.0, 23.0]]
+    assert found["projections"] == ({"P_l": [matrix, matrix], "P_w": [matrix, matrix]} if talking else {})
+
+
+def test_runs_that_were_not_measured_have_none(make, measured, tmp_path):
+    make("a")
+    measured(make("b", seed=1))
+    data = page_data([], tmp_path / "runs")
+    assert list(data["heads"]) == [1]
+    assert len(data["notes"]) == 1
+
+
+def test_heads_without_room_are_left_out_and_it_is_said(make, measured, tmp_path, monkeypatch):
+    for seed in range(3):
+        measured(make(f"run-{seed}", seed=seed))
+    size = len(json.dumps(page_data([], tmp_path / "runs")["heads"][0], separators=(",", ":")))
+    monkeypatch.setattr(page, "HEADS", 2 * size)
+    data = page_data([], tmp_path / "runs")
+    assert list(data["heads"]) == [0, 1]
+    assert data["notes"][-1] == "The heads of 1 more runs have no room here."
