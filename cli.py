@@ -243,6 +243,44 @@ def heads(
         show_heads(names, runs, checkpoint, sequences, sentence, treebank, export, equal, gates, penalty)
 
 
+@app.command("import")
+def import_(
+    source: Annotated[Path, typer.Argument(metavar="FOLDER", help="With config.json, weights and a tokenizer.")],
+    overrides: Overrides = None,
+    name: Annotated[str, typer.Option(help="Of the run folder.")] = "",
+    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+) -> None:
+    """Make a run folder of a Hugging Face checkpoint, for evaluate, heads and export.
+
+    \b
+      attn import bert-base-uncased --name bert
+      attn import my_bert --name mine data=text data.train=book.txt
+    """
+    with _mistakes("attn import"):
+        from experiments.exchange import import_folder
+
+        import_folder(source, name or source.resolve().name, runs, overrides or [])
+
+
+@app.command()
+def export(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, its name, or the unique start of it.")],
+    target: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that is new or empty.")],
+    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+    checkpoint: Annotated[str, typer.Option(help="best or newest.")] = "best",
+    format: Annotated[str | None, typer.Option(help="model_type of config.json; the first that fits.")] = None,
+) -> None:
+    """Write a run's model as a folder that Hugging Face's transformers loads, where its format can express it.
+
+    \b
+      attn export multi_head-l12-d768 my_bert
+    """
+    with _mistakes("attn export"):
+        from experiments.exchange import export_run
+
+        export_run(run, target, runs, checkpoint, format)
+
+
 @app.command()
 def sync(
     which: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Default: every run.")] = None,

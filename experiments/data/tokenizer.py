@@ -91,6 +91,16 @@ def load(path: Path) -> Tokenizer:
         raise DataError(f"{path}: {error}") from error
 
 
+def from_vocabulary(path: Path, *, lowercase: bool) -> Tokenizer:
+    """BERT's WordPiece of a vocab.txt, a token a line. Raises DataError."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    tokens = lines[:-1] if lines[-1] == "" else lines
+    try:
+        return Tokenizer(_bert_wordpiece({token: i for i, token in enumerate(tokens)}, lowercase=lowercase))
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
 def obtain(
     settings: TrainedTokenizer | FileTokenizer, corpus: Corpus, cache: Cache, report: Report
 ) -> tuple[Tokenizer, dict[str, Any]]:
@@ -169,7 +179,7 @@ def _wordpiece(texts: list[str], size: int) -> tokenizers.Tokenizer:
     merges of equal count by these numbers (tokenizers#1794). Named as special tokens they have fixed numbers; the
     tokenizer is then built anew, where they are not special.
     """
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
     normalizer = normalizers.BertNormalizer(lowercase=True)
     counts: Counter[str] = Counter()
@@ -190,9 +200,16 @@ def _wordpiece(texts: list[str], size: int) -> tokenizers.Tokenizer:
     )
     learner.train_from_iterator(texts, trainer)
 
-    inner = Tokenizer(models.WordPiece(learner.get_vocab(), unk_token=UNK))
-    inner.normalizer, inner.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
-    inner.add_special_tokens(list(SPECIAL))
+    return _bert_wordpiece(learner.get_vocab(), lowercase=True)
+
+
+def _bert_wordpiece(vocabulary: dict[str, int], *, lowercase: bool) -> tokenizers.Tokenizer:
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    inner = Tokenizer(models.WordPiece(vocabulary, unk_token=UNK))
+    inner.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.add_special_tokens([token for token in SPECIAL if token in vocabulary])
     inner.decoder = decoders.WordPiece()
     return inner
 

@@ -10,7 +10,8 @@ from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
 from experiments.record.durable import number, to_json
 
-Status = Literal["done", "failed", "nan", "oom", "interrupted"]
+# imported: weights that another program trained
+Status = Literal["done", "failed", "nan", "oom", "interrupted", "imported"]
 Number = Annotated[float, BeforeValidator(number)]
 
 

@@ -111,7 +111,7 @@ def lamb(model: nn.Module, config: settings.Lamb) -> list[Optimizer]:
             "pip install -c constraints.txt -e '.[optimizers]'"
         ) from error
     optimizer = Lamb(
-        [group | {"adam": group["weight_decay"] == 0} for group in groups(model, model.parameters(), config)],
+        [group | {"adam": not group["matrices"]} for group in groups(model, model.parameters(), config)],
         lr=config.learning_rate,
         betas=(config.beta1, config.beta2),
         eps=config.epsilon,
@@ -135,16 +135,18 @@ BUILDERS: dict[type, Any] = {
 
 
 def groups(model: nn.Module, parameters: Iterable[nn.Parameter], config: settings.Optimizer) -> list[dict[str, Any]]:
-    """Parameter groups by decay and by `rate`, the factor of the learning rate; parameters in the order given."""
+    """Parameter groups of matrices or vectors, by `rate`, the factor of the learning rate; each in the order given."""
     layers = [module for module in model.modules() if isinstance(module, Layer)]
     projections = {each for layer in layers for each in layer.head_projections()}
-    found: dict[tuple[float, float], list[nn.Parameter]] = {}
+    found: dict[tuple[bool, float], list[nn.Parameter]] = {}
     for parameter in parameters:
         if parameter.requires_grad:
-            decay = config.weight_decay if parameter.dim() >= 2 else 0.0
             rate = config.projection_rate if parameter in projections else 1.0
-            found.setdefault((decay, rate), []).append(parameter)
-    return [{"params": each, "weight_decay": decay, "rate": rate} for (decay, rate), each in found.items()]
+            found.setdefault((parameter.dim() >= 2, rate), []).append(parameter)
+    return [
+        {"params": each, "matrices": matrices, "weight_decay": config.weight_decay * matrices, "rate": rate}
+        for (matrices, rate), each in found.items()
+    ]
 
 
 def allocate(optimizers: Sequence[Optimizer]) -> None:

@@ -8,9 +8,9 @@ from torch.testing import assert_close
 
 from experiments import settings
 from experiments.explain import CONF
+from experiments.formats.bert import from_hugging_face
 from experiments.model.bert import Bert
 from experiments.model.fine_tuned import FineTuned
-from experiments.model.hugging_face import from_hugging_face
 from experiments.objectives.objective import loss
 
 transformers = pytest.importorskip("transformers")

@@ -81,6 +81,20 @@ def test_a_step_of_lamb_by_hand():
     assert model.linear.bias.tolist() == pytest.approx([1 - 0.1 * 1.0] * 2)
 
 
+def test_matrices_keep_the_trust_ratio_of_lamb_without_decay():
+    model = ones(Model())
+    go(model, build_optimizers(model, CONFIGS["lamb"].model_copy(update={"weight_decay": 0.0})), 6.0)
+    with torch.no_grad():
+        moved = 1 - model.linear.weight, 1 - model.head.weight
+    # of length 0.1 |W| whatever the gradient
+    assert [float(each.norm()) for each in moved] == pytest.approx([0.1 * 2, 0.1 * 6**0.5], rel=1e-5)
+    two = ones(Model())
+    with torch.no_grad():
+        two.linear.weight.mul_(2)
+    go(two, build_optimizers(two, CONFIGS["lamb"].model_copy(update={"weight_decay": 0.0})), 6.0)
+    assert float((2 - two.linear.weight).norm()) == pytest.approx(0.1 * 4, rel=1e-5)
+
+
 def test_a_step_of_adafactor_by_hand():
     model = ones(Model())
     go(model, build_optimizers(model, CONFIGS["adafactor"]), 2.0)
