@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from experiments import signature
 from experiments.command_line import check_overrides
-from experiments.explain import CONF, Mistake, explained, groups, near_key, nearest
+from experiments.explain import CONF, Mistake, explained, groups, near_key, nearest, options
 from experiments.finetune.settings import FineTuning
 from experiments.settings import Settings
 
@@ -34,6 +34,7 @@ def _times(factor: int, number: Any) -> int | None:
 
 OmegaConf.register_new_resolver("floor_divide", _floor_divide, replace=True)
 OmegaConf.register_new_resolver("times", _times, replace=True)
+OmegaConf.register_new_resolver("options", lambda group: ", ".join(options(group)), replace=True)
 OmegaConf.register_new_resolver("interpreter", platform.python_version, replace=True)
 
 

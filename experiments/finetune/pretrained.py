@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.data.tokenizer import NAME as TOKENIZER
 from experiments.explain import Mistake, nearest
+from experiments.finetune.scores import LIBRARIES
 from experiments.finetune.settings import FineTuning
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder
@@ -24,6 +26,7 @@ OWN = frozenset(
     {"length", "batch_size", "learning_rate", "max_steps", "precision", "backend", "seed", "runs", "cache"}
     | {"optimizer", "schedule", "trainer", "logger"}
 )
+POSITIONS = "model/embedding.position.weight"
 DECIDED = frozenset(Settings.model_fields) - OWN
 
 
@@ -31,6 +34,7 @@ def inherit(tree: dict[str, Any]) -> dict[str, Any]:
     """The composed `conf/finetune.yaml` with what the pretrained run decides. Raises Mistake."""
     folder = RunFolder(str(tree["pretrained"]))
     run = _read(folder)
+    _check_libraries(tree["task"])
     inherited = {key: run[key] for key in DECIDED} | {"backend": tree["backend"]}
     model, variant = dict(run["model"]), dict(run["variant"])
     length = run["length"] if tree["length"] is None else tree["length"]
@@ -51,14 +55,14 @@ def inherit(tree: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read(folder: RunFolder) -> dict[str, Any]:
-    """The settings of a finished pretraining. Raises Mistake."""
+    """The settings of a finished pretraining, or of an imported one. Raises Mistake."""
     try:
         run, result = folder.config(), folder.result()
     except RunFolderError as error:
         raise Mistake(str(error)) from error
     if "task" in run:
         raise Mistake(f"{folder.name} is fine-tuned itself", f"name the pretrained run: {run['origin']['run']}")
-    if result is None or result.status != "done":
+    if result is None or result.status not in ("done", "imported"):
         state = "not finished" if result is None else result.status
         raise Mistake(f"{folder.name}: its pretraining is {state}", "the command that began it continues it")
     if result.attention_digest != source_digest(run["variant"]):
@@ -66,12 +70,22 @@ def _read(folder: RunFolder) -> dict[str, Any]:
     return run
 
 
+def _check_libraries(task: dict[str, Any]) -> None:
+    """Raises Mistake where a score could not be computed in the end."""
+    needed = sorted({LIBRARIES[metric] for metric in task.get("metrics", ()) if metric in LIBRARIES})
+    if missing := [library for library in needed if find_spec(library) is None]:
+        raise Mistake(
+            f"task={task['name']} is scored with {', '.join(missing)}",
+            'pip install -c constraints.txt -e ".[finetune]"',
+        )
+
+
 def _check_length(length: Any, run: dict[str, Any]) -> None:
     """Positions that are computed go on; a learned one that was never trained is none. Raises Mistake."""
-    if run["model"]["position"] == "learned" and length != run["length"]:
+    if run["model"]["position"] == "learned" and isinstance(length, int) and length > run["length"]:
         raise Mistake(
-            f"length = {length!r}: model.position=learned has a table of exactly {run['length']} positions",
-            "leave length as it is; rotary, relative, sinusoidal and no positions have no table",
+            f"length = {length!r}: model.position=learned has a table of {run['length']} positions",
+            f"use length={run['length']} or less; rotary, relative, sinusoidal and no positions have no such end",
         )
 
 
@@ -99,7 +113,10 @@ def _files(folder: RunFolder, checkpoint: str) -> Iterator[Path]:
 
 
 def pretrained_weights(settings: FineTuning) -> dict[str, Tensor]:
-    """`model/NAME` of the weights that `settings.origin` names. Raises ValueError where they are no longer there."""
+    """`model/NAME` of the weights that `settings.origin` names. Raises ValueError where they are no longer there.
+
+    Of a learned position table the rows that windows of `settings.length` have.
+    """
     from experiments.training.checkpoint import MODEL, newest
 
     folder, origin = RunFolder(settings.pretrained), settings.origin
@@ -109,4 +126,7 @@ def pretrained_weights(settings: FineTuning) -> dict[str, Tensor]:
             f"{folder.checkpoint}: the {settings.checkpoint} checkpoint is not (or no longer) that of step "
             f"{origin.step} with the digest {origin.digest[:8]}, or is damaged"
         )
-    return {name: tensor for name, tensor in found.tensors.items() if name.startswith(MODEL)}
+    weights = {name: tensor for name, tensor in found.tensors.items() if name.startswith(MODEL)}
+    if (table := weights.get(POSITIONS)) is not None:
+        weights[POSITIONS] = table[: settings.length]
+    return weights

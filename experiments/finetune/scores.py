@@ -51,6 +51,8 @@ def _vary(*values: Values) -> bool:
     return all(np.ptp(each) > 0 for each in values)
 
 
+# what is imported for them, which `pip install attn` alone does not bring
+LIBRARIES = {"f1": "sklearn", "matthews": "sklearn", "pearson": "scipy", "spearman": "scipy"}
 METRICS: dict[str, Callable[[Values, Values], float]] = {
     "accuracy": accuracy,
     "f1": f1,

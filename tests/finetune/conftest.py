@@ -78,13 +78,13 @@ def words(home: Path, pretrained: Path, tmp_path: Path) -> Callable[..., list[st
     """words("sst2", "seed=1"): those after `attn finetune`, with local examples and a folder of its own."""
     files = {"sst2": "labelled", "squad": "asked"}
 
-    def make(task: str, *more: str) -> list[str]:
+    def make(task: str, *more: str, run: Path | str = pretrained) -> list[str]:
         given = {word.split("=")[0] for word in more}
         fixed = [
             f"task={task}", f"runs={tmp_path / 'runs'}", f"cache={home / 'cache'}", *FINE_TUNING,
             f"task.train={home / files[task]}_train.jsonl", f"task.validation={home / files[task]}_dev.jsonl",
         ]  # fmt: skip
-        return [str(pretrained), *(word for word in fixed if word.split("=")[0] not in given), *more]
+        return [str(run), *(word for word in fixed if word.split("=")[0] not in given), *more]
 
     return make
 
@@ -93,9 +93,9 @@ def words(home: Path, pretrained: Path, tmp_path: Path) -> Callable[..., list[st
 def tune(words: Callable[..., list[str]], tmp_path: Path) -> Callable[..., Path]:
     """tune("sst2", "seed=1"): fine-tunes; the run's folder."""
 
-    def go(task: str, *more: str) -> Path:
+    def go(task: str, *more: str, **other: str) -> Path:
         before = set((tmp_path / "runs").glob("*"))
-        assert finetune(words(task, *more)) == 0
+        assert finetune(words(task, *more, **other)) == 0
         (folder,) = set((tmp_path / "runs").glob("*")) - before
         return folder
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
+import string
 import subprocess
 import sys
 import time
@@ -12,10 +14,14 @@ from pathlib import Path
 
 import pytest
 from safetensors.torch import load_file
+from torch.testing import assert_close
 
 from experiments.compare import compare_runs
+from experiments.dashboard.page import page_data
 from experiments.dashboard.runs import chosen_runs
+from experiments.data.tokenizer import SPECIAL
 from experiments.evaluate import evaluate_run
+from experiments.exchange import import_folder
 from experiments.explain import Mistake
 from experiments.finetune.command import finetune
 from experiments.finetune.squad import squad_scores
@@ -23,6 +29,7 @@ from experiments.record.folder import RunFolder
 from experiments.record.index import Index
 from experiments.training.train import MEASURED
 
+ALPHABET = [*string.ascii_lowercase, *(f"##{letter}" for letter in string.ascii_lowercase)]
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -123,8 +130,9 @@ def test_what_was_fine_tuned_is_compared_by_its_scores(tune, pretrained, home, t
     assert "perplexity" in capsys.readouterr().out
     with Index(runs) as index:
         assert [each["run"] for each in chosen_runs([], runs, index)] == [pretrained.name]
-        with pytest.raises(Mistake, match="fine-tuned"):
-            chosen_runs(["task=sst2"], runs, index)
+        assert [each["run"] for each in chosen_runs(["task=sst2"], runs, index)] == [folder.name]
+    data = page_data(["task=sst2"], runs)
+    assert data["task"] == "sst2" and data["scores"] == ["accuracy"] and "accuracy" not in data["settings"]
     evaluate_run(folder.name, [f"task.validation={home / 'labelled_train.jsonl'}"], runs, "newest", "json")
     (score,) = json.loads(capsys.readouterr().out)
     assert score["tokens"] == 200 and 0 <= score["accuracy"] <= 100
@@ -189,13 +197,43 @@ def test_a_mistake_is_a_line_and_code_2(attn, pretrained, tmp_path):
 
 def test_positions_decide_whether_windows_may_be_longer(tune, home, pretrained, tmp_path):
     assert RunFolder(tune("sst2", "length=48", "epochs=null", "max_steps=1")).result().config["model"]["length"] == 48
-    copy = tmp_path / "learned"
-    (copy / "checkpoint").mkdir(parents=True)
-    for name in ("config.yaml", "result.json"):
-        text = (pretrained / name).read_text()
-        (copy / name).write_text(text.replace("position: rotary", "position: learned"))
-    with pytest.raises(Mistake, match=r"length = 48: model\.position=learned has a table of exactly 32"):
-        finetune([str(copy), "task=sst2", "length=48"])
+
+
+def test_an_imported_bert_is_fine_tuned_with_windows_as_long_as_its_table_or_shorter(tune, home, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=len(SPECIAL) + len(ALPHABET), hidden_size=24, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=36, max_position_embeddings=64,
+    )  # fmt: skip
+    theirs = transformers.BertForMaskedLM(config)
+    theirs.save_pretrained(tmp_path / "theirs")
+    (tmp_path / "theirs" / "vocab.txt").write_text("\n".join([*SPECIAL, *ALPHABET]) + "\n")
+    text = [f"data.train={home / 'text.txt'}", f"cache={home / 'cache'}", "trainer.device=cpu"]
+    import_folder(tmp_path / "theirs", "mine", tmp_path / "imported", ["data=text", *text])
+    mine = str(tmp_path / "imported" / "mine")
+    with pytest.raises(Mistake, match=r"length = 65: model\.position=learned has a table of 64 positions"):
+        finetune([mine, "task=sst2", "length=65"])
+    folder = tune("sst2", "length=48", "epochs=null", "max_steps=1", "learning_rate=1e-12", run=mine)
+    newest = max(folder.glob("checkpoint/step-*.safetensors"))
+    table = load_file(newest)["model/body.embedding.position.weight"]
+    assert_close(table, theirs.bert.embeddings.position_embeddings.weight[:48].detach(), atol=1e-6, rtol=0)
+
+
+def test_a_score_without_its_library_is_said_at_once(pretrained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("experiments.finetune.pretrained.find_spec", lambda name: None)
+    with pytest.raises(Mistake, match=r"task=cola is scored with sklearn\n.*\[finetune\]"):
+        finetune([str(pretrained), "task=cola"])
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_run_that_is_not_finished_is_refused(pretrained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "begun").mkdir()
+    shutil.copy(pretrained / "config.yaml", tmp_path / "begun")
+    with pytest.raises(Mistake, match=r"begun.*not finished"):
+        finetune([str(tmp_path / "begun"), "task=sst2"])
+    assert [path.name for path in tmp_path.iterdir()] == ["begun"]
 
 
 def test_other_weights_or_other_examples_are_another_run(tune, words, home, tmp_path):
