@@ -170,7 +170,7 @@ def table(
     runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
     format: Annotated[TableFormat, typer.Option(help="How to print the table.")] = TableFormat.table,
     out: Annotated[Path | None, typer.Option(help="Also write every format into this folder.")] = None,
-    wandb: Annotated[bool, typer.Option("--wandb", help="Also log it as a table in W&B.")] = False,
+    wandb: Annotated[bool, typer.Option("--wandb", help="Also log it in W&B, and add it to a report.")] = False,
 ) -> None:
     """Reproduce a paper's table: train what is missing, and say with intervals which of its claims hold.
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from experiments.configuration import compose
 from experiments.explain import Mistake
 from experiments.launch import SWEEP_FAILED
 from experiments.tables.definition import BUDGETS, Table, budget_of, load, names
@@ -90,12 +89,9 @@ def _put_out(made: Report, options: Options) -> None:
         for path in write_all(made, options.out):
             print(path, file=sys.stderr)
     if options.wandb:
-        from experiments.record.tracking import log_tables
-        from experiments.tables.render import claim_rows
+        from experiments.tables.mirror import mirror
 
-        tables = {"table": made.lines, "claims": claim_rows(made)}
-        name = f"table-{made.asked.name.replace('/', '-')}-{made.asked.budget_name}"
-        print(log_tables(name, tables, compose([]).logger.model_dump(), options.runs), file=sys.stderr)
+        mirror(made, options.runs, lambda line: print(line, file=sys.stderr))
 
 
 def print_cells(cells: list[Cell], source: Source, options: Options) -> None:

@@ -1,4 +1,4 @@
-"""The report where `attn dashboard` finds it: one JSON file a table and budget, in `tables/` of the runs' folder."""
+"""The report where the comparison page and W&B's report find it: JSON and Markdown in `tables/` of the runs' folder."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from pathlib import Path
 from typing import Any
 
 from experiments.record.durable import explained, write
-from experiments.tables.render import closing, legend, sentences, tables
+from experiments.tables.render import closing, legend, render, sentences, tables
 from experiments.tables.report import Report
 from experiments.tabulate import readable
 
+FOLDER = "tables"
+
 
 def keep(report: Report, runs: Path) -> None:
-    """Raises RunFolderError."""
-    asked = report.asked
-    path = runs / "tables" / f"{asked.name.replace('/', '-')}-{asked.budget_name}.json"
-    with explained(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    write(path, json.dumps(as_shown(report), indent=1) + "\n")
+    """A file of each kind a table and budget. Raises RunFolderError."""
+    folder, asked = runs / FOLDER, report.asked
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    stem = f"{asked.name.replace('/', '-')}-{asked.budget_name}"
+    write(folder / f"{stem}.json", json.dumps(as_shown(report), indent=1) + "\n")
+    write(folder / f"{stem}.md", render(report, "markdown"))
 
 
 def as_shown(report: Report) -> dict[str, Any]:

@@ -128,7 +128,7 @@ def _comparison(part: PartFinding) -> str:
         return f"{part.sentence}: no pair"
     if part.exact:
         return f"{part.sentence}: {part.mean:g} in every pair"
-    by_seed = ", ".join(f"{value:+.4g}" for value in part.values)
+    by_seed = ", ".join(f"{value:+.3g}" for value in part.values)
     interval = f", 95% interval {_interval(part.interval)}" if part.interval else ""
     bootstrap = f", bootstrap {_interval(part.bootstrap)}" if part.bootstrap else ""
     return f"{part.sentence}: {part.mean:+.4g}{interval}{bootstrap}; by seed {by_seed}"
