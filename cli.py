@@ -112,6 +112,7 @@ def evaluate(
     overrides: Overrides = None,
     runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
     checkpoint: Annotated[str, typer.Option(help="best or newest.")] = "best",
+    bleu: Annotated[bool, typer.Option("--bleu", help="Also translate, by beam search, and score that.")] = False,
     format: Annotated[Format, typer.Option(help="How to print the table.")] = Format.table,
 ) -> None:
     """Score a run's checkpoint: on another split, another text, another mask rate.
@@ -120,11 +121,12 @@ def evaluate(
       attn evaluate runs/talking_heads-l4-...      the validation split
       attn evaluate talking_heads split=test
       attn evaluate talking_heads data=text data.train=book.txt split=train
+      attn evaluate multi_head --bleu objective.beam=1 objective.length_penalty=0
     """
     with _mistakes("attn evaluate"):
         from experiments.evaluate import evaluate_run
 
-        evaluate_run(run, overrides or [], runs, checkpoint, format.value)
+        evaluate_run(run, overrides or [], runs, checkpoint, format.value, bleu)
 
 
 @app.command()

@@ -14,6 +14,8 @@ from attention.case import Tap
 from attention.core import attend, check_backend
 from attention.cost import Cost
 
+Rotation = Callable[[Tensor], Tensor]  # of heads [B, N, H, K] by their position
+
 
 class Layer(nn.Module):
     """From `x` to queries, from `memory` to keys and values; attention; back to the width of `x`."""
@@ -47,20 +49,22 @@ class Layer(nn.Module):
         mask: Tensor | None = None,
         bias: Tensor | None = None,
         causal: bool = False,
-        rotary: Callable[[Tensor], Tensor] | None = None,
+        rotary: Rotation | tuple[Rotation, Rotation] | None = None,
     ) -> Tensor:
         """x [B, N, D] attends to memory [B, M, D_M], or to itself where that is None -> [B, N, D].
 
         mask (bool, True = may attend) and bias are broadcastable to [B, softmax_heads, N, M]; causal: position n
-        attends to 0..n only; rotary rotates queries and keys [B, N, H, K] by their position. Raises ValueError for
-        rotary with a memory, for shapes that don't fit, and for a backend that can't do the layer.
+        attends to 0..n only; rotary rotates queries and keys [B, N, H, K] by their position; with a memory it is a
+        pair, of the queries and of the keys. Raises ValueError for one rotary with a memory, for shapes that don't fit,
+        and for a backend that can't do the layer.
         """
-        if memory is not None and rotary is not None:
-            raise ValueError("rotary: rotates by the positions of one sequence, so memory must be None")
+        if memory is not None and callable(rotary):
+            raise ValueError("rotary: rotates by the positions of one sequence; with a memory give a pair")
         memory = x if memory is None else memory
         query, key, value = self.project(x, memory)
         if rotary is not None:
-            query, key = rotary(query), rotary(key)
+            turn_query, turn_key = (rotary, rotary) if callable(rotary) else rotary
+            query, key = turn_query(query), turn_key(key)
         return self.combine(self.attend(x, memory, query, key, value, mask=mask, bias=bias, causal=causal))
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -34,7 +34,11 @@ COLUMNS = {
     "status": "status",
     "run": "run",
 }
-TASK = {"task": "config.task.name"}  # a column of fine-tuned runs
+# columns that only some tables have
+TASK = {"task": "config.task.name"}  # of fine-tuned runs
+OBJECTIVE = {"objective": "config.objective.kind"}  # of pretrained runs that differ in it
+BLEU = {"bleu": "bleu"}  # of translations
+NAMED = TASK | OBJECTIVE | BLEU | COLUMNS
 
 
 def compare_runs(which: list[str], runs: Path, sort: str, format: str) -> None:
@@ -135,9 +139,8 @@ def tables_of(results: list[dict[str, Any]]) -> list[list[Row]]:
 
 def table_of(results: list[dict[str, Any]]) -> list[Row]:
     """A row a result; a column too for every setting that tells two of them apart where no column before it does."""
-    columns = {column: place for column, place in COLUMNS.items() if place.startswith("config.")} | {"seed": "seed"}
-    if any(value_at(result, TASK["task"]) for result in results):
-        columns = TASK | columns
+    columns = _subject(results)
+    columns |= {column: place for column, place in COLUMNS.items() if place.startswith("config.")} | {"seed": "seed"}
     # results with the same number are alike in every column so far
     alike = _numbered([tuple(str(value_at(result, place)) for place in columns.values()) for result in results])
     for place in _differing([result["config"] or {} for result in results]):
@@ -148,14 +151,28 @@ def table_of(results: list[dict[str, Any]]) -> list[Row]:
     return [row_of(result, columns | _measured(results)) for result in results]
 
 
+def _subject(results: list[dict[str, Any]]) -> dict[str, str]:
+    """The column of what the losses are of: never is a loss beside one of something else without it."""
+    if any(value_at(result, TASK["task"]) for result in results):
+        return dict(TASK)
+    kinds = {value_at(result, OBJECTIVE["objective"]) for result in results}
+    return dict(OBJECTIVE) if len(kinds) > 1 else {}
+
+
 def _measured(results: list[dict[str, Any]]) -> dict[str, str]:
-    """COLUMNS; of results of a task with its scores, and without what only text has."""
-    scores = dict.fromkeys(chain.from_iterable(result.get("scores") or {} for result in results))
-    if not scores:
-        return COLUMNS
-    columns = {column: place for column, place in COLUMNS.items() if column != "perplexity"}
+    """COLUMNS, with the scores that any of the results has before the loss; a task has no perplexity."""
+    columns = dict(COLUMNS)
+    if any(result.get("scores") for result in results):
+        del columns["perplexity"]
     before = dict(takewhile(lambda item: item[0] != "loss", columns.items()))
-    return before | {score: f"scores.{score}" for score in scores} | columns
+    return before | scores_of(results) | columns
+
+
+def scores_of(results: list[dict[str, Any]]) -> dict[str, str]:
+    """Where the scores stand, besides losses, that any of the results has: of a task, or of translations."""
+    of_tasks = dict.fromkeys(chain.from_iterable(result.get("scores") or {} for result in results))
+    translated = any(result.get("bleu") is not None for result in results)
+    return {score: f"scores.{score}" for score in of_tasks} | (dict(BLEU) if translated else {})
 
 
 def row_of(result: dict[str, Any], columns: dict[str, str]) -> Row:
@@ -172,7 +189,7 @@ def value_at(result: dict[str, Any], place: str) -> Any:
 
 def place_of(key: str) -> str:
     """Where a column, or a setting by its dotted keys, stands in a result."""
-    return (TASK | COLUMNS).get(key, f"config.{key}")
+    return NAMED.get(key, f"config.{key}")
 
 
 def _numbered(values: Sequence[Hashable]) -> list[int]:
@@ -205,7 +222,7 @@ def _all(runs: Path) -> Iterator[dict[str, Any]]:
 
 
 def _check_filter(key: str, results: list[dict[str, Any]]) -> None:
-    if results and key not in TASK | COLUMNS and all(value_at(result, place_of(key)) is None for result in results):
+    if results and key not in NAMED and all(value_at(result, place_of(key)) is None for result in results):
         known = [*COLUMNS, *(name for name in results[0].get("config", {}) if name not in COLUMNS)]
         raise Mistake(f"{key}: no run has such a setting" + nearest(key, known))
 

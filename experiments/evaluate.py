@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from experiments.compare import find_run
 from experiments.configuration import override
@@ -11,7 +11,7 @@ from experiments.explain import Mistake, nearest
 from experiments.finetune.settings import FineTuning
 from experiments.material import material
 from experiments.record.folder import RunFolder
-from experiments.settings import FileTokenizer, Settings
+from experiments.settings import FileTokenizer, Settings, Translation
 from experiments.tabulate import show
 
 SPLITS = ("train", "validation", "test")
@@ -19,19 +19,21 @@ Kind = Literal["best", "newest"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-def evaluate_run(name: str, words: list[str], runs: Path, kind: str, format: str) -> None:
-    """Print the score of the `best` or `newest` checkpoint. Raises Mistake, DataError."""
+def evaluate_run(name: str, words: list[str], runs: Path, kind: str, format: str, bleu: bool = False) -> None:
+    """Print the score of the `best` or `newest` checkpoint, BLEU too if asked for. Raises Mistake, DataError."""
     if kind not in KINDS:
         raise Mistake(f"--checkpoint {kind}: must be one of {', '.join(KINDS)}" + nearest(kind, KINDS))
     split, words = _take_split(words)
     folder = RunFolder(find_run(name, runs))
     settings = override(folder.config(), words)
+    if bleu and not isinstance(settings.objective, Translation):
+        raise Mistake(f"--bleu: {folder.name} has objective={settings.objective.kind}, which translates nothing")
     own: dict[str, object] = {"tokenizer": FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))}
     if isinstance(settings, FineTuning):
         if split != "validation":
             raise Mistake(f"split={split}: of a task the validation split is scored", "task.validation=FILE is another")
         own = {"pretrained": str(folder.path)}  # whose tokenizer is read
-    step, score = _score(folder, settings.model_copy(update=own), split, kind)
+    step, score = _score(folder, settings.model_copy(update=own), split, kind, bleu)
     show([{"run": folder.name, "checkpoint": f"{kind}, step {step}", "split": split, **score}], format)
 
 
@@ -44,13 +46,18 @@ def _take_split(words: list[str]) -> tuple[str, list[str]]:
     return split, [word for word in words if not word.startswith("split=")]
 
 
-def _score(folder: RunFolder, settings: Settings, split: str, kind: Kind) -> tuple[int, dict[str, float]]:
+def _score(folder: RunFolder, settings: Settings, split: str, kind: Kind, bleu: bool) -> tuple[int, dict[str, Any]]:
     from experiments.measure.hardware import resolve_device, resolve_precision
+    from experiments.model.encoder_decoder import EncoderDecoder
     from experiments.record.display import Display
     from experiments.training.checkpoint import load_weights
     from experiments.training.evaluate import evaluate
     from experiments.training.micro_batches import Forward
 
+    if bleu:
+        from experiments.objectives.translation import check_bleu
+
+        check_bleu("--bleu")
     trainer = settings.trainer
     with Display() as display:
         source = material(settings)
@@ -61,11 +68,22 @@ def _score(folder: RunFolder, settings: Settings, split: str, kind: Kind) -> tup
         objective = source.objective(data.tokenizer)
         model = source.assemble(data.tokenizer.vocabulary_size)
         step = load_weights(model, folder.checkpoint, kind, display.message)
-    device = resolve_device(trainer.device)
-    forward = Forward(model.to(device), device, resolve_precision(trainer.precision, device), settings.seed)
-    size = trainer.micro_batch or trainer.batch_size
-    score = evaluate(
-        model, forward, packed, data.unigram, objective,
-        sequences=trainer.evaluation_sequences, micro_batch=size,
-    )  # fmt: skip
-    return step, score.numbers() | {"tokens": score.tokens}
+        device = resolve_device(trainer.device)
+        forward = Forward(model.to(device), device, resolve_precision(trainer.precision, device), settings.seed)
+        size = trainer.micro_batch or trainer.batch_size
+        found = evaluate(
+            model, forward, packed, data.unigram, objective,
+            sequences=trainer.evaluation_sequences, micro_batch=size,
+        )  # fmt: skip
+        scores: dict[str, Any] = {**found.numbers(), "tokens": found.tokens}
+        if bleu:
+            from experiments.decoding.bleu import score
+
+            assert isinstance(settings.objective, Translation) and isinstance(model, EncoderDecoder)
+            translated = score(
+                model, forward, packed, data.tokenizer, objective,
+                chosen=settings.objective, pairs=settings.objective.bleu_pairs or None, batch_size=size,
+                report=display.stage,
+            )  # fmt: skip
+            scores |= translated._asdict()
+    return step, scores

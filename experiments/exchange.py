@@ -59,6 +59,10 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
     unused = [key for key in state if re.fullmatch(getattr(chosen, "UNUSED", "(?!)"), key)]
     ours = chosen.from_hugging_face({key: value for key, value in state.items() if key not in unused})
     assembly = assembly_of(settings.objective)
+    if (needed := settings.objective.sentinel_count()) > (there := len(tokenizer.sentinel_ids)):
+        raise Mistake(
+            f"objective.sentinels={needed}: the tokenizer of {source} has {there}", f"add objective.sentinels={there}"
+        )
     model = build(assembly, settings.model, settings.variant, tokenizer.vocabulary_size, settings.seed)
     restore(weights(model), {MODEL + key: value for key, value in ours.items()})
 
@@ -106,7 +110,7 @@ def export_run(name: str, target: Path, runs: Path, kind: str, model_type: str |
     model = build(assembly, settings.model, settings.variant, tokenizer.vocabulary_size, settings.seed)
     load_weights(model, run.checkpoint, "best" if kind == "best" else "newest", print)
     ours = {key.removeprefix(MODEL): value for key, value in weights(model).items()}
-    theirs = {key: value.contiguous() for key, value in chosen.to_hugging_face(ours, settings).items()}
+    theirs = _each_once(chosen.to_hugging_face(ours, settings))
 
     with explained(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -139,6 +143,13 @@ def _expressing(settings: Settings, vocabulary_size: int, model_type: str | None
         except ValueError as error:
             refusals.append(f"{each.MODEL_TYPE}: {error}")
     raise Mistake("no format can express this run:\n  " + "\n  ".join(refusals))
+
+
+def _each_once(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Of names for one tensor the first: a file of safetensors holds no other, and transformers ties them again."""
+    firsts: dict[int, str] = {}
+    contiguous = {name: value.contiguous() for name, value in state.items()}
+    return {name: value for name, value in contiguous.items() if firsts.setdefault(value.data_ptr(), name) == name}
 
 
 def _config(source: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from experiments.data.packing import Dataset, is_prepared, prepare
 from experiments.data.store import Cache
 from experiments.data.tokenizer import Report, load
 from experiments.finetune.settings import FineTuning
-from experiments.settings import Hub, Settings
+from experiments.settings import HubSet, Settings
 
 if TYPE_CHECKING:
     from experiments.model.assembly import Assembly
@@ -62,19 +62,20 @@ class Text:
         self.settings = settings
         self.cache = Path(settings.cache)
         self.name: str = settings.data.kind
+        self.sentinels = settings.objective.sentinel_count()
 
     def identity(self) -> dict[str, Any] | None:
         # a data set of the hub is not asked for again: what it resolved to is in the result
         data = self.settings.data
-        return None if isinstance(data, Hub) else open_corpus(data, Cache(self.cache, None)).identity
+        return None if isinstance(data, HubSet) else open_corpus(data, Cache(self.cache, None)).identity
 
     def is_ready(self) -> bool:
         settings = self.settings
-        return is_prepared(settings.data, settings.tokenizer, settings.length, self.cache)
+        return is_prepared(settings.data, settings.tokenizer, settings.row_length, self.cache, self.sentinels)
 
     def prepare(self, report: Report) -> Dataset:
         settings = self.settings
-        return prepare(settings.data, settings.tokenizer, settings.length, self.cache, report)
+        return prepare(settings.data, settings.tokenizer, settings.row_length, self.cache, report, self.sentinels)
 
     def objective(self, vocabulary: Vocabulary) -> Objective:
         from experiments.objectives.objective import build_objective
@@ -83,7 +84,9 @@ class Text:
 
     def vocabulary_size(self) -> int:
         tokenizer = self.settings.tokenizer
-        return load(Path(tokenizer.path)).vocabulary_size if tokenizer.kind == "file" else tokenizer.vocabulary_size
+        if tokenizer.kind != "file":
+            return tokenizer.vocabulary_size + self.sentinels
+        return load(Path(tokenizer.path)).with_sentinels(self.sentinels).vocabulary_size
 
     def assemble(self, vocabulary_size: int) -> Assembly:
         from experiments.model.build import ASSEMBLIES

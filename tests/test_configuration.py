@@ -20,8 +20,22 @@ from experiments.signature import arguments_of, attention_folder, module_of, sch
 CLASSES = {
     "task": [Span, Classification, Regression],
     "model": [settings.Model],
-    "objective": [settings.Masked],
-    "data": [settings.PythonDocs, settings.Hub, settings.TextFiles, settings.ParquetFiles],
+    "objective": [
+        settings.Masked,
+        settings.MaskedSop,
+        settings.Causal,
+        settings.Permutation,
+        settings.SpanCorruption,
+        settings.Translation,
+    ],
+    "data": [
+        settings.PythonDocs,
+        settings.Hub,
+        settings.TextFiles,
+        settings.ParquetFiles,
+        settings.PairFiles,
+        settings.HubPairs,
+    ],
     "tokenizer": [settings.TrainedTokenizer, settings.FileTokenizer],
     "optimizer": [settings.AdamW, settings.Adafactor, settings.Muon, settings.Lamb],
     "schedule": [settings.Decay, settings.Endless],
@@ -120,6 +134,8 @@ def test_no_configuration_can_import_anything(path):
         (["tokenizer=file"], ["tokenizer.path has no value"]),
         (["heads=6,12"], ["Ambiguous", "add -m"]),
         (["seed=-1"], ["seed = -1", "at least 0"]),
+        (["objective=translation"], ["objective.kind = 'translation'", "data=pairs"]),
+        (["data=wmt14"], ["data.kind = 'hub_pairs'", "objective=translation"]),
     ],
 )
 def test_a_mistake_names_the_key_the_value_and_what_is_allowed(words, said):

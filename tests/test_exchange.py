@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from experiments.configuration import from_tree
-from experiments.data.tokenizer import SPECIAL
+from experiments.data.tokenizer import SPECIAL, from_vocabulary
 from experiments.evaluate import evaluate_run
 from experiments.exchange import export_run, import_folder
 from experiments.explain import Mistake
@@ -175,7 +175,7 @@ def test_a_run_that_no_format_expresses_is_refused_by_name(bert, tmp_path):
     import_folder(bert, "mine", runs, [])
     config = (runs / "mine/config.yaml").read_text()
     (runs / "mine/config.yaml").write_text(config.replace("norm: post", "norm: pre"))
-    with pytest.raises(Mistake, match=r"no format can express this run:\n  .*bert: norm=pre: a BERT has post"):
+    with pytest.raises(Mistake, match=r"no format can express this run:\n(  .*\n)*  bert: norm=pre: a BERT has post\n"):
         export_run("mine", tmp_path / "out", runs, "best", None)
     with pytest.raises(ValueError, match=r"model_type = 'bart'"):
         export_run("mine", tmp_path / "out", runs, "best", "bart")
@@ -190,3 +190,78 @@ def test_every_format_is_found_and_whole():
         assert model_type == each.MODEL_TYPE
         for name in ("words", "config", "from_hugging_face", "to_hugging_face"):
             assert callable(getattr(each, name))
+
+
+SIZES = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 36}
+OTHERS = {
+    "gpt2": ("GPT2", "GPT2LMHeadModel", {"n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 16}),
+    "gpt2-untied": (
+        "GPT2", "GPT2LMHeadModel",
+        {"n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 16, "tie_word_embeddings": False},
+    ),
+    "albert": ("Albert", "AlbertForMaskedLM", SIZES | {"embedding_size": 10, "max_position_embeddings": 16}),
+    "albert-order": ("Albert", "AlbertForPreTraining", SIZES | {"embedding_size": 10, "max_position_embeddings": 16}),
+    "t5": ("T5", "T5ForConditionalGeneration", {"d_model": 24, "num_layers": 2, "num_heads": 4, "d_kv": 7, "d_ff": 36}),
+    "t5-untied": (
+        "T5", "T5ForConditionalGeneration",
+        {"d_model": 24, "num_layers": 2, "num_heads": 4, "d_kv": 7, "d_ff": 36, "feed_forward_proj": "gated-gelu",
+         "tie_word_embeddings": False},
+    ),
+}  # fmt: skip
+SENTINELS = 20
+
+
+@pytest.fixture(params=OTHERS)
+def other(request, tmp_path) -> Path:
+    """A folder of a causal model, an ALBERT or a T5, whose tokenizer has sentinels."""
+    family, kind, sizes = OTHERS[request.param]
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{family}Config")(vocab_size=len(SPECIAL) + len(WORDS) + SENTINELS, **sizes)
+    folder = tmp_path / "theirs"
+    model = getattr(transformers, kind)(config)
+    if request.param == "t5-untied":
+        # a fresh model of transformers ties the two whatever its configuration says
+        model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape))
+    model.save_pretrained(folder)
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n")
+    tokenizer = from_vocabulary(tmp_path / "vocab.txt", lowercase=True).with_sentinels(SENTINELS)
+    tokenizer.save(folder / "tokenizer.json")
+    return folder
+
+
+def outputs(folder: Path) -> list[torch.Tensor]:
+    """What transformers makes of the folder."""
+    kind = json.loads((folder / "config.json").read_text())["architectures"][0]
+    model, said = getattr(transformers, kind).from_pretrained(folder, local_files_only=True, output_loading_info=True)
+    assert not any(said[each] for each in ("missing_keys", "unexpected_keys", "mismatched_keys")), said
+    tokens = torch.randint(14, (2, 9), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        given = {"decoder_input_ids": tokens.flip(1)} if "T5" in kind else {}
+        found = model.eval()(input_ids=tokens, **given)
+    return [getattr(found, name) for name in ("logits", "prediction_logits", "sop_logits") if hasattr(found, name)]
+
+
+def test_other_formats_there_and_back(other, text, tmp_path, capsys):
+    runs = tmp_path / "runs"
+    is_t5 = "T5" in (other / "config.json").read_text()
+    words = [*text, f"cache={tmp_path / 'cache'}", *(["objective.sentinels=20", "length=16"] if is_t5 else [])]
+    import_folder(other, "mine", runs, words)
+    export_run("mine", tmp_path / "again", runs, "best", None)
+    assert_close(outputs(tmp_path / "again"), outputs(other), rtol=0, atol=1e-5)
+    assert ("decoder_start_token_id" in capsys.readouterr().out) == is_t5
+    import_folder(tmp_path / "again", "second", runs, words)
+    first, second = (json.loads((runs / name / "result.json").read_text()) for name in ("mine", "second"))
+    assert first["parameters"] == second["parameters"]
+    evaluate_run("mine", [], runs, "best", "json")
+    (row,) = json.loads(capsys.readouterr().out.split("\n", 1)[1])
+    assert row["loss"] > 0
+
+
+@pytest.mark.parametrize("other", ["t5"], indirect=True)
+def test_a_t5_whose_tokenizer_has_fewer_sentinels_is_refused(other, tmp_path):
+    with pytest.raises(Mistake, match=r"objective\.sentinels=100: the tokenizer of .* has 20") as refused:
+        import_folder(other, "mine", tmp_path / "runs", [])
+    assert not (tmp_path / "runs/mine").exists() and "objective.sentinels=20" in str(refused.value)

@@ -18,7 +18,8 @@ const apart = telling.filter((column) => column !== "seed");
 for (const row of rows) row.configuration = named(row);
 
 const state = {
-  by: "variant",
+  // losses of different objectives are not comparable: then each has a colour of its own
+  by: data.columns.includes("objective") ? "objective" : "variant",
   lines: "seeds",
   x: "tokens",
   y: "validation loss",
@@ -106,11 +107,11 @@ function draw() {
   document.documentElement.style.colorScheme = state.theme ?? "light dark";
 }
 
-/** A task has no perplexity, and its loss is not of masked tokens. */
+/** A task has no perplexity, and its loss is not of tokens. */
 function ofTask() {
   MEASURES.loss[1] = MEASURES.unigram_loss[1] = "per target";
   for (const name of Object.keys(CURVES)) {
-    CURVES[name][1] = CURVES[name][1].replace("nats per masked token", "per target");
+    CURVES[name][1] = CURVES[name][1].replace("nats per predicted token", "per target");
     if (CURVES[name][2]) delete CURVES[name];
   }
 }

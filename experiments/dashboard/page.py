@@ -6,11 +6,10 @@ import json
 import math
 import time
 from collections.abc import Iterable
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from experiments.compare import COLUMNS, TASK, row_of, table_of, value_at
+from experiments.compare import COLUMNS, TASK, row_of, scores_of, table_of, value_at
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import POINTS, averaged, chosen_runs, curve_of, evenly
 from experiments.record.index import Index
@@ -46,11 +45,13 @@ def page_data(which: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
         heads, without_heads = _heads([result["folder"] for result in results], index)
         tables, without_tables = _tables(runs / "tables", index)
     rows = [row | row_of(result, MORE) for row, result in zip(table_of(results), results, strict=True)]
-    scores = list(dict.fromkeys(chain.from_iterable(result.get("scores") or {} for result in results)))
+    scores = list(scores_of(results))
     measures = {column for column, place in COLUMNS.items() if not place.startswith("config.")} - {"seed"} | set(MORE)
     measures |= set(scores)
     unigram = {result.get("unigram_loss") for result in results} - {None}
-    made_by = " ".join(["attn dashboard", *which])
+    notes = [f"Made by: {' '.join(['attn dashboard', *which])}, from {runs}/.", *without_heads, *without_tables]
+    if "objective" in rows[0]:
+        notes.append("These runs have different objectives: compare losses within one of them only.")
     return {
         "columns": list(rows[0]),
         "settings": [column for column in rows[0] if column not in measures],
@@ -62,7 +63,7 @@ def page_data(which: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
         "tables": tables,
         "points": points if any(thinned for _, thinned in curves.values()) else None,
         "unigram": unigram.pop() if len(unigram) == 1 else None,
-        "notes": [f"Made by: {made_by}, from {runs}/.", *without_heads, *without_tables],
+        "notes": notes,
         "refresh": refresh,
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 Report = Callable[[str, int, int | None], None]  # stage, done, total if known
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SENTINEL = "<extra_id_{}>"
 SAMPLE = 1 << 25  # bytes of training text that a tokenizer is trained on
 ALPHABET = 1000  # different characters that WordPiece knows at most
 NAME = "tokenizer.json"
@@ -45,11 +47,21 @@ class Tokenizer:
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (vocabulary[token] for token in SPECIAL)
         special = {i for i, token in inner.get_added_tokens_decoder().items() if token.special}
         self.special = frozenset(special.union(vocabulary[token] for token in SPECIAL))
+        names = itertools.takewhile(vocabulary.__contains__, map(SENTINEL.format, itertools.count()))
+        self.sentinel_ids = tuple(vocabulary[name] for name in names)
 
     @cached_property
     def digest(self) -> str:
         """Hex SHA-256 of the serialized tokenizer."""
         return hashlib.sha256(self.serialized.encode()).hexdigest()
+
+    def with_sentinels(self, count: int) -> Tokenizer:
+        """One that also has <extra_id_0> to <extra_id_(count - 1)>, as T5's tokenizers do: ids above the others."""
+        if count <= len(self.sentinel_ids):
+            return self
+        inner = type(self._inner).from_str(self.serialized)
+        inner.add_special_tokens([SENTINEL.format(number) for number in range(count)])
+        return Tokenizer(inner)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Ids of each text, int64, without special tokens around them; many texts at once use all cores."""

@@ -57,7 +57,7 @@ class Examples:
         from experiments.finetune.objective import Objective
 
         settings = self.settings
-        return Objective(settings.task, settings.length, settings.model.token_types >= 2, self.features)
+        return Objective(settings.task, settings.length, settings.model.token_types >= 2, self.features, vocabulary)
 
     def tokenizer(self) -> Tokenizer:
         return load(Path(self.settings.pretrained) / NAME)
@@ -67,13 +67,16 @@ class Examples:
 
     def assemble(self, vocabulary_size: int) -> FineTuned:
         from experiments.material import Text
+        from experiments.model.bert import Bert
         from experiments.model.fine_tuned import FineTuned
 
         task = self.settings.task
         outputs = {"span": None, "regression": 1}.get(task.kind, 0)
         if isinstance(task, Classification):
             outputs = len(task.labels)
-        return FineTuned(Text(self.settings).assemble(vocabulary_size), self.settings.model, outputs)
+        body = Text(self.settings).assemble(vocabulary_size)
+        assert isinstance(body, Bert), "only encoders are fine-tuned"
+        return FineTuned(body, self.settings.model, outputs)
 
     def start(self, vocabulary_size: int) -> Assembly:
         """The new head is drawn from the seed."""

@@ -15,7 +15,7 @@ from experiments.finetune.features import Features, targets_of
 from experiments.finetune.scores import score
 from experiments.finetune.settings import Classification, Regression, Span, Task
 from experiments.finetune.squad import squad_scores
-from experiments.objectives.objective import Batch, Scores
+from experiments.objectives.objective import Batch, Scores, Vocabulary
 
 STEP = 8  # a batch is as long as its longest window, rounded up to a multiple: few shapes, little padding
 
@@ -26,8 +26,11 @@ class Objective:
     assembly: ClassVar[str] = "fine_tuned"
     evaluation_seed = 0
 
-    def __init__(self, task: Task, length: int, token_types: bool, features: Features | None) -> None:
+    def __init__(
+        self, task: Task, length: int, token_types: bool, features: Features | None, vocabulary: Vocabulary
+    ) -> None:
         self.task, self.length, self.token_types, self.features = task, length, token_types, features
+        self.vocabulary = vocabulary
 
     @property
     def predicted_share(self) -> float:
@@ -51,6 +54,7 @@ class Objective:
             torch.from_numpy(asked_BT.reshape(-1)),
             torch.from_numpy(self.targets(targets_BT)),
             width,
+            int(mask_BN.sum()),
         )
 
     def targets(self, stored: npt.NDArray[np.integer]) -> npt.NDArray[Any]:

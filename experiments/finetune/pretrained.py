@@ -8,13 +8,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
 from experiments.data.tokenizer import NAME as TOKENIZER
 from experiments.explain import Mistake, nearest
 from experiments.finetune.scores import LIBRARIES
 from experiments.finetune.settings import FineTuning
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder
-from experiments.settings import Settings
+from experiments.settings import Objective, Settings
 from experiments.signature import module_of, source_digest
 
 if TYPE_CHECKING:
@@ -65,6 +67,12 @@ def _read(folder: RunFolder) -> dict[str, Any]:
     if result is None or result.status not in ("done", "imported"):
         state = "not finished" if result is None else result.status
         raise Mistake(f"{folder.name}: its pretraining is {state}", "the command that began it continues it")
+    objective = TypeAdapter[Any](Objective).validate_python(run["objective"])
+    if not objective.encodes:
+        raise Mistake(
+            f"{folder.name}: its objective={objective.kind} trains no encoder; what is fine-tuned attends both ways",
+            "those of objective=masked, masked_sop and permutation are",
+        )
     if result.attention_digest != source_digest(run["variant"]):
         raise Mistake(f"attention/{module_of(run['variant'])}.py is another than {folder.name} was trained with")
     return run

@@ -103,6 +103,16 @@ class FineTuning(Settings):
         return self
 
     @model_validator(mode="after")
+    def _smoothed(self) -> FineTuning:
+        """Positions of padding, which have no probability, can't get a share of it; numbers have none at all."""
+        if self.trainer.label_smoothing and not isinstance(self.task, Classification):
+            raise ValueError(
+                f"trainer.label_smoothing = {self.trainer.label_smoothing}: task={self.task.name} has no labels to "
+                "smooth; set 0"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _whole_examples(self) -> FineTuning:
         if self.trainer.evaluation_sequences is not None:
             raise ValueError(

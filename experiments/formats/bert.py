@@ -24,9 +24,13 @@ ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "ge
 FIXED = {
     "norm": "post",
     "model.norm_kind": "layer",
+    "model.sharing": "none",
+    "model.embedding_norm": True,
     "model.position": "learned",
+    "model.gated": False,
     "model.linear_bias": True,
     "model.head_transform": True,
+    "model.head_bias": True,
 }
 # settings -> config.json, where they are the same number
 SAME = {
@@ -159,6 +163,8 @@ def _inexpressible(settings: Settings) -> Iterator[str]:
     for key, needed in FIXED.items():
         if (value := _value(settings, key)) != needed:
             yield f"{key}={value}: a BERT has {needed}"
+    if settings.model.embedding_size != settings.hidden_size:
+        yield f"model.embedding_size={settings.model.embedding_size}: a BERT has that of the layers"
     if settings.model.token_types < 1:
         yield "model.token_types=0: a BERT has at least 1"
 

@@ -55,7 +55,7 @@ def fold(model: Assembly, gates: Sequence[Tensor]) -> None:
 def tune(subject: Subject, steps: int, penalty: float) -> tuple[Assembly, list[Tensor]]:
     """A fine-tuned copy of the model and its settled gates [H] a layer; `penalty`: nats for each open head.
 
-    The loss per masked token plus penalty times the expected number of open heads, on the run's own batches.
+    The loss per predicted token plus penalty times the expected number of open heads, on the run's own batches.
     """
     settings = subject.settings
     model = copy.deepcopy(subject.model)

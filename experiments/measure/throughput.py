@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NamedTuple
 
 WARMUP_STEPS = 5  # after every start: compilation, allocation, caches
@@ -21,10 +22,9 @@ class Speed(NamedTuple):
     meaning: str
 
 
+@dataclass
 class Counted:
-    """How many tokens a step was about, padding not counted: said while it is taken."""
-
-    tokens = 0
+    tokens: int = 0
 
 
 class Throughput:
@@ -51,16 +51,16 @@ class Throughput:
 
     @contextmanager
     def step(self) -> Iterator[Counted]:
-        """Times one step, which sets `tokens` of what it is given. A step that raises isn't counted."""
+        """Times one step, which notes its tokens, padding not counted. A step that raises isn't counted."""
         counted = Counted()
         began = time.perf_counter()
         yield counted
-        seconds, tokens = time.perf_counter() - began, counted.tokens
+        seconds = time.perf_counter() - began
         self._steps += 1
-        self._recent_tokens += tokens
+        self._recent_tokens += counted.tokens
         self._recent_seconds += seconds
         if self._steps > WARMUP_STEPS:
-            self.rates.append(tokens / seconds)
+            self.rates.append(counted.tokens / seconds)
 
     def recent(self) -> float | None:
         """Tokens per second of the steps since the last call; None if there was none."""

@@ -10,11 +10,21 @@ import torch
 from experiments import settings
 from experiments.model.assembly import Assembly
 from experiments.model.bert import Bert
+from experiments.model.causal import Causal
 from experiments.model.encoder import Layer
+from experiments.model.encoder_decoder import EncoderDecoder
 from experiments.model.initial import initialize
 from experiments.model.norm import deep_gains
+from experiments.model.permutation import Permutation
+from experiments.model.sentence_order import SentenceOrder
 
-ASSEMBLIES: dict[str, type[Assembly]] = {"encoder": Bert}
+ASSEMBLIES: dict[str, type[Assembly]] = {
+    "encoder": Bert,
+    "sentence_order": SentenceOrder,
+    "causal": Causal,
+    "permutation": Permutation,
+    "encoder_decoder": EncoderDecoder,
+}
 
 
 def build(assembly: str, model: settings.Model, variant: dict[str, Any], vocabulary_size: int, seed: int) -> Assembly:

@@ -5,28 +5,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from experiments import settings
 from experiments.model.assembly import Assembly, linear_multiplies
+from experiments.model.bert import Bert
 from experiments.model.encoder import Layer
 
 
 class FineTuned(Assembly):
-    """`body`, the pretrained assembly without its own head, and a new one. `outputs`: labels; None for a span.
+    """`body`, a pretrained encoder that loses its own head, and a new one. `outputs`: labels; None for a span."""
 
-    ValueError: the assembly is no encoder.
-    """
-
-    def __init__(self, body: Assembly, model: settings.Model, outputs: int | None) -> None:
+    def __init__(self, body: Bert, model: settings.Model, outputs: int | None) -> None:
         nn.Module.__init__(self)
-        if not callable(getattr(body, "encode", None)):
-            raise ValueError(f"a pretrained {type(body).__name__} is no encoder: it can't be fine-tuned")
-        del body.head
-        self.body: Any = body
+        body.behead()
+        self.body = body
         self.head: SpanHead | LabelHead = SpanHead(model) if outputs is None else LabelHead(model, outputs)
 
     def forward(

@@ -12,17 +12,18 @@ from experiments import settings
 from experiments.model.batch_norm import BatchNorm
 
 
-def build_norm(model: settings.Model) -> nn.Module:
-    """A norm over the last dimension, `model.hidden_size` wide.
+def build_norm(model: settings.Model, size: int | None = None) -> nn.Module:
+    """A norm over the last dimension, `size` wide, `model.hidden_size` where that is None.
 
     layer: Ba et al. 2016, 1607.06450; layer_no_bias: that without its bias; rms: Zhang and Sennrich 2019, 1910.07467;
     batch: Ioffe and Szegedy 2015, 1502.03167, padding counted as text; batch_masked: over real tokens only.
     """
+    size = size or model.hidden_size
     if model.norm_kind in ("batch", "batch_masked"):
-        return BatchNorm(model.hidden_size, model.norm_epsilon, masked=model.norm_kind == "batch_masked")
+        return BatchNorm(size, model.norm_epsilon, masked=model.norm_kind == "batch_masked")
     if model.norm_kind == "rms":
-        return RMSNorm(model.hidden_size, eps=model.norm_epsilon)
-    return nn.LayerNorm(model.hidden_size, eps=model.norm_epsilon, bias=model.norm_kind == "layer")
+        return RMSNorm(size, eps=model.norm_epsilon)
+    return nn.LayerNorm(size, eps=model.norm_epsilon, bias=model.norm_kind == "layer")
 
 
 class RMSNorm(nn.RMSNorm):

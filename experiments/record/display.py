@@ -187,7 +187,7 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
     if result.validation_loss is not None and result.unigram_loss is not None:
         gap = result.unigram_loss - result.validation_loss
         beside = f", {abs(gap):.4f} {'above' if gap >= 0 else 'below'} the validation loss"
-    unit = " nats per masked token" if result.scores is None else " per target"
+    unit = " nats per predicted token" if result.scores is None else " per target"
     total = (result.parameters or {}).get("total")
     parts = ", ".join(f"{name} {count:,}" for name, count in (result.parameters or {}).items() if name != "total")
     speed = _number(result.tokens_per_second, ",.0f", " tok/s")
@@ -208,6 +208,8 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
         ("training loss", _number(result.training_loss, ".4f")),
         ("perplexity", "" if result.perplexity is None else significant(result.perplexity)),
         ("bits per byte", _number(result.bits_per_byte, ".4f")),
+        ("BLEU", _number(result.bleu, ".2f", f" ({result.bleu_pairs} pairs, {result.bleu_signature})")),
+        ("sentence order", _number(result.order_accuracy, ".1%", f" right, {_number(result.order_loss, '.4f')} nats")),
         ("speed", speed and f"{speed}{spread}" + (f" ({meaning})" if meaning else "")),
         ("peak memory", memory and memory + (f" ({result.peak_memory_meaning})" if result.peak_memory_meaning else "")),
         ("parameters", "" if total is None else f"{total:,}" + (f" ({parts})" if parts else "")),

@@ -24,13 +24,18 @@ class Result:
     status: Status
     reason: str | None  # why the run is not done
 
-    # quality: nats per masked token, on the validation split unless said otherwise
+    # quality: nats per predicted token, on the validation split unless said otherwise
     validation_loss: Number | None  # = ln perplexity
     best_validation_loss: Number | None  # lowest of all evaluations
     training_loss: Number | None  # at the end
     unigram_loss: Number | None  # of predicting every token from the frequencies of the training split
     perplexity: Number | None
     bits_per_byte: Number | None
+    bleu: Number | None = None  # of translations of the validation split, 0 to 100
+    bleu_signature: str | None = None  # how it was computed, as sacrebleu says it
+    bleu_pairs: int | None = None  # sentences that were translated
+    order_loss: Number | None = None  # nats per sequence whose segments' order is told; None: the objective has none
+    order_accuracy: Number | None = None  # share of the sequences
     scores: dict[str, Number] | None = None  # of a task, which has no perplexity
 
     # speed and memory

@@ -12,11 +12,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments.configuration import override
+from experiments.configuration import compose, override
 from experiments.data.store import Cache
 from experiments.material import material
 from experiments.record.folder import PLACES
-from experiments.settings import Settings
+from experiments.settings import Settings, Translation
 from experiments.tables.source import Prediction
 from experiments.training.planned import planned_steps
 
@@ -27,13 +27,16 @@ EVALUATION = 3  # times as fast as training: no backward pass
 START_SECONDS = 5.0  # of a cell's process
 
 
-def predict(settings: Settings, console: Console) -> Prediction:
-    """Of a run like this; None for what the calibration could not find out."""
+def predict(settings: Settings, console: Console, roughly: bool = False) -> Prediction:
+    """Of a run like this; None for what the calibration could not find out. roughly: by FLOPs, from one small model."""
     steps = planned_steps(settings)
     tokens = steps and steps * settings.batch_size * settings.length
     peak = _remembered(settings, ["memory", _deciding(settings)], lambda: _peak_bytes(settings))
     memory = None if peak is None else int(peak)
-    rate = _seconds_per_token(settings, console)
+    if isinstance(settings.objective, Translation):
+        # how long its sentences are only the text says, and other text has no pairs
+        return Prediction(None, None, memory)
+    rate = _by_flops(settings, console) if roughly else _seconds_per_token(settings, console)
     if tokens is None or rate is None:
         minutes = settings.trainer.max_minutes
         return Prediction(minutes and 60 * minutes, tokens, memory)
@@ -45,6 +48,29 @@ def _evaluated_tokens(settings: Settings, steps: int) -> int:
     """Of all evaluations, where their number of sequences is set: how long a whole split is only the text says."""
     sequences = settings.trainer.evaluation_sequences or 0
     return -(-steps // settings.trainer.evaluate_every) * sequences * settings.length
+
+
+def _by_flops(settings: Settings, console: Console) -> float | None:
+    """Seconds a token, if its FLOPs take as long as those of a small model, the same for every table."""
+    import torch
+
+    preset = "small" if settings.trainer.device != "cpu" and torch.cuda.is_available() else "nano"
+    small = compose([f"model={preset}", f"trainer.device={settings.trainer.device}", f"cache={settings.cache}"])
+    measured = _measured(_shortened(small, min(small.layers, DEEPEST)), console)
+    return measured and measured * _flops(settings) / _flops(small)
+
+
+def _flops(settings: Settings) -> float:
+    """Of training on a token; nothing is allocated."""
+    import torch
+
+    from experiments.measure.memory import Ids
+
+    source = material(settings)
+    size = source.vocabulary_size()
+    with torch.device("meta"):
+        model = source.assemble(size)
+    return model.flops_per_token(settings.length, source.objective(Ids(size)).predicted_share)
 
 
 def _seconds_per_token(settings: Settings, console: Console) -> float | None:

@@ -126,7 +126,10 @@ def list_tables(options: Options) -> None:
         for budget_name in BUDGETS:
             line[budget_name] = _cost(table, budget_name, options, says) if budget_name in table.budgets else None
         rows.append(line)
-    caption = "cells, time, memory and tokens on this machine, if every cell costs what its baseline does"
+    caption = (
+        "cells, time, memory and tokens on this machine, roughly: every cell as dear as its baseline, and a FLOP as "
+        "one of a small model; --dry-run measures each row"
+    )
     show(rows, "table" if options.format == "latex" else options.format, caption=caption)
 
 
@@ -135,7 +138,7 @@ def _cost(table: Table, budget_name: str, options: Options, says: Console) -> st
     source = source_of(table.source)
     words = of_rows({table.baseline: rows[table.baseline]}, budget, [])
     (cell,) = source.cells(words, [0], options.runs)
-    prediction, count = source.predict(cell, says), len(rows) * budget.seeds
+    prediction, count = source.predict(cell, says, roughly=True), len(rows) * budget.seeds
     time = _time(count * prediction.seconds) if prediction.seconds is not None else "unknown time"
     memory = f", {prediction.peak_memory_bytes / 1e9:.1f} GB" if prediction.peak_memory_bytes else ""
     tokens = f", {_short(count * prediction.tokens)} tokens" if prediction.tokens else ""

@@ -54,7 +54,7 @@ class Computed:
     def sizes(self, cell: Cell) -> dict[str, Any]:
         return dict(cell.what[1])
 
-    def predict(self, cell: Cell, console: Console) -> Prediction:
+    def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
         """As long as one like it took, or takes now."""
         made = self.finding(cell).result
         seconds = made["wall_seconds"] if made else self._measure(cell)["wall_seconds"]

@@ -86,10 +86,10 @@ class Runs:
             "multiplies": cost.multiplies,
         }
 
-    def predict(self, cell: Cell, console: Console) -> Prediction:
+    def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
         from experiments.tables.calibration import predict
 
-        return predict(cell.what, console)
+        return predict(cell.what, console, roughly)
 
     def make(self, cells: list[Cell], group: str, console: Console) -> None:
         """Every cell in a process of its own; one that came to NaN did so for its seed, and isn't tried again."""

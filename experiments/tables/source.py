@@ -57,7 +57,8 @@ class Source(Protocol):
     def sizes(self, cell: Cell) -> dict[str, Any]:
         """What a row's columns say before anything is measured: variant, h_k, ..., parameters, multiplies."""
 
-    def predict(self, cell: Cell, console: Console) -> Prediction: ...
+    def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
+        """What it will cost; roughly: without a measurement of its own."""
 
     def make(self, cells: list[Cell], group: str, console: Console) -> None:
         """Make what is missing, in order; what fails leaves a finding that says so. Raises sweep's Interrupted."""

@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 
 from attention.layer import Layer
 from experiments import settings
+from experiments.model.assembly import part
 
 # of LAMB, what it says of its last step: nothing that the next one needs
 REPORTED = frozenset({"weight_norm", "adam_norm", "trust_ratio"})
@@ -88,8 +89,8 @@ def muon(model: nn.Module, config: settings.Muon) -> list[Optimizer]:
         raise ValueError(f"optimizer=muon needs torch 2.9 or newer; this is {torch.__version__}")
     linear = {module.weight for module in model.modules() if isinstance(module, nn.Linear)}
     named = list(model.named_parameters())
-    hidden = [each for name, each in named if each in linear and not name.startswith("head.")]
-    rest = [each for name, each in named if each not in linear or name.startswith("head.")]
+    hidden = [each for name, each in named if each in linear and part(name) != "output"]
+    rest = [each for name, each in named if each not in linear or part(name) == "output"]
     matrices = torch.optim.Muon(
         groups(model, hidden, config),
         lr=config.learning_rate,

@@ -20,7 +20,13 @@ def planned_steps(settings: Settings, sequences: int | None = None) -> int | Non
     if trainer.max_steps is not None:
         limits.append(trainer.max_steps)
     if trainer.max_tokens is not None:
-        limits.append(math.ceil(trainer.max_tokens / (trainer.batch_size * settings.length)))
+        tokens = settings.objective.tokens_read(settings.length)
+        if tokens is None:
+            raise ValueError(
+                f"trainer.max_tokens={trainer.max_tokens}: the batches of objective={settings.objective.kind} have as "
+                "many tokens as their text, which no plan knows; set max_steps"
+            )
+        limits.append(math.ceil(trainer.max_tokens / (trainer.batch_size * tokens)))
     epochs = settings.epochs if isinstance(settings, FineTuning) else None
     if epochs is not None and sequences is not None:
         limits.append(math.ceil(epochs * sequences / trainer.batch_size))

@@ -38,9 +38,11 @@ class Progress:
     tokens: int = 0  # trained on
     loss_sum: float = 0.0  # nats, since the last logged step
     positions: int = 0  # predicted tokens, since the last logged step
+    order_sum: float = 0.0  # nats of the sequences' labels, since the last logged step
+    orders: int = 0  # labels, since the last logged step
     gradient_norm: float = 0.0  # of the last step taken, before clipping
     training_loss: float | None = None  # the last logged one
-    evaluation: dict[str, float] | None = None  # the numbers of the last Evaluation
+    evaluation: dict[str, Any] | None = None  # the last Evaluation, without predictions
     evaluated_at: int = 0  # its step
     best_loss: float | None = None  # lowest validation loss
     skipped: list[int] = field(default_factory=list)  # steps that the guard passes over
@@ -107,7 +109,9 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
         objective=objective,
         model=model,
         optimizers=build_optimizers(model, settings.optimizer),
-        forward=Forward(model, device, resolve_precision(trainer.precision, device), settings.seed),
+        forward=Forward(
+            model, device, resolve_precision(trainer.precision, device), settings.seed, trainer.label_smoothing
+        ),
         planned=planned,
         progress=Progress(micro_batch=min(trainer.micro_batch or trainer.batch_size, trainer.batch_size)),
         memory=PeakMemory(device),

@@ -42,6 +42,17 @@ def test_settings_and_measures_are_told_apart(make, tmp_path):
     assert data["points"] is None and data["unigram"] == 6.5
 
 
+def test_runs_of_different_objectives_are_told_apart(make, tmp_path):
+    make("a", heads=6, objective={"kind": "masked"})
+    make("b", heads=12, objective={"kind": "causal"})
+    data = page_data([], tmp_path / "runs")
+    assert data["columns"][0] == data["settings"][0] == "objective"
+    assert [row[0] for row in data["rows"]] == ["masked", "causal"]
+    assert "different objectives" in data["notes"][1]
+    alike = page_data(["objective=causal"], tmp_path / "runs")
+    assert "objective" not in alike["columns"] and len(alike["notes"]) == 1
+
+
 def test_many_runs_share_out_the_curves(make, tmp_path, monkeypatch):
     monkeypatch.setattr(page, "CURVES", 3)
     monkeypatch.setattr(page, "CURVE_POINTS", 6)

@@ -13,10 +13,12 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from experiments.compare import compare_runs
+from experiments.configuration import compose
 from experiments.dashboard.page import page_data
 from experiments.dashboard.runs import chosen_runs
 from experiments.data.tokenizer import SPECIAL
@@ -27,7 +29,9 @@ from experiments.finetune.command import finetune
 from experiments.finetune.squad import squad_scores
 from experiments.record.folder import RunFolder
 from experiments.record.index import Index
+from experiments.run import execute
 from experiments.training.train import MEASURED
+from tests.finetune.conftest import PRETRAINING
 
 ALPHABET = [*string.ascii_lowercase, *(f"##{letter}" for letter in string.ascii_lowercase)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -156,6 +160,8 @@ def test_what_was_fine_tuned_is_compared_by_its_scores(tune, pretrained, home, t
         (["task=mnli", "task.metrics=[f1]"], ["f1 is of the second of two labels"]),
         (["task=squad", "checkpoint=bst"], ["one of best, newest", "did you mean best?"]),
         (["task=squad", "trainer.evaluation_sequences=4"], ["task.validation_examples"]),
+        (["task=squad", "trainer.label_smoothing=0.1"], ["trainer.label_smoothing = 0.1", "no labels to smooth"]),
+        (["task=squad", "trainer.max_tokens=100"], ["set epochs or max_steps"]),
         (["task=squad", "epochs=null"], ["nothing ends this run"]),
         (["task=squad", "+more=1"], ["don't add or remove"]),
         (["task=squad", "pretrained=x"], ["named without a key"]),
@@ -190,6 +196,10 @@ def test_mistakes_of_the_run_and_the_data(words, tmp_path, monkeypatch):
 def test_a_mistake_is_a_line_and_code_2(attn, pretrained, tmp_path):
     done = attn("finetune", str(pretrained), "task=sqad")
     assert done.returncode == 2 and "did you mean squad?" in done.stderr and "Traceback" not in done.stderr
+    absent = pretrained.name.replace("multi_head", "multi_haed")
+    done = attn("finetune", absent, "task=squad", f"runs={pretrained.parent}")
+    assert done.returncode == 2 and f"there is no run {absent!r}" in done.stderr and "Traceback" not in done.stderr
+    assert f"did you mean {pretrained.name}?" in done.stderr
     done = attn("train", "task=squad")
     assert done.returncode == 2 and "it is a setting of `attn finetune`" in done.stderr
     assert not any(tmp_path.iterdir())
@@ -234,6 +244,28 @@ def test_a_run_that_is_not_finished_is_refused(pretrained, tmp_path, monkeypatch
     with pytest.raises(Mistake, match=r"begun.*not finished"):
         finetune([str(tmp_path / "begun"), "task=sst2"])
     assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+
+
+@pytest.mark.parametrize("objective", ["span_corruption", "translation", "causal"])
+def test_what_is_no_encoder_is_refused_by_name(pretrained, tmp_path, monkeypatch, objective):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(pretrained, tmp_path / "decoder")
+    model = {"span_corruption": ["model=t5_nano"], "translation": ["model=transformer_nano", "data=multi30k"]}
+    tree = compose(model.get(objective, [f"objective={objective}"])).model_dump()
+    assert tree["objective"]["kind"] == objective
+    (tmp_path / "decoder" / "config.yaml").write_text(yaml.safe_dump(tree))
+    with pytest.raises(Mistake, match=f"decoder: its objective={objective} trains no encoder"):
+        finetune([str(tmp_path / "decoder"), "task=sst2"])
+    assert [path.name for path in tmp_path.iterdir()] == ["decoder"]
+
+
+@pytest.mark.parametrize("objective", ["masked_sop", "permutation"])
+def test_what_another_objective_trained_is_fine_tuned_too(tune, home, tmp_path, objective):
+    own = [f"runs={tmp_path / 'own'}", f"cache={home / 'cache'}", "data=text", f"data.train={home / 'text.txt'}"]
+    assert execute(compose([*PRETRAINING, *own, f"objective={objective}", "model.token_types=2"])) == 0
+    (run,) = (path for path in (tmp_path / "own").iterdir() if path.is_dir())
+    result = RunFolder(tune("sst2", "epochs=6", "batch_size=16", run=str(run))).result()
+    assert result.scores["accuracy"] > 97 and result.order_loss is None and result.perplexity is None
 
 
 def test_other_weights_or_other_examples_are_another_run(tune, words, home, tmp_path):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import get_args
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -10,7 +13,10 @@ from experiments import settings
 from experiments.explain import CONF
 from experiments.formats.bert import from_hugging_face
 from experiments.model.bert import Bert
+from experiments.model.build import ASSEMBLIES
 from experiments.model.fine_tuned import FineTuned
+from experiments.model.permutation import Permutation
+from experiments.model.sentence_order import SentenceOrder
 from experiments.objectives.objective import loss
 
 transformers = pytest.importorskip("transformers")
@@ -21,15 +27,16 @@ VARIANT = {
 }  # fmt: skip
 
 
-def bert(**changes) -> tuple[Bert, settings.Model]:
+def bert(kind: type[Bert] = Bert, **changes) -> tuple[Bert, settings.Model]:
     model = settings.Model(
-        hidden_size=24, intermediate_size=48, layers=2, length=11, norm="post", norm_kind="layer", norm_epsilon=1e-12,
-        position="learned", rotary_base=10000.0, relative_buckets=8, relative_distance=16, activation="gelu",
-        linear_bias=True, token_types=2, head_transform=True, tied=True, dropout=0.0, attention_dropout=0.0,
+        hidden_size=24, intermediate_size=48, embedding_size=24, layers=2, sharing="none", length=11, norm="post",
+        norm_kind="layer", norm_epsilon=1e-12, embedding_norm=True, position="learned", rotary_base=10000.0,
+        relative_buckets=8, relative_distance=16, activation="gelu", gated=False, linear_bias=True, token_types=2,
+        head_transform=True, tied=True, head_bias=True, output_scaled=False, dropout=0.0, attention_dropout=0.0,
         initial_std=0.3,
     ).model_copy(update=changes)  # fmt: skip
     torch.manual_seed(1)
-    return Bert(model, VARIANT, 31), model
+    return kind(model, VARIANT, 31), model
 
 
 def batch() -> dict[str, torch.Tensor]:
@@ -100,14 +107,24 @@ def test_padding_changes_nothing(outputs):
         assert_close(ours(rows=rows, **inputs), ours(rows=rows, **other))
 
 
-def test_a_decoder_is_refused_by_name():
-    _, model = bert()
+@pytest.mark.parametrize("sharing", ["none", "all"])
+@pytest.mark.parametrize("kind", [Bert, SentenceOrder, Permutation])
+def test_nothing_is_left_of_what_only_pretraining_needs(kind, sharing):
+    body, model = bert(kind, embedding_size=8, sharing=sharing)
+    ours, inputs = FineTuned(body, model, 3), batch()
+    ours(rows=torch.tensor([0, 11, 22]), **inputs).square().sum().backward()
+    unused = [name for name, parameter in ours.named_parameters() if parameter.grad is None]
+    assert not unused
+    plain = FineTuned(Bert(model, VARIANT, 31), model, 3)
+    assert ours.parameter_counts() == plain.parameter_counts()
+    assert ours.flops_per_token(11, 1 / 11) == plain.flops_per_token(11, 1 / 11)
 
-    class Decoder(torch.nn.Module):
-        pass
 
-    with pytest.raises(ValueError, match="Decoder is no encoder"):
-        FineTuned(Decoder(), model, 2)
+def test_only_what_trains_an_encoder_says_that_it_does():
+    for kind in get_args(get_args(settings.Objective)[0]):
+        assembly = import_module(f"experiments.objectives.{get_args(kind.model_fields['kind'].annotation)[0]}")
+        made = ASSEMBLIES[assembly.Objective.assembly]
+        assert kind.encodes == (issubclass(made, Bert) and not made.causal)
 
 
 def test_the_loss_of_numbers_is_the_squared_error_and_leaves_out_what_is_ignored():

@@ -35,8 +35,8 @@ def clock(monkeypatch):
 def steps(meter, clock, seconds, tokens=100):
     for each in seconds:
         with meter.step() as counted:
-            counted.tokens = tokens
             clock[0] += each
+            counted.tokens = tokens
 
 
 def test_the_median_of_the_steady_steps(clock):

@@ -5,6 +5,7 @@ import torch
 from pydantic import ValidationError
 from torch import nn
 from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.model.batch_norm import BatchNorm, commit, discard, tell_real
 
@@ -90,3 +91,15 @@ def test_a_bert_passes_its_mask_on_and_sees_every_position(bert_of, tokens):
 def test_the_norm_of_the_head_would_see_predicted_positions_only(settings_of):
     with pytest.raises(ValidationError, match="norm_kind batch needs head_transform=false"):
         settings_of(norm_kind="batch", head_transform=True)
+
+
+def test_sentence_order_with_batch_statistics(bert_of, tokens):
+    model = bert_of(assembly="sentence_order", norm_kind="batch_masked").train()
+    other = torch.where(MASK, tokens, (tokens + 1) % 23)
+    (logits, classes), changed = (
+        model(each, torch.tensor([0, 8]), mask=MASK, classes=True) for each in (tokens, other)
+    )
+    assert_close((logits, classes), changed, rtol=0, atol=1e-12)
+    with FlopCounterMode(display=False) as counter:
+        sum(each.sum() for each in model(tokens, torch.tensor([0, 8]), mask=MASK, classes=True)).backward()
+    assert counter.get_total_flops() == pytest.approx(model.flops_per_token(7, 2 / 21) * 21, rel=1e-12)

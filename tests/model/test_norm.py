@@ -67,3 +67,9 @@ def test_deep_starts_from_post_with_value_output_and_feed_forward_scaled(bert_of
     assert scaled == {f"encoder.layers.{layer}.{name}.weight" for layer in (0, 1) for name in maps}
     for name in scaled:
         assert_close(deep[name], deep_gains(2).beta * post[name])
+
+
+def test_deep_scales_what_layers_share_once(bert_of):
+    shared, alone = bert_of(norm="deep", sharing="all").state_dict(), bert_of(norm="deep").state_dict()
+    for name in ("attention.value", "feed_forward.outer"):
+        assert torch.equal(*(state[f"encoder.layers.0.{name}.weight"] for state in (shared, alone)))

@@ -122,7 +122,7 @@ def test_the_summary_says_what_was_found_and_under_which_conditions(result, tmp_
     text = stream.getvalue()
     for part in (
         "run: done",
-        "5.1250 nats per masked token",
+        "5.1250 nats per predicted token",
         "6.5800, 1.4550 above the validation loss",
         "168.2",
         "2.3100",

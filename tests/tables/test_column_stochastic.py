@@ -17,8 +17,8 @@ def matrix(seed: int, tokens: int) -> np.ndarray:
     return np.random.default_rng([seed, tokens]).dirichlet(np.ones(tokens), tokens).T
 
 
-def error(form: str, seed: int = 0, tokens: int = 4, heads: int = 1, key_size: int = 1) -> float:
-    return measure(seed=seed, form=form, tokens=tokens, heads=heads, key_size=key_size, starts=3)["error"]
+def error(form: str, seed: int = 0, tokens: int = 4, heads: int = 1, key_size: int = 1, starts: int = 2) -> float:
+    return measure(seed=seed, form=form, tokens=tokens, heads=heads, key_size=key_size, starts=starts)["error"]
 
 
 @pytest.mark.parametrize(("tokens", "width"), [(1, 1), (4, 4), (7, 9)])
@@ -70,11 +70,12 @@ def test_rank_gap_by_hand():
 
 
 def test_talking_heads_of_rank_1_reach_what_one_head_cannot():
-    alone, talking = error("free", tokens=5), error("talking_heads", tokens=5, heads=4)
+    alone, talking = error("free", tokens=5), error("talking_heads", tokens=5, heads=4, starts=1)
     assert alone > 1e-2 and talking < EXACT
     # the weights alone mix fewer maps than the logits and the weights
     assert error("weights", tokens=5, heads=2) >= error("talking_heads", tokens=5, heads=2) - 1e-3
 
 
 def test_a_seed_is_a_matrix_and_the_forms_of_a_seed_share_it():
-    assert error("free", seed=0) == error("free", seed=0) != error("free", seed=1)
+    errors = [error("free", seed, tokens=3, starts=1) for seed in (0, 0, 1)]
+    assert errors[0] == errors[1] != errors[2]

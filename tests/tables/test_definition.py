@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from experiments.tables.words import merged, of_rows, split
 TRAINED = [name for name in names() if load(name).source == "runs"]
 
 
+@functools.cache
 def cells(name: str, budget: str):
     table = load(name)
     words = of_rows(table.rows_at(budget), table.budgets[budget], [])
@@ -26,7 +28,9 @@ def cells(name: str, budget: str):
 
 
 def test_the_tables_of_the_papers_are_there():
-    assert {"shazeer2020/heads", "shazeer2020/projections", "shazeer2020/dynamic", "shazeer2020/unequal"} <= set(names())
+    assert {"shazeer2020/heads", "shazeer2020/projections", "shazeer2020/dynamic", "shazeer2020/unequal"} <= set(
+        names()
+    )
     assert {"bhojanapalli2020/theorem1", "su2020/key_size", "xiong2020/warmup"} <= set(names())
     claimed = {key for name in names() for key in load(name).claims}
     assert {"C3", "C4", "C5", "C6", "C7", "C8", "C9", "C10"} <= claimed

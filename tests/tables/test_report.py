@@ -31,13 +31,23 @@ class Known:
 
     def sizes(self, cell: Cell) -> dict[str, object]:
         heads = int(cell.row[1:])
-        return {"variant": "multi_head", "h_k": heads, "h": heads, "h_v": heads, "d_k": 192 // heads, "multiplies": 1000}
+        return {
+            "variant": "multi_head",
+            "h_k": heads,
+            "h": heads,
+            "h_v": heads,
+            "d_k": 192 // heads,
+            "multiplies": 1000,
+        }
 
 
 def done(loss: float, speed: float = 1000.0, **more) -> Finding:
     result = {"validation_loss": loss, "unigram_loss": 6.5, "tokens_per_second": speed, "peak_memory_bytes": 5 * 10**8}
     result |= {"parameters": {"total": 2_570_752}, "steps": 1200, "tokens": 1_228_800, "device": "a machine, 2 threads"}
-    result |= {"corpus": {"kind": "text", "sha256": {"train": ["abcdef0123456789"]}}, "attention_digest": "0123456789ab"}
+    result |= {
+        "corpus": {"kind": "text", "sha256": {"train": ["abcdef0123456789"]}},
+        "attention_digest": "0123456789ab",
+    }
     result |= {"environment": {"started": "2026-11-21T10:00:00+0000"}, "precision": "fp32", "backend": "sdpa"}
     return Finding("done", result=result | {"config": {"variant": {"name": "multi_head"}}} | more)
 
@@ -77,7 +87,9 @@ def test_a_sign_that_is_not_resolved_is_not_claimed():
 
 
 def test_missing_and_refused_cells_are_shown_as_such():
-    found = made({("h32", 0): Finding("missing"), ("h32", 1): Finding("missing"), ("h32", 2): Finding("refused", "other code")})
+    found = made(
+        {("h32", 0): Finding("missing"), ("h32", 1): Finding("missing"), ("h32", 2): Finding("refused", "other code")}
+    )
     h32 = line(found, "h32")
     assert (h32["validation_loss"], h32["seeds"], h32["rank"]) == (None, 0, None)
     assert h32["state"] == "0 of 3 done, missing, refused"
@@ -102,7 +114,14 @@ def test_markdown_has_marks_verdicts_and_conditions():
     assert "90.89 +- 0.15 (s)" in text and "a third party's transcription" in text
     assert "**C4, fails.**" in text and "95% interval" in text
     assert "data.train=book.txt" in text and "/home/me" not in text
-    for fact in ("a machine, 2 threads", "2026-11-21", "1,228,800", "multi_head 01234567", "SHA-256 abcdef01", "0, 1, 2"):
+    for fact in (
+        "a machine, 2 threads",
+        "2026-11-21",
+        "1,228,800",
+        "multi_head 01234567",
+        "SHA-256 abcdef01",
+        "0, 1, 2",
+    ):
         assert fact in text
 
 
@@ -152,7 +171,7 @@ def test_the_users_own_reading_of_the_paper(tmp_path):
     ("text", "said"),
     [
         ("rows: {}", "holds no tables"),
-        ('tables: {"1": {rows: {h9: {squad_f1: 1}}}}', "did you mean h8"),
+        ('tables: {"1": {rows: {h9: {squad_f1: 1}}}}', "table 1 has no 'h9'"),
         ('tables: {"1": {rows: {h8: {squad_f: 1}}}}', "did you mean squad_f1"),
         ('tables: {"1": {rows: {h8: {squad_f1: much}}}}', "must be a number"),
         ("{", "holds no tables"),

@@ -94,7 +94,8 @@ def test_holm_keeps_the_order_and_lowers_nothing(p_values):
 
 def test_the_bootstrap_stays_within_the_values_and_repeats_itself():
     low, high = bootstrap_interval(VALUES)
-    assert 1 <= low < 2 < high <= 3
+    # of the 27 resamples one has the mean 1 and one the mean 3: 3.7% each, more than the 2.5% left out
+    assert (low, high) == (1, 3)
     assert bootstrap_interval(VALUES) == (low, high)
 
 

@@ -14,7 +14,9 @@ WORSE = {0: 4.50, 1: 4.52, 2: 4.51}
 NOISY = {0: 4.1, 1: 3.8, 2: 4.4}
 
 
-def verdicts(parts: dict[str, list[str]], scores: dict[str, dict[int, float]], budget: Budget = BUDGET, of="score", **more):
+def verdicts(
+    parts: dict[str, list[str]], scores: dict[str, dict[int, float]], budget: Budget = BUDGET, of="score", **more
+):
     claims = {key: Claim(says="it is so", of=of, parts=sentences) for key, sentences in parts.items()}
     times = more.get("step_time", {})
     measures = Measures(scores, times, more.get("parameters", {}), more.get("sizes", {}))
@@ -37,6 +39,19 @@ def test_the_right_sign_is_not_enough():
     assert verdict.parts[0].mean < 0
     assert verdict.word == "not resolved"
     assert "seeds would resolve it" in verdict.why
+
+
+def test_how_many_more_seeds_by_hand():
+    # differences 0.1 and 0.3: mean / deviation is sqrt(2), so t = sqrt(2 n) after n seeds. Its 97.5% points are 3.18 of
+    # 4 seeds (t = 2.83) and 2.78 of 5 (t = 3.16); its 98.75% points, for one of two claims, 3.50 of 5 and 3.16 of 6
+    scores = {"a": {0: 4.0, 1: 4.0}, "b": {0: 4.1, 1: 4.3}}
+    (alone,) = verdicts({"C": ["a > b"]}, scores)
+    assert alone.word == "not resolved" and "about 5 seeds would resolve it, 3 more" in alone.why
+    beside, _ = verdicts({"C": ["a > b"], "D": ["b > a"]}, scores)
+    assert "about 6 seeds would resolve it, 4 more" in beside.why
+    # a mean of 0 is no nearer to either side however many seeds there are
+    (never,) = verdicts({"C": ["a > b"]}, {"a": {0: 4.0, 1: 4.0}, "b": {0: 4.1, 1: 3.9}})
+    assert "no number of seeds" in never.why
 
 
 def test_one_seed_never_resolves():
