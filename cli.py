@@ -27,6 +27,7 @@ app = typer.Typer(
 \b
   attn train variant=talking_heads heads=24                      one run
   attn train -m variant=multi_head,talking_heads heads=6,12,24   a sweep
+  attn finetune talking_heads task=squad                         a task for what it learned
   attn compare variant=talking_heads --sort loss                 what came out
   attn table shazeer2020/heads                                   a paper's table, and which claims hold
   attn heads talking_heads                                       what its heads do
@@ -69,6 +70,23 @@ def train(ctx: typer.Context, overrides: Overrides = None) -> None:
         from experiments.launch import launch
 
         raise typer.Exit(launch([*(overrides or []), *ctx.args]))
+
+
+@app.command(context_settings=PASS_ON, add_help_option=False)
+def finetune(ctx: typer.Context, words: Overrides = None) -> None:
+    """Fine-tune a pretrained run on a task: SQuAD, MNLI and others of GLUE.
+
+    \b
+      attn finetune talking_heads task=squad               a run folder, its name, or its start
+      attn finetune talking_heads task=mnli seed=0,1,2 -m  several seeds
+      attn finetune talking_heads task=squad task.train=train.parquet task.validation=dev.parquet
+      attn finetune talking_heads task=mnli --dry-run      the cells, their parameters and predicted memory
+      attn finetune --help                                 every task and setting
+    """
+    with _mistakes("attn finetune"):
+        from experiments.finetune.command import finetune
+
+        raise typer.Exit(finetune([*(words or []), *ctx.args]))
 
 
 @app.command()

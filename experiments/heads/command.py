@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from experiments.compare import find_run
 from experiments.configuration import from_tree
 from experiments.explain import Mistake
+from experiments.finetune.settings import FineTuning
 from experiments.record.display import Display
 from experiments.record.folder import RunFolder
 
@@ -51,6 +52,8 @@ def show_heads(
     with Display() as display:
         for folder in folders:
             settings = from_tree(folder.config())
+            if isinstance(settings, FineTuning):
+                raise Mistake(f"{folder.name} is fine-tuned", f"name the pretrained run: {settings.origin.run}")
             subject = open_subject(folder, settings, checkpoint, sequences, display.stage)
             for name, value in (("--export", export), ("--gates", gates)):
                 if value is not None:
