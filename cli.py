@@ -27,7 +27,9 @@ app = typer.Typer(
 \b
   attn train variant=talking_heads heads=24                      one run
   attn train -m variant=multi_head,talking_heads heads=6,12,24   a sweep
+  attn finetune talking_heads task=squad                         a task for what it learned
   attn compare variant=talking_heads --sort loss                 what came out
+  attn table shazeer2020/heads                                   a paper's table, and which claims hold
   attn heads talking_heads                                       what its heads do
   attn variants                                                  what there is
 """,
@@ -70,6 +72,23 @@ def train(ctx: typer.Context, overrides: Overrides = None) -> None:
         raise typer.Exit(launch([*(overrides or []), *ctx.args]))
 
 
+@app.command(context_settings=PASS_ON, add_help_option=False)
+def finetune(ctx: typer.Context, words: Overrides = None) -> None:
+    """Fine-tune a pretrained run on a task: SQuAD, MNLI and others of GLUE.
+
+    \b
+      attn finetune talking_heads task=squad               a run folder, its name, or its start
+      attn finetune talking_heads task=mnli seed=0,1,2 -m  several seeds
+      attn finetune talking_heads task=squad task.train=train.parquet task.validation=dev.parquet
+      attn finetune talking_heads task=mnli --dry-run      the cells, their parameters and predicted memory
+      attn finetune --help                                 every task and setting
+    """
+    with _mistakes("attn finetune"):
+        from experiments.finetune.command import finetune
+
+        raise typer.Exit(finetune([*(words or []), *ctx.args]))
+
+
 @app.command()
 def variants(
     overrides: Overrides = None,
@@ -93,6 +112,7 @@ def evaluate(
     overrides: Overrides = None,
     runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
     checkpoint: Annotated[str, typer.Option(help="best or newest.")] = "best",
+    bleu: Annotated[bool, typer.Option("--bleu", help="Also translate, by beam search, and score that.")] = False,
     format: Annotated[Format, typer.Option(help="How to print the table.")] = Format.table,
 ) -> None:
     """Score a run's checkpoint: on another split, another text, another mask rate.
@@ -101,11 +121,12 @@ def evaluate(
       attn evaluate runs/talking_heads-l4-...      the validation split
       attn evaluate talking_heads split=test
       attn evaluate talking_heads data=text data.train=book.txt split=train
+      attn evaluate multi_head --bleu objective.beam=1 objective.length_penalty=0
     """
     with _mistakes("attn evaluate"):
         from experiments.evaluate import evaluate_run
 
-        evaluate_run(run, overrides or [], runs, checkpoint, format.value)
+        evaluate_run(run, overrides or [], runs, checkpoint, format.value, bleu)
 
 
 @app.command()
@@ -126,6 +147,49 @@ def compare(
         from experiments.compare import compare_runs
 
         compare_runs(which or [], runs, sort, format.value)
+
+
+class TableFormat(str, Enum):
+    table = "table"
+    markdown = "markdown"
+    csv = "csv"
+    latex = "latex"
+
+
+@app.command()
+def table(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="PAPER/TABLE; without it, what there is.")
+    ] = None,
+    overrides: Overrides = None,
+    budget: Annotated[str, typer.Option(help="nano, small, medium or paper.")] = "nano",
+    seeds: Annotated[int | None, typer.Option(help="Seeds 0 .. N-1; default: the budget's.")] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="The cells and what they will cost; trains nothing.")
+    ] = False,
+    render_only: Annotated[bool, typer.Option("--render-only", help="What is there; trains nothing.")] = False,
+    published: Annotated[Path | None, typer.Option(help="YAML with published numbers that you have read.")] = None,
+    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+    format: Annotated[TableFormat, typer.Option(help="How to print the table.")] = TableFormat.table,
+    out: Annotated[Path | None, typer.Option(help="Also write every format into this folder.")] = None,
+    wandb: Annotated[bool, typer.Option("--wandb", help="Also log it in W&B, and add it to a report.")] = False,
+) -> None:
+    """Reproduce a paper's table: train what is missing, and say with intervals which of its claims hold.
+
+    \b
+      attn table                                         the tables, and what each costs here
+      attn table shazeer2020/heads --dry-run             its cells, and how long they take
+      attn table shazeer2020/heads --seeds 3 --out docs/results
+      attn table su2020/key_size data=text data.train=book.txt
+      attn table shazeer2020/heads --render-only --format markdown
+
+    Overrides go to every cell. Cells are runs of `attn train`: shared with it, and continued by the same command.
+    """
+    with _mistakes("attn table"):
+        from experiments.tables.command import Options, show_table
+
+        options = Options(budget, seeds, dry_run, render_only, published, runs, format.value, out, wandb)
+        raise typer.Exit(show_table(name, overrides or [], options))
 
 
 @app.command()
@@ -179,6 +243,76 @@ def heads(
         from experiments.heads.command import show_heads
 
         show_heads(names, runs, checkpoint, sequences, sentence, treebank, export, equal, gates, penalty)
+
+
+class What(str, Enum):
+    attention = "attention"
+    step = "step"
+
+
+@app.command()
+def bench(
+    overrides: Overrides = None,
+    what: Annotated[What, typer.Option(help="The attention layer alone, or whole training steps.")] = What.attention,
+    peers: Annotated[bool, typer.Option("--peers", help="Also what one would use instead, at the same sizes.")] = False,
+    compile: Annotated[bool, typer.Option("--compile", help="Each also by torch.compile.")] = False,
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds; the median of them counts.")] = 7,
+    memory: Annotated[bool, typer.Option(help="Measure peak memory, each in a process of its own.")] = True,
+    format: Annotated[Format, typer.Option(help="How to print the table.")] = Format.table,
+    plot: Annotated[Path | None, typer.Option(help="Also draw it: a file that ends in .svg, .png or .pdf.")] = None,
+) -> None:
+    """Time attention, forward and backward, or training steps: variants, kernels and sizes against each other.
+
+    \b
+      attn bench variant=multi_head,talking_heads heads=24 length=128,512
+      attn bench variant=talking_heads backend=compiled,blocked heads=24
+      attn bench variant=talking_heads heads=24 layers=6 hidden_size=384 --what step --peers
+
+    Each kernel is checked against the papers' equations in float64 first; a wrong one is named and not timed.
+    """
+    with _mistakes("attn bench"):
+        from experiments.bench.command import Options, bench
+
+        options = Options(what.value, peers, compile, rounds, memory)
+        raise typer.Exit(bench(overrides or [], options, format.value, plot))
+
+
+@app.command("import")
+def import_(
+    source: Annotated[Path, typer.Argument(metavar="FOLDER", help="With config.json, weights and a tokenizer.")],
+    overrides: Overrides = None,
+    name: Annotated[str, typer.Option(help="Of the run folder.")] = "",
+    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+) -> None:
+    """Make a run folder of a Hugging Face checkpoint, for evaluate, heads and export.
+
+    \b
+      attn import bert-base-uncased --name bert
+      attn import my_bert --name mine data=text data.train=book.txt
+    """
+    with _mistakes("attn import"):
+        from experiments.exchange import import_folder
+
+        import_folder(source, name or source.resolve().name, runs, overrides or [])
+
+
+@app.command()
+def export(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, its name, or the unique start of it.")],
+    target: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that is new or empty.")],
+    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+    checkpoint: Annotated[str, typer.Option(help="best or newest.")] = "best",
+    format: Annotated[str | None, typer.Option(help="model_type of config.json; the first that fits.")] = None,
+) -> None:
+    """Write a run's model as a folder that Hugging Face's transformers loads, where its format can express it.
+
+    \b
+      attn export multi_head-l12-d768 my_bert
+    """
+    with _mistakes("attn export"):
+        from experiments.exchange import export_run
+
+        export_run(run, target, runs, checkpoint, format)
 
 
 @app.command()

@@ -53,7 +53,6 @@ class Attention(Projected):
             dropout=dropout,
             backend=backend,
             sdpa_refusal="its logits are dot products",
-            triton_refusal="its logits are dot products",
         )
         self.comparison = Comparison(heads, key_size)
 

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import torch
@@ -74,7 +74,6 @@ class Attention(Projected):
             dropout=dropout,
             backend=backend,
             sdpa_refusal="it can't mix heads" if static or dynamic else None,
-            triton_refusal="it mixes heads by static projections only" if dynamic else None,
         )
         self.logits_projection = HeadProjection(
             ("key_heads", key_heads),
@@ -99,6 +98,10 @@ class Attention(Projected):
             "weights_projection": self.weights_projection(x, memory),
         }
         return super().attend(x, memory, query, key, value, **projections, **options)
+
+    def head_projections(self) -> Iterator[nn.Parameter]:
+        yield from self.logits_projection.parameters()
+        yield from self.weights_projection.parameters()
 
     def keep_softmax_heads(self, kept: Sequence[int]) -> None:
         if self.weights_projection.mixes:

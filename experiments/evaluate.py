@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 from experiments.compare import find_run
 from experiments.configuration import override
 from experiments.explain import Mistake, nearest
+from experiments.finetune.settings import FineTuning
+from experiments.material import material
 from experiments.record.folder import RunFolder
-from experiments.settings import FileTokenizer, Settings
+from experiments.settings import FileTokenizer, Settings, Translation
 from experiments.tabulate import show
 
 SPLITS = ("train", "validation", "test")
@@ -17,15 +19,21 @@ Kind = Literal["best", "newest"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-def evaluate_run(name: str, words: list[str], runs: Path, kind: str, format: str) -> None:
-    """Print the score of the `best` or `newest` checkpoint. Raises Mistake, DataError."""
+def evaluate_run(name: str, words: list[str], runs: Path, kind: str, format: str, bleu: bool = False) -> None:
+    """Print the score of the `best` or `newest` checkpoint, BLEU too if asked for. Raises Mistake, DataError."""
     if kind not in KINDS:
         raise Mistake(f"--checkpoint {kind}: must be one of {', '.join(KINDS)}" + nearest(kind, KINDS))
     split, words = _take_split(words)
     folder = RunFolder(find_run(name, runs))
     settings = override(folder.config(), words)
-    tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
-    step, score = _score(folder, settings.model_copy(update={"tokenizer": tokenizer}), split, kind)
+    if bleu and not isinstance(settings.objective, Translation):
+        raise Mistake(f"--bleu: {folder.name} has objective={settings.objective.kind}, which translates nothing")
+    own: dict[str, object] = {"tokenizer": FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))}
+    if isinstance(settings, FineTuning):
+        if split != "validation":
+            raise Mistake(f"split={split}: of a task the validation split is scored", "task.validation=FILE is another")
+        own = {"pretrained": str(folder.path)}  # whose tokenizer is read
+    step, score = _score(folder, settings.model_copy(update=own), split, kind, bleu)
     show([{"run": folder.name, "checkpoint": f"{kind}, step {step}", "split": split, **score}], format)
 
 
@@ -38,34 +46,44 @@ def _take_split(words: list[str]) -> tuple[str, list[str]]:
     return split, [word for word in words if not word.startswith("split=")]
 
 
-def _score(folder: RunFolder, settings: Settings, split: str, kind: Kind) -> tuple[int, dict[str, float]]:
-    from dataclasses import asdict
-
-    from experiments.data.packing import prepare
+def _score(folder: RunFolder, settings: Settings, split: str, kind: Kind, bleu: bool) -> tuple[int, dict[str, Any]]:
     from experiments.measure.hardware import resolve_device, resolve_precision
-    from experiments.model.build import build
-    from experiments.objectives.objective import build_objective
+    from experiments.model.encoder_decoder import EncoderDecoder
     from experiments.record.display import Display
     from experiments.training.checkpoint import load_weights
     from experiments.training.evaluate import evaluate
     from experiments.training.micro_batches import Forward
 
+    if bleu:
+        from experiments.objectives.translation import check_bleu
+
+        check_bleu("--bleu")
     trainer = settings.trainer
     with Display() as display:
-        data = prepare(settings.data, settings.tokenizer, settings.length, Path(settings.cache), display.stage)
+        source = material(settings)
+        data = source.prepare(display.stage)
         packed = getattr(data, split)
         if packed is None:
             raise Mistake(f"split = {split!r}: this corpus has none", "split=validation, or data.test=FILE")
-        objective = build_objective(settings.objective, data.tokenizer)
-        model = build(
-            objective.assembly, settings.model, settings.variant, data.tokenizer.vocabulary_size, settings.seed
-        )
+        objective = source.objective(data.tokenizer)
+        model = source.assemble(data.tokenizer.vocabulary_size)
         step = load_weights(model, folder.checkpoint, kind, display.message)
-    device = resolve_device(trainer.device)
-    forward = Forward(model.to(device), device, resolve_precision(trainer.precision, device), settings.seed)
-    size = trainer.micro_batch or trainer.batch_size
-    score = evaluate(
-        model, forward, packed, data.unigram, objective,
-        sequences=trainer.evaluation_sequences, micro_batch=size,
-    )  # fmt: skip
-    return step, asdict(score)
+        device = resolve_device(trainer.device)
+        forward = Forward(model.to(device), device, resolve_precision(trainer.precision, device), settings.seed)
+        size = trainer.micro_batch or trainer.batch_size
+        found = evaluate(
+            model, forward, packed, data.unigram, objective,
+            sequences=trainer.evaluation_sequences, micro_batch=size,
+        )  # fmt: skip
+        scores: dict[str, Any] = {**found.numbers(), "tokens": found.tokens}
+        if bleu:
+            from experiments.decoding.bleu import score
+
+            assert isinstance(settings.objective, Translation) and isinstance(model, EncoderDecoder)
+            translated = score(
+                model, forward, packed, data.tokenizer, objective,
+                chosen=settings.objective, pairs=settings.objective.bleu_pairs or None, batch_size=size,
+                report=display.stage,
+            )  # fmt: skip
+            scores |= translated._asdict()
+    return step, scores

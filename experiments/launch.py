@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from pathlib import Path
 
@@ -12,16 +11,20 @@ from experiments.settings import Settings
 from experiments.sweep.plan import Plan, in_sweep, plan
 
 SWEEP_FAILED = 3
+DRY_RUN = "--dry-run"
 
 
-def launch(words: list[str]) -> int:
-    """Do what the words after `attn train` say; the exit code. Raises Mistake before anything is changed."""
-    dry_run = "--dry-run" in words
-    overrides, flags = split_words([word for word in words if word != "--dry-run"])
+def launch(words: list[str], name: str = "config") -> int:
+    """Do what the words after `attn train` say; the exit code. Raises Mistake before anything is changed.
+
+    name: of the file of `conf/` that they are about, where it is another command's.
+    """
+    dry_run = DRY_RUN in words
+    overrides, flags = split_words([word for word in words if word != DRY_RUN])
     if ASKING_FLAGS & {flag.split("=", 1)[0] for flag in flags}:
-        hydra_main(_nothing, overrides, flags)
+        hydra_main(_nothing, overrides, flags, name)
         return 0
-    planned = plan(overrides, flags)
+    planned = plan(overrides, flags, name)
     if dry_run:
         return _dry_run(planned)
     if not planned.is_sweep:
@@ -33,9 +36,8 @@ def launch(words: list[str]) -> int:
 
     check_data(planned.cells)
     check_buildable(planned.cells)
-    name = sweep_name(overrides)
     if planned.runs_here:
-        return _sweep_here([in_sweep(cell, name) for cell in planned.cells])
+        return _sweep_here([in_sweep(cell, sweep_name(overrides)) for cell in planned.cells])
     return _sweep_elsewhere(planned, overrides, flags, name)
 
 
@@ -63,20 +65,13 @@ def _dry_run(planned: Plan) -> int:
 def _sweep_here(cells: list[Settings]) -> int:
     from rich.console import Console
 
-    from experiments.sweep.report import SweepProgress, print_outcomes
-    from experiments.sweep.runner import Outcome, done_before, run_cell
+    from experiments.sweep.here import train_cells
+    from experiments.sweep.report import print_outcomes
     from experiments.training.interruption import Interrupted
-    from experiments.training.planned import planned_steps
 
     console = Console()
-    outcomes: list[Outcome] = []
     try:
-        with SweepProgress(len(cells), console).shown() as progress:
-            for cell in cells:
-                watch = functools.partial(progress.watch, planned_steps=planned_steps(cell))
-                before = done_before(cell)
-                outcomes.append(before or run_cell(cell, watch))
-                (progress.skip if before and before.done else progress.end)(outcomes[-1])
+        outcomes = train_cells(cells, console)
     except Interrupted as interrupted:
         console.print(f"{interrupted}; the same command goes on from here")
         return interrupted.exit_code
@@ -94,10 +89,10 @@ def _sweep_elsewhere(planned: Plan, overrides: list[str], flags: list[str], name
     from experiments.sweep.runner import outcome_of
 
     runs = Path(planned.cells[0].runs if planned.cells else "runs")
-    folder = runs / "sweeps" / name
+    folder = runs / "sweeps" / sweep_name(overrides)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "cells.txt").unlink(missing_ok=True)
-    hydra_main(job, [*overrides, f"hydra.sweep.dir={folder}"], flags)
+    hydra_main(job, [*overrides, f"hydra.sweep.dir={folder}"], flags, name)
     became = read_ledger(folder)
     outcomes = [outcome_of(RunFolder(runs / cell), state) for cell, state in became.items()]
     print_outcomes(outcomes, Console())

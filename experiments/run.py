@@ -13,16 +13,15 @@ import threading
 from pathlib import Path
 
 from experiments.configuration import from_tree
-from experiments.data.corpus import open_corpus
 from experiments.data.errors import DataError
-from experiments.data.store import Cache
+from experiments.material import material
 from experiments.prepare import prepare_apart
 from experiments.record.display import Display, summary
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder, run_name
 from experiments.record.result import Result
 from experiments.record.tracking import Tracker
-from experiments.settings import Hub, Settings
+from experiments.settings import Settings
 from experiments.signature import module_of, source_digest
 from experiments.training.interruption import Interrupted, Interruption
 
@@ -40,17 +39,19 @@ def finished(settings: Settings) -> Result | None:
     result = folder.result()
     if result is None or result.status != "done":
         return None
+    check_unchanged(settings, folder, result)
+    return result
+
+
+def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> None:
+    """Raises DataError for a result of other attention code, or of other text, than there is now."""
     anew = "begin anew in another folder with runs=FOLDER"
     if result.attention_digest != source_digest(settings.variant):
         raise DataError(
             f"attention/{module_of(settings.variant)}.py is another than {folder.path} was trained with; {anew}"
         )
-    # a data set of the hub is not asked for again: what it resolved to is in the result
-    if not isinstance(settings.data, Hub):
-        corpus = open_corpus(settings.data, Cache(Path(settings.cache), None))
-        if corpus.identity != result.corpus:
-            raise DataError(f"{folder.path} was trained on other text than there is now; {anew}")
-    return result
+    if material(settings).identity() not in (None, result.corpus):
+        raise DataError(f"{folder.path} was trained on other text than there is now; {anew}")
 
 
 def execute(settings: Settings) -> int:

@@ -58,7 +58,7 @@ def readable(key: str, value: Any) -> str:
         return str(value)
     if isinstance(value, int) or abs(value) >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.4g}" if abs(value) >= 100 else f"{value:.4f}"
+    return f"{value:.4g}" if abs(value) >= 100 or 0 < abs(value) < 1e-3 else f"{value:.4f}"
 
 
 def _is_number_column(rows: list[Row], key: str) -> bool:

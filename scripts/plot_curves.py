@@ -27,7 +27,7 @@ def main(runs: Path, picture: Path) -> None:
         unigram = result["unigram_loss"]
     if unigram is not None:
         axes.axhline(unigram, color="grey", linestyle=":", label="single-token frequencies")
-    axes.set(xlabel="tokens (millions)", ylabel="validation loss (nats per masked token)")
+    axes.set(xlabel="tokens (millions)", ylabel="validation loss (nats per predicted token)")
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False)
     figure.tight_layout()

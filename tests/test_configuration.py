@@ -12,16 +12,32 @@ from omegaconf import OmegaConf
 from experiments import settings
 from experiments.configuration import compose, compose_raw, from_tree, override
 from experiments.explain import CONF, Mistake, groups, options
+from experiments.finetune.settings import Classification, FineTuning, Regression, Span
 from experiments.settings import Settings
 from experiments.signature import arguments_of, attention_folder, module_of, schema
 
 # groups whose YAML feeds one class, or one of several by `kind`
 CLASSES = {
+    "task": [Span, Classification, Regression],
     "model": [settings.Model],
-    "objective": [settings.Masked],
-    "data": [settings.PythonDocs, settings.Hub, settings.TextFiles, settings.ParquetFiles],
+    "objective": [
+        settings.Masked,
+        settings.MaskedSop,
+        settings.Causal,
+        settings.Permutation,
+        settings.SpanCorruption,
+        settings.Translation,
+    ],
+    "data": [
+        settings.PythonDocs,
+        settings.Hub,
+        settings.TextFiles,
+        settings.ParquetFiles,
+        settings.PairFiles,
+        settings.HubPairs,
+    ],
     "tokenizer": [settings.TrainedTokenizer, settings.FileTokenizer],
-    "optimizer": [settings.AdamW],
+    "optimizer": [settings.AdamW, settings.Adafactor, settings.Muon, settings.Lamb],
     "schedule": [settings.Decay, settings.Endless],
     "trainer": [settings.Trainer],
     "logger": [settings.Logger],
@@ -63,6 +79,9 @@ def test_the_keys_of_every_yaml_are_the_fields_of_the_class_it_feeds(group):
         if "defaults" in tree:  # a preset: top-level keys, and its group by the file it builds on
             assert set(tree) - {"defaults", group} <= set(Settings.model_fields), option
             continue
+        if group == "task":  # it also sets what goes with it
+            assert set(tree) - {group} <= set(FineTuning.model_fields), option
+            tree = tree[group]
         assert any(set(tree) == set(each.model_fields) for each in CLASSES[group]), option
 
 
@@ -115,6 +134,8 @@ def test_no_configuration_can_import_anything(path):
         (["tokenizer=file"], ["tokenizer.path has no value"]),
         (["heads=6,12"], ["Ambiguous", "add -m"]),
         (["seed=-1"], ["seed = -1", "at least 0"]),
+        (["objective=translation"], ["objective.kind = 'translation'", "data=pairs"]),
+        (["data=wmt14"], ["data.kind = 'hub_pairs'", "objective=translation"]),
     ],
 )
 def test_a_mistake_names_the_key_the_value_and_what_is_allowed(words, said):

@@ -27,14 +27,12 @@ WARPS = 8
 
 def absence(device: torch.device) -> str | None:
     """Why this kernel can't run on the device, whatever the case, or None. Shapes without data go through anywhere."""
-    if device.type == "meta":
-        return None
-    if programs() is None:
-        return "Triton isn't installed: it comes with torch for CUDA, on Linux"
-    if interpreted():
+    if device.type == "meta" or interpreted():
         return None
     if device.type != "cuda":
-        return f"it runs on a CUDA GPU, not on {device.type} (there only in Triton's interpreter, TRITON_INTERPRET=1)"
+        return f"it runs on a CUDA GPU, not on {device.type}"
+    if programs() is None:
+        return "Triton isn't installed: it comes with torch for CUDA, on Linux"
     if torch.cuda.get_device_capability(device) < (8, 0):
         return "it needs a GPU of compute capability 8.0 or newer"
     return None

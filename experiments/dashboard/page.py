@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from experiments.compare import COLUMNS, row_of, table_of
+from experiments.compare import COLUMNS, TASK, row_of, scores_of, table_of, value_at
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import POINTS, averaged, chosen_runs, curve_of, evenly
 from experiments.record.index import Index
@@ -16,7 +17,7 @@ from experiments.record.index import Index
 HERE = Path(__file__).parent
 SCRIPTS = (
     "statistics.js", "drawing.js", "chart.js", "heatmap.js", "parallel.js", "table.js", "panels.js", "heads.js",
-    "page.js",
+    "paper_tables.js", "page.js",
 )  # fmt: skip
 
 # what the page shows of a run beside the columns of `attn compare`
@@ -26,6 +27,8 @@ CURVES = 400
 CURVE_POINTS = 40_000
 # bytes of what `attn heads` measured of runs
 HEADS = 800_000
+# bytes of the papers' tables
+TABLES = 300_000
 DIGITS = 6
 
 
@@ -39,19 +42,28 @@ def page_data(which: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
         kept = evenly(list(range(len(results))), CURVES)
         points = max(2, min(POINTS, CURVE_POINTS // len(kept)))
         curves = {place: _curve(curve_of(results[place]["folder"], index), points) for place in kept}
-        heads, left_out = _heads([result["folder"] for result in results], index)
+        heads, without_heads = _heads([result["folder"] for result in results], index)
+        tables, without_tables = _tables(runs / "tables", index)
     rows = [row | row_of(result, MORE) for row, result in zip(table_of(results), results, strict=True)]
+    scores = list(scores_of(results))
     measures = {column for column, place in COLUMNS.items() if not place.startswith("config.")} - {"seed"} | set(MORE)
+    measures |= set(scores)
     unigram = {result.get("unigram_loss") for result in results} - {None}
+    notes = [f"Made by: {' '.join(['attn dashboard', *which])}, from {runs}/.", *without_heads, *without_tables]
+    if "objective" in rows[0]:
+        notes.append("These runs have different objectives: compare losses within one of them only.")
     return {
         "columns": list(rows[0]),
         "settings": [column for column in rows[0] if column not in measures],
+        "task": value_at(results[0], TASK["task"]),
+        "scores": scores,
         "rows": [[_plain(value) for value in row.values()] for row in rows],
         "curves": {place: curve for place, (curve, _) in curves.items()},
         "heads": heads,
+        "tables": tables,
         "points": points if any(thinned for _, thinned in curves.values()) else None,
         "unigram": unigram.pop() if len(unigram) == 1 else None,
-        "notes": [f"Made by: attn dashboard{''.join(f' {word}' for word in which)}, from {runs}/.", *left_out],
+        "notes": notes,
         "refresh": refresh,
     }
 
@@ -60,6 +72,7 @@ def page(data: dict[str, Any]) -> str:
     """The HTML file. Names stay text whatever they hold: no `<` of the data is left for a browser to read as a tag."""
     written = data | {"written": time.strftime("%Y-%m-%d %H:%M:%S")}
     parts = {
+        "quality": "Loss" if data["task"] else "Perplexity",
         "style": (HERE / "page.css").read_text(encoding="utf-8"),
         "script": "\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS),
         "data": json.dumps(written, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
@@ -80,18 +93,29 @@ def _curve(curve: dict[str, Any], limit: int) -> tuple[dict[str, list[list[Any]]
 
 def _heads(folders: list[Path], index: Index) -> tuple[dict[int, Any], list[str]]:
     """What is known of the heads of as many runs as there is room for, and what to say of the others."""
-    found: dict[int, Any] = {}
-    room, without = HEADS, 0
-    for place, folder in enumerate(folders):
-        heads = heads_of(folder, index)
-        if heads is None:
-            continue
-        room -= len(json.dumps(heads, separators=(",", ":")))
-        if room < 0:
-            without += 1
+    measured = ((place, heads_of(folder, index)) for place, folder in enumerate(folders))
+    kept, others = _within(((place, heads) for place, heads in measured if heads), HEADS)
+    return kept, [f"The heads of {others} more runs have no room here."] if others else []
+
+
+def _tables(folder: Path, index: Index) -> tuple[list[Any], list[str]]:
+    """The tables that `attn table` has rendered, the newest first, likewise."""
+    newest_first = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    kept, others = _within(((path, index.read(path, json.loads)) for path in newest_first), TABLES)
+    return list(kept.values()), [f"{others} more tables have no room here."] if others else []
+
+
+def _within(items: Iterable[tuple[Any, Any]], room: int) -> tuple[dict[Any, Any], int]:
+    """Of (key, value) those whose values, as JSON, are not more than `room` bytes together; and how many others."""
+    kept, others = {}, 0
+    for key, value in items:
+        size = len(json.dumps(value, separators=(",", ":")))
+        if size <= room:
+            kept[key] = value
+            room -= size
         else:
-            found[place] = heads
-    return found, [f"The heads of {without} more runs have no room here."] if without else []
+            others += 1
+    return kept, others
 
 
 def _plain(value: Any) -> Any:

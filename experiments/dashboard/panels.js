@@ -13,9 +13,9 @@ const AXES = {
   seconds: ["time", "Time (h:mm:ss)", duration, 2, timeTicks],
 };
 const CURVES = {
-  "validation loss": ["validation", "Validation loss (nats per masked token)", false],
+  "validation loss": ["validation", "Validation loss (nats per predicted token)", false],
   "validation perplexity": ["validation", "Validation perplexity", true],
-  "training loss": ["training", "Training loss (nats per masked token)", false],
+  "training loss": ["training", "Training loss (nats per predicted token)", false],
   "training perplexity": ["training", "Training perplexity", true],
 };
 
@@ -52,6 +52,9 @@ function drawLegend({ numbers, sizes }, groupName) {
 const toggled = (hidden, name) => (hidden.includes(name) ? hidden.filter((each) => each !== name) : [...hidden, name]);
 const onlyOne = (entries, name) => entries.map(([each]) => each).filter((each) => each !== name);
 
+/** The name of a group whose runs all have the objective of the row: no mean is taken over several. */
+const ofObjective = (name, row) => (row.objective && state.by !== "objective" ? `${name}, ${row.objective}` : name);
+
 function drawCurves(visible, group, groupName) {
   const [kind, yTitle, asPerplexity] = CURVES[state.y];
   const [menuName, xTitle, format, place, round] = AXES[state.x];
@@ -60,7 +63,8 @@ function drawCurves(visible, group, groupName) {
       .map((point) => ({ x: point[place], y: point[3] }))
       .filter((point) => isNumber(point.x) && isNumber(point.y));
   const drawable = visible.filter((row) => data.curves[row.number] && pointsOf(row).length);
-  const key = { seeds: (row) => row.configuration, group: groupName, runs: (row) => row.number }[state.lines];
+  const groupOfOne = (row) => ofObjective(groupName(row), row);
+  const key = { seeds: (row) => row.configuration, group: groupOfOne, runs: (row) => row.number }[state.lines];
   const lines = [...grouped(drawable, key).values()];
   const drawn = evenly(lines, LINES).map((members) => ({ members, points: band(members.map(pointsOf)) }));
   const chosen = drawable.find((row) => row.run === state.run);
@@ -73,7 +77,7 @@ function drawCurves(visible, group, groupName) {
   const number = (loss) => shown(of(loss), asPerplexity ? "perplexity" : "loss");
   const series = drawn.map(({ members, points }) => {
     const alone = members.length === 1 ? members[0].run : null;
-    const name = alone ?? (state.lines === "group" ? groupName(members[0]) : members[0].configuration);
+    const name = alone ?? (state.lines === "group" ? groupOfOne(members[0]) : members[0].configuration);
     const text = (point) => {
       const range = point.n > 1 ? ` (${number(point.low)} to ${number(point.high)}, ${point.n} runs)` : "";
       return [
@@ -99,7 +103,8 @@ function drawCurves(visible, group, groupName) {
       selected: alone !== null && alone === state.run,
     };
   });
-  const guides = data.unigram === null ? [] : [{ y: of(data.unigram), name: "single-token frequencies" }];
+  const guess = data.task ? "frequencies of the targets" : "single-token frequencies";
+  const guides = data.unigram === null ? [] : [{ y: of(data.unigram), name: guess }];
   curves.draw({
     x: { title: xTitle, format, round },
     y: { title: yTitle, log: asPerplexity },
@@ -124,10 +129,11 @@ function drawCurves(visible, group, groupName) {
 
 function drawScatter(chart, visible, group, column, better) {
   const scale = SCALES[column] ?? 1;
-  const known = visible.filter((row) => isNumber(row[column]) && isNumber(row.perplexity));
+  const quality = data.task ? "loss" : "perplexity";
+  const known = visible.filter((row) => isNumber(row[column]) && isNumber(row[quality]));
   const pointOf = (row) => ({
-    x: row[column] * scale, y: row.perplexity, run: row.run, row, selected: row.run === state.run,
-    text: () => [row.run, `perplexity ${shown(row.perplexity, "perplexity")}`, `${title(column).toLowerCase()} ${shown(row[column], column)} ${unit(column)}`],
+    x: row[column] * scale, y: row[quality], run: row.run, row, selected: row.run === state.run,
+    text: () => [row.run, `${quality} ${shown(row[quality], quality)}`, `${title(column).toLowerCase()} ${shown(row[column], column)} ${unit(column)}`],
   }); // prettier-ignore
   const points = known.map(pointOf);
   const front = paretoFront(points, better);
@@ -139,7 +145,7 @@ function drawScatter(chart, visible, group, column, better) {
   }));
   chart.draw({
     x: { title: labelled(column) },
-    y: { title: "Validation perplexity", log: true },
+    y: { title: `Validation ${quality}`, log: !data.task },
     series,
     fronts: front.length ? [front] : [],
     better,
@@ -154,7 +160,7 @@ function drawScatter(chart, visible, group, column, better) {
 
 function drawHeads(visible, group, groupName) {
   const known = visible.filter((row) => isNumber(row.heads) && isNumber(row.loss));
-  const by = state.by === "heads" ? (row) => row.variant : groupName;
+  const by = (row) => ofObjective(state.by === "heads" ? row.variant : groupName(row), row);
   const series = [...grouped(known, by)].map(([name, members]) => {
     const points = [...grouped(members, (row) => row.heads)].map(([count, runs]) => {
       const { y, low, high, n } = spread(runs.map((row) => row.loss));

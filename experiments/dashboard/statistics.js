@@ -83,9 +83,9 @@ function timeTicks(low, high, count) {
 
 // column -> [title, unit, places after the point]; a column without an entry is a setting and shows as it is
 const MEASURES = {
-  loss: ["Validation loss", "nats per masked token", 4],
+  loss: ["Validation loss", "nats per predicted token", 4],
   perplexity: ["Perplexity", "", 1],
-  unigram_loss: ["Unigram loss", "nats per masked token", 4],
+  unigram_loss: ["Unigram loss", "nats per predicted token", 4],
   bits_per_byte: ["Bits per byte", "bits", 4],
   tokens_per_second: ["Speed", "tokens/s", 0],
   peak_memory_bytes: ["Peak memory", "MB", 0],

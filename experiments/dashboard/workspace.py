@@ -2,52 +2,31 @@
 
 from __future__ import annotations
 
-import importlib.util
-import json
 from pathlib import Path
 from typing import Any
 
 from experiments.compare import place_of, table_of, value_at
 from experiments.dashboard.runs import chosen_runs
 from experiments.explain import Mistake
-from experiments.record.durable import to_json, write
+from experiments.record import view
 from experiments.record.index import Index
-from experiments.record.tracking import TrackingError, connect
+from experiments.record.tracking import TrackingError
 
 NAME = "attn: comparison of runs"
-# where each project's workspace was saved, so that the next time updates it
-MEMORY = ".workspaces.json"
 MEASURES = ("validation_loss", "tokens_per_second", "peak_memory_bytes")
 
 
 def save_workspace(which: list[str], runs: Path) -> None:
     """Make the workspace of the runs that the words choose, or update it, and print its address. Raises Mistake."""
-    if importlib.util.find_spec("wandb_workspaces") is None:
-        raise Mistake("--wandb needs W&B's library of workspaces", "pip install -c constraints.txt -e '.[dashboard]'")
     with Index(runs) as index:
         results = chosen_runs(which, runs, index)
     try:
-        wandb = connect()
+        wandb = view.library()
     except TrackingError as error:
         raise Mistake(f"no workspace was saved, as {error}", "log in, and give the same command again") from error
-    import wandb_workspaces.workspaces as ws
-
     logger = results[0]["config"]["logger"]
-    entity, project = logger["entity"] or wandb.Api().default_entity, logger["project"]
-    memory = runs / MEMORY
-    addresses = json.loads(memory.read_bytes()) if memory.exists() else {}
-    made = workspace(entity, project, which, results)
-    try:
-        if known := addresses.get(f"{entity}/{project}"):
-            saved = ws.Workspace.from_url(known)
-            saved.sections, saved.runset_settings = made.sections, made.runset_settings
-            made = saved
-        made.save()
-    except Exception as error:
-        reason = " ".join(str(error).split())[:300]
-        raise Mistake(f"the workspace of {entity}/{project} was not saved: {reason}", f"{memory} names it") from error
-    write(memory, to_json(addresses | {f"{entity}/{project}": made.url}, indent=2) + "\n")
-    print(made.url)
+    entity = logger["entity"] or wandb.Api().default_entity
+    print(view.save(workspace(entity, logger["project"], which, results), ("sections", "runset_settings"), runs))
 
 
 def workspace(entity: str, project: str, which: list[str], results: list[dict[str, Any]]) -> Any:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from experiments.data import documents, files
+from experiments.data import documents, files, pairs
 from experiments.data.errors import DataError
 from experiments.data.store import Cache, digest
-from experiments.settings import Data, Hub, ParquetFiles, PythonDocs, TextFiles
+from experiments.settings import Data, HubSet, PairFiles, ParquetFiles, PythonDocs, TextFiles
 
 SPLITS = ("train", "validation", "test")
 
@@ -30,7 +30,7 @@ def open_corpus(data: Data, cache: Cache) -> Corpus:
     """Find the text, and say what it is without reading it where that is known. Raises DataError, within seconds."""
     if isinstance(data, PythonDocs):
         return _python_docs(data, cache)
-    if isinstance(data, Hub):
+    if isinstance(data, HubSet):
         return _hub(data, cache)
     return _files(data, cache)
 
@@ -68,31 +68,42 @@ def _python_docs(data: PythonDocs, cache: Cache) -> Corpus:
     return Corpus(identity, read, lambda: sum(len(text.encode()) for text in texts()))
 
 
-def _files(data: TextFiles | ParquetFiles, cache: Cache) -> Corpus:
+def _files(data: TextFiles | ParquetFiles | PairFiles, cache: Cache) -> Corpus:
     found = {split: files.find(f"data.{split}", pattern) for split, pattern in _asked(data).items()}
     _disjoint(found)
-    column = data.column if isinstance(data, ParquetFiles) else None
 
     def rows(path: Path) -> Iterator[str]:
-        return files.text_rows(path) if column is None else files.parquet_rows(path, column)
+        if isinstance(data, PairFiles):
+            return pairs.rows(path, data)
+        return files.parquet_rows(path, data.column) if isinstance(data, ParquetFiles) else files.text_rows(path)
+
+    def columns(path: Path) -> list[str]:
+        """Of a Parquet file, those that are read; of a text none."""
+        if isinstance(data, PairFiles):
+            return [data.source, data.target] if pairs.is_parquet(path) else []
+        return [data.column] if isinstance(data, ParquetFiles) else []
 
     def texts(split: str) -> Iterator[str]:
-        return (text for path in found[split] for text in documents.group(rows(path), data.documents))
+        kind = "row" if isinstance(data, PairFiles) else data.documents
+        return (text for path in found[split] for text in documents.group(rows(path), kind))
 
     def size() -> int | None:
         paths = [path for split in found.values() for path in split]
-        return sum(path.stat().st_size if column is None else files.parquet_size(path, column) for path in paths)
+        of_columns = (sum(files.parquet_size(path, column) for column in columns(path)) for path in paths)
+        return sum(of_columns) + sum(path.stat().st_size for path in paths if not columns(path))
 
-    contents = files.text_bytes if column is None else files.blocks
+    def sha256(path: Path) -> str:
+        return cache.file_digest(path, files.blocks if columns(path) else files.text_bytes)
+
     identity = {
         **data.model_dump(exclude=set(SPLITS)),
-        "sha256": {split: [cache.file_digest(path, contents) for path in paths] for split, paths in found.items()},
+        "sha256": {split: [sha256(path) for path in paths] for split, paths in found.items()},
         "held_out": _held_out(data),
     }
     return Corpus(identity, lambda: _assigned(found, texts, _held_out(data)), size)
 
 
-def _hub(data: Hub, cache: Cache) -> Corpus:
+def _hub(data: HubSet, cache: Cache) -> Corpus:
     from experiments.data import hub
 
     exact = hub.source(data, cache)
@@ -112,12 +123,12 @@ def _hub(data: Hub, cache: Cache) -> Corpus:
     return Corpus(identity, lambda: _assigned(asked, texts, _held_out(data)), lambda: None)
 
 
-def _asked(data: Hub | TextFiles | ParquetFiles) -> dict[str, str]:
+def _asked(data: HubSet | TextFiles | ParquetFiles | PairFiles) -> dict[str, str]:
     asked = {"train": data.train, "validation": data.validation, "test": data.test}
     return {split: place for split, place in asked.items() if place is not None}
 
 
-def _held_out(data: Hub | TextFiles | ParquetFiles) -> dict[str, int]:
+def _held_out(data: HubSet | TextFiles | ParquetFiles | PairFiles) -> dict[str, int]:
     """How many 20ths of the training text go to which other split: none where validation is given."""
     if data.validation is not None:
         return {}

@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Iterable
 
 OTHER_DATA = "data=python_docs needs no network; data=text data.train=FILE reads a text of your own"
+OTHER_PAIRS = "data=pairs data.train=FILE reads pairs of your own"
 
 
 class DataError(ValueError):

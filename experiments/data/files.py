@@ -89,26 +89,33 @@ def _encoding(path: Path) -> str:
 
 
 def parquet_rows(path: Path, column: str) -> Iterator[str]:
-    """The column's values, ROWS in memory at a time; a null is no text and is left out."""
+    """The column's values; a null is no text and is left out."""
+    return (text for (text,) in parquet_texts(path, {"data.column": column}))
+
+
+def parquet_texts(path: Path, columns: dict[str, str]) -> Iterator[tuple[str, ...]]:
+    """The columns' values, ROWS in memory at a time; what has a null is left out. `columns`: by the key that asks."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path) as file:
-            check_column(str(path), column, file.schema_arrow.names)
-            kind = file.schema_arrow.field(column).type
-            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-                texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
-                raise DataError(f"data.column={column}: {path} has {kind} there, not text{suggestion(column, texts)}")
-            for batch in file.iter_batches(batch_size=ROWS, columns=[column]):
-                yield from (text for text in batch.column(0).to_pylist() if text is not None)
+            for key, column in columns.items():
+                check_column(str(path), column, file.schema_arrow.names, key)
+                kind = file.schema_arrow.field(column).type
+                if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+                    texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
+                    raise DataError(f"{key}={column}: {path} has {kind} there, not text{suggestion(column, texts)}")
+            for batch in file.iter_batches(batch_size=ROWS, columns=list(columns.values())):
+                values = zip(*(batch.column(name).to_pylist() for name in columns.values()), strict=True)
+                yield from (texts for texts in values if None not in texts)
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} is not a Parquet file, or a damaged one: {first_line(error)}") from error
 
 
-def check_column(place: str, column: str, columns: list[str]) -> None:
+def check_column(place: str, column: str, columns: list[str], key: str = "data.column") -> None:
     if column not in columns:
-        raise DataError(f"data.column={column}: {place} has no such column{suggestion(column, columns)}")
+        raise DataError(f"{key}={column}: {place} has no such column{suggestion(column, columns)}")
 
 
 def parquet_size(path: Path, column: str) -> int:

@@ -13,12 +13,13 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from experiments.data import pairs
 from experiments.data.corpus import SPLITS, Corpus, open_corpus
 from experiments.data.errors import DataError
 from experiments.data.permutation import keys, permute
 from experiments.data.store import Cache, MissingError, digest
 from experiments.data.tokenizer import Report, Tokenizer, obtain
-from experiments.settings import Data, FileTokenizer, TrainedTokenizer
+from experiments.settings import Data, FileTokenizer, HubPairs, PairFiles, TrainedTokenizer
 
 FORMAT = 1  # part of the cache's key: raise it when the same text is packed differently
 DOCUMENTS = 2  # purpose of the keys
@@ -28,7 +29,10 @@ BLOCK = 1 << 21  # bytes of tokens that are packed at once
 
 
 class Packed(NamedTuple):
-    """A split: [CLS] and the next N - 1 tokens of `document [SEP] document [SEP] ...` a sequence; a rest is dropped."""
+    """A split: [CLS] and the next N - 1 tokens of `document [SEP] document [SEP] ...` a sequence; a rest is dropped.
+
+    Of sentence pairs: a pair a row, as `pairs.pack` says.
+    """
 
     split: str
     tokens: np.ndarray  # [sequences, N], memory-mapped, read only
@@ -47,32 +51,50 @@ class Dataset(NamedTuple):
 
 
 def prepare(
-    data: Data, tokenizer: TrainedTokenizer | FileTokenizer, length: int, cache: Path, report: Report
+    data: Data,
+    tokenizer: TrainedTokenizer | FileTokenizer,
+    length: int,
+    cache: Path,
+    report: Report,
+    sentinels: int = 0,
 ) -> Dataset:
     """The packed corpus, made if it isn't in the cache. `report(stage, done, total)` is called often. Raises DataError.
+
+    length: tokens of a row. sentinels: special tokens <extra_id_0>, ... that the tokenizer has besides its own.
 
     The documents are shuffled once, in an order that doesn't depend on the run's seed: runs that differ in their seed
     learn from the same sequences and are measured on the same ones, and share one copy. The seed orders the batches.
     """
-    return _obtain(data, tokenizer, length, Cache(cache, lambda message: report(message, 0, None)), report)
+    store = Cache(cache, lambda message: report(message, 0, None))
+    return _obtain(data, tokenizer, length, store, report, sentinels)
 
 
-def is_prepared(data: Data, tokenizer: TrainedTokenizer | FileTokenizer, length: int, cache: Path) -> bool:
+def is_prepared(
+    data: Data, tokenizer: TrainedTokenizer | FileTokenizer, length: int, cache: Path, sentinels: int = 0
+) -> bool:
     """Whether `prepare` would find everything in the cache. Raises DataError."""
     try:
-        _obtain(data, tokenizer, length, Cache(cache, None), lambda stage, done, total: None)
+        _obtain(data, tokenizer, length, Cache(cache, None), lambda stage, done, total: None, sentinels)
     except MissingError:
         return False
     return True
 
 
 def _obtain(
-    data: Data, tokenizer: TrainedTokenizer | FileTokenizer, length: int, store: Cache, report: Report
+    data: Data,
+    tokenizer: TrainedTokenizer | FileTokenizer,
+    length: int,
+    store: Cache,
+    report: Report,
+    sentinels: int,
 ) -> Dataset:
     corpus = open_corpus(data, store)
-    chosen, tokenizer_identity = obtain(tokenizer, corpus, store, report)
+    own, tokenizer_identity = obtain(tokenizer, corpus, store, report)
+    chosen = own.with_sentinels(sentinels)
+    tokenizer_identity |= {"vocabulary_size": chosen.vocabulary_size, "digest": chosen.digest}
     key = digest([FORMAT, corpus.identity, chosen.digest, length])
-    folder, facts = store.obtain("packed", key, lambda partial: _pack(partial, corpus, chosen, length, report))
+    pack = pairs.pack if isinstance(data, PairFiles | HubPairs) else _pack
+    folder, facts = store.obtain("packed", key, lambda partial: pack(partial, corpus, chosen, length, report))
     splits = {split: _open(folder, split, fact, length, facts["dtype"]) for split, fact in facts["splits"].items()}
     return Dataset(
         train=splits["train"],

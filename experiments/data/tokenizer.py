@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 Report = Callable[[str, int, int | None], None]  # stage, done, total if known
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+SENTINEL = "<extra_id_{}>"
 SAMPLE = 1 << 25  # bytes of training text that a tokenizer is trained on
 ALPHABET = 1000  # different characters that WordPiece knows at most
 NAME = "tokenizer.json"
@@ -45,16 +47,34 @@ class Tokenizer:
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (vocabulary[token] for token in SPECIAL)
         special = {i for i, token in inner.get_added_tokens_decoder().items() if token.special}
         self.special = frozenset(special.union(vocabulary[token] for token in SPECIAL))
+        names = itertools.takewhile(vocabulary.__contains__, map(SENTINEL.format, itertools.count()))
+        self.sentinel_ids = tuple(vocabulary[name] for name in names)
 
     @cached_property
     def digest(self) -> str:
         """Hex SHA-256 of the serialized tokenizer."""
         return hashlib.sha256(self.serialized.encode()).hexdigest()
 
+    def with_sentinels(self, count: int) -> Tokenizer:
+        """One that also has <extra_id_0> to <extra_id_(count - 1)>, as T5's tokenizers do: ids above the others."""
+        if count <= len(self.sentinel_ids):
+            return self
+        inner = type(self._inner).from_str(self.serialized)
+        inner.add_special_tokens([SENTINEL.format(number) for number in range(count)])
+        return Tokenizer(inner)
+
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Ids of each text, int64, without special tokens around them; many texts at once use all cores."""
         encodings = self._inner.encode_batch_fast(texts, add_special_tokens=False)
         return [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
+
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each text the ids, and [tokens, 2] of the characters: where each token's begin, and where they end."""
+        encodings = self._inner.encode_batch(texts, add_special_tokens=False)
+        return [
+            (np.array(encoding.ids, dtype=np.int64), np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2))
+            for encoding in encodings
+        ]
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         return str(self._inner.decode([int(i) for i in ids], skip_special_tokens=False))
@@ -79,6 +99,16 @@ def load(path: Path) -> Tokenizer:
         raise DataError(f"{path} is not a tokenizer.json of the tokenizers library: {first_line(error)}") from error
     try:
         return Tokenizer(inner)
+    except DataError as error:
+        raise DataError(f"{path}: {error}") from error
+
+
+def from_vocabulary(path: Path, *, lowercase: bool) -> Tokenizer:
+    """BERT's WordPiece of a vocab.txt, a token a line. Raises DataError."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    tokens = lines[:-1] if lines[-1] == "" else lines
+    try:
+        return Tokenizer(_bert_wordpiece({token: i for i, token in enumerate(tokens)}, lowercase=lowercase))
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
 
@@ -161,7 +191,7 @@ def _wordpiece(texts: list[str], size: int) -> tokenizers.Tokenizer:
     merges of equal count by these numbers (tokenizers#1794). Named as special tokens they have fixed numbers; the
     tokenizer is then built anew, where they are not special.
     """
-    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
     normalizer = normalizers.BertNormalizer(lowercase=True)
     counts: Counter[str] = Counter()
@@ -182,9 +212,16 @@ def _wordpiece(texts: list[str], size: int) -> tokenizers.Tokenizer:
     )
     learner.train_from_iterator(texts, trainer)
 
-    inner = Tokenizer(models.WordPiece(learner.get_vocab(), unk_token=UNK))
-    inner.normalizer, inner.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
-    inner.add_special_tokens(list(SPECIAL))
+    return _bert_wordpiece(learner.get_vocab(), lowercase=True)
+
+
+def _bert_wordpiece(vocabulary: dict[str, int], *, lowercase: bool) -> tokenizers.Tokenizer:
+    from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+    inner = Tokenizer(models.WordPiece(vocabulary, unk_token=UNK))
+    inner.normalizer = normalizers.BertNormalizer(lowercase=lowercase)
+    inner.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    inner.add_special_tokens([token for token in SPECIAL if token in vocabulary])
     inner.decoder = decoders.WordPiece()
     return inner
 

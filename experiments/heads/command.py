@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from experiments.compare import find_run
 from experiments.configuration import from_tree
 from experiments.explain import Mistake
+from experiments.finetune.settings import FineTuning
 from experiments.record.display import Display
 from experiments.record.folder import RunFolder
 
@@ -39,6 +40,7 @@ def show_heads(
     from experiments.heads.section import Options
     from experiments.heads.subject import open_subject
     from experiments.heads.syntax import read_treebank
+    from experiments.heads.taps import check_own_heads
 
     for name, steps in (("--equal", equal), ("--gates", gates)):
         if steps is not None and steps < 1:
@@ -50,7 +52,12 @@ def show_heads(
     with Display() as display:
         for folder in folders:
             settings = from_tree(folder.config())
+            if isinstance(settings, FineTuning):
+                raise Mistake(f"{folder.name} is fine-tuned", f"name the pretrained run: {settings.origin.run}")
             subject = open_subject(folder, settings, checkpoint, sequences, display.stage)
+            for name, value in (("--export", export), ("--gates", gates)):
+                if value is not None:
+                    check_own_heads(subject.model, name)
             if export is not None:
                 display.message(_export(subject, export, folder.path / "heads"))
             sections = _sections(subject, options, display)

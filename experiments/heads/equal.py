@@ -13,9 +13,10 @@ from experiments.data.batches import batch
 from experiments.heads.subject import Subject
 from experiments.heads.taps import read
 from experiments.model.assembly import Assembly
+from experiments.model.batch_norm import commit
 from experiments.model.build import build
 from experiments.objectives.objective import Batch, loss
-from experiments.training.optimizer import adamw
+from experiments.training.optimizer import build_optimizers, step
 
 EQUAL, PARTED, DROPPED, OWN = (
     "all equal",
@@ -53,16 +54,17 @@ def spread_by_step(subject: Subject, start: str, steps: int) -> list[float]:
     model = model.double()
     if start != OWN:
         make_equal(model, output=start != PARTED)
-    optimizer = adamw(model, settings.optimizer)
+    optimizers = build_optimizers(model, settings.optimizer)
     text = next(subject.text())[:SEQUENCES]
     found = [spread(model, text)]
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        for step in range(steps):
-            masked = training_batch(subject, step)
-            optimizer.zero_grad()
+        for number in range(steps):
+            masked = training_batch(subject, number)
+            model.zero_grad()
             (loss(model(**masked.inputs, rows=masked.rows), masked.targets) / len(masked.targets)).backward()
-            optimizer.step()
+            step(optimizers)
+            commit(model)
             found.append(spread(model, text))
     return found
 

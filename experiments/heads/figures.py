@@ -141,7 +141,7 @@ def pruning_curve(curves: Mapping[str, tuple[Sequence[int], Sequence[float]]], s
     place = {"xycoords": axes.get_yaxis_transform(), "va": "bottom", "fontsize": 7}
     axes.annotate("single-token frequencies", (0.01, unigram), **place)
     axes.invert_xaxis()
-    axes.set(xlabel="heads left", ylabel="loss (nats per masked token)", title="removing the least important heads")
+    axes.set(xlabel="heads left", ylabel="loss (nats per predicted token)", title="removing the least important heads")
     axes.legend(title="order of removal", fontsize=8, title_fontsize=8)
     return figure
 

@@ -18,8 +18,9 @@ from experiments.heads.equal import training_batch
 from experiments.heads.subject import Subject
 from experiments.heads.taps import gated, value_heads
 from experiments.model.assembly import Assembly
+from experiments.model.batch_norm import commit
 from experiments.objectives.objective import loss
-from experiments.training.optimizer import adamw
+from experiments.training.optimizer import build_optimizers
 
 TEMPERATURE, LOW, HIGH = 0.33, -0.1, 1.1  # the authors' (lib/layers/concrete_gate.py)
 START = 2.0  # log alpha at the start: gates are open, with a probability of 0.94 of not being 0
@@ -54,16 +55,16 @@ def fold(model: Assembly, gates: Sequence[Tensor]) -> None:
 def tune(subject: Subject, steps: int, penalty: float) -> tuple[Assembly, list[Tensor]]:
     """A fine-tuned copy of the model and its settled gates [H] a layer; `penalty`: nats for each open head.
 
-    The loss per masked token plus penalty times the expected number of open heads, on the run's own batches.
+    The loss per predicted token plus penalty times the expected number of open heads, on the run's own batches.
     """
     settings = subject.settings
     model = copy.deepcopy(subject.model)
     parameters = [torch.full((heads,), START, requires_grad=True) for heads in value_heads(model)]
     rate = MODEL_RATE * settings.optimizer.learning_rate
-    optimizers: Sequence[torch.optim.Optimizer] = (
-        adamw(model, settings.optimizer.model_copy(update={"learning_rate": rate})),
+    optimizers = [
+        *build_optimizers(model, settings.optimizer.model_copy(update={"learning_rate": rate})),
         torch.optim.Adam(parameters, GATE_RATE),
-    )
+    ]
     generator = torch.Generator().manual_seed(settings.seed)
     for step in range(steps):
         batch = training_batch(subject, step)
@@ -76,4 +77,5 @@ def tune(subject: Subject, steps: int, penalty: float) -> tuple[Assembly, list[T
         (error + penalty * open_heads).backward()
         for optimizer in optimizers:
             optimizer.step()
+        commit(model)
     return model, [settled(each.detach()) for each in parameters]

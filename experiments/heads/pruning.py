@@ -18,7 +18,7 @@ from experiments.configuration import from_tree
 from experiments.data.tokenizer import Tokenizer, load
 from experiments.explain import Mistake
 from experiments.heads.subject import Subject
-from experiments.heads.taps import gated, value_heads
+from experiments.heads.taps import check_own_heads, gated, value_heads
 from experiments.model.assembly import Assembly
 from experiments.model.build import build
 from experiments.objectives.objective import Batch, build_objective, loss
@@ -48,7 +48,7 @@ def gates_without(model: Assembly, removed: Iterable[Head]) -> list[Tensor]:
 
 
 def loss_with(model: Assembly, batches: Iterable[Batch], gates: Sequence[Tensor]) -> float:
-    """Nats per masked token with the heads' outputs multiplied by the gates."""
+    """Nats per predicted token with the heads' outputs multiplied by the gates."""
     total, tokens = 0.0, 0
     with torch.inference_mode(), gated(model, gates):
         for batch in batches:
@@ -59,6 +59,7 @@ def loss_with(model: Assembly, batches: Iterable[Batch], gates: Sequence[Tensor]
 
 def remove(model: Assembly, removed: Iterable[Head]) -> list[list[int]]:
     """Take the heads out of the model for good, in place; the heads that are left, a list a layer. Raises Mistake."""
+    check_own_heads(model, "heads taken out")
     gone = set(removed)
     kept = [[h for h in range(heads) if (layer, h) not in gone] for layer, heads in enumerate(value_heads(model))]
     before = [layer.attention.softmax_heads for layer in model.layers]

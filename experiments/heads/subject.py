@@ -17,7 +17,7 @@ from experiments.data.tokenizer import Report, Tokenizer
 from experiments.explain import Mistake, nearest
 from experiments.model.assembly import Assembly
 from experiments.model.build import build
-from experiments.objectives.objective import Batch, Objective, build_objective
+from experiments.objectives.objective import Batch, Objective, assembly_of, build_objective
 from experiments.record.folder import RunFolder
 from experiments.settings import FileTokenizer, Settings
 from experiments.training.checkpoint import load_weights
@@ -75,6 +75,10 @@ def open_subject(folder: RunFolder, settings: Settings, checkpoint: str, sequenc
         raise Mistake(f"--checkpoint {checkpoint}: must be one of best, newest" + nearest(checkpoint, kinds))
     if sequences < 1:
         raise Mistake(f"--sequences {sequences}: must be at least 1")
+    if (assembly := assembly_of(settings.objective)) == "encoder_decoder":
+        raise Mistake(
+            f"{folder.name}: its objective={settings.objective.kind} trains an {assembly}; heads are of encoders"
+        )
     tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
     dataset = prepare(settings.data, tokenizer, settings.length, Path(settings.cache), report)
     objective = build_objective(settings.objective, dataset.tokenizer)

@@ -7,11 +7,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
+from experiments.explain import Mistake
 from experiments.model.assembly import Assembly
 
 # as `attention.case.Tap` names them
@@ -20,12 +21,20 @@ Stage = Literal["logits", "mixed_logits", "weights", "mixed_weights", "outputs"]
 
 @contextmanager
 def tapped(model: Assembly, tap: Callable[[int, str, Tensor], Tensor]) -> Iterator[None]:
-    """In the block the reference kernel runs, and `tap(layer, stage, tensor)` hands back what it is to go on with."""
+    """In the block the reference kernel runs, and `tap(layer, stage, tensor)` hands back what it is to go on with.
+
+    Layers may share their attention, so that each sets its tap when its turn comes.
+    """
+
+    def set_tap(index: int, layer: Any, _: object) -> None:
+        layer.attention.tap = partial(tap, index)
+
+    handles = [layer.register_forward_pre_hook(partial(set_tap, index)) for index, layer in enumerate(model.layers)]
     try:
-        for index, layer in enumerate(model.layers):
-            layer.attention.tap = partial(tap, index)
         yield
     finally:
+        for handle in handles:
+            handle.remove()
         for layer in model.layers:
             layer.attention.tap = None
 
@@ -54,3 +63,9 @@ def read(model: Assembly, tokens_BN: Tensor, *stages: Stage) -> list[dict[str, T
 def value_heads(model: Assembly) -> list[int]:
     """How many heads each layer can lose: those of the values, whose outputs are what a layer passes on."""
     return [layer.attention.value_heads for layer in model.layers]
+
+
+def check_own_heads(model: Assembly, what: str) -> None:
+    """Raises Mistake where layers share their attention: a head can then be gated in one of them, not taken out."""
+    if len({layer.attention for layer in model.layers}) < len(model.layers):
+        raise Mistake(f"{what}: the layers share their attention (model.sharing), so no head is one layer's alone")

@@ -47,7 +47,7 @@ def important(subject: Subject, options: Options) -> Section:
         for head, (by_gradient, share, by_relevance) in enumerate(zip(*columns, strict=True), 1)
     ]  # fmt: skip
     panels = {
-        "gradient (nats per masked token)": by_layer(heads, "gradient"),
+        "gradient (nats per predicted token)": by_layer(heads, "gradient"),
         "gradient, l2 norm 1 in a layer": by_layer(heads, "gradient_in_layer"),
         "relevance, sum 1 in a layer": by_layer(heads, "relevance"),
     }
@@ -75,7 +75,7 @@ def _loss(model: Any, batches: Any, removed: list[pruning.Head]) -> float:
 
 
 def _unigram_loss(subject: Subject, batches: Any) -> float:
-    """Nats per masked token of predicting by single-token frequencies, one added to each count."""
+    """Nats per predicted token of predicting by single-token frequencies, one added to each count."""
     counts = torch.from_numpy(subject.dataset.unigram + 1.0)
     targets = torch.cat([batch.targets for batch in batches])
     return float(-(counts[targets] / counts.sum()).log().mean())

@@ -6,17 +6,18 @@ import ctypes
 import resource
 import sys
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
+from torch.overrides import TorchFunctionMode
 
+from experiments.material import material
 from experiments.measure.hardware import resolve_device, resolve_precision
-from experiments.model.build import ASSEMBLIES
-from experiments.objectives.objective import build_objective, loss
+from experiments.objectives.objective import predict
 from experiments.settings import Settings
 
 STATUS = Path("/proc/self/status")
@@ -84,8 +85,9 @@ def _forward_bytes(
     """Number of parameters; bytes saved for the backward pass, each storage once; bytes of the largest of them."""
     trainer = settings.trainer
     sequences = min(trainer.micro_batch or trainer.batch_size, trainer.batch_size)
-    objective = build_objective(settings.objective, Ids(vocabulary_size))
-    example = objective.batch(np.full((sequences, settings.length), vocabulary_size - 1), 0, 0)
+    source = material(settings)
+    objective = source.objective(Ids(vocabulary_size))
+    example = objective.batch(np.full((sequences, settings.row_length), vocabulary_size - 1), 0, 0)
     storages: dict[int, torch.UntypedStorage] = {}
 
     def keep(tensor: Tensor) -> Tensor:
@@ -93,18 +95,24 @@ def _forward_bytes(
         storages[storage._cdata] = storage
         return tensor
 
-    with torch.random.fork_rng(devices=[]), FakeTensorMode() as fake, torch.device(device):
-        model = ASSEMBLIES[objective.assembly](settings.model, settings.variant, vocabulary_size)
-        inputs = {name: fake.from_tensor(tensor).to(device) for name, tensor in example.inputs.items()}
-        rows_P, targets_P = (fake.from_tensor(tensor).to(device) for tensor in (example.rows, example.targets))
+    with torch.random.fork_rng(devices=[]), FakeTensorMode() as fake, Seeds(), torch.device(device):
+        model = source.assemble(vocabulary_size)
+        shapes = example.each(lambda tensor: fake.from_tensor(tensor).to(device))
         weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
         with (
             torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"),
             saved_tensors_hooks(keep, lambda tensor: tensor),
         ):
-            loss(model(**inputs, rows=rows_P), targets_P)
+            predict(model, shapes)
         sizes = [storage.nbytes() for key, storage in storages.items() if key not in weights]
         return sum(parameter.numel() for parameter in model.parameters()), sum(sizes), max(sizes)
+
+
+class Seeds(TorchFunctionMode):
+    """A seed that a kernel draws for its dropout is a number, which tensors of shapes alone lack: here it is 0."""
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return 0 if function is torch.randint else function(*args, **(kwargs or {}))
 
 
 class Ids(NamedTuple):
@@ -112,7 +120,14 @@ class Ids(NamedTuple):
 
     vocabulary_size: int
     special: frozenset[int] = frozenset(range(5))
+    pad_id: int = 0
+    cls_id: int = 2
+    sep_id: int = 3
     mask_id: int = 4
+
+    @property
+    def sentinel_ids(self) -> range:
+        return range(5, self.vocabulary_size)
 
 
 def resident_bytes() -> int:

@@ -7,6 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import NamedTuple
 
 WARMUP_STEPS = 5  # after every start: compilation, allocation, caches
@@ -19,6 +20,11 @@ class Speed(NamedTuple):
     tokens_per_second: float | None
     spread: float | None
     meaning: str
+
+
+@dataclass
+class Counted:
+    tokens: int = 0
 
 
 class Throughput:
@@ -44,16 +50,17 @@ class Throughput:
         return time.perf_counter() - self._started
 
     @contextmanager
-    def step(self, tokens: int) -> Iterator[None]:
-        """Times one step over so many tokens, padding not counted. A step that raises isn't counted."""
+    def step(self) -> Iterator[Counted]:
+        """Times one step, which notes its tokens, padding not counted. A step that raises isn't counted."""
+        counted = Counted()
         began = time.perf_counter()
-        yield
+        yield counted
         seconds = time.perf_counter() - began
         self._steps += 1
-        self._recent_tokens += tokens
+        self._recent_tokens += counted.tokens
         self._recent_seconds += seconds
         if self._steps > WARMUP_STEPS:
-            self.rates.append(tokens / seconds)
+            self.rates.append(counted.tokens / seconds)
 
     def recent(self) -> float | None:
         """Tokens per second of the steps since the last call; None if there was none."""

@@ -25,8 +25,13 @@ class Assembly(nn.Module):
         """Those with attention, in the order in which they run."""
         raise NotImplementedError
 
+    @property
+    def attentions(self) -> list[Any]:
+        """Every attention layer; a decoder's layers have two."""
+        return [layer.attention for layer in self.layers]
+
     def flops_per_token(self, length: int, predicted_share: float) -> float:
-        """FLOPs of a training step per input token, `predicted_share` of which are predicted.
+        """FLOPs of a training step per token that the model reads, `predicted_share` of which are predicted.
 
         2 FLOPs a multiply-add; a backward pass is two forward passes. Matrix products only, as in the papers' formulas.
         """
@@ -34,7 +39,7 @@ class Assembly(nn.Module):
 
     def kernels(self) -> list[str]:
         """Names of the attention kernels that ran last, sorted; empty before the first forward."""
-        return sorted({layer.attention.kernel for layer in self.layers} - {None})
+        return sorted({attention.kernel for attention in self.attentions} - {None})
 
     def parameter_counts(self) -> dict[str, int]:
         """Parameters by part, and their total. Each counts once: a tied output embedding as the input embedding."""
@@ -47,12 +52,13 @@ class Assembly(nn.Module):
 def part(path: str) -> str:
     """The part of the model that a parameter belongs to, by its path."""
     names = path.split(".")
-    for sublayer in ("attention", "feed_forward"):
-        if sublayer in names:
-            return sublayer
+    if {"attention", "cross_attention"} & set(names):
+        return "attention"
+    if "feed_forward" in names:
+        return "feed_forward"
     if any(name.endswith("norm") for name in names):
         return "norm"
-    return "output" if names[0] == "head" else "embedding"
+    return "output" if names[0] in ("head", "order") else "embedding"
 
 
 def linear_multiplies(module: nn.Module) -> int:

@@ -1,10 +1,10 @@
 """BERT: an encoder that predicts masked tokens (Devlin et al. 2019, 1810.04805), around any attention variant."""
 
-# B batch, N length, D hidden size, V vocabulary, P positions to predict
+# B batch, N length, D hidden size, E embedding size, V vocabulary, P positions to predict
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from attention.rotary import Rotary
 from experiments import settings
 from experiments.model.assembly import Assembly, linear_multiplies
+from experiments.model.batch_norm import tell_real
 from experiments.model.embedding import Embedding
 from experiments.model.encoder import ACTIVATIONS, Encoder, Layer
 from experiments.model.norm import build_norm
@@ -21,14 +22,19 @@ from experiments.model.variant import build_attention
 
 
 class Bert(Assembly):
+    causal: ClassVar[bool] = False  # a position attends to itself and those before it only
+
     def __init__(self, model: settings.Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__(model, variant, vocabulary_size)
+        if model.output_scaled:
+            raise ValueError("model.output_scaled=true: of an encoder-decoder (objective=span_corruption) only")
         attentions = [build_attention(variant) for _ in range(model.layers)]
         self.embedding = Embedding(model, vocabulary_size)
         self.rotary = Rotary(model.rotary_base) if model.position == "rotary" else None
         self.relative: RelativeBias | None = None
         if model.position == "relative":
-            self.relative = RelativeBias(model.relative_buckets, model.relative_distance, attentions[0].softmax_heads)
+            heads = attentions[0].softmax_heads
+            self.relative = RelativeBias(model.relative_buckets, model.relative_distance, heads, self.causal)
         self.encoder = Encoder(model, attentions)
         self.head = MaskedHead(model, vocabulary_size)
 
@@ -47,52 +53,83 @@ class Bert(Assembly):
 
         ValueError: token types without a table for them, or more tokens than the position table has rows.
         """
-        hidden = self.encoder(
+        hidden = self.encode(tokens, rows, token_types=token_types, mask=mask)
+        return self.head(hidden, self.embedding.token.weight)
+
+    def encode(
+        self,
+        tokens: Tensor,
+        rows: Tensor | None = None,
+        *,
+        token_types: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """What the head is given, [P, D] or [B, N, D]; arguments and errors as of `forward`."""
+        tell_real(self, mask)
+        return self.encoder(
             self.embedding(tokens, token_types),
             rows,
             mask=None if mask is None else mask[:, None, None, :],
             bias=None if self.relative is None else self.relative(tokens.size(1)),
+            causal=self.causal,
             rotary=self.rotary,
         )
-        return self.head(hidden, self.embedding.token.weight)
+
+    def behead(self) -> None:
+        """Cut off what `encode` has no use for: only pretraining does."""
+        del self.head
 
     @property
     def layers(self) -> list[Layer]:
         return cast("list[Layer]", list(self.encoder.layers))
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
+        head = linear_multiplies(self.head.transform) + self.embedding.token.weight.numel()
+        return self.encoder_flops_per_token(length, predicted_share) + 6.0 * predicted_share * head
+
+    def encoder_flops_per_token(self, length: int, predicted_share: float) -> float:
+        """The same without the head."""
         attention = sum(layer.attention.cost(length, length).multiplies for layer in self.layers) / length
         *body, last = (linear_multiplies(layer.feed_forward) for layer in self.layers)
-        head = linear_multiplies(self.head.transform) + self.embedding.token.weight.numel()
-        return 6.0 * (attention + sum(body) + predicted_share * (last + head))
+        predicted_last = 1.0 if self.encoder.picks_last else predicted_share
+        embedding = linear_multiplies(self.embedding.projection)
+        return 6.0 * (embedding + attention + sum(body) + predicted_last * last)
 
 
 class MaskedHead(nn.Module):
-    """Logits by the output embedding, the input embedding if tied, after BERT's transform if asked for."""
+    """Logits by the output embedding, the input embedding if tied, after BERT's transform if asked for.
+
+    Where the embedding size E is another than D, the transform leads to it; without one a linear map does.
+    """
 
     def __init__(self, model: settings.Model, vocabulary_size: int) -> None:
         super().__init__()
-        self.transform = Transform(model) if model.head_transform else nn.Identity()
-        self.output = None if model.tied else nn.Linear(model.hidden_size, vocabulary_size, bias=False)
-        self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+        self.transform: nn.Module = nn.Identity()
+        if model.head_transform:
+            self.transform = Transform(model)
+        elif model.embedding_size != model.hidden_size:
+            self.transform = nn.Linear(model.hidden_size, model.embedding_size)
+        self.output = None if model.tied else nn.Linear(model.embedding_size, vocabulary_size, bias=False)
+        self.bias = nn.Parameter(torch.zeros(vocabulary_size)) if model.head_bias else None
 
     def reset_parameters(self) -> None:
-        nn.init.zeros_(self.bias)
+        if self.bias is not None:
+            nn.init.zeros_(self.bias)
 
-    def forward(self, hidden: Tensor, embedding_VD: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, embedding_VE: Tensor) -> Tensor:
         """hidden [..., D] -> logits [..., V]."""
-        weight_VD = embedding_VD if self.output is None else self.output.weight
-        return F.linear(self.transform(hidden), weight_VD, self.bias)
+        weight_VE = embedding_VE if self.output is None else self.output.weight
+        return F.linear(self.transform(hidden), weight_VE, self.bias)
 
 
 class Transform(nn.Module):
-    """norm(activation(dense(x))), between BERT's encoder and its output embedding."""
+    """norm(activation(dense(x))), D to E, between BERT's encoder and its output embedding."""
 
     def __init__(self, model: settings.Model) -> None:
         super().__init__()
-        self.dense = nn.Linear(model.hidden_size, model.hidden_size)
+        self.dense = nn.Linear(model.hidden_size, model.embedding_size)
         self.activation = ACTIVATIONS[model.activation]
-        self.norm = build_norm(model)
+        self.norm = build_norm(model, model.embedding_size)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.activation(self.dense(x)))

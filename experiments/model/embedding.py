@@ -1,6 +1,6 @@
 """The input of the encoder: token, position and token-type embeddings, summed."""
 
-# B batch, N length, D hidden size
+# B batch, N length, D hidden size, E embedding size
 
 from __future__ import annotations
 
@@ -16,37 +16,45 @@ from experiments.model.position import sinusoids
 class Embedding(nn.Module):
     """Sum of the embeddings, then a norm and dropout (Devlin et al. 2019, 1810.04805), whatever the placement of norms.
 
-    With norm=pre it puts the stream on unit scale, where the analysis of pre-norm has it begin (Xiong et al. 2020,
-    2002.04745); without it, from embeddings of initial_std, a run stays at the frequencies of single tokens.
+    With norm=pre the norm puts the stream on unit scale, where the analysis of pre-norm has it begin (Xiong et al.
+    2020, 2002.04745); without it, from embeddings of a small initial_std, a run stays at the frequencies of single
+    tokens.
+    embedding_norm=false leaves it out, as Vaswani's Transformer, GPT-2 and T5 do.
 
-    With position=sinusoidal the token embeddings are multiplied by sqrt(D) (Vaswani et al. 2017, 3.4): unscaled, the
+    With position=sinusoidal the token embeddings are multiplied by sqrt(E) (Vaswani et al. 2017, 3.4): unscaled, the
     sinusoids would drown them.
+
+    Where E is not D all this is E wide, and a linear map to D follows (Lan et al. 2020, 1909.11942, 3.1).
     """
 
     def __init__(self, model: settings.Model, vocabulary_size: int) -> None:
         super().__init__()
-        size = model.hidden_size
+        size = model.embedding_size
         self.token = nn.Embedding(vocabulary_size, size)
         self.position = nn.Embedding(model.length, size) if model.position == "learned" else None
         self.token_type = nn.Embedding(model.token_types, size) if model.token_types else None
-        self.norm = build_norm(model)
+        self.norm = build_norm(model, size) if model.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(model.dropout)
-        self.sinusoids_ND: Tensor | None
+        self.projection = nn.Linear(size, model.hidden_size) if size != model.hidden_size else nn.Identity()
+        self.sinusoids_NE: Tensor | None
         table = sinusoids(model.length, size) if model.position == "sinusoidal" else None
-        self.register_buffer("sinusoids_ND", table, persistent=False)
+        self.register_buffer("sinusoids_NE", table, persistent=False)
 
     def forward(self, tokens_BN: Tensor, token_types_BN: Tensor | None = None) -> Tensor:
         """[B, N, D]. Token types None: all 0. ValueError: a length or token types that there is no table for."""
-        x_BND = self.token(tokens_BN)
-        if self.sinusoids_ND is not None:
-            x_BND = x_BND * math.sqrt(x_BND.size(-1)) + first_rows(self.sinusoids_ND, tokens_BN.size(1))
+        return self.place(self.token(tokens_BN), token_types_BN)
+
+    def place(self, x_BNE: Tensor, token_types_BN: Tensor | None = None) -> Tensor:
+        """[B, N, D] of what stands at each position, as `forward` of tokens."""
+        if self.sinusoids_NE is not None:
+            x_BNE = x_BNE * math.sqrt(x_BNE.size(-1)) + first_rows(self.sinusoids_NE, x_BNE.size(1))
         if self.position is not None:
-            x_BND = x_BND + first_rows(self.position.weight, tokens_BN.size(1))
+            x_BNE = x_BNE + first_rows(self.position.weight, x_BNE.size(1))
         if self.token_type is not None:
-            x_BND = x_BND + (self.token_type.weight[0] if token_types_BN is None else self.token_type(token_types_BN))
+            x_BNE = x_BNE + (self.token_type.weight[0] if token_types_BN is None else self.token_type(token_types_BN))
         elif token_types_BN is not None:
             raise ValueError("token types were given, but model.token_types=0")
-        return self.dropout(self.norm(x_BND))
+        return self.projection(self.dropout(self.norm(x_BNE)))
 
 
 def first_rows(table: Tensor, length: int) -> Tensor:

@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from experiments import settings
-from experiments.model.norm import Residual, build_norm
+from experiments.model.norm import Residual, build_norm, ends_with_norm
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -22,16 +22,21 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """outer(activation(inner(x)))."""
+    """outer(activation(inner(x))); gated: outer(activation(gate(x)) * inner(x)) (Shazeer 2020, 2002.05202)."""
 
     def __init__(self, model: settings.Model) -> None:
         super().__init__()
         self.inner = nn.Linear(model.hidden_size, model.intermediate_size, bias=model.linear_bias)
+        self.gate: nn.Linear | None = None
+        if model.gated:
+            self.gate = nn.Linear(model.hidden_size, model.intermediate_size, bias=model.linear_bias)
         self.activation = ACTIVATIONS[model.activation]
         self.outer = nn.Linear(model.intermediate_size, model.hidden_size, bias=model.linear_bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.outer(self.activation(self.inner(x)))
+        if self.gate is None:
+            return self.outer(self.activation(self.inner(x)))
+        return self.outer(self.activation(self.gate(x)) * self.inner(x))
 
 
 class Layer(nn.Module):
@@ -47,26 +52,64 @@ class Layer(nn.Module):
         self.feed_forward = FeedForward(model)
         self.feed_forward_residual = Residual(model)
 
-    def forward(self, x_BND: Tensor, rows_P: Tensor | None = None, **context: Any) -> Tensor:
-        """[B, N, D], or [P, D] of the positions `rows_P` of the flattened batch. `context`: keywords of attention."""
-        x = self.attention_residual(x_BND, functools.partial(self.attention, **context))
+    def forward(
+        self, x_BND: Tensor, rows_P: Tensor | None = None, *, attended: int | None = None, **context: Any
+    ) -> Tensor:
+        """[B, N, D], or [P, D] of the positions `rows_P` of the flattened batch. `context`: keywords of attention.
+
+        attended: only so many positions, the first, are attended to; None: all.
+        """
+
+        def attention(x: Tensor) -> Tensor:
+            output: Tensor = self.attention(x, None if attended is None else x[:, :attended], **context)
+            return output
+
+        x = self.attention_residual(x_BND, attention)
         if rows_P is not None:
             x = x.flatten(0, 1).index_select(0, rows_P)
         return self.feed_forward_residual(x, self.feed_forward)
 
+    def branch_maps(self) -> Iterator[nn.Linear]:
+        """The maps that what is added to the stream passes through: value, output and feed-forward."""
+        yield from (each for name, each in self.attention.named_children() if name in ("value", "output"))
+        yield from (each for each in self.feed_forward.modules() if isinstance(each, nn.Linear))
+
+
+# what of a layer is the first layer's too: a sub-layer, with the norms of its residual connection
+SHARED: dict[str, tuple[str, ...]] = {
+    "none": (),
+    "attention": ("attention", "attention_residual"),
+    "feed_forward": ("feed_forward", "feed_forward_residual"),
+    "all": ("attention", "attention_residual", "feed_forward", "feed_forward_residual"),
+}
+
 
 class Encoder(nn.Module):
-    """The layers, and a final norm where the last layer does not end with one (norm=pre, sandwich)."""
+    """The layers, and a final norm where the last layer does not end with one (norm=pre, sandwich).
+
+    model.sharing: the sub-layers that are the same modules in every layer (Lan et al. 2020, 1909.11942, 3.1).
+
+    With batch statistics every position is computed and the rows are picked last: the predicted positions are no
+    fair sample of the text.
+    """
 
     def __init__(self, model: settings.Model, attentions: Sequence[nn.Module]) -> None:
         super().__init__()
         self.layers = nn.ModuleList(Layer(model, attention) for attention in attentions)
-        self.norm = build_norm(model) if model.norm != "post" else None
+        first, *others = self.layers
+        for layer in others:
+            for name in SHARED[model.sharing]:
+                delattr(layer, name)
+                # held, but not registered again: every tensor has one name, the first layer's
+                layer.__dict__[name] = getattr(first, name)
+        self.norm = None if ends_with_norm(model.norm) else build_norm(model)
+        self.picks_last = model.norm_kind.startswith("batch")
 
     def forward(self, x_BND: Tensor, rows_P: Tensor | None = None, **context: Any) -> Tensor:
         """[B, N, D], or [P, D] for the rows asked for: what follows the last attention is computed for them only."""
         *body, last = self.layers
         for layer in body:
             x_BND = layer(x_BND, **context)
-        x = last(x_BND, rows_P, **context)
-        return x if self.norm is None else self.norm(x)
+        x = last(x_BND, None if self.picks_last else rows_P, **context)
+        x = x if self.norm is None else self.norm(x)
+        return x.flatten(0, 1).index_select(0, rows_P) if self.picks_last and rows_P is not None else x

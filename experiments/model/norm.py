@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from experiments import settings
+from experiments.model.batch_norm import BatchNorm
 
 
-def build_norm(model: settings.Model) -> nn.Module:
-    """A norm over the last dimension, `model.hidden_size` wide.
+def build_norm(model: settings.Model, size: int | None = None) -> nn.Module:
+    """A norm over the last dimension, `size` wide, `model.hidden_size` where that is None.
 
-    layer: Ba et al. 2016, 1607.06450; layer_no_bias: that without its bias; rms: Zhang and Sennrich 2019, 1910.07467.
+    layer: Ba et al. 2016, 1607.06450; layer_no_bias: that without its bias; rms: Zhang and Sennrich 2019, 1910.07467;
+    batch: Ioffe and Szegedy 2015, 1502.03167, padding counted as text; batch_masked: over real tokens only.
     """
+    size = size or model.hidden_size
+    if model.norm_kind in ("batch", "batch_masked"):
+        return BatchNorm(size, model.norm_epsilon, masked=model.norm_kind == "batch_masked")
     if model.norm_kind == "rms":
-        return RMSNorm(model.hidden_size, eps=model.norm_epsilon)
-    return nn.LayerNorm(model.hidden_size, eps=model.norm_epsilon, bias=model.norm_kind == "layer")
+        return RMSNorm(size, eps=model.norm_epsilon)
+    return nn.LayerNorm(size, eps=model.norm_epsilon, bias=model.norm_kind == "layer")
 
 
 class RMSNorm(nn.RMSNorm):
@@ -32,11 +39,13 @@ class Residual(nn.Module):
     post (Vaswani et al. 2017, 1706.03762):    norm(x + f(x))
     pre (Xiong et al. 2020, 2002.04745):       x + f(norm(x))
     sandwich (Ding et al. 2021, 2105.13290):   x + output_norm(f(norm(x)))
+    deep (Wang et al. 2022, 2203.00555):       norm(alpha x + f(x))
     """
 
     def __init__(self, model: settings.Model) -> None:
         super().__init__()
-        self.norm_first = model.norm != "post"
+        self.norm_first = not ends_with_norm(model.norm)
+        self.alpha = deep_gains(model.layers).alpha if model.norm == "deep" else 1.0
         self.norm = build_norm(model)
         self.output_norm = build_norm(model) if model.norm == "sandwich" else None
         self.dropout = nn.Dropout(model.dropout)
@@ -46,5 +55,24 @@ class Residual(nn.Module):
         output = sublayer(self.norm(x) if self.norm_first else x)
         if self.output_norm is not None:
             output = self.output_norm(output)
-        x = x + self.dropout(output)
+        x = torch.add(self.dropout(output), x, alpha=self.alpha)
         return x if self.norm_first else self.norm(x)
+
+
+def ends_with_norm(placement: settings.Norm) -> bool:
+    """Whether the norm stands after the sum, so that a stack of such sub-layers needs no final one."""
+    return placement in ("post", "deep")
+
+
+class DeepGains(NamedTuple):
+    alpha: float  # of the residual connection
+    beta: float  # of the start of the value, output and feed-forward maps
+
+
+def deep_gains(layers: int) -> DeepGains:
+    """DeepNorm's constants for an encoder, or a decoder, of N layers: alpha = (2N)^(1/4), beta = (8N)^(-1/4).
+
+    2N sub-layers with maps of gain beta then change the output by N (beta^2 + beta^2) / alpha^2 = 1/2, whatever the
+    depth. The authors' code has the same (microsoft/torchscale, torchscale/architecture/encoder.py).
+    """
+    return DeepGains((2 * layers) ** 0.25, (8 * layers) ** -0.25)

@@ -26,7 +26,7 @@ class Objective:
 
     assembly: ClassVar[str] = "encoder"
 
-    def __init__(self, chosen: settings.Masked, vocabulary: Vocabulary) -> None:
+    def __init__(self, chosen: settings.Masking, vocabulary: Vocabulary) -> None:
         self.chosen, self.vocabulary = chosen, vocabulary
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:

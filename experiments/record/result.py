@@ -10,7 +10,8 @@ from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
 from experiments.record.durable import number, to_json
 
-Status = Literal["done", "failed", "nan", "oom", "interrupted"]
+# imported: weights that another program trained
+Status = Literal["done", "failed", "nan", "oom", "interrupted", "imported"]
 Number = Annotated[float, BeforeValidator(number)]
 
 
@@ -23,13 +24,19 @@ class Result:
     status: Status
     reason: str | None  # why the run is not done
 
-    # quality: nats per masked token, on the validation split unless said otherwise
+    # quality: nats per predicted token, on the validation split unless said otherwise
     validation_loss: Number | None  # = ln perplexity
     best_validation_loss: Number | None  # lowest of all evaluations
     training_loss: Number | None  # at the end
     unigram_loss: Number | None  # of predicting every token from the frequencies of the training split
     perplexity: Number | None
     bits_per_byte: Number | None
+    bleu: Number | None = None  # of translations of the validation split, 0 to 100
+    bleu_signature: str | None = None  # how it was computed, as sacrebleu says it
+    bleu_pairs: int | None = None  # sentences that were translated
+    order_loss: Number | None = None  # nats per sequence whose segments' order is told; None: the objective has none
+    order_accuracy: Number | None = None  # share of the sequences
+    scores: dict[str, Number] | None = None  # of a task, which has no perplexity
 
     # speed and memory
     tokens_per_second: Number | None  # non-padding tokens, steady state
@@ -63,7 +70,8 @@ class Result:
 
     def __post_init__(self) -> None:
         if self.status == "done":
-            assert self.reason is None and self.validation_loss is not None and self.perplexity is not None
+            assert self.reason is None and self.validation_loss is not None
+            assert (self.perplexity is None) == (self.scores is not None)
         else:
             assert self.reason, f"status {self.status} needs a reason"
 

@@ -180,6 +180,31 @@ def _upload(wandb: ModuleType, folder: RunFolder, project: str | None, entity: s
         return f"{count} steps uploaded to {run.url}"
 
 
+def log_tables(name: str, tables: dict[str, list[dict[str, Any]]], logger: dict[str, Any], root: Path) -> str:
+    """A W&B run of its own that holds tables of rows, offline unless somebody is logged in; says where it is.
+
+    logger: the settings of that group. root: the folder of the runs. Never raises.
+    """
+    mode = _mode(logger["wandb"])
+    if mode == "off":
+        return "W&B off"
+    try:
+        wandb = _import()
+        online = mode != "offline" and _obstacle(wandb) is None
+        root.mkdir(parents=True, exist_ok=True)
+        run = wandb.init(
+            project=logger["project"], entity=logger["entity"], tags=logger["tags"], id=name, name=name, dir=str(root),
+            resume="allow" if online else None, settings=_quiet(wandb, online),
+        )  # fmt: skip
+        for key, rows in tables.items():
+            columns = list(rows[0]) if rows else []
+            run.log({key: wandb.Table(columns=columns, data=[[row[column] for column in columns] for row in rows])})
+        run.finish()
+        return f"W&B online: {run.url}" if online else f"W&B offline: {root / 'wandb'}"
+    except Exception as error:
+        return f"W&B failed, the table is not affected: {_line(error)}"
+
+
 def _import() -> ModuleType:
     os.environ.setdefault("WANDB_SILENT", "true")
     os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
@@ -238,21 +263,7 @@ def _init(
         dir=str(root),
         config={**config, "digest": digest(settings), "environment": folder.environment()},
         resume="allow" if online else None,
-        settings=wandb.Settings(
-            mode="online" if online else "offline",
-            silent=True,
-            console="off",
-            disable_git=True,
-            disable_code=True,
-            reinit="create_new",
-            init_timeout=START_SECONDS,
-            finish_timeout=FINISH_SECONDS,
-            finish_timeout_raises=True,
-            x_disable_stats=True,
-            x_disable_meta=True,
-            x_save_requirements=False,
-            x_transaction_log_flush_interval=1.0,
-        ),
+        settings=_quiet(wandb, online),
     )
     run.define_metric("step", hidden=True)
     run.define_metric("*", step_metric="step")
@@ -260,6 +271,25 @@ def _init(
         for name in names:
             run.define_metric(name, step_metric="step", summary=f"{extreme},last")
     return run
+
+
+def _quiet(wandb: ModuleType, online: bool) -> Any:
+    """Settings under which W&B prints nothing, watches nothing, and waits for nobody longer than the bounds above."""
+    return wandb.Settings(
+        mode="online" if online else "offline",
+        silent=True,
+        console="off",
+        disable_git=True,
+        disable_code=True,
+        reinit="create_new",
+        init_timeout=START_SECONDS,
+        finish_timeout=FINISH_SECONDS,
+        finish_timeout_raises=True,
+        x_disable_stats=True,
+        x_disable_meta=True,
+        x_save_requirements=False,
+        x_transaction_log_flush_interval=1.0,
+    )
 
 
 def _replay(run: Any, folder: RunFolder) -> int:

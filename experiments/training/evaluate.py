@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from torch import nn
 
 from experiments.data.packing import Packed
 from experiments.measure.quality import bits_per_byte, perplexity
-from experiments.objectives.objective import Batch, Objective
+from experiments.objectives.objective import Batch, Objective, Scored
 from experiments.training.micro_batches import Forward, split
 
 ROWS = 64  # sequences that make a batch: a constant, so that the positions don't depend on the batch size
@@ -21,10 +22,19 @@ ROWS = 64  # sequences that make a batch: a constant, so that the positions don'
 @dataclass(frozen=True)
 class Evaluation:
     loss: float  # nats per predicted token
-    perplexity: float
-    bits_per_byte: float
-    unigram_loss: float  # nats, of the training split's single-token frequencies on the same targets
+    perplexity: float | None  # of text, as bits_per_byte is
+    bits_per_byte: float | None
+    unigram_loss: float | None  # nats, of the training split's single-token frequencies on the same targets
     tokens: int  # predicted
+    order_loss: float | None = None  # nats per sequence whose segments' order is to be told
+    order_accuracy: float | None = None  # share of these that is told right; 0.5 by chance
+    scores: dict[str, float] | None = None  # of a task
+    predictions: dict[str, Any] | None = None  # that were scored
+
+    def numbers(self) -> dict[str, float]:
+        """All that is known, by its name, the scores among it."""
+        known = {name: value for name, value in vars(self).items() if isinstance(value, float)}
+        return known | (self.scores or {})
 
 
 def evaluate(
@@ -39,29 +49,62 @@ def evaluate(
 ) -> Evaluation:
     """Score `model` on the first `sequences` of a split (None: all), in evaluation mode; its mode is then as before.
 
+    Labels are not smoothed, whatever the training does.
+
     What is predicted depends on the split and on `objective.evaluation_seed` alone. `unigram` [vocabulary] counts the
-    training split's tokens; one is added to each count, so that a token never seen has a finite loss.
+    training split's tokens, or the targets of a task; empty where these are numbers, of which there is no unigram loss.
     """
-    unigram_nats = -np.log((unigram + 1.0) / (unigram.sum() + len(unigram)))
-    total, total_unigram, tokens = 0.0, 0.0, 0
+    forward = replace(forward, label_smoothing=0.0)
+    # the fields of Sums, and the labels
+    totals, targets = np.zeros(3), np.zeros(len(unigram), dtype=np.int64)
+    tokens = labels = 0
+    logits: list[npt.NDArray[np.floating]] = []
     was_training = model.training
     model.eval()
     try:
         with torch.inference_mode():
             for batch in evaluation_batches(packed, objective, sequences):
-                total += sum(float(forward.loss(part)) for part in split(batch, micro_batch))
-                total_unigram += float(unigram_nats[batch.targets.numpy()].sum())
+                for part in split(batch, micro_batch):
+                    logits_PV, found = forward.predict(part)
+                    totals += [float(each) for each in found]
+                    if isinstance(objective, Scored):
+                        logits.append(logits_PV.float().cpu().numpy())
+                    # or they would be in memory beside the next part's
+                    del logits_PV
                 tokens += len(batch.targets)
+                labels += 0 if batch.labels is None else len(batch.labels)
+                if len(unigram):
+                    targets += np.bincount(batch.targets.numpy(), minlength=len(unigram))
     finally:
         model.train(was_training)
-    loss = total / tokens
+    loss, (_, order_nats, correct) = float(totals[0]) / tokens, totals.tolist()
+    if isinstance(objective, Scored):
+        guess = unigram_loss(targets, unigram, frozenset()) if len(unigram) else None
+        return Evaluation(loss, None, None, guess, tokens, None, None, *objective.scores(logits))
     return Evaluation(
         loss=loss,
         perplexity=perplexity(loss),
         bits_per_byte=bits_per_byte(loss, packed.token_count, packed.text_bytes),
-        unigram_loss=total_unigram / tokens,
+        unigram_loss=unigram_loss(targets, unigram, objective.vocabulary.special),
         tokens=tokens,
+        order_loss=order_nats / labels if labels else None,
+        order_accuracy=correct / labels if labels else None,
     )
+
+
+def unigram_loss(targets: npt.NDArray[np.int64], unigram: npt.NDArray[np.int64], special: frozenset[int]) -> float:
+    """Nats a target, of which there are so many of each token, by the frequencies of single tokens.
+
+    One is added to each count, so that a token never seen has a finite loss. A special token, which no text has, has
+    its frequency among the targets.
+    """
+    probabilities = (unigram + 1.0) / (unigram.sum() + len(unigram))
+    ids = sorted(special)
+    shares = targets[ids] / targets.sum()
+    probabilities *= 1.0 - shares.sum()
+    probabilities[ids] = shares
+    there = targets > 0
+    return float(-(targets[there] * np.log(probabilities[there])).sum() / targets.sum())
 
 
 def evaluation_batches(packed: Packed, objective: Objective, sequences: int | None) -> Iterator[Batch]:

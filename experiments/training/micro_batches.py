@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from experiments.objectives.objective import Batch, loss
+from experiments.objectives.objective import IGNORED, Batch, Sums, predict
 from experiments.training.precision import autocast
 
 T = TypeVar("T")
-IGNORED = -100  # a target that torch's cross entropy leaves out of the sum
 # of torch's CPU allocator, of others, of C++, and of oneDNN, which says no more than this when it gets no memory
 MEMORY_MESSAGES = ("can't allocate memory", "out of memory", "bad_alloc", "could not create a primitive")
 
@@ -28,38 +27,43 @@ class OutOfMemoryError(RuntimeError):
 
 @dataclass(frozen=True)
 class Forward:
-    """The forward pass of a run: model (perhaps compiled), device, precision, and the seed of its dropout."""
+    """The forward pass of a run: model (perhaps compiled), device, precision, the seed of its dropout, and its loss."""
 
     model: Callable[..., Tensor]
     device: torch.device
     precision: str
     seed: int
+    label_smoothing: float = 0.0
 
-    def losses(self, batch: Batch, step: int, micro_batch: int) -> Iterator[Tensor]:
-        """Summed loss [nats] of each micro-batch, its dropout a pure function of (seed, step, index)."""
+    def losses(self, batch: Batch, step: int, micro_batch: int) -> Iterator[Sums]:
+        """The sums of each micro-batch, its dropout a pure function of (seed, step, index)."""
         for index, part in enumerate(split(batch, micro_batch)):
             torch.manual_seed(dropout_seed(self.seed, step, index))
             yield self.loss(part)
 
-    def loss(self, part: Batch) -> Tensor:
-        """Summed loss [nats] of one micro-batch."""
-        part = padded(part)
-        inputs = {name: tensor.to(self.device, non_blocking=True) for name, tensor in part.inputs.items()}
-        rows_P, targets_P = (tensor.to(self.device, non_blocking=True) for tensor in (part.rows, part.targets))
+    def loss(self, part: Batch) -> Sums:
+        """The sums of one micro-batch."""
+        return self.predict(part)[1]
+
+    def predict(self, part: Batch) -> tuple[Tensor, Sums]:
+        """Logits [P, V] of one micro-batch, and its sums."""
         with autocast(self.precision, self.device):
-            return loss(self.model(**inputs, rows=rows_P), targets_P)
+            whole = padded(part).each(lambda tensor: tensor.to(self.device, non_blocking=True))
+            logits_PV, found = predict(self.model, whole, self.label_smoothing)
+        return logits_PV[: len(part.targets)], found
 
 
 def split(batch: Batch, size: int) -> Iterator[Batch]:
-    """Parts of at most `size` sequences, each with its own positions; parts without any position are left out."""
+    """Parts of at most `size` sequences, each with its own positions; those with nothing to predict are left out."""
     sequences, length = len(batch.tokens), batch.length
     for start in range(0, sequences, size):
         stop = min(start + size, sequences)
         low, high = torch.searchsorted(batch.rows, torch.tensor([start * length, stop * length])).tolist()
-        if low < high:
+        labels = None if batch.labels is None else batch.labels[start:stop]
+        if low < high or labels is not None:
             rows = batch.rows[low:high] - start * length
             inputs = {name: tensor[start:stop] for name, tensor in batch.inputs.items()}
-            yield Batch(inputs, rows, batch.targets[low:high], length)
+            yield Batch(inputs, rows, batch.targets[low:high], length, labels=labels)
 
 
 def padded(part: Batch) -> Batch:
@@ -73,16 +77,17 @@ def padded(part: Batch) -> Batch:
     return part._replace(rows=F.pad(part.rows, (0, missing)), targets=F.pad(part.targets, (0, missing), value=IGNORED))
 
 
-def backward(forward: Forward, batch: Batch, step: int, micro_batch: int) -> float:
-    """Add the gradient of the mean loss per predicted token to the parameters; returns that loss's sum [nats].
+def backward(forward: Forward, batch: Batch, step: int, micro_batch: int) -> Sums:
+    """Add the gradient of the batch's mean loss to the parameters; returns its sums, on the CPU.
 
-    Each part is divided by the positions of the whole batch, so that accumulation equals one pass up to rounding.
+    Each part is divided by the positions and labels of the whole batch, so that accumulation equals one pass up to
+    rounding.
     """
-    total = torch.zeros((), dtype=torch.float64, device=forward.device)
+    total = torch.zeros(len(Sums._fields), dtype=torch.float64, device=forward.device)
     for part in forward.losses(batch, step, micro_batch):
-        (part / len(batch.targets)).backward()
-        total += part.detach()
-    return float(total)
+        part.mean(batch).backward()
+        total += torch.stack([each.detach() for each in part])
+    return Sums(*total.cpu())
 
 
 def fitting(attempt: Callable[[int], T], micro_batch: int, again: Callable[[int], None]) -> tuple[T, int]:

@@ -1,52 +1,171 @@
-"""AdamW with decoupled weight decay (Loshchilov and Hutter 2019, 1711.05101)."""
+"""The optimizers: what each is built of, which parameters decay, and what a checkpoint holds of them.
+
+In all of them matrices decay and vectors (biases, norms' gains) don't. Embeddings and head projections are matrices and
+decay: the projections multiply the logits or the weights as any linear map does, and without decay their scale, which
+the softmax turns into sharpness, would be the one scale of the layer that nothing holds back.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import Any
+
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
-from experiments.settings import AdamW
+from attention.layer import Layer
+from experiments import settings
+from experiments.model.assembly import part
+
+# of LAMB, what it says of its last step: nothing that the next one needs
+REPORTED = frozenset({"weight_norm", "adam_norm", "trust_ratio"})
 
 
-def adamw(model: nn.Module, settings: AdamW) -> torch.optim.AdamW:
-    """AdamW over two groups of parameters, with its moments already allocated.
+def build_optimizers(model: nn.Module, config: settings.Optimizer) -> list[Optimizer]:
+    """The optimizers that share the model's parameters, each parameter in one, at the peak learning rate.
 
-    Matrices decay, vectors (biases, norms' gains) don't. Embeddings and head projections are matrices and decay: the
-    projections multiply the logits or the weights as any linear map does, and without decay their scale, which the
-    softmax turns into sharpness, would be the one scale of the layer that nothing holds back.
-
-    The moments exist before the first step, so that a step never runs out of memory half way through its update.
+    Their state exists before the first step, so that a step never runs out of memory half way through its update.
+    Raises ValueError where a library is missing.
     """
-    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    groups = [
-        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": settings.weight_decay},
-        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
-    ]
-    optimizer = torch.optim.AdamW(
-        [group for group in groups if group["params"]],
-        lr=settings.learning_rate,
-        betas=(settings.beta1, settings.beta2),
-        eps=settings.epsilon,
-        fused=True,
-    )
-    for parameter in parameters:
-        optimizer.state[parameter] = {
-            "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
-            "exp_avg": torch.zeros_like(parameter),
-            "exp_avg_sq": torch.zeros_like(parameter),
-        }
-    return optimizer
+    optimizers = BUILDERS[type(config)](model, config)
+    allocate(optimizers)
+    set_learning_rate(optimizers, config.learning_rate)
+    return optimizers
 
 
-def set_learning_rate(optimizer: torch.optim.Optimizer, learning_rate: float) -> None:
-    for group in optimizer.param_groups:
-        group["lr"] = learning_rate
+def set_learning_rate(optimizers: Sequence[Optimizer], learning_rate: float) -> None:
+    """Times projection_rate for the head projections."""
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate * group["rate"]
 
 
-def moments(model: nn.Module, optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's tensors, named after the parameter they belong to: `exp_avg/layers.0.norm.weight`."""
-    return {
-        f"{key}/{name}": value
-        for name, parameter in model.named_parameters()
-        for key, value in optimizer.state[parameter].items()
+def step(optimizers: Sequence[Optimizer]) -> None:
+    for optimizer in optimizers:
+        optimizer.step()
+
+
+def moments(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
+    """The optimizers' live tensors, named after the parameter they belong to: `exp_avg/layers.0.norm.weight`."""
+    names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
+    found = {
+        f"{key}/{names[parameter]}": value
+        for optimizer in optimizers
+        for parameter, state in optimizer.state.items()
+        for key, value in state.items()
+        if key not in REPORTED
     }
+    groups = [group for optimizer in optimizers for group in optimizer.param_groups]
+    found |= {f"step/group{index}": group["step"] for index, group in enumerate(groups) if "step" in group}
+    assert all(isinstance(value, Tensor) for value in found.values()), "a checkpoint holds tensors only"
+    return found
+
+
+def adamw(model: nn.Module, config: settings.AdamW) -> list[Optimizer]:
+    """Loshchilov and Hutter 2019, 1711.05101."""
+    return [_adamw(groups(model, model.parameters(), config), config)]
+
+
+def adafactor(model: nn.Module, config: settings.Adafactor) -> list[Optimizer]:
+    """Shazeer and Stern 2018, 1804.04235: the learning rate is relative to each parameter's own scale."""
+    return [
+        torch.optim.Adafactor(
+            groups(model, model.parameters(), config),
+            lr=config.learning_rate,
+            beta2_decay=config.beta2_decay,
+            eps=(None, config.least_scale),
+            d=config.update_clip,
+        )
+    ]
+
+
+def muon(model: nn.Module, config: settings.Muon) -> list[Optimizer]:
+    """Jordan et al. 2024 for the hidden matrices, AdamW for the rest: embeddings, head, vectors, head projections.
+
+    The updates have the size of AdamW's (Liu et al. 2025, 2502.16982), so one learning rate is right for both.
+    """
+    if not hasattr(torch.optim, "Muon"):
+        raise ValueError(f"optimizer=muon needs torch 2.9 or newer; this is {torch.__version__}")
+    linear = {module.weight for module in model.modules() if isinstance(module, nn.Linear)}
+    named = list(model.named_parameters())
+    hidden = [each for name, each in named if each in linear and part(name) != "output"]
+    rest = [each for name, each in named if each not in linear or part(name) == "output"]
+    matrices = torch.optim.Muon(
+        groups(model, hidden, config),
+        lr=config.learning_rate,
+        momentum=config.momentum,
+        nesterov=config.nesterov,
+        ns_steps=config.newton_schulz_steps,
+        adjust_lr_fn="match_rms_adamw",
+    )
+    return [matrices, _adamw(groups(model, rest, config), config)]
+
+
+def lamb(model: nn.Module, config: settings.Lamb) -> list[Optimizer]:
+    """You et al. 2020, 1904.00962, without bias correction; biases and norms take no trust ratio."""
+    try:
+        from pytorch_optimizer import Lamb
+    except ImportError as error:
+        raise ValueError(
+            f"optimizer=lamb needs the package pytorch_optimizer ({error}): "
+            "pip install -c constraints.txt -e '.[optimizers]'"
+        ) from error
+    optimizer = Lamb(
+        [group | {"adam": not group["matrices"]} for group in groups(model, model.parameters(), config)],
+        lr=config.learning_rate,
+        betas=(config.beta1, config.beta2),
+        eps=config.epsilon,
+        # the decay is part of the update whose length the trust ratio sets, as in the paper
+        weight_decouple=False,
+        # else the library divides the learning rate by 1 - beta1^t, behind the trust ratio's back
+        adam_debias=True,
+    )
+    for group in optimizer.param_groups:
+        # a tensor, as a checkpoint restores in place; the library begins with the integer
+        group["step"] = torch.zeros(())
+    return [optimizer]
+
+
+BUILDERS: dict[type, Any] = {
+    settings.AdamW: adamw,
+    settings.Adafactor: adafactor,
+    settings.Muon: muon,
+    settings.Lamb: lamb,
+}
+
+
+def groups(model: nn.Module, parameters: Iterable[nn.Parameter], config: settings.Optimizer) -> list[dict[str, Any]]:
+    """Parameter groups of matrices or vectors, by `rate`, the factor of the learning rate; each in the order given."""
+    layers = [module for module in model.modules() if isinstance(module, Layer)]
+    projections = {each for layer in layers for each in layer.head_projections()}
+    found: dict[tuple[bool, float], list[nn.Parameter]] = {}
+    for parameter in parameters:
+        if parameter.requires_grad:
+            rate = config.projection_rate if parameter in projections else 1.0
+            found.setdefault((parameter.dim() >= 2, rate), []).append(parameter)
+    return [
+        {"params": each, "matrices": matrices, "weight_decay": config.weight_decay * matrices, "rate": rate}
+        for (matrices, rate), each in found.items()
+    ]
+
+
+def allocate(optimizers: Sequence[Optimizer]) -> None:
+    """Make the state by a step of rate 0 with gradients of 0, then take back that it was taken: all begins at 0."""
+    parameters = [p for each in optimizers for group in each.param_groups for p in group["params"]]
+    for parameter in parameters:
+        parameter.grad = torch.zeros_like(parameter)
+    set_learning_rate(optimizers, 0.0)
+    step(optimizers)
+    for optimizer in optimizers:
+        for state in (*optimizer.state.values(), *optimizer.param_groups):
+            for key in state.keys() - {"params"}:
+                if isinstance(state[key], Tensor):
+                    state[key].zero_()
+        optimizer.zero_grad()
+
+
+def _adamw(parameters: list[dict[str, Any]], config: settings.AdamW | settings.Muon) -> Optimizer:
+    return torch.optim.AdamW(
+        parameters, lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=True
+    )

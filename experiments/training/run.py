@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from experiments.data.batches import batch
-from experiments.data.packing import Dataset, prepare
+from experiments.data.packing import Dataset
+from experiments.material import material
 from experiments.measure.hardware import device_name, resolve_device, resolve_precision
 from experiments.measure.memory import PeakMemory
 from experiments.measure.throughput import Throughput
 from experiments.model.assembly import Assembly
-from experiments.model.build import build
-from experiments.objectives.objective import Batch, Objective, build_objective
+from experiments.objectives.objective import Batch, Objective
 from experiments.record.display import Display
 from experiments.record.durable import replacing
 from experiments.record.environment import describe
@@ -26,7 +25,7 @@ from experiments.settings import Settings
 from experiments.signature import module_of, source_digest
 from experiments.training.checkpoint import newest, restore, save, weights
 from experiments.training.micro_batches import Forward, split
-from experiments.training.optimizer import adamw, moments
+from experiments.training.optimizer import build_optimizers, moments
 from experiments.training.planned import planned_steps
 
 
@@ -39,9 +38,11 @@ class Progress:
     tokens: int = 0  # trained on
     loss_sum: float = 0.0  # nats, since the last logged step
     positions: int = 0  # predicted tokens, since the last logged step
+    order_sum: float = 0.0  # nats of the sequences' labels, since the last logged step
+    orders: int = 0  # labels, since the last logged step
     gradient_norm: float = 0.0  # of the last step taken, before clipping
     training_loss: float | None = None  # the last logged one
-    evaluation: dict[str, float] | None = None  # the last Evaluation
+    evaluation: dict[str, Any] | None = None  # the last Evaluation, without predictions
     evaluated_at: int = 0  # its step
     best_loss: float | None = None  # lowest validation loss
     skipped: list[int] = field(default_factory=list)  # steps that the guard passes over
@@ -57,7 +58,7 @@ class Run:
     dataset: Dataset
     objective: Objective
     model: Assembly
-    optimizer: torch.optim.Optimizer
+    optimizers: list[torch.optim.Optimizer]
     forward: Forward
     planned: int | None  # steps; None: until the clock says so
     progress: Progress
@@ -91,16 +92,14 @@ class Run:
 def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Display) -> Run:
     """Everything before the first step. Raises ValueError for what the user has to change."""
     trainer = settings.trainer
-    planned = planned_steps(settings)
     device = resolve_device(trainer.device)
-    dataset = prepare(settings.data, settings.tokenizer, settings.length, Path(settings.cache), display.stage)
+    source = material(settings)
+    dataset = source.prepare(display.stage)
+    planned = planned_steps(settings, len(dataset.train.tokens))
     with replacing(folder.path / "tokenizer.json") as temporary:
         dataset.tokenizer.save(temporary)
-    tokenizer = dataset.tokenizer
-    objective = build_objective(settings.objective, tokenizer)
-    model = build(objective.assembly, settings.model, settings.variant, tokenizer.vocabulary_size, settings.seed).to(
-        device
-    )
+    objective = source.objective(dataset.tokenizer)
+    model = source.start(dataset.tokenizer.vocabulary_size).to(device)
     run = Run(
         settings=settings,
         folder=folder,
@@ -109,8 +108,10 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
         dataset=dataset,
         objective=objective,
         model=model,
-        optimizer=adamw(model, settings.optimizer),
-        forward=Forward(model, device, resolve_precision(trainer.precision, device), settings.seed),
+        optimizers=build_optimizers(model, settings.optimizer),
+        forward=Forward(
+            model, device, resolve_precision(trainer.precision, device), settings.seed, trainer.label_smoothing
+        ),
         planned=planned,
         progress=Progress(micro_batch=min(trainer.micro_batch or trainer.batch_size, trainer.batch_size)),
         memory=PeakMemory(device),
@@ -121,6 +122,11 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
         run.forward = replace(run.forward, model=torch.compile(model))
     folder.write_environment(describe(torch_facts(device), settings.seed, run.backend))
     tracker.start(folder, settings.model_dump())
+    if planned is not None and planned <= settings.schedule.warmup_steps:
+        run.say(
+            f"the learning rate only rises: schedule.warmup_steps={settings.schedule.warmup_steps} of the "
+            f"{planned} steps are warm-up"
+        )
     display.start(planned, run.progress.step)
     run.memory.reset()
     run.throughput.start()
@@ -185,7 +191,7 @@ def ingredients(run: Run) -> str:
 def tensors(run: Run) -> dict[str, Tensor]:
     """The live tensors that a checkpoint holds."""
     return weights(run.model) | {
-        f"optimizer/{name}": tensor for name, tensor in moments(run.model, run.optimizer).items()
+        f"optimizer/{name}": tensor for name, tensor in moments(run.model, run.optimizers).items()
     }
 
 

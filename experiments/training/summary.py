@@ -6,9 +6,11 @@ from typing import Any
 
 from experiments.measure.flops import mfu
 from experiments.measure.hardware import device_name
+from experiments.model.encoder_decoder import EncoderDecoder
 from experiments.record.result import Result, Status
-from experiments.settings import Settings
+from experiments.settings import Settings, Translation
 from experiments.signature import source_digest
+from experiments.training.micro_batches import fitting
 from experiments.training.run import Run
 
 
@@ -16,6 +18,9 @@ def summarize(run: Run | None, settings: Settings, status: Status, reason: str |
     """The result as far as it is known; `run` is None where not even the setting up succeeded."""
     nothing = {"steps": 0, "skipped_steps": 0, "tokens": 0, "epochs": 0.0, "wall_seconds": 0.0}
     known = nothing if run is None else extent(run) | quality(run) | speed_and_memory(run) | conditions(run)
+    if run is not None and status == "done":
+        # last, as its time and memory are not the training's
+        known |= translations(run)
     known |= {"seed": settings.seed, "config": settings.model_dump()}
     if status == "done":
         return Result(status=status, reason=None, **known)
@@ -38,15 +43,39 @@ def quality(run: Run) -> dict[str, Any]:
     """Losses of the weights that the run ended with; an evaluation of earlier ones is not theirs."""
     progress = run.progress
     evaluation = progress.evaluation if progress.evaluated_at == progress.step else None
-    measured = evaluation or dict.fromkeys(("loss", "unigram_loss", "perplexity", "bits_per_byte"))
+    measured = evaluation or {}
     return {
-        "validation_loss": measured["loss"],
+        "validation_loss": measured.get("loss"),
         "best_validation_loss": progress.best_loss,
         "training_loss": progress.training_loss,
-        "unigram_loss": measured["unigram_loss"],
-        "perplexity": measured["perplexity"],
-        "bits_per_byte": measured["bits_per_byte"],
+        "unigram_loss": measured.get("unigram_loss"),
+        "perplexity": measured.get("perplexity"),
+        "bits_per_byte": measured.get("bits_per_byte"),
+        "order_loss": measured.get("order_loss"),
+        "order_accuracy": measured.get("order_accuracy"),
+        "scores": measured.get("scores"),
     }
+
+
+def translations(run: Run) -> dict[str, Any]:
+    """BLEU of the weights that the run ended with, where it is asked for."""
+    chosen, model, data = run.settings.objective, run.model, run.dataset
+    if not isinstance(chosen, Translation) or chosen.bleu_pairs == 0:
+        return {}
+    from experiments.decoding.bleu import Bleu, score
+
+    assert isinstance(model, EncoderDecoder)
+
+    def attempt(batch_size: int) -> Bleu:
+        return score(
+            model, run.forward, data.validation, data.tokenizer, run.objective,
+            chosen=chosen, pairs=chosen.bleu_pairs, batch_size=batch_size, report=run.display.stage,
+        )  # fmt: skip
+
+    found, _ = fitting(
+        attempt, run.progress.micro_batch, lambda size: run.say(f"out of memory: {size} sentences at once")
+    )
+    return found._asdict()
 
 
 def speed_and_memory(run: Run) -> dict[str, Any]:

@@ -12,19 +12,20 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 from experiments.measure.flops import mfu
 from experiments.measure.memory import give_back_freed_memory
 from experiments.measure.quality import bits_per_byte, perplexity
-from experiments.objectives.objective import Batch
+from experiments.model.batch_norm import commit, discard
+from experiments.objectives.objective import Batch, Scored, Sums
 from experiments.record.display import Display
-from experiments.record.durable import RunFolderError
+from experiments.record.durable import RunFolderError, to_json, write
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result, Status
 from experiments.record.tracking import Tracker
 from experiments.settings import Settings
+from experiments.training import optimizer
 from experiments.training.checkpoint import save, weights
 from experiments.training.evaluate import evaluate
 from experiments.training.guard import NonFiniteError, describe, locate
 from experiments.training.interruption import Interrupted, Interruption
 from experiments.training.micro_batches import OutOfMemoryError, backward, fitting, is_out_of_memory
-from experiments.training.optimizer import set_learning_rate
 from experiments.training.run import Run, keep, restore_newest, set_up, training_batch
 from experiments.training.schedule import learning_rate
 from experiments.training.summary import flops_per_token, summarize
@@ -47,15 +48,16 @@ def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Disp
             run = set_up(settings, folder, tracker, display)
             with interruption.deferred():
                 take_steps(run, interruption)
-        return conclude(run, settings, folder, tracker, "done", None)
+            result = summarize(run, settings, "done", None)
+        return conclude(result, folder, tracker)
     except BaseException as error:
         status, reason = verdict(error)
         folder.log(f"{status}: {reason}")
         if status in ("nan", "oom"):
-            return conclude(run, settings, folder, tracker, status, reason)
+            return conclude(summarize(run, settings, status, reason), folder, tracker)
         # the folder may be what failed
         with suppress(RunFolderError):
-            conclude(run, settings, folder, tracker, status, reason)
+            conclude(summarize(run, settings, status, reason), folder, tracker)
         if run is not None and isinstance(error, ValueError):
             # a ValueError is the user's to mend; what a step says is not
             raise RuntimeError(f"step {run.progress.step + 1} failed") from error
@@ -88,38 +90,43 @@ def advance(run: Run) -> None:
 def take_step(run: Run, step: int) -> None:
     """Batch, gradient, guard, update. Raises NonFiniteError before a weight has changed."""
     progress, clip = run.progress, run.settings.optimizer.clip
-    tokens = run.settings.trainer.batch_size * run.settings.length
-    with run.throughput.step(tokens):
+    with run.throughput.step() as counted:
         batch = training_batch(run, step)
-        loss_sum = gradient(run, batch, step)
+        counted.tokens = batch.tokens_read
+        found = gradient(run, batch, step)
+        mean = float(found.mean(batch))
         total_norm = get_total_norm(
             [parameter.grad for parameter in run.model.parameters() if parameter.grad is not None]
         )
         norm = float(total_norm)
-        if not math.isfinite(loss_sum + norm):
+        if not math.isfinite(mean + norm):
             # not the compiled model, as that runs no hooks
             forward = replace(run.forward, model=run.model)
             where = locate(run.model, lambda: list(forward.losses(batch, step, progress.micro_batch)))
-            raise NonFiniteError(step, describe(step, batch.tokens, loss_sum / len(batch.targets), norm, where))
+            raise NonFiniteError(step, describe(step, batch.tokens, mean, norm, where))
         if clip is not None:
             clip_grads_with_norm_(run.model.parameters(), clip, total_norm)
-        set_learning_rate(run.optimizer, rate(run, step))
-        run.optimizer.step()
-    progress.tokens += tokens
-    progress.loss_sum += loss_sum
+        optimizer.set_learning_rate(run.optimizers, rate(run, step))
+        optimizer.step(run.optimizers)
+        commit(run.model)
+    progress.tokens += batch.tokens_read
+    progress.loss_sum += float(found.tokens)
     progress.positions += len(batch.targets)
+    progress.order_sum += float(found.labels)
+    progress.orders += 0 if batch.labels is None else len(batch.labels)
     progress.gradient_norm = norm
 
 
-def gradient(run: Run, batch: Batch, step: int) -> float:
-    """The gradient of the batch's mean loss, in micro-batches that fit; returns the summed loss [nats]."""
+def gradient(run: Run, batch: Batch, step: int) -> Sums:
+    """The gradient of the batch's mean loss, in micro-batches that fit; returns what the batch costs."""
 
-    def attempt(micro_batch: int) -> float:
+    def attempt(micro_batch: int) -> Sums:
         run.model.zero_grad(set_to_none=True)
+        discard(run.model)
         return backward(run.forward, batch, step, micro_batch)
 
-    loss_sum, run.progress.micro_batch = fitting(attempt, run.progress.micro_batch, lambda size: make_room(run, size))
-    return loss_sum
+    found, run.progress.micro_batch = fitting(attempt, run.progress.micro_batch, lambda size: make_room(run, size))
+    return found
 
 
 def make_room(run: Run, micro_batch: int) -> None:
@@ -172,12 +179,21 @@ def training_metrics(run: Run) -> dict[str, Any]:
     """Of the steps since the last logged one: the mean loss in nats per predicted token; norm and rate of the last."""
     progress, train = run.progress, run.dataset.train
     loss = progress.training_loss = progress.loss_sum / progress.positions
-    progress.loss_sum, progress.positions = 0.0, 0
+    order = {"order_loss": progress.order_sum / progress.orders} if progress.orders else {}
+    progress.loss_sum, progress.positions, progress.order_sum, progress.orders = 0.0, 0, 0.0, 0
     speed = run.throughput.recent()
+    of_text = (
+        {
+            "perplexity": perplexity(loss),
+            "bits_per_byte": bits_per_byte(loss, train.token_count, train.text_bytes),
+        }
+        if not isinstance(run.objective, Scored)
+        else {}
+    )
     metrics = {
         "loss": loss,
-        "perplexity": perplexity(loss),
-        "bits_per_byte": bits_per_byte(loss, train.token_count, train.text_bytes),
+        **of_text,
+        **order,
         "learning_rate": rate(run, progress.step),
         "gradient_norm": progress.gradient_norm,
         "tokens_per_second": speed,
@@ -205,13 +221,15 @@ def validation_metrics(run: Run) -> dict[str, Any]:
     evaluation, _ = fitting(attempt, progress.micro_batch, lambda size: make_room(run, size))
     if not math.isfinite(evaluation.loss):
         raise NonFiniteError(progress.step, f"step {progress.step}: the validation loss is {evaluation.loss}")
-    progress.evaluation, progress.evaluated_at = asdict(evaluation), progress.step
+    progress.evaluation, progress.evaluated_at = asdict(replace(evaluation, predictions=None)), progress.step
     if progress.best_loss is None or evaluation.loss < progress.best_loss:
         progress.best_loss = evaluation.loss
         header = {"step": progress.step, "validation_loss": evaluation.loss, "precision": run.forward.precision}
         save(run.folder.checkpoint, "best", progress.step, weights(run.model), header)
-    run.display.evaluation(progress.step, evaluation.loss, evaluation.bits_per_byte, evaluation.unigram_loss)
-    return {f"validation_{name}": value for name, value in asdict(evaluation).items() if name != "tokens"}
+    if evaluation.predictions is not None:
+        write(run.folder.path / "predictions.json", to_json(evaluation.predictions) + "\n")
+    run.display.evaluation(progress.step, **evaluation.numbers())
+    return {f"validation_{name}": value for name, value in evaluation.numbers().items()}
 
 
 def verdict(error: BaseException) -> tuple[Status, str]:
@@ -226,11 +244,8 @@ def verdict(error: BaseException) -> tuple[Status, str]:
     return "failed", reason
 
 
-def conclude(
-    run: Run | None, settings: Settings, folder: RunFolder, tracker: Tracker, status: Status, reason: str | None
-) -> Result:
+def conclude(result: Result, folder: RunFolder, tracker: Tracker) -> Result:
     """The result, written to the folder and mirrored."""
-    result = summarize(run, settings, status, reason)
     try:
         folder.write_result(result)
     finally:

@@ -96,10 +96,3 @@ def test_the_memory_grows_linearly_with_the_length():
     assert extra(4096) < 2.2 * extra(2048)
     # one map of all heads in bf16 would be 12 x 4096 x 4096 x 2 bytes
     assert extra(4096) < 12 * 4096 * 4096
-
-
-def test_auto_takes_it_for_mixed_heads():
-    tensors, told = leaves((1, 64, 64, 32, 32), (12, 12, 12), torch.bfloat16), []
-    skip_if_refused(tensors)
-    results(tensors, "auto", tell=told.append)
-    assert told == ["triton"]

@@ -85,3 +85,23 @@ def measured() -> Callable[..., None]:
             parquet.write_table(pa.Table.from_pylist(table), folder / "heads" / f"{name}.parquet")
 
     return leave
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Callable[..., None]:
+    """table(name) leaves there what `attn table` would: two rows and two claims."""
+
+    def leave(name: str, title: str = "Heads") -> None:
+        rows = [
+            {"row": "mh6", "loss": "4.2000", "step_time": "-"},
+            {"row": "th6", "loss": "4.1000", "step_time": "1.2"},
+        ]
+        claims = [{"key": f"C{number}", "says": "More is better", "word": word, "lines": ["th6 > mh6: +0.1"]}
+                  for number, word in ((7, "holds"), (8, "not resolved"))]  # fmt: skip
+        made = {"name": name, "budget": "nano", "title": title, "shows": "what heads do", "tables": [rows]}
+        made |= {"notes": ["paired by seed"], "claims": claims, "facts": [["seeds", "0, 1, 2"]]}
+        path = tmp_path / "runs" / "tables" / f"{name.replace('/', '-')}-nano.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(made))
+
+    return leave

@@ -42,6 +42,17 @@ def test_settings_and_measures_are_told_apart(make, tmp_path):
     assert data["points"] is None and data["unigram"] == 6.5
 
 
+def test_runs_of_different_objectives_are_told_apart(make, tmp_path):
+    make("a", heads=6, objective={"kind": "masked"})
+    make("b", heads=12, objective={"kind": "causal"})
+    data = page_data([], tmp_path / "runs")
+    assert data["columns"][0] == data["settings"][0] == "objective"
+    assert [row[0] for row in data["rows"]] == ["masked", "causal"]
+    assert "different objectives" in data["notes"][1]
+    alike = page_data(["objective=causal"], tmp_path / "runs")
+    assert "objective" not in alike["columns"] and len(alike["notes"]) == 1
+
+
 def test_many_runs_share_out_the_curves(make, tmp_path, monkeypatch):
     monkeypatch.setattr(page, "CURVES", 3)
     monkeypatch.setattr(page, "CURVE_POINTS", 6)
@@ -52,6 +63,17 @@ def test_many_runs_share_out_the_curves(make, tmp_path, monkeypatch):
     # losses 6, 5, 4.5, 4 by twos, and the evaluations as they are
     assert [point[-1] for point in data["curves"][0]["training"]] == [5.5, 4.25]
     assert [point[-1] for point in data["curves"][0]["validation"]] == [5.5, 4.5]
+
+
+def test_tables_without_room_are_left_out_and_it_is_said(make, table, tmp_path, monkeypatch):
+    make("a")
+    for name in ("one", "two", "three"):
+        table(name)
+    whole = page_data([], tmp_path / "runs")
+    assert {each["name"] for each in whole["tables"]} == {"one", "two", "three"} and len(whole["notes"]) == 1
+    monkeypatch.setattr(page, "TABLES", len(json.dumps(whole["tables"][0])) + 10)
+    data = page_data([], tmp_path / "runs")
+    assert len(data["tables"]) == 1 and data["notes"][-1] == "2 more tables have no room here."
 
 
 def test_names_are_data_and_no_tags(make, tmp_path):

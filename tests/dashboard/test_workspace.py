@@ -8,6 +8,7 @@ import pytest
 
 from experiments.dashboard.runs import chosen_runs
 from experiments.explain import Mistake
+from experiments.record import view
 from experiments.record.index import Index
 
 pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed: pip install -e '.[dashboard]'")
@@ -68,7 +69,7 @@ def test_it_is_made_once_and_then_updated(make, tmp_path, monkeypatch, capsys):
     from experiments.dashboard import workspace as module
 
     saved = []
-    monkeypatch.setattr(module, "connect", lambda: None)
+    monkeypatch.setattr(view, "connect", lambda: None)
     monkeypatch.setattr(ws.Workspace, "save", lambda self: saved.append(self))
     monkeypatch.setattr(ws.Workspace, "url", property(lambda self: f"https://there/{self.name}"))
     theirs = ws.Workspace(entity="someone", project="attn", name="kept")
@@ -92,7 +93,7 @@ def test_a_server_that_refuses_is_told_in_a_line(make, tmp_path, monkeypatch):
     def refuse(self):
         raise RuntimeError("permission\ndenied")
 
-    monkeypatch.setattr(module, "connect", lambda: None)
+    monkeypatch.setattr(view, "connect", lambda: None)
     monkeypatch.setattr(ws.Workspace, "save", refuse)
     make("a")
     with pytest.raises(Mistake, match="the workspace of someone/attn was not saved: permission denied"):

@@ -26,7 +26,9 @@ from experiments.settings import Model, Norm
 STORED = Path(__file__).with_name("losses.json")
 LOSSES = json.loads(STORED.read_text()) if STORED.exists() else {}
 
-ELSEWHERE = {"model=base", "tokenizer=file"}  # too large to train, and in need of a path: each has a test of its own
+# too large to train, in need of a path, or of sentence pairs: each has a test of its own
+ELSEWHERE = {"model=base", "tokenizer=file", "model=t5_base"}
+ELSEWHERE |= {"objective=translation", "model=transformer_base", "model=transformer_nano"}
 CHOICES = [
     f"{group}={option}"
     for group in ("schedule", "tokenizer", "optimizer", "objective", "trainer", "model")
@@ -54,7 +56,8 @@ def trained(tiny, cache, tmp_path) -> Train:
         replaced = {without, *(word.split("=")[0] for word in words)}
         settings = compose([*(word for word in fixed if word.split("=")[0] not in replaced), *words])
         # here, as the command would start a process for it
-        prepare(settings.data, settings.tokenizer, settings.length, cache, lambda *_: None)
+        sentinels = settings.objective.sentinel_count()
+        prepare(settings.data, settings.tokenizer, settings.row_length, cache, lambda *_: None, sentinels)
         assert execute(settings) == 0
         return folder_of(settings).path
 

@@ -25,8 +25,10 @@ VOCABULARY, LENGTH, CLS = 23, 8, 0
 
 def small_model(**changes: Any) -> settings.Model:
     base = {
-        "hidden_size": 12, "intermediate_size": 20, "layers": 2, "length": LENGTH, "norm": "pre", "norm_kind": "layer",
-        "norm_epsilon": 1e-12, "position": "rotary", "rotary_base": 10000.0, "relative_buckets": 8,
+        "hidden_size": 12, "intermediate_size": 20, "embedding_size": changes.get("hidden_size", 12), "layers": 2,
+        "sharing": "none", "length": LENGTH, "norm": "pre", "norm_kind": "layer",
+        "norm_epsilon": 1e-12, "embedding_norm": True, "head_bias": True,
+        "position": "rotary", "rotary_base": 10000.0, "relative_buckets": 8,
         "relative_distance": 16, "activation": "gelu", "linear_bias": True, "token_types": 0, "head_transform": False,
         "tied": True, "dropout": 0.0, "attention_dropout": 0.0, "initial_std": 0.3,
     }  # fmt: skip

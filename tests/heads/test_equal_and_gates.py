@@ -15,9 +15,18 @@ from experiments.heads.pruning import remove
 from experiments.heads.taps import gated
 from experiments.objectives.objective import loss
 from experiments.settings import AdamW
-from experiments.training.optimizer import adamw
+from experiments.training.optimizer import build_optimizers, step
 
-OPTIMIZER = AdamW(learning_rate=1e-2, weight_decay=0.0, beta1=0.9, beta2=0.99, epsilon=1e-8, clip=None)
+OPTIMIZER = AdamW(
+    kind="adamw",
+    learning_rate=1e-2,
+    projection_rate=1.0,
+    weight_decay=0.0,
+    beta1=0.9,
+    beta2=0.99,
+    epsilon=1e-8,
+    clip=None,
+)
 
 
 @pytest.mark.parametrize("variant", ["multi_head", "talking_heads", "additive", "general_bilinear"])
@@ -26,11 +35,11 @@ def test_equal_heads_stay_equal_unless_their_output_maps_differ(bert_of, batch, 
     model = bert_of(variant)
     make_equal(model, output=output)
     assert spread(model, batch.tokens) == 0
-    optimizer = adamw(model, OPTIMIZER)
+    optimizers = build_optimizers(model, OPTIMIZER)
     for _ in range(5):
-        optimizer.zero_grad()
+        model.zero_grad()
         loss(model(batch.tokens, batch.rows), batch.targets).backward()
-        optimizer.step()
+        step(optimizers)
     # a bilinear head has no values of its own, but its query parts as well
     assert spread(model, batch.tokens) < 1e-9 if output else spread(model, batch.tokens) > 1e-3
 

@@ -34,6 +34,11 @@ def test_bf16_keeps_less_than_fp32():
     assert predicted("precision=bf16", "batch_size=64") < predicted("precision=fp32", "batch_size=64")
 
 
+@pytest.mark.parametrize("objective", ["masked", "masked_sop", "causal", "permutation"])
+def test_objectives_with_dropout(objective):
+    assert predicted(f"objective={objective}", "model.attention_dropout=0.1", "model.dropout=0.1") > 16 * 10**6
+
+
 @pytest.mark.parametrize("variant", ["multi_head", "talking_heads", "additive"])
 @pytest.mark.parametrize("backend", ["reference", "auto"])
 def test_variants_and_backends(variant, backend):

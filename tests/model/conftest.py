@@ -20,32 +20,45 @@ def small_model(**changes: Any) -> settings.Model:
     base = settings.Model(
         hidden_size=12,
         intermediate_size=20,
+        embedding_size=12,
         layers=2,
+        sharing="none",
         length=16,
         norm="pre",
         norm_kind="layer",
         norm_epsilon=1e-12,
+        embedding_norm=True,
         position="rotary",
         rotary_base=10000.0,
         relative_buckets=8,
         relative_distance=16,
         activation="gelu",
+        gated=False,
         linear_bias=True,
         token_types=0,
         head_transform=False,
         tied=True,
+        head_bias=True,
+        output_scaled=False,
         dropout=0.0,
         attention_dropout=0.0,
         initial_std=0.3,
     )
+    if "hidden_size" in changes:
+        changes = {"embedding_size": changes["hidden_size"]} | changes
     return settings.Model(**(base.model_dump() | changes))
+
+
+def variant_group(name: str) -> Any:
+    own = OmegaConf.load(CONF / "variant" / f"{name}.yaml")
+    return OmegaConf.merge(*map(variant_group, own.pop("defaults", [])), own)
 
 
 def resolved_variant(model: settings.Model, name: str, heads: int, key_size: int, value_size: int) -> dict[str, Any]:
     """conf/variant/NAME.yaml, resolved for the model."""
     scalars = {"hidden_size": model.hidden_size, "heads": heads, "key_size": key_size, "value_size": value_size}
     tree = OmegaConf.create({**scalars, "backend": "reference", "model": model.model_dump()})
-    tree["variant"] = OmegaConf.load(CONF / "variant" / f"{name}.yaml")
+    tree["variant"] = variant_group(name)
     return OmegaConf.to_container(tree, resolve=True)["variant"]
 
 
@@ -63,9 +76,9 @@ def variant_of() -> Callable[..., dict[str, Any]]:
 def bert_of() -> Callable[..., Bert]:
     """bert_of(variant="multi_head", seed=0, heads=3, key_size=4, value_size=4, **changes of the model): in float64."""
 
-    def make(variant="multi_head", seed=0, heads=3, key_size=4, value_size=4, **changes):
+    def make(variant="multi_head", seed=0, heads=3, key_size=4, value_size=4, assembly="encoder", **changes):
         model = small_model(**changes)
-        bert = build("encoder", model, resolved_variant(model, variant, heads, key_size, value_size), VOCABULARY, seed)
+        bert = build(assembly, model, resolved_variant(model, variant, heads, key_size, value_size), VOCABULARY, seed)
         return bert.double().eval()
 
     return make

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import pytest
 import torch
 from omegaconf import OmegaConf
@@ -9,8 +11,8 @@ from torch.utils.flop_counter import FlopCounterMode
 from experiments import settings
 from experiments.model.bert import Bert
 
-NORMS = ["post", "pre", "sandwich"]
-NORM_KINDS = ["layer", "layer_no_bias", "rms"]
+NORMS = ["post", "pre", "sandwich", "deep"]
+NORM_KINDS = ["layer", "layer_no_bias", "rms", "batch", "batch_masked"]
 POSITIONS = ["learned", "sinusoidal", "rotary", "relative", "none"]
 
 
@@ -60,7 +62,7 @@ def test_order_matters_where_there_are_positions(bert_of, tokens, position):
 
 def test_norm_placements_differ(bert_of, tokens):
     logits = [bert_of(norm=norm)(tokens) for norm in NORMS]
-    for i, j in ((0, 1), (0, 2), (1, 2)):
+    for i, j in itertools.combinations(range(len(NORMS)), 2):
         assert not torch.allclose(logits[i], logits[j])
 
 

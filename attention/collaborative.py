@@ -1,0 +1,120 @@
+"""Collaborative attention (Cordonnier et al. 2020, 2006.16362): heads share queries and keys and reweigh them."""
+
+# B batch, N queries, M memory, H heads, K shared key width
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from attention import cost, multi_head
+from attention.cost import Cost
+from attention.layer import Projected, check_sizes, keep_rows
+
+START_STD = 0.2  # of a random mixing, as the authors have it (epfml/collaborative-attention)
+
+
+class Attention(Projected):
+    """softmax((Q diag(m_i) K^T + M b_i) / sqrt(key_size)) V_i in head i, with Q and K of width heads * key_size.
+
+    That is as wide as all heads of multi-head attention together (the paper's D_k); `mixing` holds the vectors m_i
+    [heads, D_k], `content_bias` the b_i, which take the place of the biases of Q and K.
+    start: of the mixing; concatenated: 1 on the features of a head's own, which is multi-head attention; random.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        memory_size: int,
+        heads: int,
+        key_size: int,
+        value_size: int,
+        start: Literal["random", "concatenated"],
+        linear_bias: bool,
+        dropout: float,
+        backend: str,
+    ) -> None:
+        check_sizes(
+            hidden_size=hidden_size, memory_size=memory_size, heads=heads, key_size=key_size, value_size=value_size
+        )
+        if start not in ("random", "concatenated"):
+            raise ValueError(f"start: is {start!r}, must be random or concatenated")
+        super().__init__(
+            hidden_size,
+            memory_size,
+            heads,
+            heads,
+            heads,
+            key_size,
+            value_size,
+            linear_bias,
+            scale=key_size**-0.5,
+            dropout=dropout,
+            backend=backend,
+        )
+        width = heads * key_size
+        self.query = nn.Linear(hidden_size, width, bias=False)
+        self.key = nn.Linear(memory_size, width, bias=False)
+        self.content_bias = nn.Linear(memory_size, heads, bias=False)
+        self.mixing = Mixing(heads, key_size, start)
+
+    def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        query = self.mixing(self.query(x))
+        key = self.key(memory).unsqueeze(2).expand(-1, -1, self.key_heads, -1)
+        return query, key, self.value(memory).unflatten(-1, (self.value_heads, self.value_size))
+
+    def attend(self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+        content = self.content_bias(memory).mT.unsqueeze(2) * self.scale
+        bias = options.pop("bias")
+        options["bias"] = content if bias is None else content + bias
+        return super().attend(x, memory, query, key, value, **options)
+
+    def keep_key_heads(self, kept: Sequence[int]) -> None:
+        """Queries and keys stay whole: they are shared."""
+        self.mixing.weight = nn.Parameter(self.mixing.weight.detach()[list(kept)].clone())
+        keep_rows(self.content_bias, kept, 1)
+        self.key_heads = len(kept)
+
+    def cost(self, queries: int, memory: int) -> Cost:
+        """QK^T takes n m h D_k multiplies; Q diag(m_i) is no product of matrices and not counted."""
+        linear = cost.linear(queries, self.query, self.output)
+        linear += cost.linear(memory, self.key, self.value, self.content_bias)
+        weights = self.mixing.weight.numel()
+        return linear + cost.attention(queries, memory, weights, self.output.in_features) + Cost(parameters=weights)
+
+    @classmethod
+    def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
+        """Concatenated, with content biases of 0, against queries and keys without bias."""
+        shared: dict[str, Any] = {"hidden_size": 12, "memory_size": 12, "heads": 3, "key_size": 4, "value_size": 5}
+        shared |= {"linear_bias": True, "dropout": 0.0, "backend": "auto"}
+        limit, layer = cls(**shared, start="concatenated"), multi_head.Attention(**shared, scaled=True)
+        nn.init.zeros_(limit.content_bias.weight)
+        layer.load_state_dict(limit.state_dict(), strict=False)
+        nn.init.zeros_(layer.query.bias)
+        nn.init.zeros_(layer.key.bias)
+        return limit, layer
+
+
+class Mixing(nn.Module):
+    """The vectors m_i, [H, K]."""
+
+    def __init__(self, heads: int, key_size: int, start: str) -> None:
+        super().__init__()
+        self.key_size, self.start = key_size, start
+        self.weight = nn.Parameter(torch.empty(heads, heads * key_size))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        if self.start == "random":
+            nn.init.normal_(self.weight, std=START_STD)
+            return
+        own = torch.eye(len(self.weight), device=self.weight.device).repeat_interleave(self.key_size, dim=1)
+        with torch.no_grad():
+            self.weight.copy_(own)
+
+    def forward(self, query: Tensor) -> Tensor:
+        """[B, N, K] -> [B, N, H, K]."""
+        return query.unsqueeze(2) * self.weight

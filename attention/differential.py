@@ -1,0 +1,104 @@
+"""Differential attention (Ye et al. 2024, 2410.05258): the difference of two softmax maps in each head."""
+
+# B batch, N queries, H heads, K key size, V value size
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attention.core import Projection
+from attention.cost import Cost
+from attention.layer import Projected, check_sizes
+
+EPSILON = 1e-5  # of the heads' norm, as the authors have it (microsoft/unilm, Diff-Transformer)
+START_STD = 0.1  # of the vectors that lambda is made of, likewise
+
+
+class Attention(Projected):
+    """(softmax(Q1 K1^T / sqrt(key_size)) - lambda softmax(Q2 K2^T / sqrt(key_size))) V, normed in each head.
+
+    lambda = exp(q1 k1) - exp(q2 k2) + lambda_init, of vectors [K] that the heads of a layer share; each head's output
+    goes through an RMSNorm and is multiplied by 1 - lambda_init. The difference is a product with a P_w [2H, H] that
+    has 1 and -lambda in each column, so the kernels are those of talking heads.
+    The paper's lambda_init rises with the layer, 0.8 - 0.6 exp(-0.3 (l - 1)); here it is one for all, which the paper
+    finds to do as well. With key_size = hidden_size / (2 heads) there are as many parameters as in multi-head.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        memory_size: int,
+        heads: int,
+        key_size: int,
+        value_size: int,
+        lambda_init: float,
+        linear_bias: bool,
+        dropout: float,
+        backend: str,
+    ) -> None:
+        check_sizes(
+            hidden_size=hidden_size, memory_size=memory_size, heads=heads, key_size=key_size, value_size=value_size
+        )
+        if not 0 <= lambda_init < 1:
+            raise ValueError(f"lambda_init: is {lambda_init}, must be at least 0 and under 1")
+        super().__init__(
+            hidden_size,
+            memory_size,
+            2 * heads,
+            2 * heads,
+            heads,
+            key_size,
+            value_size,
+            linear_bias,
+            scale=key_size**-0.5,
+            dropout=dropout,
+            backend=backend,
+            sdpa_refusal="it can't mix heads",
+        )
+        self.balance = Balance(key_size, lambda_init)
+        self.head_norm = nn.RMSNorm(value_size, eps=EPSILON)
+
+    def attend(self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+        # [2, 1] in each head, on the diagonal
+        pair = torch.stack([torch.ones_like(weight := self.balance()), -weight])[:, None]
+        difference = torch.kron(torch.eye(self.value_heads, dtype=pair.dtype, device=pair.device), pair)
+        options["weights_projection"] = Projection(difference)
+        heads = super().attend(x, memory, query, key, value, **options)
+        return self.head_norm(heads.to(self.head_norm.weight.dtype)) * (1 - self.balance.initial)
+
+    def keep_softmax_heads(self, kept: Sequence[int]) -> None:
+        super().keep_softmax_heads([2 * head + half for head in kept for half in (0, 1)])
+
+    def cost(self, queries: int, memory: int) -> Cost:
+        """The difference counts as the product that it is computed by, n m 2h h; lambda itself and the norm do not."""
+        mixing = Cost(multiplies=queries * memory * self.softmax_heads * self.value_heads)
+        own = Cost(parameters=4 * self.key_size + self.value_size)
+        return super().cost(queries, memory) + mixing + own
+
+    @classmethod
+    def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
+        """None: with lambda = 0 the norm of the heads is left."""
+        return None
+
+
+class Balance(nn.Module):
+    """lambda."""
+
+    def __init__(self, size: int, initial: float) -> None:
+        super().__init__()
+        self.initial = initial
+        self.query1, self.key1, self.query2, self.key2 = (nn.Parameter(torch.empty(size)) for _ in range(4))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        for vector in self.parameters():
+            nn.init.normal_(vector, std=START_STD)
+
+    def forward(self) -> Tensor:
+        # sums of products, as autocast would take a dot product in 16 bits
+        first, second = (self.query1 * self.key1).sum(), (self.query2 * self.key2).sum()
+        return first.exp() - second.exp() + self.initial

@@ -1,0 +1,58 @@
+"""Gated attention (Qiu et al. 2025, 2505.06708): what each head puts out is gated by the query's position."""
+
+# B batch, N queries, D hidden, H heads, V value size
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from attention import cost, multi_head
+from attention.cost import Cost
+from attention.layer import keep_rows
+
+
+class Attention(multi_head.Attention):
+    """Multi-head attention whose outputs [B, N, H, V] are multiplied by sigmoid(x W), before the output map.
+
+    The paper's best form, G1: elementwise, a gate of its own for each head, no bias.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        memory_size: int,
+        heads: int,
+        key_size: int,
+        value_size: int,
+        scaled: bool,
+        linear_bias: bool,
+        dropout: float,
+        backend: str,
+    ) -> None:
+        super().__init__(hidden_size, memory_size, heads, key_size, value_size, scaled, linear_bias, dropout, backend)
+        self.gate = nn.Linear(hidden_size, heads * value_size, bias=False)
+
+    def attend(self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+        heads = super().attend(x, memory, query, key, value, **options)
+        return heads * self.gate(x).sigmoid().unflatten(-1, heads.shape[2:])
+
+    def keep_heads(self, kept: Sequence[int]) -> None:
+        super().keep_heads(kept)
+        keep_rows(self.gate, kept, self.value_size)
+
+    def cost(self, queries: int, memory: int) -> Cost:
+        return super().cost(queries, memory) + cost.linear(queries, self.gate)
+
+    @classmethod
+    def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
+        """W = 0, where every gate is a half, against an output map half as large."""
+        shared: dict[str, Any] = {"hidden_size": 12, "memory_size": 12, "heads": 3, "key_size": 4, "value_size": 5}
+        shared |= {"scaled": True, "linear_bias": True, "dropout": 0.0, "backend": "auto"}
+        limit, layer = cls(**shared), multi_head.Attention(**shared)
+        nn.init.zeros_(limit.gate.weight)
+        layer.load_state_dict(limit.state_dict(), strict=False)
+        layer.output.weight.data.mul_(0.5)
+        return limit, layer

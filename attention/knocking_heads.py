@@ -1,0 +1,73 @@
+"""Knocking-heads attention (2025, 2510.23052), its linear form: maps that all heads share, before the attention."""
+
+# B batch, N positions, H heads, K key size, V value size
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attention import multi_head
+from attention.cost import Cost
+
+
+class Attention(multi_head.Attention):
+    """Multi-head attention whose heads' queries, keys and values go through a map [K, K], [K, K] and [V, V].
+
+    Each of the three is one matrix for all heads, and starts as the identity: training begins with multi-head
+    attention. A rotary position comes after them.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        memory_size: int,
+        heads: int,
+        key_size: int,
+        value_size: int,
+        scaled: bool,
+        linear_bias: bool,
+        dropout: float,
+        backend: str,
+    ) -> None:
+        super().__init__(hidden_size, memory_size, heads, key_size, value_size, scaled, linear_bias, dropout, backend)
+        self.shared_query = SharedMap(key_size)
+        self.shared_key = SharedMap(key_size)
+        self.shared_value = SharedMap(value_size)
+
+    def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        query, key, value = super().project(x, memory)
+        return self.shared_query(query), self.shared_key(key), self.shared_value(value)
+
+    def cost(self, queries: int, memory: int) -> Cost:
+        """n h d_k^2 + m h (d_k^2 + d_v^2) multiplies more than multi-head."""
+        keys, values = self.key_size**2, self.value_size**2
+        multiplies = self.value_heads * (queries * keys + memory * (keys + values))
+        return super().cost(queries, memory) + Cost(2 * keys + values, multiplies)
+
+    @classmethod
+    def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
+        """As it starts."""
+        shared: dict[str, Any] = {"hidden_size": 12, "memory_size": 12, "heads": 3, "key_size": 4, "value_size": 5}
+        shared |= {"scaled": True, "linear_bias": True, "dropout": 0.0, "backend": "auto"}
+        limit, layer = cls(**shared), multi_head.Attention(**shared)
+        layer.load_state_dict(limit.state_dict(), strict=False)
+        return limit, layer
+
+
+class SharedMap(nn.Module):
+    """x W on the features of every head."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(size, size))
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        nn.init.eye_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[B, N, H, K] -> the same."""
+        return x @ self.weight

@@ -1,0 +1,89 @@
+"""Beam search with a length penalty (Wu et al. 2016, 1609.08144, 7; the settings of Vaswani et al. 2017, 6.1)."""
+
+# B sentences, K hypotheses of each, T tokens so far, V vocabulary
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from experiments.model.encoder_decoder import EncoderDecoder
+
+EXTRA = 50  # tokens that a target may be longer than its source (Vaswani et al. 2017, 6.1)
+
+
+def beam_search(
+    model: EncoderDecoder,
+    tokens_BN: Tensor,
+    mask_BN: Tensor,
+    *,
+    beam: int,
+    length_penalty: float,
+    longest: int,
+    start_id: int,
+    end_id: int,
+) -> list[list[int]]:
+    """The best target found for each source, without start and end.
+
+    Score: log likelihood, the end's included, over ((5 + tokens) / 6)^length_penalty. A hypothesis that ends counts
+    where it is among the `beam` best continuations; the search goes on until no live one can do better any more, or has
+    the source's tokens + EXTRA, at most `longest`. beam=1 with length_penalty=0 is greedy decoding.
+    """
+    device = tokens_BN.device
+    memory = model.encode(tokens_BN, mask_BN)
+    limits = (mask_BN.sum(1) + EXTRA).clamp(max=longest)
+    found = [_Best() for _ in tokens_BN]
+    open_ = torch.arange(len(tokens_BN), device=device)  # sentences that are still searched
+    live = torch.full((len(tokens_BN), 1, 1), start_id, device=device)
+    scores = torch.zeros(len(tokens_BN), 1, dtype=torch.float64, device=device)
+    for count in range(1, int(limits.max()) + 1):
+        log_likelihood = scores[..., None] + _next(model, live, memory[open_], mask_BN[open_])
+        best, index = log_likelihood.flatten(1).topk(min(2 * beam, log_likelihood[0].numel()))
+        hypothesis, token = index // log_likelihood.shape[-1], index % log_likelihood.shape[-1]
+        ends = token == end_id
+        for sentence, rank in ends[:, :beam].nonzero().tolist():
+            score = float(best[sentence, rank]) / penalty(count, length_penalty)
+            found[open_[sentence]].offer(score, live[sentence, hypothesis[sentence, rank], 1:])
+        scores, rank = best.masked_fill(ends, float("-inf")).topk(min(beam, best.shape[1]))
+        token, hypothesis = token.gather(1, rank), hypothesis.gather(1, rank)
+        kept = live.gather(1, hypothesis[..., None].expand(-1, -1, live.shape[-1]))
+        live = torch.cat([kept, token[..., None]], dim=-1)
+        going = [
+            count < limit and score / penalty(limit, length_penalty) > found[sentence].score
+            for sentence, limit, score in zip(
+                open_.tolist(), limits[open_].tolist(), scores[:, 0].tolist(), strict=True
+            )
+        ]
+        for sentence in (row for row, goes in enumerate(going) if not goes):
+            # without an end in time, the likeliest beginning
+            found[open_[sentence]].offer(float("-inf"), live[sentence, 0, 1:])
+        chosen = torch.tensor(going, dtype=torch.bool, device=device)
+        open_, live, scores = open_[chosen], live[chosen], scores[chosen]
+        if not len(open_):
+            break
+    return [best.tokens or [] for best in found]
+
+
+def penalty(tokens: int, alpha: float) -> float:
+    return float(((5 + tokens) / 6) ** alpha)
+
+
+def _next(model: EncoderDecoder, live_BKT: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
+    """Log probabilities [B, K, V] of the token after each hypothesis, whose whole beginning is read again."""
+    B, K, T = live_BKT.shape
+    rows = torch.arange(B * K, device=live_BKT.device) * T + T - 1
+    memory, mask = (each.repeat_interleave(K, dim=0) for each in (memory, mask))
+    logits = model.decode(live_BKT.flatten(0, 1), memory, rows, mask=mask)
+    return logits.double().log_softmax(-1).unflatten(0, (B, K))
+
+
+class _Best:
+    """The best hypothesis of a sentence that has been offered."""
+
+    def __init__(self) -> None:
+        self.score = float("-inf")
+        self.tokens: list[int] | None = None
+
+    def offer(self, score: float, tokens: Tensor) -> None:
+        if self.tokens is None or score > self.score:
+            self.score, self.tokens = score, tokens.tolist()

@@ -1,0 +1,195 @@
+"""`BertForMaskedLM` of transformers, and the same with a key size of its own (RoBERTa+, bert4keras).
+
+A key size or value size other than hidden_size / heads stands in config.json as bert4keras writes it,
+`attention_key_size` and `attention_head_size`: transformers doesn't know these keys, and refuses such weights.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from experiments.settings import Settings
+
+MODEL_TYPE = "bert"
+# the pooler and the next-sentence head of a pre-training checkpoint, and positions that are only counted
+UNUSED = r"bert\.pooler\..*|cls\.seq_relationship\..*|bert\.embeddings\.position_ids"
+
+ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
+# what our model must be for theirs to be the same function; a group's key, or a key that people vary
+FIXED = {
+    "norm": "post",
+    "model.norm_kind": "layer",
+    "model.sharing": "none",
+    "model.embedding_norm": True,
+    "model.position": "learned",
+    "model.gated": False,
+    "model.linear_bias": True,
+    "model.head_transform": True,
+    "model.head_bias": True,
+}
+# settings -> config.json, where they are the same number
+SAME = {
+    "hidden_size": "hidden_size",
+    "layers": "num_hidden_layers",
+    "heads": "num_attention_heads",
+    "length": "max_position_embeddings",
+    "model.intermediate_size": "intermediate_size",
+    "model.norm_epsilon": "layer_norm_eps",
+    "model.token_types": "type_vocab_size",
+    "model.dropout": "hidden_dropout_prob",
+    "model.attention_dropout": "attention_probs_dropout_prob",
+    "model.initial_std": "initializer_range",
+}
+# what transformers takes for a key that is not there
+DEFAULTS: dict[str, Any] = {
+    "layer_norm_eps": 1e-12,
+    "type_vocab_size": 2,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "initializer_range": 0.02,
+    "hidden_act": "gelu",
+    "tie_word_embeddings": True,
+}
+# their names -> ours, without the parameter at the end; N: the number of the layer
+RENAMED = {
+    "bert.embeddings.word_embeddings": "embedding.token",
+    "bert.embeddings.position_embeddings": "embedding.position",
+    "bert.embeddings.token_type_embeddings": "embedding.token_type",
+    "bert.embeddings.LayerNorm": "embedding.norm",
+    "bert.encoder.layer.N.attention.self.query": "encoder.layers.N.attention.query",
+    "bert.encoder.layer.N.attention.self.key": "encoder.layers.N.attention.key",
+    "bert.encoder.layer.N.attention.self.value": "encoder.layers.N.attention.value",
+    "bert.encoder.layer.N.attention.output.dense": "encoder.layers.N.attention.output",
+    "bert.encoder.layer.N.attention.output.LayerNorm": "encoder.layers.N.attention_residual.norm",
+    "bert.encoder.layer.N.intermediate.dense": "encoder.layers.N.feed_forward.inner",
+    "bert.encoder.layer.N.output.dense": "encoder.layers.N.feed_forward.outer",
+    "bert.encoder.layer.N.output.LayerNorm": "encoder.layers.N.feed_forward_residual.norm",
+    "cls.predictions.transform.dense": "head.transform.dense",
+    "cls.predictions.transform.LayerNorm": "head.transform.norm",
+    "cls.predictions.decoder": "head.output",
+    "cls.predictions": "head",
+}
+THEIRS = {ours: theirs for theirs, ours in RENAMED.items()}
+# parameters of a LayerNorm in checkpoints that were once TensorFlow's
+OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
+
+
+def words(config: Mapping[str, Any]) -> list[str]:
+    found = DEFAULTS | dict(config)
+    if missing := sorted(set(SAME.values()) - set(found)):
+        raise ValueError(f"config.json lacks {', '.join(missing)}")
+    for key, needed in (
+        ("position_embedding_type", "absolute"),
+        ("is_decoder", False),
+        ("add_cross_attention", False),
+        ("embedding_size", found["hidden_size"]),
+    ):
+        if found.get(key, needed) != needed:
+            raise ValueError(f"{key} = {found[key]!r} of config.json: only {needed!r} can be expressed")
+    if (activation := found["hidden_act"]) not in ACTIVATIONS:
+        raise ValueError(f"hidden_act = {activation!r} of config.json: must be one of {', '.join(ACTIVATIONS)}")
+    value_size = found.get("attention_head_size") or found["hidden_size"] // found["num_attention_heads"]
+    chosen = {
+        "variant": "multi_head",
+        "objective": "masked",
+        **FIXED,
+        **{ours: found[theirs] for ours, theirs in SAME.items()},
+        "key_size": found.get("attention_key_size") or value_size,
+        "value_size": value_size,
+        "model.activation": ACTIVATIONS[activation],
+        "model.tied": bool(found["tie_word_embeddings"]),
+    }
+    return [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in chosen.items()]
+
+
+def config(settings: Settings, vocabulary_size: int) -> dict[str, Any]:
+    """low_rank_value is multi-head attention with the same parameters, so it is expressed too."""
+    if problems := list(_inexpressible(settings)):
+        raise ValueError("; ".join(problems))
+    named = {ours: theirs for theirs, ours in ACTIVATIONS.items() if theirs != "gelu_pytorch_tanh"}
+    written = {
+        "architectures": ["BertForMaskedLM"],
+        "model_type": MODEL_TYPE,
+        "vocab_size": vocabulary_size,
+        **{theirs: _value(settings, ours) for ours, theirs in SAME.items()},
+        "hidden_act": named[settings.model.activation],
+        "tie_word_embeddings": settings.model.tied,
+    }
+    if not _is_plain(settings):
+        written |= {"attention_key_size": settings.key_size, "attention_head_size": settings.value_size}
+    return written
+
+
+def note(settings: Settings) -> str | None:
+    if _is_plain(settings):
+        return None
+    return (
+        f"key_size={settings.key_size} and value_size={settings.value_size} are written as attention_key_size and "
+        "attention_head_size: `attn import` reads them, transformers does not load such weights"
+    )
+
+
+def from_hugging_face(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Without an output embedding if it is the input's."""
+    ours = {_renamed(_modern(name), RENAMED, "is no weight of a BertForMaskedLM"): state[name] for name in state}
+    if "head.bias" not in ours and "head.output.bias" not in ours:
+        raise ValueError("there is no masked-token head (cls.predictions) in this checkpoint")
+    # the bias is stored twice, and the decoder's is the one that is added
+    ours["head.bias"] = ours.pop("head.output.bias", ours.get("head.bias"))  # type: ignore[arg-type]
+    output = ours.get("head.output.weight")
+    if output is not None and torch.equal(output, ours["embedding.token.weight"]):
+        del ours["head.output.weight"]
+    return ours
+
+
+def to_hugging_face(state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
+    theirs = {_renamed(name, THEIRS, "has no place in a BertForMaskedLM"): value for name, value in state.items()}
+    theirs["cls.predictions.decoder.bias"] = state["head.bias"].clone()
+    return theirs
+
+
+def _inexpressible(settings: Settings) -> Iterator[str]:
+    variant = settings.variant
+    if variant["name"] not in ("multi_head", "low_rank_value") or not variant["scaled"]:
+        unscaled = " with scaled=false" if variant.get("scaled") is False else ""
+        yield f"variant={variant['name']}{unscaled} is not the attention of a BERT"
+    if settings.objective.kind != "masked":
+        yield f"objective={settings.objective.kind}: a BERT predicts masked tokens"
+    for key, needed in FIXED.items():
+        if (value := _value(settings, key)) != needed:
+            yield f"{key}={value}: a BERT has {needed}"
+    if settings.model.embedding_size != settings.hidden_size:
+        yield f"model.embedding_size={settings.model.embedding_size}: a BERT has that of the layers"
+    if settings.model.token_types < 1:
+        yield "model.token_types=0: a BERT has at least 1"
+
+
+def _is_plain(settings: Settings) -> bool:
+    """Whether transformers has a place for these sizes."""
+    return settings.key_size * settings.heads == settings.value_size * settings.heads == settings.hidden_size
+
+
+def _value(settings: Settings, key: str) -> Any:
+    group, _, name = key.rpartition(".")
+    return getattr(getattr(settings, group) if group else settings, name)
+
+
+def _modern(name: str) -> str:
+    for old, new in OLD.items():
+        if name.endswith(old):
+            return name.removesuffix(old) + new
+    return name
+
+
+def _renamed(name: str, names: Mapping[str, str], complaint: str) -> str:
+    module, _, parameter = name.rpartition(".")
+    number = re.search(r"\.(\d+)\.", f"{module}.")
+    pattern = module if number is None else f"{module}."[: number.start(1)] + f"N{module[number.end(1) :]}"
+    if pattern not in names:
+        raise ValueError(f"{name} {complaint}")
+    return f"{names[pattern].replace('.N.', f'.{number[1]}.') if number else names[pattern]}.{parameter}"

@@ -1,0 +1,180 @@
+"""T5's checkpoints (Raffel et al. 2020, 1910.10683), versions 1.0 and 1.1, as transformers' T5ForConditionalGeneration.
+
+T5 does not divide its logits by sqrt(d_k): its query map starts smaller by that factor, or takes it up on export.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from experiments.expressible import require, text
+from experiments.settings import Settings
+from experiments.signature import module_of
+
+MODEL_TYPE = "t5"
+
+# of theirs; "gated-gelu" is the one name that does not mean what it says
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh"}
+# what our model has to be
+REQUIRED = {
+    "objective.kind": "span_corruption",
+    "norm": "pre",
+    "model.norm_kind": "rms",
+    "model.position": "relative",
+    "model.embedding_norm": False,
+    "model.linear_bias": False,
+    "model.token_types": 0,
+    "model.head_transform": False,
+}
+DUPLICATES = frozenset({"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"})
+
+
+def words(config: Mapping[str, Any]) -> list[str]:
+    """The overrides of `attn train` that make our model the one of this config.json. Raises ValueError."""
+    layers = config["num_layers"]
+    if (deeper := config.get("num_decoder_layers")) not in (None, layers):
+        raise ValueError(f"num_decoder_layers={deeper}, num_layers={layers}: the two sides must have as many layers")
+    gated, activation = _activation(config.get("feed_forward_proj", "relu"))
+    tied = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True))
+    chosen = {
+        "objective": REQUIRED["objective.kind"],
+        "variant": "unscaled",
+        "hidden_size": config["d_model"],
+        "layers": layers,
+        "heads": config["num_heads"],
+        "key_size": config["d_kv"],
+        "value_size": config["d_kv"],
+        **{key: value for key, value in REQUIRED.items() if key != "objective.kind"},
+        "model.intermediate_size": config["d_ff"],
+        "model.norm_epsilon": config.get("layer_norm_epsilon", 1e-6),
+        "model.relative_buckets": config.get("relative_attention_num_buckets", 32),
+        "model.relative_distance": config.get("relative_attention_max_distance", 128),
+        "model.activation": activation,
+        "model.gated": gated,
+        "model.tied": tied,
+        "model.output_scaled": tied,
+        "model.dropout": config.get("dropout_rate", 0.1),
+        "model.attention_dropout": config.get("dropout_rate", 0.1),
+        "model.initial_std": None,
+    }
+    return [f"{key}={text(value)}" for key, value in chosen.items()]
+
+
+def config(settings: Settings, vocabulary_size: int) -> dict[str, Any]:
+    """The config.json of our model. Raises ValueError that names what T5's format can't say."""
+    _check(settings)
+    model = settings.model
+    theirs = {ours: name for name, ours in ACTIVATIONS.items()}[model.activation]
+    if model.gated:
+        theirs = "gated-gelu" if model.activation == "gelu_tanh" else f"gated-{theirs}"
+    tied = model.tied and model.output_scaled
+    return {
+        "model_type": MODEL_TYPE,
+        "architectures": ["T5ForConditionalGeneration"],
+        "is_encoder_decoder": True,
+        "vocab_size": vocabulary_size,
+        "d_model": model.hidden_size,
+        "d_kv": settings.variant["key_size"],
+        "d_ff": model.intermediate_size,
+        "num_layers": model.layers,
+        "num_decoder_layers": model.layers,
+        "num_heads": settings.variant["heads"],
+        "relative_attention_num_buckets": model.relative_buckets,
+        "relative_attention_max_distance": model.relative_distance,
+        "dropout_rate": model.dropout,
+        "layer_norm_epsilon": model.norm_epsilon,
+        "feed_forward_proj": theirs,
+        "tie_word_embeddings": tied,
+    }
+
+
+def note(settings: Settings) -> str | None:
+    return (
+        "its targets begin with [CLS] and end with [SEP]: give their ids to `generate` as decoder_start_token_id and "
+        "eos_token_id"
+    )
+
+
+def from_hugging_face(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Our state dict, with the same tensors; without an output embedding if it is the input's.
+
+    ValueError: a name that such a model does not have.
+    """
+    layers = len({match[1] for name in state if (match := re.match(r"encoder\.block\.(\d+)\.", name))})
+    ours = {theirs: ours for ours, theirs in names(layers, gated=any("wi_0" in name for name in state)).items()}
+    if unknown := sorted(state.keys() - ours.keys() - DUPLICATES):
+        raise ValueError(f"{unknown[0]} is no weight of a T5ForConditionalGeneration")
+    taken = {ours[name]: tensor for name, tensor in state.items() if name in ours}
+    output = taken.get("head.output.weight")
+    if output is not None and output.equal(taken["embedding.token.weight"]):
+        del taken["head.output.weight"]
+    return taken
+
+
+def to_hugging_face(state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
+    """Theirs, of our state dict; the scale of the logits goes into the query maps, that of the output into its map."""
+    _check(settings)
+    model, variant = settings.model, settings.variant
+    theirs = {name: state[ours] for ours, name in names(model.layers, model.gated).items() if ours in state}
+    if variant["scaled"]:
+        scale = variant["key_size"] ** -0.5
+        queries = [name for name in theirs if name.endswith("Attention.q.weight")]
+        theirs |= {name: theirs[name] * scale for name in queries}
+    embedding = theirs["shared.weight"]
+    if not model.tied and model.output_scaled:
+        theirs["lm_head.weight"] = theirs["lm_head.weight"] * model.hidden_size**-0.5
+    elif model.tied and not model.output_scaled:
+        # T5 scales where it ties: the same matrix once more is an untied one
+        theirs["lm_head.weight"] = embedding.clone()
+    elif model.tied:
+        theirs["lm_head.weight"] = embedding
+    return theirs | dict.fromkeys(sorted(DUPLICATES), embedding)
+
+
+def names(layers: int, gated: bool) -> dict[str, str]:
+    """Every weight that such a model may have, ours -> theirs."""
+    found = {"embedding.token": "shared", "head.output": "lm_head"}
+    for side, feed_forward in (("encoder", 1), ("decoder", 2)):
+        found[f"{side}.norm"] = f"{side}.final_layer_norm"
+        found[f"{side}_relative.table"] = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias"
+        for i in range(layers):
+            ours, theirs = f"{side}.layers.{i}", f"{side}.block.{i}.layer"
+            sublayers = [("attention", f"{theirs}.0", "SelfAttention")]
+            if side == "decoder":
+                sublayers.append(("cross_attention", f"{theirs}.1", "EncDecAttention"))
+            for sublayer, place, attention in sublayers:
+                found[f"{ours}.{sublayer}_residual.norm"] = f"{place}.layer_norm"
+                for linear in ("query", "key", "value", "output"):
+                    found[f"{ours}.{sublayer}.{linear}"] = f"{place}.{attention}.{linear[0]}"
+            place = f"{theirs}.{feed_forward}"
+            found[f"{ours}.feed_forward_residual.norm"] = f"{place}.layer_norm"
+            inner = {"gate": "wi_0", "inner": "wi_1"} if gated else {"inner": "wi"}
+            for linear, name in (inner | {"outer": "wo"}).items():
+                found[f"{ours}.feed_forward.{linear}"] = f"{place}.DenseReluDense.{name}"
+    return {f"{ours}.weight": f"{theirs}.weight" for ours, theirs in found.items()}
+
+
+def _activation(name: str) -> tuple[bool, str]:
+    """(gated, ours) of T5's feed_forward_proj."""
+    gated, activation = name.startswith("gated-"), name.removeprefix("gated-")
+    if name == "gated-gelu":
+        activation = "gelu_new"
+    if activation not in ACTIVATIONS:
+        raise ValueError(
+            f"feed_forward_proj={name}: must be one of {', '.join(ACTIVATIONS)}, or gated- and one of them"
+        )
+    return gated, ACTIVATIONS[activation]
+
+
+def _check(settings: Settings) -> None:
+    model, variant = settings.model, settings.variant
+    needed = REQUIRED | {"value_size": settings.key_size}
+    if module_of(variant) != "multi_head":
+        needed["variant.name"] = "multi_head"
+    if model.gated and model.activation == "gelu":
+        needed["model.activation"] = "gelu_tanh"
+    require("T5", settings, needed)

@@ -1,0 +1,66 @@
+"""The decoder of an encoder-decoder: layers that also attend to what the encoder made (Vaswani et al. 2017, 3.1)."""
+
+# B batch, N decoder length, M encoder length, D hidden size, P positions to predict
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+
+from experiments import settings
+from experiments.model.encoder import Layer
+from experiments.model.norm import Residual, build_norm, ends_with_norm
+
+
+class DecoderLayer(Layer):
+    """Self-attention that looks back only, attention to the encoder's output, a feed-forward; each in its residual."""
+
+    cross_attention: Any
+
+    def __init__(self, model: settings.Model, attention: nn.Module, cross_attention: nn.Module) -> None:
+        super().__init__(model, attention)
+        self.cross_attention = cross_attention
+        self.cross_attention_residual = Residual(model)
+
+    def forward(  # type: ignore[override]
+        self,
+        x_BND: Tensor,
+        rows_P: Tensor | None = None,
+        *,
+        memory: Tensor,
+        memory_mask: Tensor | None = None,
+        bias: Tensor | None = None,
+        rotary: Callable[[Tensor], Tensor] | None = None,
+    ) -> Tensor:
+        """[B, N, D], or [P, D] of the positions `rows_P` of the flattened batch.
+
+        memory [B, M, D]; memory_mask, bool, broadcastable to [B, H, N, M], True = may attend. bias and rotary are of
+        the self-attention: positions of the two sequences don't compare.
+        """
+        attention = functools.partial(self.attention, causal=True, bias=bias, rotary=rotary)
+        x = self.attention_residual(x_BND, attention)
+        x = self.cross_attention_residual(x, functools.partial(self.cross_attention, memory=memory, mask=memory_mask))
+        if rows_P is not None:
+            x = x.flatten(0, 1).index_select(0, rows_P)
+        return self.feed_forward_residual(x, self.feed_forward)
+
+
+class Decoder(nn.Module):
+    """The layers, and a final norm where the last layer does not end with one (norm=pre, sandwich)."""
+
+    def __init__(self, model: settings.Model, attentions: Sequence[tuple[nn.Module, nn.Module]]) -> None:
+        """attentions: of each layer, to itself and to the encoder."""
+        super().__init__()
+        self.layers = nn.ModuleList(DecoderLayer(model, own, cross) for own, cross in attentions)
+        self.norm = None if ends_with_norm(model.norm) else build_norm(model)
+
+    def forward(self, x_BND: Tensor, rows_P: Tensor | None = None, **context: Any) -> Tensor:
+        """[B, N, D], or [P, D] for the rows asked for: what follows the last attention is computed for them only."""
+        *body, last = self.layers
+        for layer in body:
+            x_BND = layer(x_BND, **context)
+        x = last(x_BND, rows_P, **context)
+        return x if self.norm is None else self.norm(x)

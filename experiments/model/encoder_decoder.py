@@ -1,0 +1,135 @@
+"""An encoder and a decoder that attends to it: the Transformer (1706.03762) and T5 (1910.10683), by their settings."""
+
+# B batch, N encoder length, M decoder length, D hidden size, V vocabulary, P positions to predict
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from attention.rotary import Rotary
+from experiments import settings
+from experiments.model.assembly import Assembly, linear_multiplies
+from experiments.model.decoder import Decoder, DecoderLayer
+from experiments.model.embedding import Embedding
+from experiments.model.encoder import Encoder, Layer
+from experiments.model.position import RelativeBias
+from experiments.model.variant import build_attention
+
+
+class EncoderDecoder(Assembly):
+    """`model.layers` layers on either side, one embedding for both, an attention variant in all three places.
+
+    Learned positions are one table for both sides, relative ones a table a side (T5's: of both directions in the
+    encoder, of one in the decoder, none between the two).
+
+    Raises ValueError for a model with token types or BERT's transform before the output, with shared layers or an
+    embedding size of its own, and for norm=deep.
+    """
+
+    def __init__(self, model: settings.Model, variant: dict[str, Any], vocabulary_size: int) -> None:
+        super().__init__(model, variant, vocabulary_size)
+        if model.token_types or model.head_transform:
+            raise ValueError(
+                f"model.token_types={model.token_types}, model.head_transform={model.head_transform}: "
+                "an encoder-decoder has neither; set model.token_types=0 model.head_transform=false"
+            )
+        if model.sharing != "none" or model.embedding_size != model.hidden_size:
+            raise ValueError(
+                f"model.sharing={model.sharing}, model.embedding_size={model.embedding_size}: an encoder-decoder "
+                f"shares nothing between layers and embeds at hidden_size; set none and {model.hidden_size}"
+            )
+        if model.norm == "deep":
+            raise ValueError("norm=deep: its constants are those of an encoder or a decoder alone; use post or pre")
+        self.length = model.length  # longest sequence of either side
+        own = [build_attention(variant) for _ in range(2 * model.layers)]
+        cross = [build_attention(variant) for _ in range(model.layers)]
+        self.embedding = Embedding(model, vocabulary_size)
+        self.rotary = Rotary(model.rotary_base) if model.position == "rotary" else None
+        self.encoder_relative = self.decoder_relative = None
+        if model.position == "relative":
+            sizes = (model.relative_buckets, model.relative_distance, own[0].softmax_heads)
+            self.encoder_relative = RelativeBias(*sizes)
+            self.decoder_relative = RelativeBias(*sizes, causal=True)
+        self.encoder = Encoder(model, own[: model.layers])
+        self.decoder = Decoder(model, list(zip(own[model.layers :], cross, strict=True)))
+        self.head = Output(model, vocabulary_size)
+
+    def forward(
+        self, tokens: Tensor, decoder_tokens: Tensor, rows: Tensor | None = None, *, mask: Tensor | None = None
+    ) -> Tensor:
+        """Logits [P, V] of the decoder's positions `rows`, int64 [P] into its flattened batch; None: [B, M, V] of all.
+
+        tokens: int64 [B, N]. decoder_tokens: int64 [B, M], each what stands before the token that is predicted there;
+        padding follows the last of them, where nothing that counts looks. mask: bool [B, N], True = a real token; None
+        (faster): all are.
+        """
+        return self.decode(decoder_tokens, self.encode(tokens, mask), rows, mask=mask)
+
+    def encode(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The memory [B, N, D] of the decoder."""
+        return self.encoder(
+            self.embedding(tokens),
+            mask=None if mask is None else mask[:, None, None, :],
+            bias=None if self.encoder_relative is None else self.encoder_relative(tokens.size(1)),
+            rotary=self.rotary,
+        )
+
+    def decode(
+        self, decoder_tokens: Tensor, memory: Tensor, rows: Tensor | None = None, *, mask: Tensor | None = None
+    ) -> Tensor:
+        """Logits as of `forward`, of a memory [B, N, D] and its mask [B, N]."""
+        hidden = self.decoder(
+            self.embedding(decoder_tokens),
+            rows,
+            memory=memory,
+            memory_mask=None if mask is None else mask[:, None, None, :],
+            bias=None if self.decoder_relative is None else self.decoder_relative(decoder_tokens.size(1)),
+            rotary=self.rotary,
+        )
+        return self.head(hidden, self.embedding.token.weight)
+
+    @property
+    def layers(self) -> list[Layer]:
+        return cast("list[Layer]", [*self.encoder.layers, *self.decoder.layers])
+
+    @property
+    def attentions(self) -> list[Any]:
+        return super().attentions + [layer.cross_attention for layer in self._decoder_layers]
+
+    @property
+    def _decoder_layers(self) -> list[DecoderLayer]:
+        return cast("list[DecoderLayer]", list(self.decoder.layers))
+
+    def flops_per_token(self, length: int, predicted_share: float) -> float:
+        """Per token that either side reads: `length` the encoder's, the decoder's are the ones that are predicted."""
+        targets = round(length * predicted_share / (1 - predicted_share))
+        multiplies = targets * linear_multiplies(self.head)
+        if self.head.output is None:
+            multiplies += targets * self.embedding.token.weight.numel()
+        for layer in cast("list[Layer]", list(self.encoder.layers)):
+            multiplies += layer.attention.cost(length, length).multiplies
+            multiplies += length * linear_multiplies(layer.feed_forward)
+        for layer in self._decoder_layers:
+            multiplies += layer.attention.cost(targets, targets).multiplies
+            multiplies += layer.cross_attention.cost(targets, length).multiplies
+            multiplies += targets * linear_multiplies(layer.feed_forward)
+        return 6.0 * multiplies / (length + targets)
+
+
+class Output(nn.Module):
+    """Logits by the output embedding, the input embedding if tied; no bias.
+
+    Scaled, the products are divided by sqrt(D): a tied embedding of unit variance, as T5's, then gives unit logits.
+    """
+
+    def __init__(self, model: settings.Model, vocabulary_size: int) -> None:
+        super().__init__()
+        self.output = None if model.tied else nn.Linear(model.hidden_size, vocabulary_size, bias=False)
+        self.scale = model.hidden_size**-0.5 if model.output_scaled else 1.0
+
+    def forward(self, hidden: Tensor, embedding_VD: Tensor) -> Tensor:
+        """hidden [..., D] -> logits [..., V]."""
+        return F.linear(hidden * self.scale, embedding_VD if self.output is None else self.output.weight)

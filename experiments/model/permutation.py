@@ -1,0 +1,85 @@
+"""XLNet's two streams of attention (Yang et al. 2019, 1906.08237, 2.3) in BERT's layers, around any variant."""
+
+# B batch, N length, D hidden size, E embedding size, V vocabulary, P positions to predict
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from experiments import settings
+from experiments.model.assembly import linear_multiplies
+from experiments.model.bert import Bert
+
+
+class Permutation(Bert):
+    """Beside the content of each position, a query that knows its place and not its token, through the same layers.
+
+    Both attend to the content: the content of i to that of j if order(j) <= order(i), the query of i if
+    order(j) < order(i). The streams lie behind each other, so that a layer computes both at once, with one attention
+    map of 2N queries and N positions. Predictions are made of the queries.
+
+    Positions are the model's own, whichever it has (XLNet's are Transformer-XL's): a query starts from a learned vector
+    with what is added to an embedding, and is rotated or biased as the content of its place.
+
+    Raises ValueError for a model without positions: its queries would all be the same.
+    """
+
+    def __init__(self, model: settings.Model, variant: dict[str, Any], vocabulary_size: int) -> None:
+        super().__init__(model, variant, vocabulary_size)
+        if model.position == "none":
+            raise ValueError("model.position=none: a query must know its place; use rotary, relative, learned ...")
+        self.query = nn.Embedding(1, model.embedding_size)
+
+    def forward(
+        self,
+        tokens: Tensor,
+        rows: Tensor | None = None,
+        *,
+        order: Tensor | None = None,
+        token_types: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """Logits of the queries, [P, V] of the positions `rows` of the flattened batch; without rows [B, N, V].
+
+        order: int64 [B, N], 0 of what is given; None: the content alone, where all is given, as after pre-training.
+        """
+        if order is None:
+            return super().forward(tokens, rows, token_types=token_types, mask=mask)
+        B, N = tokens.shape
+        content = self.embedding(tokens, token_types)
+        query = self.embedding.place(self.query.weight.expand(B, N, -1), token_types)
+        hidden = self.encoder(
+            torch.cat([content, query], dim=1),
+            None if rows is None else rows + (rows // N + 1) * N,
+            attended=N,
+            mask=known(order) if mask is None else known(order) & mask[:, None, None, :],
+            bias=None if self.relative is None else self.relative(N).repeat(1, 1, 2, 1),
+            rotary=None if self.rotary is None else (self.turn_both, self.rotary),
+        )
+        return self.head(hidden if rows is not None else hidden[:, N:], self.embedding.token.weight)
+
+    def behead(self) -> None:
+        super().behead()
+        del self.query
+
+    def turn_both(self, heads: Tensor) -> Tensor:
+        """[B, 2N, H, K]: each stream by its positions."""
+        assert self.rotary is not None
+        return self.rotary(heads.unflatten(1, (2, -1)).flatten(0, 1)).view_as(heads)
+
+    def flops_per_token(self, length: int, predicted_share: float) -> float:
+        """Of both streams; the content's last layer, of which nothing is made, is computed as far as its attention."""
+        attention = sum(layer.attention.cost(2 * length, length).multiplies for layer in self.layers) / length
+        *body, last = (linear_multiplies(layer.feed_forward) for layer in self.layers)
+        embedding = linear_multiplies(self.embedding.projection)
+        head = linear_multiplies(self.head.transform) + self.embedding.token.weight.numel()
+        return 6.0 * (2 * embedding + attention + 2 * sum(body) + predicted_share * (last + head))
+
+
+def known(order_BN: Tensor) -> Tensor:
+    """Bool [B, 1, 2N, N]: what the content, then what the query of each position may attend to."""
+    of, to = order_BN[:, None, :, None], order_BN[:, None, None, :]
+    return torch.cat([to <= of, to < of], dim=2)

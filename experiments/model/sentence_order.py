@@ -1,0 +1,64 @@
+"""ALBERT's pre-training model (Lan et al. 2020, 1909.11942): BERT, and a head that tells the order of two segments."""
+
+# B batch, N length, D hidden size, V vocabulary, P positions to predict
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from experiments import settings
+from experiments.model.assembly import linear_multiplies
+from experiments.model.bert import Bert
+
+
+class SentenceOrder(Bert):
+    def __init__(self, model: settings.Model, variant: dict[str, Any], vocabulary_size: int) -> None:
+        super().__init__(model, variant, vocabulary_size)
+        self.order = OrderHead(model.hidden_size)
+
+    def forward(  # type: ignore[override]
+        self,
+        tokens: Tensor,
+        rows: Tensor | None = None,
+        *,
+        token_types: Tensor | None = None,
+        mask: Tensor | None = None,
+        classes: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """As BERT's, where a model without a table of token types leaves them out.
+
+        With `classes`, which needs rows, also the logits [B, 2] of each sequence: of segments in order, and swapped.
+        """
+        if self.embedding.token_type is None:
+            token_types = None
+        if not classes:
+            return super().forward(tokens, rows, token_types=token_types, mask=mask)
+        assert rows is not None
+        firsts = torch.arange(len(tokens), device=tokens.device) * tokens.size(1)
+        hidden = self.encode(tokens, torch.cat([rows, firsts]), token_types=token_types, mask=mask)
+        predicted, first = hidden.tensor_split([len(rows)])
+        return self.head(predicted, self.embedding.token.weight), self.order(first)
+
+    def behead(self) -> None:
+        super().behead()
+        del self.order
+
+    def flops_per_token(self, length: int, predicted_share: float) -> float:
+        """Of a sequence one more position goes through the last feed-forward, and the head for its class."""
+        last = 0 if self.encoder.picks_last else linear_multiplies(self.layers[-1].feed_forward)
+        return super().flops_per_token(length, predicted_share) + 6.0 * (last + linear_multiplies(self.order)) / length
+
+
+class OrderHead(nn.Module):
+    """Two logits of the first position, [CLS]: output(tanh(dense(x)))."""
+
+    def __init__(self, hidden_size: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(hidden_size, hidden_size)
+        self.output = nn.Linear(hidden_size, 2)
+
+    def forward(self, x_BD: Tensor) -> Tensor:
+        return self.output(torch.tanh(self.dense(x_BD)))

@@ -1,0 +1,41 @@
+"""Prediction of the next token from those before it (Radford et al. 2019, GPT-2)."""
+
+# B batch, N length, P positions to predict
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from experiments import settings
+from experiments.objectives.objective import Batch, Vocabulary
+
+
+class Objective:
+    """Every position predicts the token after it, but where that is a special token or the first of its document.
+
+    After [CLS] and [SEP] begins text of which nothing is known, as documents stand in a shuffled order; and where a
+    document ends is no token of text, in whose frequencies the loss is measured.
+    """
+
+    assembly: ClassVar[str] = "causal"
+    evaluation_seed = 0  # nothing is drawn
+    predicted_share = 1.0
+
+    def __init__(self, chosen: settings.Causal, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+
+    def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
+        """The same for every seed and step. ValueError: a batch without two tokens of a document in a row."""
+        tokens_BN = tokens_BN.astype(np.int64)
+        begins = np.isin(tokens_BN[:, :-1], (self.vocabulary.cls_id, self.vocabulary.sep_id))
+        predicts = np.zeros(tokens_BN.shape, dtype=bool)
+        predicts[:, :-1] = ~begins & ~np.isin(tokens_BN[:, 1:], list(self.vocabulary.special))
+        rows = np.flatnonzero(predicts)
+        if not rows.size:
+            raise ValueError("a batch without two tokens of a document in a row: there is nothing to predict")
+        targets = torch.from_numpy(tokens_BN.reshape(-1)[rows + 1])
+        return Batch({"tokens": torch.from_numpy(tokens_BN)}, torch.from_numpy(rows), targets, tokens_BN.shape[1])

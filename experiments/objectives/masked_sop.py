@@ -1,0 +1,65 @@
+"""ALBERT's two tasks (Lan et al. 2020, 1909.11942, 3.1): masked tokens, and the order of two segments of a document."""
+
+# B batch, N length, S segments' tokens
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from experiments.objectives import masked
+from experiments.objectives.objective import Batch
+
+# parts these random numbers from others that are keyed by the same seed and step
+STREAM = int.from_bytes(b"swap", "big")
+SWAPPED = 1  # the label, as Hugging Face has it
+
+
+class Objective(masked.Objective):
+    """[CLS] first [SEP] second [SEP], the tokens masked as in `masked`; in half of the sequences second before first.
+
+    The segments are what a row of the packed corpus has of one document: the longest stretch of tokens between two
+    [SEP], or an end of the row, cut to N - 3 tokens, and parted at a position of which each is as likely. What is left
+    of N is padding. A row without two tokens of a document in a row gives no sequence.
+
+    The label is 1 for segments that are swapped, else 0. The loss is the mean over masked tokens plus the mean over
+    sequences, so that neither depends on how many there are of the other.
+    """
+
+    assembly: ClassVar[str] = "sentence_order"
+
+    def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
+        """A pure function of its arguments. ValueError: rows without two tokens of a document in a row."""
+        length = tokens_BN.shape[1]
+        texts = [text for row in tokens_BN if len(text := self.longest_text(row)[: length - 3]) > 1]
+        if not texts:
+            raise ValueError("a batch without two tokens of a document in a row: there are no segments to order")
+        random = np.random.Generator(np.random.Philox(key=np.array([STREAM << 32 | seed, step], dtype=np.uint64)))
+        swapped = random.random(len(texts)) < 0.5
+        parting = 1 + (random.random(len(texts)) * [len(text) - 1 for text in texts]).astype(np.int64)
+        tokens = np.full((len(texts), length), self.vocabulary.pad_id)
+        types = np.zeros_like(tokens)
+        for row, (text, at, swap) in enumerate(zip(texts, parting, swapped, strict=True)):
+            first, second = (text[at:], text[:at]) if swap else (text[:at], text[at:])
+            end, size = len(first) + 2, len(text) + 3
+            tokens[row, 0] = self.vocabulary.cls_id
+            tokens[row, 1 : end - 1], tokens[row, end : size - 1] = first, second
+            tokens[row, [end - 1, size - 1]] = self.vocabulary.sep_id
+            types[row, end:size] = 1
+        hidden = super().batch(tokens, seed, step)
+        mask = torch.arange(length) < torch.tensor([len(text) + 3 for text in texts])[:, None]
+        inputs = {**hidden.inputs, "token_types": torch.from_numpy(types), "mask": mask}
+        labels = torch.from_numpy(np.where(swapped, SWAPPED, 1 - SWAPPED))
+        return hidden._replace(inputs=inputs, labels=labels, unpadded=int(mask.sum()))
+
+    def longest_text(self, row_N: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
+        """[S]: the longest stretch of the row without [SEP], the first of several, without the row's [CLS]."""
+        row = row_N.astype(np.int64)
+        row = row[1:] if row[0] == self.vocabulary.cls_id else row
+        ends = np.flatnonzero(np.append(row, self.vocabulary.sep_id) == self.vocabulary.sep_id)
+        starts = np.append(0, ends[:-1] + 1)
+        longest = (ends - starts).argmax()
+        return row[starts[longest] : ends[longest]]

@@ -1,0 +1,163 @@
+"""`attn table`: the tables there are; or one of them, made as far as it is missing, and rendered."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+
+from experiments.explain import Mistake
+from experiments.launch import SWEEP_FAILED
+from experiments.tables.definition import BUDGETS, Table, budget_of, load, names
+from experiments.tables.source import Cell, Prediction, Source, source_of
+from experiments.tables.words import of_rows
+from experiments.tabulate import show
+from experiments.training.interruption import Interrupted
+
+if TYPE_CHECKING:
+    from experiments.tables.report import Report
+
+
+@dataclass(frozen=True)
+class Options:
+    """Of the command line; None where it says nothing."""
+
+    budget: str = "nano"
+    seeds: int | None = None
+    dry_run: bool = False
+    render_only: bool = False
+    published: Path | None = None
+    runs: Path = Path("runs")
+    format: str = "table"
+    out: Path | None = None
+    wandb: bool = False
+
+
+def show_table(name: str | None, words: list[str], options: Options) -> int:
+    """Do what the words after `attn table` say; the exit code. Raises Mistake, DataError, RunFolderError."""
+    if find_spec("scipy") is None:
+        raise Mistake("attn table needs scipy", 'pip install -c constraints.txt -e ".[tables]"')
+    if name is None:
+        list_tables(options)
+        return 0
+    from experiments.tables import published
+    from experiments.tables.report import Asked
+
+    table = load(name)
+    budget = budget_of(table, options.budget)
+    if options.seeds is not None and options.seeds < 1:
+        raise Mistake(f"--seeds {options.seeds}: must be at least 1")
+    asked = Asked(name, table, options.budget, options.seeds or budget.seeds, words, options.published)
+    printed = None
+    if table.published:
+        printed = published.read(name, table.published.table, options.published)
+        printed.check([row.published for row in table.rows.values() if row.published], table.published.metric)
+    elif options.published:
+        raise Mistake(f"--published {options.published}: {name} has no published numbers")
+    source = source_of(table.source)
+    cells = source.cells(of_rows(asked.rows, budget, words), range(asked.seeds), options.runs)
+    if options.dry_run:
+        print_cells(cells, source, options)
+        return 0
+    if not options.render_only:
+        source.check(cells)
+        try:
+            source.make(cells, f"table-{name.replace('/', '-')}", Console(stderr=True))
+        except Interrupted as interrupted:
+            print(f"{interrupted}; the same command goes on from here", file=sys.stderr)
+            return interrupted.exit_code
+    from experiments.tables.report import report
+
+    _put_out(report(asked, source, cells, printed), options)
+    complete = all(source.finding(cell).state in ("done", "diverged") for cell in cells)
+    return 0 if complete or options.render_only else SWEEP_FAILED
+
+
+def _put_out(made: Report, options: Options) -> None:
+    from experiments.tables.kept import keep
+    from experiments.tables.render import render, write_all
+
+    keep(made, options.runs)
+    console = Console()
+    text = render(made, options.format, console if options.format == "table" else None)
+    print(text, end="")
+    if options.out:
+        for path in write_all(made, options.out):
+            print(path, file=sys.stderr)
+    if options.wandb:
+        from experiments.tables.mirror import mirror
+
+        mirror(made, options.runs, lambda line: print(line, file=sys.stderr))
+
+
+def print_cells(cells: list[Cell], source: Source, options: Options) -> None:
+    """The cells, what each will cost, and what is left to do."""
+    says = Console(stderr=True)
+    by_row: dict[str, Prediction] = {}
+    rows = []
+    for cell in cells:
+        prediction = by_row.get(cell.row) or by_row.setdefault(cell.row, source.predict(cell, says))
+        rows.append(
+            {"cell": cell.name, "row": cell.row, "seed": cell.seed, "minutes": _minutes(prediction.seconds),
+             "tokens": prediction.tokens, "peak_memory_bytes": prediction.peak_memory_bytes,
+             "state": source.finding(cell).state}
+        )  # fmt: skip
+    missing = [by_row[cell.row] for cell in cells if source.finding(cell).state == "missing"]
+    show(rows, "table" if options.format == "latex" else options.format, caption=_left(missing))
+
+
+def _left(missing: list[Prediction]) -> str:
+    seconds = [prediction.seconds for prediction in missing if prediction.seconds is not None]
+    tokens = sum(prediction.tokens or 0 for prediction in missing)
+    unknown = "" if len(seconds) == len(missing) else f" and {len(missing) - len(seconds)} of unknown length"
+    return f"missing: {len(missing)} cells, about {_time(sum(seconds))}{unknown}, {tokens:,} tokens"
+
+
+def list_tables(options: Options) -> None:
+    """Every table at every budget: its cells, and what they will cost if each costs what the baseline does."""
+    says, rows = Console(stderr=True), []
+    for name in names():
+        table = load(name)
+        line: dict[str, object] = {"table": name, "shows": table.shows}
+        for budget_name in BUDGETS:
+            line[budget_name] = _cost(table, budget_name, options, says) if budget_name in table.budgets else None
+        rows.append(line)
+    caption = (
+        "cells, time, memory and tokens on this machine, roughly: every cell as dear as its baseline, and a FLOP as "
+        "one of a small model; --dry-run measures each row"
+    )
+    show(rows, "table" if options.format == "latex" else options.format, caption=caption)
+
+
+def _cost(table: Table, budget_name: str, options: Options, says: Console) -> str:
+    budget, rows = budget_of(table, budget_name), table.rows_at(budget_name)
+    source = source_of(table.source)
+    words = of_rows({table.baseline: rows[table.baseline]}, budget, [])
+    (cell,) = source.cells(words, [0], options.runs)
+    prediction, count = source.predict(cell, says, roughly=True), len(rows) * budget.seeds
+    time = _time(count * prediction.seconds) if prediction.seconds is not None else "unknown time"
+    memory = f", {prediction.peak_memory_bytes / 1e9:.1f} GB" if prediction.peak_memory_bytes else ""
+    tokens = f", {_short(count * prediction.tokens)} tokens" if prediction.tokens else ""
+    return f"{count} cells, {time}{memory}{tokens}"
+
+
+def _minutes(seconds: float | None) -> float | None:
+    return None if seconds is None else seconds / 60
+
+
+def _time(seconds: float) -> str:
+    for size, unit in ((365 * 86400, "years"), (86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _short(count: int) -> str:
+    for size, unit in ((10**12, "T"), (10**9, "G"), (10**6, "M")):
+        if count >= size:
+            return f"{count / size:.1f}{unit}"
+    return f"{count:,}"

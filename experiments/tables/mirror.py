@@ -1,0 +1,46 @@
+"""A rendered table in W&B: its numbers as tables of a W&B run, its text in a report of every table of the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from experiments.configuration import compose
+from experiments.explain import Mistake
+from experiments.record import view
+from experiments.record.tracking import TrackingError, log_tables
+from experiments.tables.kept import FOLDER
+from experiments.tables.render import claim_rows
+from experiments.tables.report import Report
+
+TITLE = "attn: the papers' tables"
+
+
+def mirror(made: Report, runs: Path, says: Callable[[str], None]) -> None:
+    """Log the table, offline without a login, and bring the report up to date; a line says what came of each."""
+    logger = compose([]).logger
+    asked = made.asked
+    tables = {"table": made.lines, "claims": claim_rows(made)}
+    name = f"table-{asked.name.replace('/', '-')}-{asked.budget_name}"
+    says(log_tables(name, tables, logger.model_dump(), runs))
+    try:
+        entity = logger.entity or view.library().Api().default_entity
+        says(f"W&B report: {view.save(report(entity, logger.project, runs), ('blocks',), runs)}")
+    except (Mistake, TrackingError) as error:
+        says(f"the report in W&B was not updated: {error}; --render-only --wandb does it later")
+
+
+def report(entity: str, project: str, runs: Path) -> Any:
+    """The report, unsaved, of every table that `runs` keeps: it needs no login."""
+    import wandb_workspaces.reports.v2 as wr
+
+    texts = [path.read_text(encoding="utf-8") for path in sorted((runs / FOLDER).glob("*.md"))]
+    return wr.Report(
+        project=project,
+        entity=entity,
+        title=TITLE,
+        description="Published numbers beside ours, and which claims hold; made by attn table",
+        blocks=[wr.TableOfContents(), *(wr.MarkdownBlock(text) for text in texts)],
+        width="fluid",
+    )

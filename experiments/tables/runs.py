@@ -1,0 +1,107 @@
+"""Cells that are runs of `attn train`: the same folders, shared with every other command and continued by it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from experiments.configuration import compose
+from experiments.data.errors import DataError
+from experiments.explain import Mistake
+from experiments.record.durable import RunFolderError
+from experiments.run import check_unchanged, folder_of
+from experiments.settings import Settings
+from experiments.tables.source import Cell, Finding, Prediction, State
+
+# how a result's status reads in a table
+STATES: dict[str, State] = {"done": "done", "nan": "diverged", "interrupted": "missing"}
+
+
+class Runs:
+    def cells(self, rows: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> list[Cell]:
+        """As the words compose; the seed is set last. Raises Mistake."""
+        composed: dict[str, Settings] = {}
+        wrong = []
+        for row, words in rows.items():
+            try:
+                composed[row] = compose([*words, f"runs={runs}"])
+            except Mistake as mistake:
+                wrong.append(f"{row}: {mistake}")
+        if wrong:
+            raise Mistake("\n".join(wrong))
+        found = [
+            (row, settings.model_copy(update={"seed": seed})) for seed in seeds for row, settings in composed.items()
+        ]
+        cells = [Cell(row, settings.seed, folder_of(settings).name, settings) for row, settings in found]
+        _check_distinct(cells)
+        return cells
+
+    def check(self, cells: list[Cell]) -> None:
+        from experiments.sweep.plan import check_data
+        from experiments.sweep.report import check_buildable
+        from experiments.training.planned import planned_steps
+
+        for cell in cells:
+            planned_steps(cell.what)
+        check_data([cell.what for cell in cells])
+        check_buildable([cell.what for cell in cells])
+
+    def finding(self, cell: Cell) -> Finding:
+        folder = folder_of(cell.what)
+        try:
+            result = folder.result()
+            if result is None:
+                return Finding("missing", "begun" if folder.path.exists() else "")
+            if result.attention_digest is not None:
+                check_unchanged(cell.what, folder, result)
+        except (DataError, RunFolderError) as error:
+            return Finding("refused", str(error))
+        facts = {"environment": folder.environment() or {}}
+        return Finding(STATES.get(result.status, "failed"), result.reason or "", result.to_dict() | facts)
+
+    def sizes(self, cell: Cell) -> dict[str, Any]:
+        """Names and sizes as the papers have them; multiplies of one attention layer for one sequence."""
+        import torch
+
+        from experiments.model.variant import build_attention
+
+        settings: Settings = cell.what
+        variant = settings.variant
+        with torch.device("meta"):
+            cost = build_attention(variant).cost(settings.length, settings.length)
+        return {
+            "variant": variant["name"],
+            "h_k": variant.get("key_heads", settings.heads),
+            "h": variant.get("softmax_heads", settings.heads),
+            "h_v": variant.get("value_heads", settings.heads),
+            # a variant without the key has no such size: its keys are the memory itself
+            "d_k": variant.get("key_size"),
+            "d_v": variant.get("value_size"),
+            "layers": settings.layers,
+            "hidden_size": settings.hidden_size,
+            "attention_parameters": cost.parameters,
+            "multiplies": cost.multiplies,
+        }
+
+    def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
+        from experiments.tables.calibration import predict
+
+        return predict(cell.what, console, roughly)
+
+    def make(self, cells: list[Cell], group: str, console: Console) -> None:
+        """Every cell in a process of its own; one that came to NaN did so for its seed, and isn't tried again."""
+        from experiments.sweep.here import train_cells
+        from experiments.sweep.plan import in_sweep
+
+        train_cells([in_sweep(cell.what, group) for cell in cells if self.finding(cell).state != "diverged"], console)
+
+
+def _check_distinct(cells: list[Cell]) -> None:
+    """Two rows that are the same run would be compared with themselves."""
+    rows: dict[str, str] = {}
+    for cell in cells:
+        if (other := rows.setdefault(cell.name, cell.row)) != cell.row:
+            raise Mistake(f"the rows {other} and {cell.row} are the same run", "an override makes them equal")

@@ -1,0 +1,122 @@
+"""The follow-ups of talking heads against their papers' equations, head by head, in float64."""
+
+# n query, m memory; every loop is over heads
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from attention import collaborative, differential, gated, knocking_heads, multi_head
+
+HIDDEN, MEMORY, HEADS, KEY, VALUE = 12, 10, 3, 4, 5
+SIZES = {"hidden_size": HIDDEN, "memory_size": MEMORY, "heads": HEADS, "key_size": KEY, "value_size": VALUE}
+BACKENDS = pytest.mark.parametrize("backend", ["reference", "blocked", "auto"])
+
+
+def made(module, backend: str, **more) -> nn.Module:
+    torch.manual_seed(0)
+    layer = module.Attention(**SIZES, **more, linear_bias=True, dropout=0.0, backend=backend).double()
+    for parameter in layer.parameters():
+        nn.init.normal_(parameter, std=0.5)
+    return layer
+
+
+@pytest.fixture
+def text() -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(1)
+    x = torch.randn(2, 7, HIDDEN, generator=generator, dtype=torch.float64)
+    memory = torch.randn(2, 6, MEMORY, generator=generator, dtype=torch.float64)
+    return x, memory, torch.arange(6) < torch.tensor([6, 4])[:, None, None, None]
+
+
+def head(x: Tensor, linear: nn.Linear, index: int, size: int) -> Tensor:
+    return linear(x)[..., index * size : (index + 1) * size]
+
+
+def softmax(logits: Tensor, mask: Tensor) -> Tensor:
+    return logits.masked_fill(~mask[:, 0], -math.inf).softmax(-1)
+
+
+@BACKENDS
+def test_differential(text, backend):
+    layer, (x, memory, mask) = made(differential, backend, lambda_init=0.8), text
+    b = layer.balance
+    lam = (b.query1 @ b.key1).exp() - (b.query2 @ b.key2).exp() + 0.8
+    found = []
+    for i in range(HEADS):
+        maps = []
+        for half in (2 * i, 2 * i + 1):
+            query, key = head(x, layer.query, half, KEY), head(memory, layer.key, half, KEY)
+            maps.append(softmax(query @ key.mT / math.sqrt(KEY), mask))
+        output = (maps[0] - lam * maps[1]) @ head(memory, layer.value, i, VALUE)
+        output = output / (output.square().mean(-1, keepdim=True) + 1e-5).sqrt() * layer.head_norm.weight
+        found.append((1 - 0.8) * output)
+    torch.testing.assert_close(layer(x, memory, mask=mask), layer.output(torch.cat(found, -1)))
+
+
+def test_differential_with_half_the_key_size_has_the_parameters_of_multi_head():
+    ours = differential.Attention(12, 12, 3, 2, 4, 0.8, False, 0.0, "auto").cost(7, 7).parameters
+    # but for the four vectors of lambda and the gain of the norm
+    assert ours - 4 * 2 - 4 == multi_head.Attention(12, 12, 3, 4, 4, True, False, 0.0, "auto").cost(7, 7).parameters
+
+
+@pytest.mark.parametrize("lambda_init", [1.0, 1.5])
+def test_differential_refuses_to_multiply_its_heads_by_nothing(lambda_init):
+    with pytest.raises(ValueError, match="lambda_init: is 1"):
+        differential.Attention(12, 12, 3, 2, 4, lambda_init, False, 0.0, "auto")
+
+
+@BACKENDS
+def test_collaborative(text, backend):
+    layer, (x, memory, mask) = made(collaborative, backend, start="random"), text
+    found = []
+    for i in range(HEADS):
+        shared = layer.query(x) @ layer.mixing.weight[i].diag() @ layer.key(memory).mT
+        logits = (shared + layer.content_bias(memory)[..., i].unsqueeze(1)) / math.sqrt(KEY)
+        found.append(softmax(logits, mask) @ head(memory, layer.value, i, VALUE))
+    torch.testing.assert_close(layer(x, memory, mask=mask), layer.output(torch.cat(found, -1)))
+
+
+def test_the_content_bias_is_what_a_bias_of_the_queries_does(text):
+    """(x W + c) K^T = x W K^T + M b with b = W_k^T c, and what a key's bias adds is the same for all positions."""
+    x, memory, mask = text
+    plain = made(multi_head, "reference", scaled=True)
+    layer = made(collaborative, "reference", start="concatenated")
+    layer.mixing.reset_parameters()
+    with torch.no_grad():
+        layer.query.weight.copy_(plain.query.weight)
+        layer.key.weight.copy_(plain.key.weight)
+        layer.value.load_state_dict(plain.value.state_dict())
+        layer.output.load_state_dict(plain.output.state_dict())
+        for i in range(HEADS):
+            rows = slice(i * KEY, (i + 1) * KEY)
+            layer.content_bias.weight[i] = plain.query.bias[rows] @ plain.key.weight[rows]
+    torch.testing.assert_close(layer(x, memory, mask=mask), plain(x, memory, mask=mask))
+
+
+@BACKENDS
+def test_gated(text, backend):
+    layer, (x, memory, mask) = made(gated, backend, scaled=True), text
+    found = []
+    for i in range(HEADS):
+        query, key = head(x, layer.query, i, KEY), head(memory, layer.key, i, KEY)
+        output = softmax(query @ key.mT / math.sqrt(KEY), mask) @ head(memory, layer.value, i, VALUE)
+        found.append(output * torch.sigmoid(x @ layer.gate.weight[i * VALUE : (i + 1) * VALUE].T))
+    torch.testing.assert_close(layer(x, memory, mask=mask), layer.output(torch.cat(found, -1)))
+    assert layer.gate.bias is None
+
+
+@BACKENDS
+def test_knocking_heads(text, backend):
+    layer, (x, memory, mask) = made(knocking_heads, backend, scaled=True), text
+    found = []
+    for i in range(HEADS):
+        query = head(x, layer.query, i, KEY) @ layer.shared_query.weight
+        key = head(memory, layer.key, i, KEY) @ layer.shared_key.weight
+        value = head(memory, layer.value, i, VALUE) @ layer.shared_value.weight
+        found.append(softmax(query @ key.mT / math.sqrt(KEY), mask) @ value)
+    torch.testing.assert_close(layer(x, memory, mask=mask), layer.output(torch.cat(found, -1)))

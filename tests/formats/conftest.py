@@ -1,0 +1,48 @@
+"""Our model by the words of a format, and another library's model whose weights are all different from their start."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from experiments.configuration import compose
+from experiments.model.assembly import Assembly
+from experiments.model.build import build
+from experiments.objectives.objective import assembly_of
+from experiments.settings import Settings
+from tests.model.conftest import settings_of, variant_of
+
+__all__ = ["settings_of", "variant_of"]
+
+VOCABULARY = 31
+
+
+@pytest.fixture
+def of_words() -> Callable[[list[str]], tuple[Settings, Assembly]]:
+    def make(words: list[str]) -> tuple[Settings, Assembly]:
+        settings = compose(words)
+        model = build(assembly_of(settings.objective), settings.model, settings.variant, VOCABULARY, 0)
+        return settings, model.eval()
+
+    return make
+
+
+@pytest.fixture
+def shaken() -> Callable[[Any], Any]:
+    def shake(model: Any) -> Any:
+        """Biases start as zeros and norms as ones, which would hide a mix-up."""
+        generator = torch.Generator().manual_seed(0)
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(0.1 * torch.randn(parameter.shape, generator=generator))
+        return model.eval()
+
+    return shake
+
+
+@pytest.fixture
+def tokens() -> torch.Tensor:
+    return torch.randint(VOCABULARY, (3, 9), generator=torch.Generator().manual_seed(1))

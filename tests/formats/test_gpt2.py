@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from experiments.configuration import compose
+from experiments.formats import gpt2
+
+transformers = pytest.importorskip("transformers")
+
+SIZES = [
+    {"n_embd": 24, "n_layer": 3, "n_head": 4},
+    {"n_embd": 15, "n_layer": 1, "n_head": 1, "n_inner": 40, "activation_function": "gelu"},
+    {"n_embd": 8, "n_layer": 2, "n_head": 8, "activation_function": "relu", "scale_attn_weights": False},
+    {"n_embd": 12, "n_layer": 2, "n_head": 3, "tie_word_embeddings": False},
+]
+
+
+def theirs_of(**sizes):
+    torch.manual_seed(0)
+    config = transformers.GPT2Config(vocab_size=31, n_positions=11, initializer_range=0.3, **sizes)
+    return transformers.GPT2LMHeadModel(config)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-4), (torch.float64, 1e-10)])
+@pytest.mark.parametrize("sizes", SIZES)
+def test_logits_of_a_hugging_face_gpt2(of_words, shaken, tokens, sizes, dtype, tolerance):
+    theirs = shaken(theirs_of(**sizes)).to(dtype)
+    _, ours = of_words(gpt2.words(theirs.config.to_dict()))
+    ours.to(dtype).load_state_dict(gpt2.from_hugging_face(theirs.state_dict()))
+    with torch.no_grad():
+        assert_close(ours(tokens), theirs(input_ids=tokens).logits, rtol=0, atol=tolerance)
+        rows = torch.tensor([0, 7, 13])
+        assert_close(ours(tokens, rows), theirs(input_ids=tokens).logits.flatten(0, 1)[rows], rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("sizes", SIZES)
+def test_there_and_back(of_words, shaken, tokens, sizes):
+    first = shaken(theirs_of(**sizes))
+    settings, ours = of_words(gpt2.words(first.config.to_dict()))
+    ours.load_state_dict(gpt2.from_hugging_face(first.state_dict()))
+    second = transformers.GPT2LMHeadModel(transformers.GPT2Config(**gpt2.config(settings, 31))).eval()
+    second.load_state_dict(gpt2.to_hugging_face(ours.state_dict(), settings))
+    with torch.no_grad():
+        assert_close(second(input_ids=tokens).logits, first(input_ids=tokens).logits)
+
+
+def test_what_it_has_not_is_refused_by_name():
+    words = gpt2.words(theirs_of(**SIZES[0]).config.to_dict())
+    with pytest.raises(ValueError, match=r"variant\.name=talking_heads: GPT-2 has multi_head"):
+        gpt2.config(compose(["variant=talking_heads", *(word for word in words if not word.startswith("variant"))]), 31)
+    with pytest.raises(ValueError, match="key_size=64: GPT-2 has 6"):
+        gpt2.config(compose([*words, "key_size=64"]), 31)
+    with pytest.raises(ValueError, match=r"model\.position=rotary"):
+        gpt2.config(compose([word.replace("learned", "rotary") for word in words]), 31)
+    for changes in ({"activation_function": "silu"}, {"scale_attn_by_inverse_layer_idx": True}, {"embd_pdrop": 0.5}):
+        with pytest.raises(ValueError, match=next(iter(changes)).split("_")[0]):
+            gpt2.words(theirs_of(**SIZES[0]).config.to_dict() | changes)
+    with pytest.raises(ValueError, match=r"transformer\.h\.0\.crossattention"):
+        gpt2.from_hugging_face({"transformer.h.0.crossattention.c_attn.weight": torch.ones(2, 2)})

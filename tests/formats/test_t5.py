@@ -1,0 +1,147 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+from torch.testing import assert_close
+
+from experiments.configuration import compose
+from experiments.formats import t5
+from experiments.model.build import build
+
+transformers = pytest.importorskip("transformers")
+VOCABULARY = 29
+TOLERANCE = 3e-6  # the softmax of transformers is in float32
+VERSIONS = {
+    "1.0": {"feed_forward_proj": "relu"},
+    "1.1": {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False},
+    "1.1 with other sizes": {
+        "feed_forward_proj": "gated-relu",
+        "tie_word_embeddings": False,
+        "d_kv": 5,
+        "num_heads": 3,
+    },
+}
+
+
+def theirs_of(version: str):
+    sizes = {"d_model": 12, "d_kv": 4, "d_ff": 20, "num_layers": 2, "num_heads": 3, "vocab_size": VOCABULARY}
+    buckets = {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 20}
+    config = transformers.T5Config(**(sizes | buckets | VERSIONS[version]))
+    torch.manual_seed(0)
+    model = transformers.T5ForConditionalGeneration(config)
+    if version != "1.0":
+        model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            # norms start as ones, which would hide a mix-up
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model.double().eval()
+
+
+def config_of(model) -> dict:
+    return model.config.to_dict() | {"tie_word_embeddings": model.config.scale_decoder_outputs}
+
+
+def ours_of(*words: str):
+    settings = compose([*words, "precision=fp32"])
+    return build("encoder_decoder", settings.model, settings.variant, VOCABULARY, 0).double().eval(), settings
+
+
+@pytest.fixture
+def batch():
+    generator = torch.Generator().manual_seed(1)
+    tokens = torch.randint(VOCABULARY, (3, 40), generator=generator)
+    decoder_tokens = torch.randint(VOCABULARY, (3, 30), generator=generator)
+    return tokens, decoder_tokens, torch.arange(40) < torch.tensor([40, 23, 1])[:, None]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_logits_of_a_hugging_face_t5(batch, version):
+    theirs = theirs_of(version)
+    ours, _ = ours_of(*t5.words(config_of(theirs)))
+    ours.load_state_dict(t5.from_hugging_face(theirs.state_dict()))
+    tokens, decoder_tokens, mask = batch
+    with torch.no_grad():
+        expected = theirs(input_ids=tokens, decoder_input_ids=decoder_tokens, attention_mask=mask.long()).logits
+        assert_close(ours(tokens, decoder_tokens, mask=mask), expected, rtol=1e-5, atol=TOLERANCE)
+        expected = theirs(input_ids=tokens, decoder_input_ids=decoder_tokens).logits
+        assert_close(ours(tokens, decoder_tokens), expected, rtol=1e-5, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_there_and_back_is_the_same_to_the_bit(version):
+    theirs = theirs_of(version)
+    _, settings = ours_of(*t5.words(config_of(theirs)))
+    state = theirs.state_dict()
+    back = t5.to_hugging_face(t5.from_hugging_face(state), settings)
+    assert back.keys() == state.keys()
+    assert all(torch.equal(back[name], state[name]) for name in state)
+    config, expected = t5.config(settings, VOCABULARY), config_of(theirs)
+    assert {key: expected[key] for key in config if key != "architectures"} == {
+        key: value for key, value in config.items() if key != "architectures"
+    }
+
+
+MODEL = (
+    "objective=span_corruption", "hidden_size=12", "heads=3", "layers=2", "norm=pre", "model.norm_kind=rms",
+    "model.position=relative", "model.embedding_norm=false", "model.linear_bias=false",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("model.activation=gelu",),  # scaled logits, tied without a scaled output
+        ("model.output_scaled=true", "model.activation=relu"),
+        ("model.output_scaled=true", "model.tied=false", "model.gated=true", "model.activation=gelu_tanh"),
+        (
+            "variant=unscaled",
+            "model.tied=false",
+            "model.gated=true",
+            "model.activation=relu",
+            "key_size=7",
+            "value_size=7",
+        ),
+    ],
+)
+def test_our_models_are_theirs(batch, changes, tmp_path):
+    ours, settings = ours_of(*MODEL, "model.initial_std=0.3", *changes)
+    (tmp_path / "config.json").write_text(json.dumps(t5.config(settings, VOCABULARY)))
+    state = t5.to_hugging_face(ours.state_dict(), settings)
+    save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, tmp_path / "model.safetensors")
+    theirs = transformers.T5ForConditionalGeneration.from_pretrained(tmp_path, dtype=torch.float64).eval()
+    tokens, decoder_tokens, mask = batch
+    with torch.no_grad():
+        expected = theirs(input_ids=tokens, decoder_input_ids=decoder_tokens, attention_mask=mask.long()).logits
+        assert_close(ours(tokens, decoder_tokens, mask=mask), expected, rtol=1e-5, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["variant=talking_heads"], ["variant.name=talking_heads"]),
+        (["key_size=8"], ["value_size=4: T5 has 8"]),
+        (["norm=post", "model.position=rotary"], ["norm=post: T5 has pre; model.position=rotary: T5 has relative"]),
+        (["model.embedding_norm=true"], ["model.embedding_norm=true: T5 has false"]),
+        (["model.gated=true", "model.activation=gelu"], ["model.activation=gelu"]),
+    ],
+)
+def test_what_the_format_cannot_hold_is_refused_by_name(words, said):
+    replaced = {word.split("=")[0] for word in words}
+    settings = compose([*(word for word in MODEL if word.split("=")[0] not in replaced), *words])
+    for refusing in (lambda: t5.config(settings, VOCABULARY), lambda: t5.to_hugging_face({}, settings)):
+        with pytest.raises(ValueError, match="T5 has") as caught:
+            refusing()
+        assert all(part in str(caught.value) for part in said), caught.value
+
+
+def test_what_is_no_t5_is_refused():
+    with pytest.raises(ValueError, match=r"bert\.x is no weight"):
+        t5.from_hugging_face({"bert.x": torch.ones(1)})
+    with pytest.raises(ValueError, match=r"feed_forward_proj=silu"):
+        t5.words({"num_layers": 2, "feed_forward_proj": "silu"})
+    with pytest.raises(ValueError, match=r"num_decoder_layers=3"):
+        t5.words({"num_layers": 2, "num_decoder_layers": 3})

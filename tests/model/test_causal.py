@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+import itertools
+
+import pytest
+import torch
+from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
+
+from experiments.objectives.objective import loss
+
+VARIANTS = [
+    "multi_head", "talking_heads", "dynamic_talking_heads", "additive", "general_bilinear",
+    "collaborative", "differential", "gated", "knocking_heads",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("position", ["learned", "rotary", "relative"])
+def test_no_logit_knows_a_later_token(bert_of, tokens, variant, position):
+    """Every token is changed in turn: exactly the logits at it and after it change."""
+    model = bert_of(variant, assembly="causal", position=position)
+    logits = model(tokens)
+    for place in range(7):
+        changed = tokens.clone()
+        changed[:, place] = (changed[:, place] + 1) % 23
+        differs = (model(changed) - logits).abs().amax(-1) > 1e-9
+        assert differs[:, place:].all() and not differs[:, :place].any()
+
+
+def test_the_losses_are_of_one_distribution(bert_of):
+    """Over all continuations of a token the probabilities sum to 1: no position is told what it predicts."""
+    model = bert_of(assembly="causal", layers=1)
+    sentences = torch.tensor([[3, *rest] for rest in itertools.product(range(23), repeat=2)])
+    with torch.no_grad():
+        nats = [loss(model(each[None], torch.tensor([0, 1])), each[1:]) for each in sentences]
+    assert_close(torch.stack(nats).neg().exp().sum(), torch.tensor(1.0, dtype=torch.float64))
+
+
+def test_it_is_bert_but_for_the_mask(bert_of, tokens):
+    bert, causal = bert_of(), bert_of(assembly="causal")
+    assert bert.state_dict().keys() == causal.state_dict().keys()
+    assert all(torch.equal(*pair) for pair in zip(bert.parameters(), causal.parameters(), strict=True))
+    assert_close(causal(tokens[:, :1]), bert(tokens[:, :1]))
+
+
+def test_flops_are_those_that_torch_counts(bert_of, tokens):
+    model = bert_of(assembly="causal")
+    with FlopCounterMode(display=False) as counter:
+        model(tokens, torch.arange(18)).sum().backward()
+    assert counter.get_total_flops() == pytest.approx(model.flops_per_token(7, 18 / 21) * 21, rel=1e-12)
+
+
+def test_a_scaled_output_is_refused(bert_of):
+    with pytest.raises(ValueError, match=r"model\.output_scaled=true"):
+        bert_of(assembly="causal", output_scaled=True)
+
+
+def test_norm_and_bias_are_choices(bert_of, tokens):
+    whole, bare = bert_of(), bert_of(embedding_norm=False, head_bias=False)
+    assert whole.state_dict().keys() - bare.state_dict().keys() == {
+        "embedding.norm.weight", "embedding.norm.bias", "head.bias",
+    }  # fmt: skip
+    assert not torch.allclose(whole(tokens), bare(tokens))

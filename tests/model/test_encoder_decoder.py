@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from torch.testing import assert_close
+from torch.utils.flop_counter import FlopCounterMode
+
+from experiments.configuration import compose
+from experiments.explain import options
+from experiments.model.build import build
+from experiments.model.encoder_decoder import EncoderDecoder
+from experiments.model.position import RelativeBias, bucket
+
+VOCABULARY = 23
+POSITIONS = ["learned", "sinusoidal", "rotary", "relative", "none"]
+
+
+@pytest.fixture
+def model_of(settings_of):
+    def make(variant="multi_head", seed=0, **changes) -> EncoderDecoder:
+        model = settings_of(**changes)
+        words = [f"variant={variant}", f"hidden_size={model.hidden_size}", "heads=3", "backend=reference"]
+        resolved = compose([*words, f"model.linear_bias={model.linear_bias}"]).variant
+        return build("encoder_decoder", model, resolved, VOCABULARY, seed).double().eval()
+
+    return make
+
+
+@pytest.fixture
+def decoder_tokens() -> torch.Tensor:
+    """[3, 5]"""
+    return torch.randint(VOCABULARY, (3, 5), generator=torch.Generator().manual_seed(6))
+
+
+@pytest.mark.parametrize("norm", ["post", "pre", "sandwich"])
+@pytest.mark.parametrize("tied", [True, False])
+def test_rows_are_the_gathered_logits(model_of, tokens, decoder_tokens, norm, tied):
+    model = model_of(norm=norm, tied=tied)
+    rows = torch.tensor([14, 0, 7, 7, 13])
+    every = model(tokens, decoder_tokens)
+    assert every.shape == (3, 5, VOCABULARY)
+    assert_close(model(tokens, decoder_tokens, rows), every.flatten(0, 1)[rows], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("variant", options("variant"))
+def test_a_decoder_token_changes_no_logit_before_it(model_of, tokens, decoder_tokens, variant):
+    model = model_of(variant)
+    before = model(tokens, decoder_tokens)
+    for position in range(5):
+        changed = decoder_tokens.clone()
+        changed[:, position] = (changed[:, position] + 1) % VOCABULARY
+        after = model(tokens, changed)
+        assert_close(after[:, :position], before[:, :position], rtol=0, atol=1e-12)
+        assert (after[:, position:] - before[:, position:]).abs().amax(-1).min() > 1e-6, "all others see it"
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_a_decoder_token_changes_no_logit_before_it_whatever_the_positions(model_of, tokens, decoder_tokens, position):
+    model = model_of(position=position)
+    changed = decoder_tokens.clone()
+    changed[:, 3] = (changed[:, 3] + 1) % VOCABULARY
+    difference = (model(tokens, changed) - model(tokens, decoder_tokens)).abs().amax(-1)
+    assert difference[:, :3].max() < 1e-12 and difference[:, 3:].min() > 1e-6
+
+
+@pytest.mark.parametrize("variant", options("variant"))
+def test_padding_of_the_encoder_changes_nothing(model_of, tokens, decoder_tokens, variant):
+    model = model_of(variant)
+    mask = torch.arange(7) < torch.tensor([7, 4, 1])[:, None]
+    logits = model(tokens, decoder_tokens, mask=mask)
+    other = torch.where(mask, tokens, (tokens + 1) % VOCABULARY)
+    assert_close(model(other, decoder_tokens, mask=mask), logits, rtol=0, atol=1e-12)
+    # nor is it there at all
+    for row, length in enumerate([7, 4, 1]):
+        alone = model(tokens[row : row + 1, :length], decoder_tokens[row : row + 1])
+        assert_close(alone[0], logits[row], rtol=0, atol=1e-10)
+    seen = (model(other, decoder_tokens) - model(tokens, decoder_tokens)).abs().amax((1, 2))
+    assert seen[0] == 0 and (seen[1:] > 1e-6).all(), "what is not masked is seen"
+
+
+@pytest.mark.parametrize("variant", ["multi_head", "talking_heads", "additive", "general_bilinear"])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"gated": True, "tied": False}, {"layers": 1, "position": "relative", "linear_bias": False}],
+)
+def test_flops_and_parameters_are_those_that_torch_counts(model_of, tokens, decoder_tokens, variant, changes):
+    model = model_of(variant, **changes)
+    counts = model.parameter_counts()
+    assert counts["total"] == sum(parameter.numel() for parameter in model.parameters())
+    assert counts["attention"] == sum(attention.cost(1, 1).parameters for attention in model.attentions)
+    assert len(model.attentions) == 3 * len(model.encoder.layers)
+    with FlopCounterMode(display=False) as counter:
+        model(tokens, decoder_tokens, torch.arange(15)).sum().backward()
+    if variant == "additive":
+        return  # tanh is computed again in the backward, which is no part of the formula
+    assert counter.get_total_flops() == pytest.approx(model.flops_per_token(7, 5 / 12) * 3 * 12, rel=1e-12)
+
+
+def test_the_kernels_of_all_attentions_are_named(model_of, tokens, decoder_tokens):
+    model = model_of()
+    assert model.kernels() == []
+    model.decoder.layers[1].cross_attention.backend = "blocked"
+    model(tokens, decoder_tokens)
+    assert model.kernels() == ["blocked", "reference"]
+
+
+def test_a_gated_feed_forward_by_hand(model_of):
+    feed_forward = model_of(gated=True, activation="relu").encoder.layers[0].feed_forward
+    x = torch.randn(4, 12, dtype=torch.float64)
+    expected = feed_forward.outer(torch.relu(feed_forward.gate(x)) * feed_forward.inner(x))
+    assert_close(feed_forward(x), expected)
+
+
+def test_one_sided_buckets_are_those_of_t5():
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5")
+    for buckets, distance in ((32, 128), (8, 16)):
+        offset = torch.arange(-3 * distance, 3 * distance)
+        theirs = t5.T5Attention._relative_position_bucket(
+            offset, bidirectional=False, num_buckets=buckets, max_distance=distance
+        )
+        assert bucket(offset, buckets, distance, causal=True).tolist() == theirs.tolist()
+
+
+def test_a_one_sided_bias_needs_a_larger_distance():
+    RelativeBias(8, 4, heads=1)
+    with pytest.raises(ValueError, match=r"relative_distance=4: must be above 4"):
+        RelativeBias(8, 4, heads=1, causal=True)
+
+
+def test_scaled_output_and_start_by_size(model_of, tokens, decoder_tokens):
+    """Embeddings of unit variance, tied: scaled, the logits start with unit variance (T5)."""
+    model = model_of(hidden_size=120, initial_std=None, output_scaled=True, norm_kind="rms", embedding_norm=False)
+    assert model.embedding.token.weight.std().item() == pytest.approx(1, abs=0.05)
+    query = model.encoder.layers[0].attention.query.weight
+    assert query.std().item() == pytest.approx(120**-0.5, rel=0.1)
+    assert model(tokens, decoder_tokens).std().item() == pytest.approx(1, abs=0.4)
+
+
+REFUSED = [{"token_types": 2}, {"head_transform": True}, {"norm": "deep"}]
+
+
+@pytest.mark.parametrize("changes", REFUSED)
+def test_what_an_encoder_decoder_has_not_is_refused(model_of, changes):
+    with pytest.raises(ValueError, match=next(iter(changes))):
+        model_of(**changes)

@@ -1,0 +1,203 @@
+"""Every table's YAML: whole, composable at every budget, and its published numbers as the sources have them."""
+
+from __future__ import annotations
+
+import functools
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from experiments.configuration import compose
+from experiments.explain import CONF, Mistake, options
+from experiments.model.bert import Bert
+from experiments.tables import published
+from experiments.tables.definition import BUDGETS, TABLES, Budget, Table, Tuning, checked, load, names
+from experiments.tables.source import source_of
+from experiments.tables.words import merged, of_rows, split
+
+DEARER = {("shazeer2020/projections", "C9 from the identity"), ("bhojanapalli2020/figure1", "wider")}
+TRAINED = [name for name in names() if load(name).source == "runs"]
+
+
+@functools.cache
+def cells(name: str, budget: str):
+    table = load(name)
+    words = of_rows(table.rows_at(budget), table.budgets[budget], [])
+    return source_of(table.source).cells(words, [0], Path("runs"))
+
+
+def test_the_tables_of_the_papers_are_there():
+    papers = {name.split("/")[0] for name in names()}
+    assert {"shazeer2020", "bhojanapalli2020", "su2020", "vaswani2017", "xiong2020", "lan2020", "follow_ups"} <= papers
+    claimed = {key for name in names() for key in load(name).claims}
+    assert {*(f"C{number}" for number in range(1, 11)), "X5"} <= claimed
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_every_row_composes_at_every_budget_and_is_a_run_of_its_own(name):
+    table = load(name)
+    assert set(table.budgets) == set(BUDGETS)
+    for budget in table.budgets:
+        found = cells(name, budget)
+        assert len({cell.name for cell in found}) == len(table.rows_at(budget))
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_nano_tries_the_claims(name):
+    """All but those whose rows two cores have no hour for."""
+    from experiments.tables.inequality import parse
+
+    table = load(name)
+    for key, claim in table.claims.items():
+        budget = "small" if (name, key) in DEARER else "nano"
+        assert any(parse(sentence, table.rows_at(budget)) for sentence in claim.parts), key
+
+
+@pytest.mark.parametrize("experiment", options("experiment"))
+def test_every_overlay_composes(experiment):
+    assert compose([f"experiment={experiment}", "heads=4"]).heads == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "larger", "matched"),
+    [
+        ("su2020/key_size", "plus", "matched"),
+        ("bhojanapalli2020/table2a", "h16", "matched16"),
+        ("bhojanapalli2020/table2a", "h32", "matched32"),
+        ("bhojanapalli2020/table2b", "p256", "matched256"),
+        ("bhojanapalli2020/figure1", "h16", "matched16"),
+        ("bhojanapalli2020/figure1", "h32", "matched32"),
+    ],
+)
+@pytest.mark.parametrize("budget", ["nano", "medium"])
+def test_matched_arms_have_the_parameters_of_what_they_match(name, larger, matched, budget):
+    table = load(name)
+    words = of_rows({key: table.rows[key] for key in (larger, matched)}, table.budgets[budget], [])
+    counts = []
+    for cell in source_of("runs").cells(words, [0], Path("runs")):
+        with torch.device("meta"):
+            counts.append(Bert(cell.what.model, cell.what.variant, 4096).parameter_counts()["total"])
+    assert counts[0] == pytest.approx(counts[1], rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["shazeer2020/heads", "shazeer2020/heads_t5", "shazeer2020/albert"])
+def test_the_projections_parameters_are_as_claimed(name):
+    from experiments.sweep.report import check_buildable
+    from experiments.tables.verdict import Measures, decide
+
+    table, source = load(name), source_of("runs")
+    found = cells(name, "nano")
+    counts = check_buildable([cell.what for cell in found])
+    measures = Measures(
+        {}, {}, {cell.row: {0: count} for cell, count in zip(found, counts, strict=True)},
+        {cell.row: source.sizes(cell) for cell in found},
+    )  # fmt: skip
+    claim = {"X2 parameters": table.claims["X2 parameters"]}
+    (verdict,) = decide(claim, table.budgets["nano"], table.rows_at("nano"), measures)
+    assert verdict.word == "holds" and len(verdict.parts) == 3
+
+
+@pytest.mark.parametrize("name", ["bhojanapalli2020/table2a", "lan2020/sharing", "vaswani2017/table3b"])
+def test_the_papers_own_set_up_has_the_papers_parameters(name):
+    from experiments.sweep.report import check_buildable
+
+    table = load(name)
+    found = published.read(name, table.published.table, None)
+    models = [cell for cell in cells(name, "paper") if table.rows[cell.row].published]
+    for cell, count in zip(models, check_buildable([cell.what for cell in models]), strict=True):
+        assert count / 1e6 == pytest.approx(found.number(table.rows[cell.row].published, "params_m").value, rel=0.04)
+
+
+@pytest.mark.parametrize("name", [name for name in names() if load(name).published])
+def test_every_row_finds_its_published_numbers(name):
+    table = load(name)
+    found = published.read(name, table.published.table, None)
+    rows = [row.published for row in table.rows.values() if row.published]
+    found.check(rows, table.published.metric)
+    assert rows
+
+
+@pytest.mark.parametrize("path", sorted(TABLES.glob("*/published.yaml")), ids=lambda path: path.parent.name)
+def test_a_number_nobody_has_read_is_null(path):
+    paper = checked(published.Paper, yaml.safe_load(path.read_text()), path.name)
+    for table in paper.tables.values():
+        values = [value for row in table.rows.values() for value in row.values()]
+        assert (table.verification == "none") == all(value is None for value in values)
+
+
+def broken(**changes) -> str:
+    tree = yaml.safe_load((TABLES / "xiong2020" / "warmup.yaml").read_text())
+    for place, value in changes.items():
+        branch = tree
+        *path, last = place.split("__")
+        for key in path:
+            branch = branch[key]
+        branch[last] = value
+    with pytest.raises(Mistake) as caught:
+        checked(Table, tree, "warmup.yaml")
+    return str(caught.value)
+
+
+def test_a_wrong_yaml_is_refused_by_name():
+    assert "did you mean post_warm6?" in broken(baseline="post_warm5")
+    assert "did you mean pre_none6?" in broken(claims__C10__parts=["pre_non6 > post_warm6"])
+    assert "budgets.nano.rows" in broken(budgets__nano__rows=["post_warm6", "absent"])
+    assert "the baseline" in broken(budgets__nano__rows=["pre_warm6"])
+    assert "margin is missing" in broken(budgets__nano__margin=None)
+    assert "seeds" in broken(budgets__nano__seeds=0)
+    assert "rowss" in broken(rowss={})
+    assert "no comparison" in broken(claims__C10__parts=["pre_none6"])
+    tuned = {"chosen": 1e-3, "where": "here", "tried": {"1e-3": 5.0, "3e-3": 4.0}}
+    assert "not the best of those tried" in broken(budgets__nano__learning_rates={"post": tuned})
+    assert "no row is of the family" in broken(budgets__nano__learning_rates={"pots": tuned | {"tried": {}}})
+
+
+def test_a_tuned_rate_reaches_the_rows_of_its_family_and_the_command_line_wins():
+    table = load("xiong2020/warmup")
+    tuned = {"post": Tuning(chosen=1e-4, where="here", tried={})}
+    budget: Budget = table.budgets["nano"].model_copy(update={"learning_rates": tuned})
+    words = of_rows(table.rows_at("nano"), budget, [])
+    assert "learning_rate=0.0001" in words["post_warm6"] and "learning_rate=0.0001" not in words["pre_warm6"]
+    words = of_rows(table.rows_at("nano"), budget, ["learning_rate=0.5"])
+    assert [word for word in words["post_warm6"] if "rate" in word] == ["learning_rate=0.5"]
+
+
+def test_later_words_win_and_a_group_puts_away_what_was_set_inside_it():
+    assert merged(["a=1", "data=c4", "data.max_documents=3"], ["a=2", "data=text"]) == ["a=2", "data=text"]
+    assert split("heads=6 key_size=${times:4,${value_size}}") == ["heads=6", "key_size='${times:4,${value_size}}'"]
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [("norm=pre", "the table itself sets norm"), ("seed=3", "--seeds"), ("runs=x", "--runs"), ("heads", "key=value")],
+)
+def test_what_a_user_may_not_override(given, said):
+    table = load("xiong2020/warmup")
+    with pytest.raises(Mistake, match=said):
+        of_rows(table.rows, table.budgets["nano"], [given])
+
+
+def test_a_new_table_is_one_new_yaml(tmp_path, monkeypatch):
+    from experiments.tables import definition
+
+    (tmp_path / "me2026").mkdir()
+    (tmp_path / "me2026" / "mine.yaml").write_text("""
+title: Mine
+shows: that a file is enough
+paper: nobody
+source: runs
+baseline: a
+rows:
+  a: {label: one head, words: heads=1}
+  b: {label: two heads, words: heads=2}
+claims:
+  M1: {says: two are better, parts: [b > a]}
+budgets:
+  nano: {task: a task, seeds: 1, words: max_steps=5}
+""")
+    monkeypatch.setattr(definition, "TABLES", tmp_path)
+    assert names() == ["me2026/mine"]
+    assert [cell.what.heads for cell in cells("me2026/mine", "nano")] == [1, 2]
+    assert CONF.exists()

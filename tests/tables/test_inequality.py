@@ -1,0 +1,55 @@
+"""The little language of claims."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.tables.inequality import Part, arithmetic, parse
+
+
+def test_a_chain_is_its_neighbouring_pairs():
+    assert parse("c > b > a") == [Part("c", ">", "b"), Part("b", ">", "a")]
+    assert parse("a ~ b") == [Part("a", "~", "b")]
+
+
+def test_rows_that_a_budget_has_not_are_stepped_over():
+    assert parse("d > c > b > a", {"d": 1, "b": 1, "a": 1}) == [Part("d", ">", "b"), Part("b", ">", "a")]
+    assert parse("b > a", {"a": 1}) == []
+    assert parse("d - c > b - a", {"a": 1, "b": 1, "c": 1}) == []
+    assert parse("b - a = layers", {"a": 1}) == []
+
+
+def test_sides_are_sums():
+    (part,) = parse("d - c > b - a")
+    assert part.contrast == {"d": 1, "c": -1, "b": -1, "a": 1}
+    (part,) = parse("0 > a")
+    assert part.contrast == {"a": -1}
+    (part,) = parse("b - a = layers * (h_k * h + h * h_v)")
+    assert part.contrast == {"b": 1, "a": -1}
+
+
+def test_arithmetic():
+    assert arithmetic("layers * (h_k * h + h * h_v) - 1", {"layers": 2, "h_k": 3, "h": 4, "h_v": 5}) == 63
+    with pytest.raises(ValueError, match="'heads'"):
+        arithmetic("heads * 2", {"h": 1})
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "a",
+        "a > ",
+        "a > b ~ c",
+        "a > 2 b",
+        "a < b",
+        "a = open('x')",
+        "a = b.c",
+        "a = 2 ** 3",
+        "a = ",
+        "a = [1]",
+        "a + > b",
+    ],
+)
+def test_what_is_no_inequality_is_refused(sentence):
+    with pytest.raises(ValueError, match=r"comparison|sum of rows|arithmetic|products|one chain"):
+        parse(sentence)

@@ -1,0 +1,49 @@
+"""BatchNorm in a run: its running statistics are part of what a run goes on from."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from experiments.training import train as module
+from experiments.training.interruption import Interrupted
+
+
+@pytest.fixture
+def batch(settings):
+    return settings(model__norm_kind="batch_masked", trainer__micro_batch=3)
+
+
+def test_a_resumed_run_has_the_same_running_statistics(batch, go, outcome, monkeypatch):
+    _, whole = go(batch, "whole")
+    look = module.look
+
+    def cut(run):
+        look(run)
+        if run.progress.step == 7:
+            raise Interrupted(15)
+
+    monkeypatch.setattr(module, "look", cut)
+    with pytest.raises(Interrupted):
+        go(batch, "cut")
+    monkeypatch.setattr(module, "look", look)
+    _, folder = go(batch, "cut")
+    metrics, tensors = outcome(folder)
+    assert (metrics, tensors) == outcome(whole)
+    assert any(name.endswith("running_variance") for _, name in tensors)
+
+
+def test_a_step_that_is_passed_over_leaves_the_statistics_finite(settings, go, outcome, monkeypatch):
+    backward, calls = module.backward, []
+
+    def spoiled(forward, batch, step, micro_batch):
+        calls.append(step)
+        found = backward(forward, batch, step, micro_batch)
+        return found._replace(tokens=found.tokens * float("nan")) if step == 3 else found
+
+    monkeypatch.setattr(module, "backward", spoiled)
+    result, folder = go(settings(model__norm_kind="batch", trainer__guard="skip"))
+    assert result.skipped_steps == 1 and 3 in calls
+    _, tensors = outcome(folder)
+    for (_, name), values in tensors.items():
+        assert torch.tensor(values).isfinite().all(), name

@@ -1,0 +1,145 @@
+"""Whole runs of encoder-decoders: they learn, go on where they were cut, and are scored again."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import signal
+from pathlib import Path
+
+import pytest
+
+from experiments.configuration import compose
+from experiments.decoding import bleu
+from experiments.measure.memory import predict_peak_bytes
+from experiments.training import train as training
+from experiments.training.interruption import Interrupted
+
+SIZES = (
+    "precision=fp32", "trainer.device=cpu", "logger.wandb=off", "hidden_size=32", "heads=4", "layers=2", "length=16",
+    "batch_size=8", "model.intermediate_size=48", "schedule.warmup_steps=2", "trainer.log_every=1",
+)  # fmt: skip
+WORDS, OTHERS = ("abcdefghij", "klmnopqrst")
+
+
+def translations(number: int) -> set[tuple[str, str]]:
+    """Sentences of a language of ten letters, and the same said backwards in the letters of another."""
+    chance = random.Random(0)
+    said = ([chance.randrange(10) for _ in range(chance.randint(2, 6))] for _ in range(number))
+    return {(" ".join(WORDS[i] for i in each), " ".join(OTHERS[i] for i in reversed(each))) for each in said}
+
+
+@pytest.fixture(scope="module")
+def pairs_file(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("pairs") / "pairs.tsv"
+    path.write_text("".join(f"{source}\t{target}\n" for source, target in sorted(translations(3000))))
+    return path
+
+
+@pytest.fixture
+def words_of(pairs_file, corpus):
+    def words(model: str) -> list[str]:
+        data = ["data=pairs", f"data.train={pairs_file}"]
+        if model.startswith("t5"):
+            data = ["data=text", f"data.train={corpus}"]
+        small = ["tokenizer.vocabulary_size=300", f"cache={corpus.parent / 'cache'}"]
+        rest = [] if model.startswith("t5") else ["objective.bleu_pairs=6"]
+        return [f"model={model}", *data, *SIZES, *small, *rest]
+
+    return words
+
+
+@pytest.mark.parametrize(
+    ("model", "variant"),
+    [
+        ("t5_nano", "multi_head"),
+        ("t5_base", "unscaled"),
+        ("transformer_nano", "dynamic_talking_heads"),
+        ("transformer_base", "multi_head"),
+    ],
+)
+def test_a_cut_run_ends_as_one_that_was_not(words_of, go, outcome, monkeypatch, model, variant):
+    cuts = ["max_steps=4", "trainer.evaluate_every=4", "trainer.checkpoint_every=2", "trainer.evaluation_sequences=16"]
+    dropped = ["model.dropout=0.1", "model.attention_dropout=0.1", f"variant={variant}", "trainer.micro_batch=3"]
+    settings = compose([*words_of(model), *cuts, *dropped])
+    whole, folder = go(settings)
+    assert whole.status == "done" and whole.steps == 4 and whole.tokens > 0
+    expected = outcome(folder)
+
+    real, taken = training.take_step, []
+
+    def cut(run, step):
+        if step == 3 and not taken:
+            taken.append(step)
+            raise KeyboardInterrupt
+        real(run, step)
+
+    monkeypatch.setattr(training, "take_step", cut)
+    with pytest.raises(KeyboardInterrupt):
+        go(settings, "cut")
+    again, folder = go(settings, "cut")
+    assert taken and outcome(folder) == expected
+    assert (again.validation_loss, again.tokens) == (whole.validation_loss, whole.tokens)
+    assert again.bleu == whole.bleu and (whole.bleu is None) == model.startswith("t5")
+
+
+def test_a_run_cut_in_its_translations_goes_on_with_them(words_of, go, monkeypatch):
+    """Nor are the time and the memory of the training those of the translations, or too little memory the end."""
+    settings = compose([*words_of("transformer_nano"), "max_steps=2", "trainer.evaluate_every=2"])
+    real, sizes = bleu.score, []
+
+    def cut(*arguments, batch_size, **options):
+        sizes.append(batch_size)
+        if len(sizes) == 1:
+            signal.raise_signal(signal.SIGTERM)
+        if batch_size > 4:
+            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+        return real(*arguments, batch_size=batch_size, **options)
+
+    monkeypatch.setattr(bleu, "score", cut)
+    with pytest.raises(Interrupted):
+        go(settings)
+    monkeypatch.setattr(training, "take_step", None)
+    result, folder = go(settings)
+    assert result.status == "done" and result.bleu_pairs == 6 and sizes == [8, 8, 4]
+    assert result.perplexity == pytest.approx(math.exp(result.validation_loss))
+    assert "out of memory: 4 sentences at once" in (folder.path / "log.txt").read_text()
+
+
+@pytest.mark.parametrize("model", ["t5_nano", "transformer_nano"])
+def test_memory_is_predicted_without_training(words_of, model):
+    words = [word for word in words_of(model) if not word.startswith("batch_size")]
+    small, large = (predict_peak_bytes(compose([*words, f"batch_size={size}"]), 400) for size in (8, 512))
+    assert 0 < small < large
+
+
+def test_a_model_learns_to_translate(words_of, go):
+    """A language's letters in another's, backwards: only what attends to the right place of the source can know."""
+    changes = ["max_steps=300", "batch_size=64", "learning_rate=5e-3", "model.dropout=0", "objective.bleu_pairs=50"]
+    rare = [
+        "trainer.log_every=50",
+        "trainer.evaluate_every=300",
+        "trainer.checkpoint_every=300",
+        "schedule.warmup_steps=40",
+    ]
+    words = {word.split("=")[0]: word for word in [*words_of("transformer_nano"), *changes, *rare]}
+    result, folder = go(compose(list(words.values())))
+    assert result.bleu > 90, (result.bleu, result.validation_loss)
+    assert result.bleu_pairs == 50 and result.bleu_signature.startswith("nrefs:1|case:mixed")
+    # smoothed labels are for training alone: their loss can't fall below their own entropy
+    assert result.validation_loss < 0.3 < result.training_loss
+    assert json.loads((folder.path / "result.json").read_text())["bleu"] == result.bleu
+
+
+def test_translation_counts_the_tokens_that_are_there(words_of, go, pairs_file):
+    settings = compose([*words_of("transformer_nano"), "max_steps=2", "trainer.evaluate_every=2"])
+    result, _ = go(settings)
+    padded = 2 * 2 * settings.length * settings.batch_size
+    assert 0.2 * padded < result.tokens < 0.9 * padded
+
+
+def test_tokens_of_pairs_are_no_limit(words_of, go):
+    settings = compose([*words_of("transformer_nano"), "trainer.max_tokens=1000"])
+    with pytest.raises(ValueError, match=r"trainer\.max_tokens=1000.*objective=translation.*set max_steps"):
+        go(settings)
