@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from experiments.compare import matching, named_folders
+from experiments.compare import matching, named_folders, near_value
 from experiments.explain import Mistake
 from experiments.record.durable import RunFolderError, number
 from experiments.record.folder import RunFolder
@@ -30,9 +30,10 @@ def chosen_runs(which: list[str], runs: Path, index: Index) -> list[dict[str, An
     A run that goes on, or was cut, has the numbers it has reached. Raises Mistake where no run is left.
     """
     folders = named_folders(which, runs) or sorted(path.parent for path in runs.glob("*/config.yaml"))
-    found = matching(which, list(_readable(folders, index)))
+    results = list(_readable(folders, index))
+    found = matching(which, results)
     if not found:
-        words = f" matches {' '.join(which)}" if which else ""
+        words = f" matches {' '.join(which)}{near_value(which, results)}" if which else ""
         raise Mistake(f"no run in {runs}/{words}", "attn train makes one; --runs names another folder")
     return found
 

@@ -23,7 +23,7 @@ def save_workspace(which: list[str], runs: Path) -> None:
     try:
         wandb = view.library()
     except TrackingError as error:
-        raise Mistake(f"no workspace was saved, as {error}", "log in, and give the same command again") from error
+        raise Mistake(f"no workspace was saved, as {error}") from error
     logger = results[0]["config"]["logger"]
     entity = logger["entity"] or wandb.Api().default_entity
     print(view.save(workspace(entity, logger["project"], which, results), ("sections", "runset_settings"), runs))
