@@ -27,6 +27,7 @@ app = typer.Typer(
 \b
   attn train variant=talking_heads heads=24                      one run
   attn train -m variant=multi_head,talking_heads heads=6,12,24   a sweep
+  attn finetune talking_heads task=squad                         a task for what it learned
   attn compare variant=talking_heads --sort loss                 what came out
   attn table shazeer2020/heads                                   a paper's table, and which claims hold
   attn heads talking_heads                                       what its heads do
@@ -69,6 +70,23 @@ def train(ctx: typer.Context, overrides: Overrides = None) -> None:
         from experiments.launch import launch
 
         raise typer.Exit(launch([*(overrides or []), *ctx.args]))
+
+
+@app.command(context_settings=PASS_ON, add_help_option=False)
+def finetune(ctx: typer.Context, words: Overrides = None) -> None:
+    """Fine-tune a pretrained run on a task: SQuAD, MNLI and others of GLUE.
+
+    \b
+      attn finetune talking_heads task=squad               a run folder, its name, or its start
+      attn finetune talking_heads task=mnli seed=0,1,2 -m  several seeds
+      attn finetune talking_heads task=squad task.train=train.parquet task.validation=dev.parquet
+      attn finetune talking_heads task=mnli --dry-run      the cells, their parameters and predicted memory
+      attn finetune --help                                 every task and setting
+    """
+    with _mistakes("attn finetune"):
+        from experiments.finetune.command import finetune
+
+        raise typer.Exit(finetune([*(words or []), *ctx.args]))
 
 
 @app.command()
@@ -228,6 +246,38 @@ def heads(
         from experiments.heads.command import show_heads
 
         show_heads(names, runs, checkpoint, sequences, sentence, treebank, export, equal, gates, penalty)
+
+
+class What(str, Enum):
+    attention = "attention"
+    step = "step"
+
+
+@app.command()
+def bench(
+    overrides: Overrides = None,
+    what: Annotated[What, typer.Option(help="The attention layer alone, or whole training steps.")] = What.attention,
+    peers: Annotated[bool, typer.Option("--peers", help="Also what one would use instead, at the same sizes.")] = False,
+    compile: Annotated[bool, typer.Option("--compile", help="Each also by torch.compile.")] = False,
+    rounds: Annotated[int, typer.Option(help="Interleaved rounds; the median of them counts.")] = 7,
+    memory: Annotated[bool, typer.Option(help="Measure peak memory, each in a process of its own.")] = True,
+    format: Annotated[Format, typer.Option(help="How to print the table.")] = Format.table,
+    plot: Annotated[Path | None, typer.Option(help="Also draw it: a file that ends in .svg, .png or .pdf.")] = None,
+) -> None:
+    """Time attention, forward and backward, or training steps: variants, kernels and sizes against each other.
+
+    \b
+      attn bench variant=multi_head,talking_heads heads=24 length=128,512
+      attn bench variant=talking_heads backend=compiled,blocked heads=24
+      attn bench variant=talking_heads heads=24 layers=6 hidden_size=384 --what step --peers
+
+    Each kernel is checked against the papers' equations in float64 first; a wrong one is named and not timed.
+    """
+    with _mistakes("attn bench"):
+        from experiments.bench.command import Options, bench
+
+        options = Options(what.value, peers, compile, rounds, memory)
+        raise typer.Exit(bench(overrides or [], options, format.value, plot))
 
 
 @app.command("import")

@@ -4,17 +4,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+import torch
 from torch import Tensor
 
 from attention import autocast
 from attention.case import Case, Projection, Tap, make_case
-from attention.kernels import blocked, reference, sdpa
+from attention.kernels import blocked, compiled, reference, sdpa
 
 __all__ = ["BACKENDS", "Projection", "attend", "check_backend", "choose"]
 
-KERNELS = {"reference": reference.attend, "sdpa": sdpa.attend, "blocked": blocked.attend}
+KERNELS = {"reference": reference.attend, "sdpa": sdpa.attend, "blocked": blocked.attend, "compiled": compiled.attend}
+REFUSALS = {"sdpa": sdpa.refusal, "compiled": compiled.refusal}
 BACKENDS = ("auto", *KERNELS)
 
 
@@ -76,25 +78,27 @@ def attend(
         return KERNELS[kernel](case) if tap is None else reference.attend(case, tap)
 
 
-def check_backend(backend: str, sdpa_refusal: str | None) -> None:
-    """Raises ValueError for an unknown backend, and for sdpa where there is a reason why it can't do the case."""
+def check_backend(backend: str, refusals: Mapping[str, str | None]) -> None:
+    """Raises ValueError for an unknown backend, and for one with a reason in `refusals` why it can't do the case."""
     if backend not in BACKENDS:
         raise ValueError(f"backend: is {backend!r}, must be one of {', '.join(BACKENDS)}")
-    if backend == "sdpa" and sdpa_refusal is not None:
-        raise ValueError(f"backend: sdpa can't do this: {sdpa_refusal}; use auto, blocked or reference")
+    refusal = refusals.get(backend)
+    if refusal is not None:
+        raise ValueError(f"backend: {backend} can't do this: {refusal}; use auto, blocked or reference")
 
 
 def choose(backend: str, case: Case) -> str:
     """Name of the kernel to run. Raises ValueError for an unknown backend and for one that can't do the case."""
-    refusal = sdpa.refusal(case)
-    check_backend(backend, refusal)
     if backend != "auto":
+        check_backend(backend, {backend: REFUSALS[backend](case)} if backend in REFUSALS else {})
         return backend
-    return "blocked" if refusal is not None or _products_are_faster(case) else "sdpa"
+    if sdpa.refusal(case) is None and not _ours_are_faster(case):
+        return "sdpa"
+    return "blocked" if _products_are_faster(case) or compiled.refusal(case) is not None else "compiled"
 
 
-def _products_are_faster(case: Case) -> bool:
-    """Whether products in blocks beat torch's own kernel, where both are exact: as measured on a Xeon with AMX.
+def _ours_are_faster(case: Case) -> bool:
+    """Whether our kernels beat torch's own, where both are exact: as measured on a Xeon with AMX.
 
     Its fused CPU kernel takes neither dropout nor a trained bias, and what it falls back to is slower and keeps all
     maps; in 16 bits it wins only from about 256 memory positions on (at 64 it takes three times as long).
@@ -104,3 +108,18 @@ def _products_are_faster(case: Case) -> bool:
     trained_bias = case.bias is not None and case.bias.requires_grad
     short = case.query.dtype.itemsize == 2 and case.key.shape[1] < 256
     return case.dropout > 0 or trained_bias or short
+
+
+def _products_are_faster(case: Case) -> bool:
+    """Whether to expect products in blocks to beat the compiled kernel, which multiplies in float32: with AMX.
+
+    Without AMX it was never slower (docs/performance.md). Where heads mix, products are the smaller part of the time.
+    """
+    mixes = case.logits_projection is not None or case.weights_projection is not None
+    return not mixes and case.query.dtype.itemsize == 2 and _has_amx()
+
+
+# a constant of a compiled model, which could not trace the question
+@torch.compiler.assume_constant_result
+def _has_amx() -> bool:
+    return torch.cpu._is_amx_tile_supported()

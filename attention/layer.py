@@ -31,7 +31,7 @@ class Layer(nn.Module):
         super().__init__()
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout: is {dropout}, must be at least 0 and under 1")
-        check_backend(backend, sdpa_refusal)
+        check_backend(backend, {"sdpa": sdpa_refusal})
         self.softmax_heads = softmax_heads  # the heads that a position bias is added to
         self.scale = scale
         self.dropout = dropout

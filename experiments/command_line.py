@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig
 
-from experiments.explain import CONF, Mistake, explained, known_keys, near_key, nearest
+from experiments.explain import COMMANDS, CONF, Mistake, explained, known_keys, near_key, nearest
 
 # flags of Hydra that take the next word with them
 VALUE_FLAGS = {
@@ -44,7 +44,7 @@ def split_words(words: list[str]) -> tuple[list[str], list[str]]:
     return overrides, flags
 
 
-def check_overrides(words: list[str]) -> list[Override]:
+def check_overrides(words: list[str], name: str = "config") -> list[Override]:
     """The parsed overrides. They set keys: they don't invent, remove or repeat them. Raises Mistake."""
     for word in words:
         if "=" not in word and not word.startswith("~"):
@@ -57,7 +57,7 @@ def check_overrides(words: list[str]) -> list[Override]:
         if key.startswith(("hydra.", "hydra/")):
             continue
         if override.is_add() or override.is_force_add() or override.is_delete():
-            hint = f"write {word.lstrip('+~')}" if key in known_keys() else near_key(key)
+            hint = f"write {word.lstrip('+~')}" if key in known_keys(name=name) else near_key(key, name=name)
             raise Mistake(f"{word!r}: overrides set keys, they don't add or remove them", hint)
         if key in seen:
             raise Mistake(f"{key} is given twice: {seen[key]} and {word}")
@@ -65,14 +65,14 @@ def check_overrides(words: list[str]) -> list[Override]:
     return parsed
 
 
-def hydra_main(task: Callable[[DictConfig], Any], overrides: list[str], flags: list[str]) -> None:
+def hydra_main(task: Callable[[DictConfig], Any], overrides: list[str], flags: list[str], name: str = "config") -> None:
     """Hydra's own command line, as `python app.py OVERRIDES FLAGS`. Raises Mistake, and whatever `task` raises."""
     arguments, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
-    sys.argv = ["attn train", *overrides, *flags]
+    sys.argv = [f"attn {COMMANDS[name]}", *overrides, *flags]
     os.environ["HYDRA_FULL_ERROR"] = "1"  # documented: Hydra re-raises instead of printing and leaving
     try:
-        with explained(overrides):
-            hydra.main(config_path=str(CONF), config_name="config", version_base="1.3")(task)()
+        with explained(overrides, name):
+            hydra.main(config_path=str(CONF), config_name=name, version_base="1.3")(task)()
     finally:
         sys.argv = arguments
         if full_error is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Hashable, Iterator, Sequence
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -34,19 +34,30 @@ COLUMNS = {
     "status": "status",
     "run": "run",
 }
-# shown wherever runs differ in it, as their losses are then of different things
-OBJECTIVE = {"objective": "config.objective.kind"}
+# columns that only some tables have
+TASK = {"task": "config.task.name"}  # of fine-tuned runs
+OBJECTIVE = {"objective": "config.objective.kind"}  # of pretrained runs that differ in it
+BLEU = {"bleu": "bleu"}  # of translations
+NAMED = TASK | OBJECTIVE | BLEU | COLUMNS
 
 
 def compare_runs(which: list[str], runs: Path, sort: str, format: str) -> None:
     """Print the runs that are named or that match every key=value; all finished ones without either. Raises Mistake."""
     named = named_folders(which, runs)
     results = [read_result(path) for path in named] if named else list(_all(runs))
-    rows = table_of(matching(which, results))
-    if not rows:
+    tables = tables_of(matching(which, results))
+    if not tables:
         words = f" matches {' '.join(which)}{near_value(which, results)}" if which else ""
         raise Mistake(f"no finished run in {runs}/{words}", "attn train makes one")
-    show(sorted_by(sort, rows), format)
+    tables = sorted_tables(sort, tables)
+    if format in ("table", "markdown"):
+        for number, rows in enumerate(tables):
+            if number:
+                print()
+            show(rows, format)
+        return
+    columns = list(dict.fromkeys(column for rows in tables for column in rows[0]))
+    show([{column: row.get(column) for column in columns} for rows in tables for row in rows], format)
 
 
 def named_folders(which: list[str], runs: Path) -> list[Path]:
@@ -76,12 +87,19 @@ def near_value(which: list[str], results: list[dict[str, Any]]) -> str:
     return ""
 
 
+def sorted_tables(sort: str, tables: list[list[Row]]) -> list[list[Row]]:
+    """Each by a column, `-column` the largest first, if it has it. Raises Mistake where none has."""
+    column = sort.lstrip("-")
+    known = dict.fromkeys(column for rows in tables for column in rows[0])
+    if column not in known:
+        hint = f"there are: {', '.join(known)}"
+        raise Mistake(f"--sort {column}: there is no such column" + nearest(column, known), hint)
+    return [sorted_by(sort, rows) if column in rows[0] else rows for rows in tables]
+
+
 def sorted_by(sort: str, rows: list[Row]) -> list[Row]:
-    """By a column, `-column` the largest first; rows without a value last. Raises Mistake."""
+    """By a column that they have, `-column` the largest first; rows without a value last."""
     descending, column = sort.startswith("-"), sort.lstrip("-")
-    if column not in rows[0]:
-        hint = f"there are: {', '.join(rows[0])}"
-        raise Mistake(f"--sort {column}: there is no such column" + nearest(column, rows[0]), hint)
     known = [row for row in rows if row[column] is not None]
     unknown = [row for row in rows if row[column] is None]
     return sorted(known, key=lambda row: _orderable(row[column]), reverse=descending) + unknown
@@ -122,10 +140,17 @@ def read_result(folder: Path) -> dict[str, Any]:
         raise Mistake(f"{path}: {error}") from error
 
 
+def tables_of(results: list[dict[str, Any]]) -> list[list[Row]]:
+    """A table of what was pretrained, and one for each task that runs were fine-tuned on: those have other scores."""
+    by_task: dict[str | None, list[dict[str, Any]]] = {}
+    for result in results:
+        by_task.setdefault(value_at(result, TASK["task"]), []).append(result)
+    return [table_of(by_task[task]) for task in sorted(by_task, key=lambda task: task or "")]
+
+
 def table_of(results: list[dict[str, Any]]) -> list[Row]:
     """A row a result; a column too for every setting that tells two of them apart where no column before it does."""
-    kinds = {value_at(result, place) for result in results for place in OBJECTIVE.values()}
-    columns = dict(OBJECTIVE) if len(kinds) > 1 else {}
+    columns = _subject(results)
     columns |= {column: place for column, place in COLUMNS.items() if place.startswith("config.")} | {"seed": "seed"}
     # results with the same number are alike in every column so far
     alike = _numbered([tuple(str(value_at(result, place)) for place in columns.values()) for result in results])
@@ -134,8 +159,31 @@ def table_of(results: list[dict[str, Any]]) -> list[Row]:
         apart = _numbered(list(zip(alike, values, strict=True)))
         if max(apart) > max(alike):
             alike, columns[place.removeprefix("config.")] = apart, place
-    translated = {"bleu": "bleu"} if any(result.get("bleu") is not None for result in results) else {}
-    return [row_of(result, columns | COLUMNS | translated) for result in results]
+    return [row_of(result, columns | _measured(results)) for result in results]
+
+
+def _subject(results: list[dict[str, Any]]) -> dict[str, str]:
+    """The column of what the losses are of: never is a loss beside one of something else without it."""
+    if any(value_at(result, TASK["task"]) for result in results):
+        return dict(TASK)
+    kinds = {value_at(result, OBJECTIVE["objective"]) for result in results}
+    return dict(OBJECTIVE) if len(kinds) > 1 else {}
+
+
+def _measured(results: list[dict[str, Any]]) -> dict[str, str]:
+    """COLUMNS, with the scores that any of the results has before the loss; a task has no perplexity."""
+    columns = dict(COLUMNS)
+    if any(result.get("scores") for result in results):
+        del columns["perplexity"]
+    before = dict(takewhile(lambda item: item[0] != "loss", columns.items()))
+    return before | scores_of(results) | columns
+
+
+def scores_of(results: list[dict[str, Any]]) -> dict[str, str]:
+    """Where the scores stand, besides losses, that any of the results has: of a task, or of translations."""
+    of_tasks = dict.fromkeys(chain.from_iterable(result.get("scores") or {} for result in results))
+    translated = any(result.get("bleu") is not None for result in results)
+    return {score: f"scores.{score}" for score in of_tasks} | (dict(BLEU) if translated else {})
 
 
 def row_of(result: dict[str, Any], columns: dict[str, str]) -> Row:
@@ -152,7 +200,7 @@ def value_at(result: dict[str, Any], place: str) -> Any:
 
 def place_of(key: str) -> str:
     """Where a column, or a setting by its dotted keys, stands in a result."""
-    return (COLUMNS | OBJECTIVE).get(key, f"config.{key}")
+    return NAMED.get(key, f"config.{key}")
 
 
 def _numbered(values: Sequence[Hashable]) -> list[int]:
@@ -185,7 +233,7 @@ def _all(runs: Path) -> Iterator[dict[str, Any]]:
 
 
 def _check_filter(key: str, results: list[dict[str, Any]]) -> None:
-    if results and key not in COLUMNS and all(value_at(result, place_of(key)) is None for result in results):
+    if results and key not in NAMED and all(value_at(result, place_of(key)) is None for result in results):
         known = [*COLUMNS, *(name for name in results[0].get("config", {}) if name not in COLUMNS)]
         raise Mistake(f"{key}: no run has such a setting" + nearest(key, known))
 

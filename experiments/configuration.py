@@ -18,7 +18,8 @@ from pydantic import ValidationError
 
 from experiments import signature
 from experiments.command_line import check_overrides
-from experiments.explain import CONF, Mistake, explained, groups, near_key, nearest
+from experiments.explain import CONF, Mistake, explained, groups, near_key, nearest, options
+from experiments.finetune.settings import FineTuning
 from experiments.settings import Settings
 
 
@@ -33,6 +34,7 @@ def _times(factor: int, number: Any) -> int | None:
 
 OmegaConf.register_new_resolver("floor_divide", _floor_divide, replace=True)
 OmegaConf.register_new_resolver("times", _times, replace=True)
+OmegaConf.register_new_resolver("options", lambda group: ", ".join(options(group)), replace=True)
 OmegaConf.register_new_resolver("interpreter", platform.python_version, replace=True)
 
 
@@ -42,10 +44,10 @@ def compose(overrides: list[str]) -> Settings:
     return resolve(compose_raw(overrides))
 
 
-def compose_raw(overrides: list[str], *, with_hydra: bool = False) -> DictConfig:
+def compose_raw(overrides: list[str], *, with_hydra: bool = False, name: str = "config") -> DictConfig:
     """The composed configuration, before interpolation and checks. Raises Mistake."""
-    with explained(overrides), hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        return hydra.compose("config", overrides, return_hydra_config=with_hydra)
+    with explained(overrides, name), hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        return hydra.compose(name, overrides, return_hydra_config=with_hydra)
 
 
 def resolve(config: DictConfig) -> Settings:
@@ -53,11 +55,17 @@ def resolve(config: DictConfig) -> Settings:
     sources = OmegaConf.to_container(config, resolve=False)
     assert isinstance(sources, dict)
     sources.pop("hydra", None)
+    if "pretrained" in sources and "origin" not in sources:
+        from experiments.finetune.pretrained import inherit
+
+        sources = inherit({str(key): value for key, value in sources.items()})
+        config = OmegaConf.create(sources)
     # the typed values first: what follows from a wrong one by interpolation would hide it
     typed = {
         str(key): value for key, value in sources.items() if not isinstance(value, dict) and "${" not in str(value)
     }
-    if wrong := [sentence for sentence in _errors(typed, {}) if not sentence.endswith(" is missing")]:
+    found = _errors(typed, {}, _class_of(sources))
+    if wrong := [sentence for sentence in found if not sentence.endswith(" is missing")]:
         raise Mistake("\n".join(wrong))
     with explained():
         tree = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
@@ -67,13 +75,14 @@ def resolve(config: DictConfig) -> Settings:
 
 def from_tree(tree: dict[str, Any], sources: dict[Any, Any] | None = None) -> Settings:
     """The settings of plain values, such as a run folder's `config.yaml`. Raises Mistake."""
-    wrong = list(_errors(tree, sources or {}))
+    kind = _class_of(tree)
+    wrong = list(_errors(tree, sources or {}, kind))
     variant = tree.get("variant")
     if isinstance(variant, dict):
         wrong += _variant_errors(variant, sources or {})
     if wrong:
         raise Mistake("\n".join(wrong))
-    return Settings.model_validate(tree)
+    return kind.model_validate(tree)
 
 
 def override(tree: dict[str, Any], words: list[str]) -> Settings:
@@ -81,7 +90,7 @@ def override(tree: dict[str, Any], words: list[str]) -> Settings:
 
     A group is composed afresh; a key that people vary also reaches the places that refer to it.
     """
-    parsed = check_overrides(words)
+    parsed = check_overrides(words, "finetune" if "pretrained" in tree else "config")
     chosen = {each.key_or_group for each in parsed} & set(groups())
     of_groups = [word for word, each in zip(words, parsed, strict=True) if each.key_or_group.split(".")[0] in chosen]
     fresh = OmegaConf.to_container(compose_raw(of_groups), resolve=True)
@@ -121,9 +130,13 @@ def _variant_errors(variant: dict[Any, Any], sources: dict[Any, Any]) -> Iterato
         yield f"variant: {error}"
 
 
-def _errors(tree: dict[str, Any], sources: dict[Any, Any]) -> Iterator[str]:
+def _class_of(tree: dict[Any, Any]) -> type[Settings]:
+    return FineTuning if "pretrained" in tree else Settings
+
+
+def _errors(tree: dict[str, Any], sources: dict[Any, Any], kind: type[Settings]) -> Iterator[str]:
     try:
-        Settings.model_validate(tree)
+        kind.model_validate(tree)
     except ValidationError as errors:
         for error in errors.errors():
             path = _without_tags(tree, error["loc"])

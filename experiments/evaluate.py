@@ -8,6 +8,8 @@ from typing import Any, Literal, get_args
 from experiments.compare import find_run
 from experiments.configuration import override
 from experiments.explain import Mistake, nearest
+from experiments.finetune.settings import FineTuning
+from experiments.material import material
 from experiments.record.folder import RunFolder
 from experiments.settings import FileTokenizer, Settings, Translation
 from experiments.tabulate import show
@@ -26,8 +28,12 @@ def evaluate_run(name: str, words: list[str], runs: Path, kind: str, format: str
     settings = override(folder.config(), words)
     if bleu and not isinstance(settings.objective, Translation):
         raise Mistake(f"--bleu: {folder.name} has objective={settings.objective.kind}, which translates nothing")
-    tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
-    step, score = _score(folder, settings.model_copy(update={"tokenizer": tokenizer}), split, kind, bleu)
+    own: dict[str, object] = {"tokenizer": FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))}
+    if isinstance(settings, FineTuning):
+        if split != "validation":
+            raise Mistake(f"split={split}: of a task the validation split is scored", "task.validation=FILE is another")
+        own = {"pretrained": str(folder.path)}  # whose tokenizer is read
+    step, score = _score(folder, settings.model_copy(update=own), split, kind, bleu)
     show([{"run": folder.name, "checkpoint": f"{kind}, step {step}", "split": split, **score}], format)
 
 
@@ -41,13 +47,8 @@ def _take_split(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _score(folder: RunFolder, settings: Settings, split: str, kind: Kind, bleu: bool) -> tuple[int, dict[str, Any]]:
-    from dataclasses import asdict
-
-    from experiments.data.packing import prepare
     from experiments.measure.hardware import resolve_device, resolve_precision
-    from experiments.model.build import build
     from experiments.model.encoder_decoder import EncoderDecoder
-    from experiments.objectives.objective import build_objective
     from experiments.record.display import Display
     from experiments.training.checkpoint import load_weights
     from experiments.training.evaluate import evaluate
@@ -59,17 +60,13 @@ def _score(folder: RunFolder, settings: Settings, split: str, kind: Kind, bleu: 
         check_bleu("--bleu")
     trainer = settings.trainer
     with Display() as display:
-        data = prepare(
-            settings.data, settings.tokenizer, settings.row_length, Path(settings.cache), display.stage,
-            settings.objective.sentinel_count(),
-        )  # fmt: skip
+        source = material(settings)
+        data = source.prepare(display.stage)
         packed = getattr(data, split)
         if packed is None:
             raise Mistake(f"split = {split!r}: this corpus has none", "split=validation, or data.test=FILE")
-        objective = build_objective(settings.objective, data.tokenizer)
-        model = build(
-            objective.assembly, settings.model, settings.variant, data.tokenizer.vocabulary_size, settings.seed
-        )
+        objective = source.objective(data.tokenizer)
+        model = source.assemble(data.tokenizer.vocabulary_size)
         step = load_weights(model, folder.checkpoint, kind, display.message)
         device = resolve_device(trainer.device)
         forward = Forward(model.to(device), device, resolve_precision(trainer.precision, device), settings.seed)
@@ -78,7 +75,7 @@ def _score(folder: RunFolder, settings: Settings, split: str, kind: Kind, bleu: 
             model, forward, packed, data.unigram, objective,
             sequences=trainer.evaluation_sequences, micro_batch=size,
         )  # fmt: skip
-        scores = {name: value for name, value in asdict(found).items() if value is not None}
+        scores: dict[str, Any] = {**found.numbers(), "tokens": found.tokens}
         if bleu:
             from experiments.decoding.bleu import score
 

@@ -14,6 +14,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+COMMANDS = {"config": "train", "finetune": "finetune"}  # a file of `conf/` -> the command that composes it
 CONF = Path(__file__).resolve().parent.parent / "conf"
 
 
@@ -25,12 +26,15 @@ class Mistake(ValueError):
 
 
 @contextmanager
-def explained(overrides: Iterable[str] = ()) -> Iterator[None]:
-    """What Hydra and OmegaConf refuse inside the block becomes a Mistake, explained by the groups that are chosen."""
+def explained(overrides: Iterable[str] = (), name: str = "config") -> Iterator[None]:
+    """What Hydra and OmegaConf refuse inside the block becomes a Mistake, explained by the groups that are chosen.
+
+    name: of the file of `conf/` that is composed, here and below: `config`, of `attn train`, or another command's.
+    """
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:
-        raise Mistake(*_explain(error, overrides)) from error
+        raise Mistake(*_explain(error, overrides, name)) from error
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
@@ -47,7 +51,7 @@ def options(group: str) -> list[str]:
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
 
-def known_keys(overrides: Iterable[str] = ()) -> list[str]:
+def known_keys(overrides: Iterable[str] = (), name: str = "config") -> list[str]:
     """Every key of the configuration with the groups that are chosen, dotted; a group is a key too."""
 
     def walk(node: dict[Any, Any], prefix: str) -> Iterator[str]:
@@ -56,11 +60,18 @@ def known_keys(overrides: Iterable[str] = ()) -> list[str]:
             if isinstance(value, dict):
                 yield from walk(value, f"{prefix}{key}.")
 
-    chosen = [f"{group}={option}" for group, option in _choices(overrides)]
+    own = _groups_of(name)
+    chosen = [f"{group}={option}" for group, option in _choices(overrides) if group in own]
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        tree = OmegaConf.to_container(hydra.compose("config", chosen), resolve=False)
+        tree = OmegaConf.to_container(hydra.compose(name, chosen), resolve=False)
     assert isinstance(tree, dict)
     return list(walk(tree, ""))
+
+
+def _groups_of(name: str) -> set[str]:
+    """Of the defaults list of a file of `conf/`: `_self_`, {"variant": "multi_head"}, {"optional experiment": None}."""
+    entries = OmegaConf.load(CONF / f"{name}.yaml").defaults
+    return {str(key).split()[-1] for entry in entries if not isinstance(entry, str) for key in entry}
 
 
 def _choices(overrides: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -71,26 +82,29 @@ def _choices(overrides: Iterable[str]) -> Iterator[tuple[str, str]]:
             yield group, option
 
 
-def near_key(key: str, overrides: Iterable[str] = ()) -> str:
+def near_key(key: str, overrides: Iterable[str] = (), name: str = "config") -> str:
     """The nearest known key, the options of its group that have it, or the keys beside an unknown one."""
-    known = known_keys(overrides)
+    known = known_keys(overrides, name)
     parent, _, leaf = key.rpartition(".")
     if having := [
         option for option in options(parent) if leaf in set(OmegaConf.load(CONF / parent / f"{option}.yaml"))
     ]:
         return f"{key} is a setting of {', '.join(f'{parent}={option}' for option in having)}"
-    siblings = [name.rpartition(".")[2] for name in known if name.rpartition(".")[0] == parent]
+    siblings = [each.rpartition(".")[2] for each in known if each.rpartition(".")[0] == parent]
     if close := difflib.get_close_matches(leaf, siblings, n=1, cutoff=0.6):
         return f"did you mean {parent}.{close[0]}?" if parent else f"did you mean {close[0]}?"
     if parent and siblings:
         return f"{parent} has: {', '.join(siblings)}"
-    return "`attn train --cfg job` prints every setting"
+    for other, command in COMMANDS.items():
+        if other != name and key.split(".")[0] in {*known_keys(name=other), *_groups_of(other)}:
+            return f"it is a setting of `attn {command}`"
+    return f"`attn {COMMANDS[name]} --cfg job` prints every setting"
 
 
-def _explain(error: BaseException, overrides: Iterable[str]) -> tuple[str, str]:
+def _explain(error: BaseException, overrides: Iterable[str], name: str) -> tuple[str, str]:
     text = "\n".join(map(str, _causes(error)))
     if found := re.search(r"Could not override '([^']+)'", text):
-        return f"there is no setting {found[1]!r}", near_key(found[1], overrides)
+        return f"there is no setting {found[1]!r}", near_key(found[1], overrides, name)
     if found := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         group, option = found[1], found[2]
         if group.startswith("hydra/"):

@@ -11,16 +11,20 @@ from experiments.settings import Settings
 from experiments.sweep.plan import Plan, in_sweep, plan
 
 SWEEP_FAILED = 3
+DRY_RUN = "--dry-run"
 
 
-def launch(words: list[str]) -> int:
-    """Do what the words after `attn train` say; the exit code. Raises Mistake before anything is changed."""
-    dry_run = "--dry-run" in words
-    overrides, flags = split_words([word for word in words if word != "--dry-run"])
+def launch(words: list[str], name: str = "config") -> int:
+    """Do what the words after `attn train` say; the exit code. Raises Mistake before anything is changed.
+
+    name: of the file of `conf/` that they are about, where it is another command's.
+    """
+    dry_run = DRY_RUN in words
+    overrides, flags = split_words([word for word in words if word != DRY_RUN])
     if ASKING_FLAGS & {flag.split("=", 1)[0] for flag in flags}:
-        hydra_main(_nothing, overrides, flags)
+        hydra_main(_nothing, overrides, flags, name)
         return 0
-    planned = plan(overrides, flags)
+    planned = plan(overrides, flags, name)
     if dry_run:
         return _dry_run(planned)
     if not planned.is_sweep:
@@ -32,9 +36,8 @@ def launch(words: list[str]) -> int:
 
     check_data(planned.cells)
     check_buildable(planned.cells)
-    name = sweep_name(overrides)
     if planned.runs_here:
-        return _sweep_here([in_sweep(cell, name) for cell in planned.cells])
+        return _sweep_here([in_sweep(cell, sweep_name(overrides)) for cell in planned.cells])
     return _sweep_elsewhere(planned, overrides, flags, name)
 
 
@@ -86,10 +89,10 @@ def _sweep_elsewhere(planned: Plan, overrides: list[str], flags: list[str], name
     from experiments.sweep.runner import outcome_of
 
     runs = Path(planned.cells[0].runs if planned.cells else "runs")
-    folder = runs / "sweeps" / name
+    folder = runs / "sweeps" / sweep_name(overrides)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "cells.txt").unlink(missing_ok=True)
-    hydra_main(job, [*overrides, f"hydra.sweep.dir={folder}"], flags)
+    hydra_main(job, [*overrides, f"hydra.sweep.dir={folder}"], flags, name)
     became = read_ledger(folder)
     outcomes = [outcome_of(RunFolder(runs / cell), state) for cell, state in became.items()]
     print_outcomes(outcomes, Console())

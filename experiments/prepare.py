@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from pathlib import Path
 
 from experiments.child import child
 from experiments.configuration import from_tree
 from experiments.data.errors import DataError
-from experiments.data.packing import is_prepared, prepare
+from experiments.material import material
 from experiments.record.display import Display
 from experiments.record.folder import RunFolder
 from experiments.settings import Settings
@@ -20,15 +19,10 @@ from experiments.settings import Settings
 
 def prepare_apart(settings: Settings, folder: RunFolder) -> None:
     """See that the corpus is in the cache; progress goes to stderr. Raises DataError."""
-    if is_prepared(
-        settings.data,
-        settings.tokenizer,
-        settings.row_length,
-        Path(settings.cache),
-        settings.objective.sentinel_count(),
-    ):
+    source = material(settings)
+    if source.is_ready():
         return
-    print(f"making the corpus, {settings.data.kind}, for the first time", file=sys.stderr)
+    print(f"making the corpus, {source.name}, for the first time", file=sys.stderr)
     made = subprocess.run(
         **child("experiments.prepare", folder.path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     )
@@ -40,14 +34,7 @@ def main() -> int:
     settings = from_tree(RunFolder(sys.argv[1]).config())
     try:
         with Display() as display:
-            prepare(
-                settings.data,
-                settings.tokenizer,
-                settings.row_length,
-                Path(settings.cache),
-                display.stage,
-                settings.objective.sentinel_count(),
-            )
+            material(settings).prepare(display.stage)
     except DataError as mistake:
         print(mistake)
         return 2

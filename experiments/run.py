@@ -13,16 +13,15 @@ import threading
 from pathlib import Path
 
 from experiments.configuration import from_tree
-from experiments.data.corpus import open_corpus
 from experiments.data.errors import DataError
-from experiments.data.store import Cache
+from experiments.material import material
 from experiments.prepare import prepare_apart
 from experiments.record.display import Display, summary
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder, run_name
 from experiments.record.result import Result
 from experiments.record.tracking import Tracker
-from experiments.settings import HubSet, Settings
+from experiments.settings import Settings
 from experiments.signature import module_of, source_digest
 from experiments.training.interruption import Interrupted, Interruption
 
@@ -51,11 +50,8 @@ def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> No
         raise DataError(
             f"attention/{module_of(settings.variant)}.py is another than {folder.path} was trained with; {anew}"
         )
-    # a data set of the hub is not asked for again: what it resolved to is in the result
-    if not isinstance(settings.data, HubSet):
-        corpus = open_corpus(settings.data, Cache(Path(settings.cache), None))
-        if corpus.identity != result.corpus:
-            raise DataError(f"{folder.path} was trained on other text than there is now; {anew}")
+    if material(settings).identity() not in (None, result.corpus):
+        raise DataError(f"{folder.path} was trained on other text than there is now; {anew}")
 
 
 def execute(settings: Settings) -> int:

@@ -83,6 +83,7 @@ class Task(Group):
     """What an objective asks of the data, whatever its kind; lengths in tokens."""
 
     reads_targets: ClassVar[bool] = True  # the model is given what it predicts, hidden by what may attend to it
+    encodes: ClassVar[bool] = False  # it trains an encoder, where every position attends to the whole text
 
     def row_length(self, length: int) -> int:
         """Of a row of the packed data, for sequences of `length`."""
@@ -101,6 +102,7 @@ class Masking(Task):
     """Which tokens are predicted, and what stands in their place: 80% [MASK], 10% random, 10% kept in BERT."""
 
     reads_targets: ClassVar[bool] = False
+    encodes: ClassVar[bool] = True
     rate: Annotated[float, Field(gt=0, lt=1)]  # share of the positions to predict
     mask_share: Share  # of those: replaced by [MASK]
     random_share: Share  # of those: replaced by a random token; the rest is kept
@@ -139,6 +141,7 @@ class Causal(Task):
 class Permutation(Task):
     """XLNet's (Yang et al. 2019): tokens predicted one after another in a random order, from all that are known."""
 
+    encodes: ClassVar[bool] = True
     kind: Literal["permutation"]
     predict: Annotated[int, Field(ge=1)]  # K: the last 1/K of the order is predicted
     evaluation_seed: Seed  # of the fixed evaluation orders, the same for every run
@@ -411,7 +414,7 @@ class Settings(Group):
     learning_rate: Positive
     max_steps: Size | None
     precision: Precision
-    backend: Literal["auto", "reference", "sdpa", "blocked"]
+    backend: Literal["auto", "reference", "sdpa", "blocked", "compiled"]
     seed: Seed
     runs: Text  # folder of the run folders
     cache: Text  # folder of tokenizers and packed corpora

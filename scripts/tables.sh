@@ -13,3 +13,11 @@ attn table bhojanapalli2020/table2b --seeds 3 --out docs/results "$@"
 attn table shazeer2020/projections --seeds 3 --out docs/results "$@"
 attn table shazeer2020/unequal --seeds 3 --out docs/results "$@"
 attn table shazeer2020/dynamic --seeds 3 --out docs/results "$@"
+attn table follow_ups/mta_baseline --seeds 3 --out docs/results "$@"
+attn table bhojanapalli2020/figure1 --seeds 3 --out docs/results "$@"
+attn table shazeer2020/heads_t5 --seeds 3 --out docs/results "$@"
+attn table shazeer2020/albert --seeds 3 --out docs/results "$@"
+attn table lan2020/sharing --seeds 3 --out docs/results "$@"
+# sentence pairs, from the hub or data=pairs data.train=FILE
+attn table vaswani2017/table3a --seeds 3 --out docs/results
+attn table vaswani2017/table3b --seeds 3 --out docs/results

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments.compare import compare_runs, find_run, matching, table_of
+from experiments.compare import compare_runs, find_run, matching, table_of, tables_of
 from experiments.explain import Mistake
 from experiments.tabulate import show
 
@@ -101,6 +101,18 @@ def test_a_loss_never_stands_beside_one_of_another_objective_unnamed():
     assert next(iter(rows[0])) == "objective" and [row["objective"] for row in rows] == ["masked", "causal"]
     assert "objective" not in table_of([masked, masked])[0]
     assert matching(["objective=causal"], [masked, causal]) == [causal]
+
+
+def test_scores_stand_before_the_loss_and_only_where_there_are_any():
+    translated = result("a", 5.0, objective={"kind": "translation"}) | {"bleu": 31.5}
+    tuned = result("b", 0.5, objective={"kind": "causal"}, task={"name": "sst2"})
+    tuned |= {"perplexity": None, "scores": {"accuracy": 90.0}}
+    plain, of_task = tables_of([translated, tuned, result("c", 4.0, objective={"kind": "masked"})])
+    assert [row["bleu"] for row in plain] == [31.5, None] and "accuracy" not in plain[0]
+    columns = list(plain[0])
+    assert columns[0] == "objective" and columns.index("bleu") + 1 == columns.index("loss")
+    assert [row["accuracy"] for row in of_task] == [90.0] and next(iter(of_task[0])) == "task"
+    assert not {"objective", "bleu", "perplexity"} & of_task[0].keys()
 
 
 def test_a_narrow_terminal_gets_what_rows_share_above_the_table():

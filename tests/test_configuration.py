@@ -12,11 +12,13 @@ from omegaconf import OmegaConf
 from experiments import settings
 from experiments.configuration import compose, compose_raw, from_tree, override
 from experiments.explain import CONF, Mistake, groups, options
+from experiments.finetune.settings import Classification, FineTuning, Regression, Span
 from experiments.settings import Settings
 from experiments.signature import arguments_of, attention_folder, module_of, schema
 
 # groups whose YAML feeds one class, or one of several by `kind`
 CLASSES = {
+    "task": [Span, Classification, Regression],
     "model": [settings.Model],
     "objective": [
         settings.Masked,
@@ -77,6 +79,9 @@ def test_the_keys_of_every_yaml_are_the_fields_of_the_class_it_feeds(group):
         if "defaults" in tree:  # a preset: top-level keys, and its group by the file it builds on
             assert set(tree) - {"defaults", group} <= set(Settings.model_fields), option
             continue
+        if group == "task":  # it also sets what goes with it
+            assert set(tree) - {group} <= set(FineTuning.model_fields), option
+            tree = tree[group]
         assert any(set(tree) == set(each.model_fields) for each in CLASSES[group]), option
 
 

@@ -7,7 +7,7 @@ const DIGIT = 7.7; // pixels, at most
 const NEAR = 28; // pixels from which the pointer reaches a point
 
 /** A chart in `figure`. draw(what) shows
-    {x: {title, log, format, ticks or round}, y: {title, log}, guides: [{y, name}], fronts: [points], better, empty,
+    {x: {title, log, format, ticks or round}, y: {title, log, format}, guides: [{y, name}], fronts: [points], better, empty,
      series: [{group, line, symbols, selected, points: [{x, y, low, high, text(), run, selected}]}]}.
     onSelect(run) is told of a point that is clicked, or entered by keyboard. */
 class Chart {
@@ -64,7 +64,7 @@ class Chart {
     this.y = new Scale(range.y, [height - MARGIN.bottom, MARGIN.top], what.y.log);
     this.steps = ticks(this.y.low, this.y.high, height / 55, what.y.log)
       .filter((tick) => tick >= this.y.low && tick <= this.y.high)
-      .map((tick) => [tick, short(tick)]);
+      .map((tick) => [tick, (what.y.format ?? short)(tick)]);
     this.left = Math.max(MARGIN.left, TITLE + DIGIT * Math.max(0, ...this.steps.map(([, text]) => text.length)));
     this.x = new Scale(range.x, [this.left, width - MARGIN.right], what.x.log);
     this.near = [];

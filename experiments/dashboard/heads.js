@@ -57,7 +57,7 @@ function drawMeasure(found) {
         .map((each) => `${HEAD_MEASURES[each] ?? each}: ${found.measures[each][layer][head]}`),
     ],
   });
-  note("measures", [`From ${low} (faint) to ${high} (full colour).`]);
+  note("measures", [low < high ? `From ${low} (faint) to ${high} (full colour).` : `All are ${low}.`]);
 }
 
 function drawPlane(found) {

@@ -6,6 +6,7 @@ const rows = data.rows.map((values, number) => ({
   ...Object.fromEntries(data.columns.map((column, place) => [column, values[place]])),
   number,
 }));
+if (data.task) ofTask();
 const GROUPS = 20; // the most that the legend names
 const HANDS = 5000; // milliseconds after a touch during which the page doesn't load itself again
 const varying = data.settings.filter((column) => new Set(rows.map((row) => String(row[column]))).size > 1);
@@ -89,7 +90,7 @@ function draw() {
   const shownRows = inText.filter((row) => !state.hidden.includes(groupName(row)));
   const axes = [
     ...telling.slice(0, 8).map((column) => ({ column, ordinal: true })),
-    ...["loss", "tokens_per_second", "peak_memory_bytes"].map((column) => ({ column })),
+    ...[...data.scores, "loss", "tokens_per_second", "peak_memory_bytes"].map((column) => ({ column })),
   ];
   drawParallel({ axes, all: rows, group, ranges: state.ranges, selected: state.run }, shownRows);
   const visible = shownRows.filter((row) => parallel.keeps(row, state.ranges));
@@ -105,6 +106,15 @@ function draw() {
   byId("count").textContent = `${counted(visible.length)} of ${counted(rows.length)} runs${unknown}`;
   byId("clear").hidden = !(state.filter || state.hidden.length || Object.values(state.ranges).some(Boolean));
   document.documentElement.style.colorScheme = state.theme ?? "light dark";
+}
+
+/** A task has no perplexity, and its loss is not of tokens. */
+function ofTask() {
+  MEASURES.loss[1] = MEASURES.unigram_loss[1] = "per target";
+  for (const name of Object.keys(CURVES)) {
+    CURVES[name][1] = CURVES[name][1].replace("nats per predicted token", "per target");
+    if (CURVES[name][2]) delete CURVES[name];
+  }
 }
 
 /** A menu that sets the state of the same name: value -> what it is called. */

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from experiments.compare import COLUMNS, row_of, table_of
+from experiments.compare import COLUMNS, TASK, row_of, scores_of, table_of, value_at
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import POINTS, averaged, chosen_runs, curve_of, evenly
 from experiments.record.index import Index
@@ -45,7 +45,9 @@ def page_data(which: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
         heads, without_heads = _heads([result["folder"] for result in results], index)
         tables, without_tables = _tables(runs / "tables", index)
     rows = [row | row_of(result, MORE) for row, result in zip(table_of(results), results, strict=True)]
+    scores = list(scores_of(results))
     measures = {column for column, place in COLUMNS.items() if not place.startswith("config.")} - {"seed"} | set(MORE)
+    measures |= set(scores)
     unigram = {result.get("unigram_loss") for result in results} - {None}
     notes = [f"Made by: {' '.join(['attn dashboard', *which])}, from {runs}/.", *without_heads, *without_tables]
     if "objective" in rows[0]:
@@ -53,6 +55,8 @@ def page_data(which: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
     return {
         "columns": list(rows[0]),
         "settings": [column for column in rows[0] if column not in measures],
+        "task": value_at(results[0], TASK["task"]),
+        "scores": scores,
         "rows": [[_plain(value) for value in row.values()] for row in rows],
         "curves": {place: curve for place, (curve, _) in curves.items()},
         "heads": heads,
@@ -68,6 +72,7 @@ def page(data: dict[str, Any]) -> str:
     """The HTML file. Names stay text whatever they hold: no `<` of the data is left for a browser to read as a tag."""
     written = data | {"written": time.strftime("%Y-%m-%d %H:%M:%S")}
     parts = {
+        "quality": "Loss" if data["task"] else "Perplexity",
         "style": (HERE / "page.css").read_text(encoding="utf-8"),
         "script": "\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS),
         "data": json.dumps(written, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),

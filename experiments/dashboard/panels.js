@@ -103,10 +103,11 @@ function drawCurves(visible, group, groupName) {
       selected: alone !== null && alone === state.run,
     };
   });
-  const guides = data.unigram === null ? [] : [{ y: of(data.unigram), name: "single-token frequencies" }];
+  const guess = data.task ? "frequencies of the targets" : "single-token frequencies";
+  const guides = data.unigram === null ? [] : [{ y: of(data.unigram), name: guess }];
   curves.draw({
     x: { title: xTitle, format, round },
-    y: { title: yTitle, log: asPerplexity },
+    y: { title: yTitle, log: asPerplexity, format: asPerplexity ? whole : short },
     series,
     guides,
     empty: "None of these runs has reached an evaluation.",
@@ -128,10 +129,11 @@ function drawCurves(visible, group, groupName) {
 
 function drawScatter(chart, visible, group, column, better) {
   const scale = SCALES[column] ?? 1;
-  const known = visible.filter((row) => isNumber(row[column]) && isNumber(row.perplexity));
+  const quality = data.task ? "loss" : "perplexity";
+  const known = visible.filter((row) => isNumber(row[column]) && isNumber(row[quality]));
   const pointOf = (row) => ({
-    x: row[column] * scale, y: row.perplexity, run: row.run, row, selected: row.run === state.run,
-    text: () => [row.run, `perplexity ${shown(row.perplexity, "perplexity")}`, `${title(column).toLowerCase()} ${shown(row[column], column)} ${unit(column)}`],
+    x: row[column] * scale, y: row[quality], run: row.run, row, selected: row.run === state.run,
+    text: () => [row.run, `${quality} ${shown(row[quality], quality)}`, `${title(column).toLowerCase()} ${shown(row[column], column)} ${unit(column)}`],
   }); // prettier-ignore
   const points = known.map(pointOf);
   const front = paretoFront(points, better);
@@ -143,7 +145,7 @@ function drawScatter(chart, visible, group, column, better) {
   }));
   chart.draw({
     x: { title: labelled(column) },
-    y: { title: "Validation perplexity", log: true },
+    y: { title: `Validation ${quality}`, log: !data.task, format: data.task ? short : whole },
     series,
     fronts: front.length ? [front] : [],
     better,

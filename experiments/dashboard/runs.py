@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from experiments.compare import matching, named_folders, near_value
+from experiments.compare import TASK, matching, named_folders, near_value, value_at
 from experiments.explain import Mistake
 from experiments.record.durable import RunFolderError, number
 from experiments.record.folder import RunFolder
@@ -27,15 +27,21 @@ Curve = dict[str, Any]
 def chosen_runs(which: list[str], runs: Path, index: Index) -> list[dict[str, Any]]:
     """A result for every run that the words name or match, with its name under `run` and its folder under `folder`.
 
-    A run that goes on, or was cut, has the numbers it has reached. Raises Mistake where no run is left.
+    A page is of pretraining, or of one task: fine-tuned runs are left out beside pretrained ones.
+    A run that goes on, or was cut, has the numbers it has reached. Raises Mistake where no run is left, or several
+    tasks are.
     """
     folders = named_folders(which, runs) or sorted(path.parent for path in runs.glob("*/config.yaml"))
     results = list(_readable(folders, index))
-    found = matching(which, results)
-    if not found:
+    by_task: dict[str | None, list[dict[str, Any]]] = {}
+    for result in matching(which, results):
+        by_task.setdefault(value_at(result, TASK["task"]), []).append(result)
+    if not by_task:
         words = f" matches {' '.join(which)}{near_value(which, results)}" if which else ""
         raise Mistake(f"no run in {runs}/{words}", "attn train makes one; --runs names another folder")
-    return found
+    if len(by_task) > 1 and None not in by_task:
+        raise Mistake(f"these runs are of several tasks: {', '.join(sorted(map(str, by_task)))}", "choose: task=NAME")
+    return by_task.get(None) or next(iter(by_task.values()))
 
 
 def curve_of(folder: Path, index: Index) -> Curve:
@@ -98,7 +104,7 @@ def _result(folder: Path, index: Index) -> dict[str, Any]:
         "seed": config["seed"],
         "status": "running" if RunFolder(folder).holder() else "unfinished",
         "validation_loss": loss,
-        "perplexity": None if loss is None else math.exp(loss),
+        "perplexity": None if loss is None or "task" in config else math.exp(loss),
         **curve["last"],
     }
 

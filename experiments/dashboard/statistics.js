@@ -140,6 +140,9 @@ function short(value) {
   return String(Number(value.toPrecision(6)));
 }
 
+/** A number on an axis in full, with commas: 1,146.5. */
+const whole = (value) => new Intl.NumberFormat("en", { maximumSignificantDigits: 6 }).format(value);
+
 /** A test of rows from a person's words: text of the run's name, key=value (or key=a,b), key<number, key>number.
     All words must hold; null where a word names no column. */
 function parsedFilter(text, columns) {

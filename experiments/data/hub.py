@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -59,6 +59,17 @@ def documents(data: HubSet, split: str, expression: str, exact: dict[str, str], 
         most = -(-most // SHARES)
     kind = data.documents if isinstance(data, Hub) else "row"
     return islice(group(_rows(_load(data, expression, exact, cache), data), kind), most)
+
+
+def rows(
+    data: Hub, expression: str, exact: dict[str, str], cache: Cache, check: Callable[[str, list[str]], list[str]]
+) -> Iterator[dict[str, Any]]:
+    """Rows of a split expression, whole, of the columns that `check(place, names)` picks. Raises DataError."""
+    table = _load(data, expression, exact, cache)
+    with _quiet(False), _explained(data, expression):
+        columns = check(f"data set {data.path}", table.column_names or list(next(iter(table), {})))
+        for batch in table.select_columns(columns).iter(batch_size=ROWS):
+            yield from (dict(zip(columns, row, strict=True)) for row in zip(*map(batch.get, columns), strict=True))
 
 
 def _load(data: HubSet, expression: str, exact: dict[str, str], cache: Cache) -> Any:

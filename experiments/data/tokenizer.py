@@ -68,6 +68,14 @@ class Tokenizer:
         encodings = self._inner.encode_batch_fast(texts, add_special_tokens=False)
         return [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
 
+    def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Of each text the ids, and [tokens, 2] of the characters: where each token's begin, and where they end."""
+        encodings = self._inner.encode_batch(texts, add_special_tokens=False)
+        return [
+            (np.array(encoding.ids, dtype=np.int64), np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2))
+            for encoding in encodings
+        ]
+
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
         return str(self._inner.decode([int(i) for i in ids], skip_special_tokens=False))
 

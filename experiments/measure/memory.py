@@ -15,9 +15,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
 from torch.overrides import TorchFunctionMode
 
+from experiments.material import material
 from experiments.measure.hardware import resolve_device, resolve_precision
-from experiments.model.build import ASSEMBLIES
-from experiments.objectives.objective import build_objective, sums
+from experiments.objectives.objective import predict
 from experiments.settings import Settings
 
 STATUS = Path("/proc/self/status")
@@ -85,7 +85,8 @@ def _forward_bytes(
     """Number of parameters; bytes saved for the backward pass, each storage once; bytes of the largest of them."""
     trainer = settings.trainer
     sequences = min(trainer.micro_batch or trainer.batch_size, trainer.batch_size)
-    objective = build_objective(settings.objective, Ids(vocabulary_size))
+    source = material(settings)
+    objective = source.objective(Ids(vocabulary_size))
     example = objective.batch(np.full((sequences, settings.row_length), vocabulary_size - 1), 0, 0)
     storages: dict[int, torch.UntypedStorage] = {}
 
@@ -95,14 +96,14 @@ def _forward_bytes(
         return tensor
 
     with torch.random.fork_rng(devices=[]), FakeTensorMode() as fake, Seeds(), torch.device(device):
-        model = ASSEMBLIES[objective.assembly](settings.model, settings.variant, vocabulary_size)
+        model = source.assemble(vocabulary_size)
         shapes = example.each(lambda tensor: fake.from_tensor(tensor).to(device))
         weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
         with (
             torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"),
             saved_tensors_hooks(keep, lambda tensor: tensor),
         ):
-            sums(model, shapes)
+            predict(model, shapes)
         sizes = [storage.nbytes() for key, storage in storages.items() if key not in weights]
         return sum(parameter.numel() for parameter in model.parameters()), sum(sizes), max(sizes)
 

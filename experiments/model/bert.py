@@ -53,11 +53,18 @@ class Bert(Assembly):
 
         ValueError: token types without a table for them, or more tokens than the position table has rows.
         """
-        hidden = self.hidden(tokens, rows, token_types=token_types, mask=mask)
+        hidden = self.encode(tokens, rows, token_types=token_types, mask=mask)
         return self.head(hidden, self.embedding.token.weight)
 
-    def hidden(self, tokens: Tensor, rows: Tensor | None, *, token_types: Tensor | None, mask: Tensor | None) -> Tensor:
-        """What the logits are made of, [P, D] or [B, N, D]; arguments as of `forward`."""
+    def encode(
+        self,
+        tokens: Tensor,
+        rows: Tensor | None = None,
+        *,
+        token_types: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """What the head is given, [P, D] or [B, N, D]; arguments and errors as of `forward`."""
         tell_real(self, mask)
         return self.encoder(
             self.embedding(tokens, token_types),
@@ -68,17 +75,25 @@ class Bert(Assembly):
             rotary=self.rotary,
         )
 
+    def behead(self) -> None:
+        """Cut off what `encode` has no use for: only pretraining does."""
+        del self.head
+
     @property
     def layers(self) -> list[Layer]:
         return cast("list[Layer]", list(self.encoder.layers))
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
+        head = linear_multiplies(self.head.transform) + self.embedding.token.weight.numel()
+        return self.encoder_flops_per_token(length, predicted_share) + 6.0 * predicted_share * head
+
+    def encoder_flops_per_token(self, length: int, predicted_share: float) -> float:
+        """The same without the head."""
         attention = sum(layer.attention.cost(length, length).multiplies for layer in self.layers) / length
         *body, last = (linear_multiplies(layer.feed_forward) for layer in self.layers)
         predicted_last = 1.0 if self.encoder.picks_last else predicted_share
         embedding = linear_multiplies(self.embedding.projection)
-        head = linear_multiplies(self.head.transform) + self.embedding.token.weight.numel()
-        return 6.0 * (embedding + attention + sum(body) + predicted_last * last + predicted_share * head)
+        return 6.0 * (embedding + attention + sum(body) + predicted_last * last)
 
 
 class MaskedHead(nn.Module):

@@ -61,6 +61,10 @@ class Permutation(Bert):
         )
         return self.head(hidden if rows is not None else hidden[:, N:], self.embedding.token.weight)
 
+    def behead(self) -> None:
+        super().behead()
+        del self.query
+
     def turn_both(self, heads: Tensor) -> Tensor:
         """[B, 2N, H, K]: each stream by its positions."""
         assert self.rotary is not None

@@ -38,9 +38,13 @@ class SentenceOrder(Bert):
             return super().forward(tokens, rows, token_types=token_types, mask=mask)
         assert rows is not None
         firsts = torch.arange(len(tokens), device=tokens.device) * tokens.size(1)
-        hidden = self.hidden(tokens, torch.cat([rows, firsts]), token_types=token_types, mask=mask)
+        hidden = self.encode(tokens, torch.cat([rows, firsts]), token_types=token_types, mask=mask)
         predicted, first = hidden.tensor_split([len(rows)])
         return self.head(predicted, self.embedding.token.weight), self.order(first)
+
+    def behead(self) -> None:
+        super().behead()
+        del self.order
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
         """Of a sequence one more position goes through the last feed-forward, and the head for its class."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -24,7 +24,7 @@ from experiments import settings
 class Batch(NamedTuple):
     inputs: dict[str, Tensor]  # keywords of the model's forward; each has the B sequences along its first axis
     rows: Tensor  # int64 [P], positions to predict in the flattened [B, N], ascending
-    targets: Tensor  # int64 [P], what stands there
+    targets: Tensor  # int64 [P], what stands there; float32 where it is a number
     length: int  # N, of the sequences that are predicted
     unpadded: int | None = None  # tokens that the model reads, on both sides, padding apart; None: all of `tokens`
     labels: Tensor | None = None  # int64 [B], a class to tell of each sequence, where the model tells one
@@ -79,7 +79,7 @@ class Vocabulary(Protocol):
 
 class Objective(Protocol):
     assembly: ClassVar[str]  # the model that it trains, a key of experiments.model.build.ASSEMBLIES
-    vocabulary: Vocabulary
+    vocabulary: Vocabulary  # of what the model reads
 
     def __init__(self, chosen: settings.Objective, vocabulary: Vocabulary) -> None: ...
 
@@ -98,6 +98,19 @@ class Objective(Protocol):
         """Positions to predict, as a share of the tokens that the model reads."""
 
 
+class Scores(NamedTuple):
+    scores: dict[str, float]
+    predictions: dict[str, Any]  # JSON-able
+
+
+@runtime_checkable
+class Scored(Protocol):
+    """An objective that is scored by what the model predicts, beside the loss."""
+
+    def scores(self, logits: list[npt.NDArray[np.floating]]) -> Scores:
+        """Of the logits [P, C] of every evaluated batch, in their order."""
+
+
 def build_objective(chosen: settings.Objective, vocabulary: Vocabulary) -> Objective:
     return _class(chosen)(chosen, vocabulary)
 
@@ -112,22 +125,30 @@ def _class(chosen: settings.Objective) -> type[Objective]:
     return kind
 
 
+IGNORED = -100  # a target that is left out of the sum, as by torch's cross entropy
+
+
+def predict(model: Callable[..., Any], batch: Batch, label_smoothing: float = 0.0) -> tuple[Tensor, Sums]:
+    """Logits [P, V] of the positions, and what the model makes of the batch; all on one device."""
+    if batch.labels is None:
+        logits_PV = model(**batch.inputs, rows=batch.rows)
+        tokens = loss(logits_PV, batch.targets, label_smoothing)
+        return logits_PV, Sums(tokens, torch.zeros_like(tokens), torch.zeros_like(tokens))
+    logits_PV, classes_BC = model(**batch.inputs, rows=batch.rows, classes=True)
+    correct = (classes_BC.argmax(-1) == batch.labels).sum(dtype=torch.float64)
+    tokens = loss(logits_PV, batch.targets, label_smoothing)
+    return logits_PV, Sums(tokens, loss(classes_BC, batch.labels), correct)
+
+
 def loss(logits_PV: Tensor, targets_P: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Negative log likelihood in nats, computed in float32 at least, summed in float64.
+    """Negative log likelihood in nats, computed in float32 at least, summed in float64; of numbers squared errors.
 
     label_smoothing: the share of a target's probability that is spread evenly over the vocabulary (Szegedy et al. 2016,
     1512.00567, 7).
     """
     logits_PV = logits_PV.to(torch.promote_types(logits_PV.dtype, torch.float32))
+    if targets_P.is_floating_point():
+        errors_P = (logits_PV[:, 0] - targets_P).square()
+        return errors_P.masked_fill(targets_P == IGNORED, 0.0).sum(dtype=torch.float64)
     losses_P = F.cross_entropy(logits_PV, targets_P, reduction="none", label_smoothing=label_smoothing)
     return losses_P.sum(dtype=torch.float64)
-
-
-def sums(model: Callable[..., Any], batch: Batch, label_smoothing: float = 0.0) -> Sums:
-    """What the model makes of a batch, all on one device."""
-    if batch.labels is None:
-        tokens = loss(model(**batch.inputs, rows=batch.rows), batch.targets, label_smoothing)
-        return Sums(tokens, torch.zeros_like(tokens), torch.zeros_like(tokens))
-    logits_PV, classes_BC = model(**batch.inputs, rows=batch.rows, classes=True)
-    correct = (classes_BC.argmax(-1) == batch.labels).sum(dtype=torch.float64)
-    return Sums(loss(logits_PV, batch.targets, label_smoothing), loss(classes_BC, batch.labels), correct)

@@ -79,10 +79,19 @@ class Display:
             self._print("  ".join(columns).rstrip())
 
     def evaluation(
-        self, step: int, loss: float, bits_per_byte: float | None = None, unigram_loss: float | None = None
+        self,
+        step: int,
+        loss: float,
+        bits_per_byte: float | None = None,
+        unigram_loss: float | None = None,
+        perplexity: float | None = None,
+        **scores: float,
     ) -> None:
         """Show an evaluation on the validation split; losses in nats per predicted token."""
-        parts = [f"validation loss {loss:.4f}", f"ppl {perplexity(loss)}"]
+        parts = [f"validation loss {loss:.4f}"]
+        if perplexity is not None:
+            parts.append(f"ppl {significant(perplexity)}")
+        parts += [f"{_words(name)} {value:.4g}" for name, value in scores.items()]
         if bits_per_byte is not None:
             parts.append(f"{bits_per_byte:.3f} bits/byte")
         if unigram_loss is not None:
@@ -178,6 +187,7 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
     if result.validation_loss is not None and result.unigram_loss is not None:
         gap = result.unigram_loss - result.validation_loss
         beside = f", {abs(gap):.4f} {'above' if gap >= 0 else 'below'} the validation loss"
+    unit = " nats per predicted token" if result.scores is None else " per target"
     total = (result.parameters or {}).get("total")
     parts = ", ".join(f"{name} {count:,}" for name, count in (result.parameters or {}).items() if name != "total")
     speed = _number(result.tokens_per_second, ",.0f", " tok/s")
@@ -192,10 +202,11 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
     ]
     return [
         ("reason", result.reason or ""),
-        ("validation loss", _number(result.validation_loss, ".4f", " nats per predicted token")),
+        *((_words(name), f"{value:.4g}") for name, value in (result.scores or {}).items()),
+        ("validation loss", _number(result.validation_loss, ".4f", unit)),
         ("unigram loss", _number(result.unigram_loss, ".4f", beside)),
         ("training loss", _number(result.training_loss, ".4f")),
-        ("perplexity", "" if result.perplexity is None else _significant(result.perplexity)),
+        ("perplexity", "" if result.perplexity is None else significant(result.perplexity)),
         ("bits per byte", _number(result.bits_per_byte, ".4f")),
         ("BLEU", _number(result.bleu, ".2f", f" ({result.bleu_pairs} pairs, {result.bleu_signature})")),
         ("sentence order", _number(result.order_accuracy, ".1%", f" right, {_number(result.order_loss, '.4f')} nats")),
@@ -217,18 +228,13 @@ def _columns(metrics: dict[str, Any], aligned: bool = False) -> list[str]:
     loss = metrics.get("loss")
     cells = [
         ("loss ", 7, _number(loss, ".4f"), ""),
-        ("ppl ", 7, "" if loss is None else perplexity(loss), ""),
+        ("ppl ", 7, "" if "perplexity" not in metrics else significant(metrics["perplexity"]), ""),
         ("lr ", 7, _number(metrics.get("learning_rate"), ".1e"), ""),
         ("", 9, _number(metrics.get("tokens_per_second"), ",.0f"), " tok/s"),
         ("", 9, megabytes(metrics.get("peak_memory_bytes")), ""),
     ]
     width = [size if aligned else 0 for _, size, _, _ in cells]
     return [f"{head}{text:>{size}}{unit}" for (head, _, text, unit), size in zip(cells, width, strict=True) if text]
-
-
-def perplexity(loss: float) -> str:
-    """exp(loss), with as many decimals as mean something."""
-    return _significant(math.inf if loss > 700 else math.exp(loss))
 
 
 def megabytes(size: int | None) -> str:
@@ -246,7 +252,12 @@ def duration(seconds: float) -> str:
     return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
 
 
-def _significant(value: float) -> str:
+def _words(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def significant(value: float) -> str:
+    """With as many decimals as mean something."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 100 else f"{value:.2f}"
 
 

@@ -20,7 +20,7 @@ from experiments.record.durable import RunFolderError, explained, number, to_jso
 from experiments.record.result import Result
 
 # settings that say where a run is kept and mirrored, and change no number of it
-PLACES = frozenset({"runs", "cache", "logger"})
+PLACES = frozenset({"runs", "cache", "logger", "pretrained"})
 TAIL_BYTES = 1 << 14  # more than two lines of metrics
 
 # whoever asks for the `holder` takes the lock for an instant
@@ -35,9 +35,14 @@ def digest(settings: dict[str, Any]) -> str:
 
 
 def run_name(settings: dict[str, Any]) -> str:
-    """Name of the run's folder and its id in W&B: variant, sizes, norm, seed, digest; of letters, digits and `._-`."""
+    """Name of the run's folder and its id in W&B: variant, sizes, norm, seed, digest; of letters, digits and `._-`.
+
+    Before that, of a fine-tuned run, the task and the digest of the pretrained weights.
+    """
     sizes = "l{layers}-d{hidden_size}-h{heads}-k{key_size}-v{value_size}".format_map(settings)
     name = f"{settings['variant']['name']}-{sizes}-{settings['norm']}-s{settings['seed']}-{digest(settings)}"
+    if "task" in settings:
+        name = f"{settings['task']['name']}-from-{settings['origin']['digest'][:8]}-{name}"
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name)
 
 

@@ -36,6 +36,7 @@ class Result:
     bleu_pairs: int | None = None  # sentences that were translated
     order_loss: Number | None = None  # nats per sequence whose segments' order is told; None: the objective has none
     order_accuracy: Number | None = None  # share of the sequences
+    scores: dict[str, Number] | None = None  # of a task, which has no perplexity
 
     # speed and memory
     tokens_per_second: Number | None  # non-padding tokens, steady state
@@ -69,7 +70,8 @@ class Result:
 
     def __post_init__(self) -> None:
         if self.status == "done":
-            assert self.reason is None and self.validation_loss is not None and self.perplexity is not None
+            assert self.reason is None and self.validation_loss is not None
+            assert (self.perplexity is None) == (self.scores is not None)
         else:
             assert self.reason, f"status {self.status} needs a reason"
 

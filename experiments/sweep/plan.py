@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from dataclasses import dataclass
-from pathlib import Path
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
@@ -12,10 +11,9 @@ from omegaconf import DictConfig
 
 from experiments.command_line import MULTIRUN_FLAGS, check_overrides, hydra_main
 from experiments.configuration import compose_raw, resolve
-from experiments.data.corpus import open_corpus
-from experiments.data.store import Cache
 from experiments.explain import Mistake
-from experiments.settings import HubSet, Settings
+from experiments.material import material
+from experiments.settings import Settings
 from experiments.training.planned import planned_steps
 
 
@@ -37,10 +35,10 @@ class Plan:
         return self.launcher == "basic" and self.sweeper == "basic"
 
 
-def plan(overrides: list[str], flags: list[str]) -> Plan:
+def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
     """Compose and check every cell. Raises Mistake that names each wrong cell."""
-    parsed = check_overrides(overrides)
-    launcher, sweeper, is_sweep = _choices(overrides, flags)
+    parsed = check_overrides(overrides, name)
+    launcher, sweeper, is_sweep = _choices(overrides, flags, name)
     if is_sweep and sweeper != "basic":
         return Plan([], True, launcher, sweeper)
     swept = {each.key_or_group for each in parsed if each.is_sweep_override()}
@@ -65,7 +63,7 @@ def plan(overrides: list[str], flags: list[str]) -> Plan:
                 word for word in overrides if not word.lstrip("+").startswith(("hydra/launcher", "hydra.launcher."))
             ]
             words += ["hydra/launcher=basic", f"hydra.sweep.dir={scratch}"]
-        hydra_main(collect, words, flags)
+        hydra_main(collect, words, flags, name)
     if wrong:
         count = f"{len(wrong)} of {len(wrong) + len(cells)} cells are wrong; none was started"
         raise Mistake("\n".join(wrong), count if is_sweep else "")
@@ -74,9 +72,9 @@ def plan(overrides: list[str], flags: list[str]) -> Plan:
 
 def check_data(cells: list[Settings]) -> None:
     """Raises DataError for text that isn't there; what is on the hub is asked for when a cell needs it."""
-    for data, cache in {(cell.data.model_dump_json(), cell.cache): (cell.data, cell.cache) for cell in cells}.values():
-        if not isinstance(data, HubSet):
-            open_corpus(data, Cache(Path(cache), None))
+    distinct = {(repr(getattr(cell, "task", cell.data)), cell.cache): cell for cell in cells}
+    for cell in distinct.values():
+        material(cell).identity()
 
 
 def in_sweep(settings: Settings, name: str) -> Settings:
@@ -90,10 +88,10 @@ def _distinct(cells: list[Settings]) -> list[Settings]:
     return [cell for index, cell in enumerate(cells) if cell not in cells[:index]]
 
 
-def _choices(overrides: list[str], flags: list[str]) -> tuple[str, str, bool]:
+def _choices(overrides: list[str], flags: list[str], name: str) -> tuple[str, str, bool]:
     """(launcher, sweeper, whether it is a sweep), from the words and from the overlays that they name."""
     keys = ("hydra/launcher=", "hydra/sweeper=", "hydra.mode=", "experiment=")
     deciding = [word for word in overrides if word.startswith(keys) and "," not in word]
-    context = compose_raw(deciding, with_hydra=True).hydra
+    context = compose_raw(deciding, with_hydra=True, name=name).hydra
     is_sweep = bool(MULTIRUN_FLAGS & set(flags)) or context.mode is RunMode.MULTIRUN
     return context.runtime.choices["hydra/launcher"], context.runtime.choices["hydra/sweeper"], is_sweep

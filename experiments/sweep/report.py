@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from experiments.compare import COLUMNS, table_of
+from experiments.compare import COLUMNS, table_of, tables_of
 from experiments.explain import Mistake
+from experiments.material import material
 from experiments.record.folder import RunFolder
 from experiments.run import finished, folder_of
 from experiments.settings import Settings
@@ -23,14 +23,12 @@ def check_buildable(cells: list[Settings]) -> list[int]:
     """Parameters of each cell. Raises Mistake that names every cell whose variant refuses its sizes."""
     import torch
 
-    from experiments.model.build import ASSEMBLIES
-    from experiments.objectives.objective import assembly_of
-
     counts, wrong = [], []
     for cell in cells:
         try:
+            source = material(cell)
             with torch.device("meta"):
-                model = ASSEMBLIES[assembly_of(cell.objective)](cell.model, cell.variant, vocabulary_size(cell))
+                model = source.assemble(source.vocabulary_size())
             counts.append(model.parameter_counts()["total"])
         except ValueError as error:
             wrong.append(f"{folder_of(cell).name}: {error}")
@@ -53,21 +51,11 @@ def print_cells(cells: list[Settings], console: Console) -> None:
                 # what the name doesn't tell
                 **{key: value for key, value in settings.items() if key not in COLUMNS},
                 "parameters": parameters,
-                "predicted_peak_bytes": predict_peak_bytes(cell, vocabulary_size(cell)),
+                "predicted_peak_bytes": predict_peak_bytes(cell, material(cell).vocabulary_size()),
                 "state": "done" if finished(cell) else "begun" if folder.path.exists() else "to do",
             }
         )
     show(rows, "table", console=console)
-
-
-def vocabulary_size(settings: Settings) -> int:
-    """Ids of the tokenizer: of a trained one the number asked for, as no text has been read yet."""
-    sentinels = settings.objective.sentinel_count()
-    if settings.tokenizer.kind != "file":
-        return settings.tokenizer.vocabulary_size + sentinels
-    from experiments.data.tokenizer import load
-
-    return load(Path(settings.tokenizer.path)).with_sentinels(sentinels).vocabulary_size
 
 
 class SweepProgress:
@@ -123,8 +111,7 @@ class SweepProgress:
 def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
     """The finished cells as `attn compare` shows them, then every failed one with its reason and its log."""
     done = [(outcome.folder.name, outcome.result) for outcome in outcomes if outcome.done and outcome.result]
-    rows = table_of([result.to_dict() | {"run": name} for name, result in done])
-    if rows:
+    for rows in tables_of([result.to_dict() | {"run": name} for name, result in done]):
         show(rows, "table", console=console)
     failed = [outcome for outcome in outcomes if not outcome.done]
     for outcome in failed:

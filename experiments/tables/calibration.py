@@ -14,6 +14,7 @@ from rich.console import Console
 
 from experiments.configuration import compose, override
 from experiments.data.store import Cache
+from experiments.material import material
 from experiments.record.folder import PLACES
 from experiments.settings import Settings, Translation
 from experiments.tables.source import Prediction
@@ -64,15 +65,12 @@ def _flops(settings: Settings) -> float:
     import torch
 
     from experiments.measure.memory import Ids
-    from experiments.model.build import ASSEMBLIES
-    from experiments.objectives.objective import build_objective
-    from experiments.sweep.report import vocabulary_size
 
-    size = vocabulary_size(settings)
-    objective = build_objective(settings.objective, Ids(size))
+    source = material(settings)
+    size = source.vocabulary_size()
     with torch.device("meta"):
-        model = ASSEMBLIES[objective.assembly](settings.model, settings.variant, size)
-    return model.flops_per_token(settings.length, objective.predicted_share)
+        model = source.assemble(size)
+    return model.flops_per_token(settings.length, source.objective(Ids(size)).predicted_share)
 
 
 def _seconds_per_token(settings: Settings, console: Console) -> float | None:
@@ -123,9 +121,8 @@ def _measured(settings: Settings, console: Console) -> float | None:
 
 def _peak_bytes(settings: Settings) -> float:
     from experiments.measure.memory import predict_peak_bytes
-    from experiments.sweep.report import vocabulary_size
 
-    return float(predict_peak_bytes(settings, vocabulary_size(settings)))
+    return float(predict_peak_bytes(settings, material(settings).vocabulary_size()))
 
 
 def _deciding(settings: Settings) -> dict[str, object]:

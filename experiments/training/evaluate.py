@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +13,7 @@ from torch import nn
 
 from experiments.data.packing import Packed
 from experiments.measure.quality import bits_per_byte, perplexity
-from experiments.objectives.objective import Batch, Objective
+from experiments.objectives.objective import Batch, Objective, Scored
 from experiments.training.micro_batches import Forward, split
 
 ROWS = 64  # sequences that make a batch: a constant, so that the positions don't depend on the batch size
@@ -21,12 +22,19 @@ ROWS = 64  # sequences that make a batch: a constant, so that the positions don'
 @dataclass(frozen=True)
 class Evaluation:
     loss: float  # nats per predicted token
-    perplexity: float
-    bits_per_byte: float
-    unigram_loss: float  # nats, of the training split's single-token frequencies on the same targets
+    perplexity: float | None  # of text, as bits_per_byte is
+    bits_per_byte: float | None
+    unigram_loss: float | None  # nats, of the training split's single-token frequencies on the same targets
     tokens: int  # predicted
     order_loss: float | None = None  # nats per sequence whose segments' order is to be told
     order_accuracy: float | None = None  # share of these that is told right; 0.5 by chance
+    scores: dict[str, float] | None = None  # of a task
+    predictions: dict[str, Any] | None = None  # that were scored
+
+    def numbers(self) -> dict[str, float]:
+        """All that is known, by its name, the scores among it."""
+        known = {name: value for name, value in vars(self).items() if isinstance(value, float)}
+        return known | (self.scores or {})
 
 
 def evaluate(
@@ -44,25 +52,35 @@ def evaluate(
     Labels are not smoothed, whatever the training does.
 
     What is predicted depends on the split and on `objective.evaluation_seed` alone. `unigram` [vocabulary] counts the
-    training split's tokens.
+    training split's tokens, or the targets of a task; empty where these are numbers, of which there is no unigram loss.
     """
     forward = replace(forward, label_smoothing=0.0)
     # the fields of Sums, and the labels
     totals, targets = np.zeros(3), np.zeros(len(unigram), dtype=np.int64)
-    labels = 0
+    tokens = labels = 0
+    logits: list[npt.NDArray[np.floating]] = []
     was_training = model.training
     model.eval()
     try:
         with torch.inference_mode():
             for batch in evaluation_batches(packed, objective, sequences):
                 for part in split(batch, micro_batch):
-                    totals += [float(each) for each in forward.loss(part)]
+                    logits_PV, found = forward.predict(part)
+                    totals += [float(each) for each in found]
+                    if isinstance(objective, Scored):
+                        logits.append(logits_PV.float().cpu().numpy())
+                    # or they would be in memory beside the next part's
+                    del logits_PV
+                tokens += len(batch.targets)
                 labels += 0 if batch.labels is None else len(batch.labels)
-                targets += np.bincount(batch.targets.numpy(), minlength=len(unigram))
+                if len(unigram):
+                    targets += np.bincount(batch.targets.numpy(), minlength=len(unigram))
     finally:
         model.train(was_training)
-    tokens = int(targets.sum())
     loss, (_, order_nats, correct) = float(totals[0]) / tokens, totals.tolist()
+    if isinstance(objective, Scored):
+        guess = unigram_loss(targets, unigram, frozenset()) if len(unigram) else None
+        return Evaluation(loss, None, None, guess, tokens, None, None, *objective.scores(logits))
     return Evaluation(
         loss=loss,
         perplexity=perplexity(loss),

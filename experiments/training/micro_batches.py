@@ -13,11 +13,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from experiments.objectives.objective import Batch, Sums, sums
+from experiments.objectives.objective import IGNORED, Batch, Sums, predict
 from experiments.training.precision import autocast
 
 T = TypeVar("T")
-IGNORED = -100  # a target that torch's cross entropy leaves out of the sum
 # of torch's CPU allocator, of others, of C++, and of oneDNN, which says no more than this when it gets no memory
 MEMORY_MESSAGES = ("can't allocate memory", "out of memory", "bad_alloc", "could not create a primitive")
 
@@ -44,9 +43,14 @@ class Forward:
 
     def loss(self, part: Batch) -> Sums:
         """The sums of one micro-batch."""
+        return self.predict(part)[1]
+
+    def predict(self, part: Batch) -> tuple[Tensor, Sums]:
+        """Logits [P, V] of one micro-batch, and its sums."""
         with autocast(self.precision, self.device):
             whole = padded(part).each(lambda tensor: tensor.to(self.device, non_blocking=True))
-            return sums(self.model, whole, self.label_smoothing)
+            logits_PV, found = predict(self.model, whole, self.label_smoothing)
+        return logits_PV[: len(part.targets)], found
 
 
 def split(batch: Batch, size: int) -> Iterator[Batch]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import math
 
+from experiments.finetune.settings import FineTuning
 from experiments.settings import Settings
 
 
-def planned_steps(settings: Settings) -> int | None:
-    """Steps of the whole run: the smaller of `max_steps` and `max_tokens` in steps; None when only the clock ends it.
+def planned_steps(settings: Settings, sequences: int | None = None) -> int | None:
+    """Steps of the whole run: the smallest of `max_steps`, and of `max_tokens` and `epochs` in steps.
+
+    None when only the clock ends it, or an epoch before it is known how many sequences that is.
 
     Raises ValueError when no limit is set, or when the schedule decays towards an end that only the clock knows.
     """
@@ -24,8 +27,13 @@ def planned_steps(settings: Settings) -> int | None:
                 "many tokens as their text, which no plan knows; set max_steps"
             )
         limits.append(math.ceil(trainer.max_tokens / (trainer.batch_size * tokens)))
+    epochs = settings.epochs if isinstance(settings, FineTuning) else None
+    if epochs is not None and sequences is not None:
+        limits.append(math.ceil(epochs * sequences / trainer.batch_size))
     if limits:
         return min(limits)
+    if epochs is not None:
+        return None
     if trainer.max_minutes is None:
         raise ValueError(
             "nothing ends this run: max_steps, trainer.max_tokens and trainer.max_minutes are all null; set one of them"

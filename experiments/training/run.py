@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from experiments.data.batches import batch
-from experiments.data.packing import Dataset, prepare
+from experiments.data.packing import Dataset
+from experiments.material import material
 from experiments.measure.hardware import device_name, resolve_device, resolve_precision
 from experiments.measure.memory import PeakMemory
 from experiments.measure.throughput import Throughput
 from experiments.model.assembly import Assembly
-from experiments.model.build import build
-from experiments.objectives.objective import Batch, Objective, build_objective
+from experiments.objectives.objective import Batch, Objective
 from experiments.record.display import Display
 from experiments.record.durable import replacing
 from experiments.record.environment import describe
@@ -43,7 +42,7 @@ class Progress:
     orders: int = 0  # labels, since the last logged step
     gradient_norm: float = 0.0  # of the last step taken, before clipping
     training_loss: float | None = None  # the last logged one
-    evaluation: dict[str, float] | None = None  # the last Evaluation
+    evaluation: dict[str, Any] | None = None  # the last Evaluation, without predictions
     evaluated_at: int = 0  # its step
     best_loss: float | None = None  # lowest validation loss
     skipped: list[int] = field(default_factory=list)  # steps that the guard passes over
@@ -93,23 +92,14 @@ class Run:
 def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Display) -> Run:
     """Everything before the first step. Raises ValueError for what the user has to change."""
     trainer = settings.trainer
-    planned = planned_steps(settings)
     device = resolve_device(trainer.device)
-    dataset = prepare(
-        settings.data,
-        settings.tokenizer,
-        settings.row_length,
-        Path(settings.cache),
-        display.stage,
-        settings.objective.sentinel_count(),
-    )
+    source = material(settings)
+    dataset = source.prepare(display.stage)
+    planned = planned_steps(settings, len(dataset.train.tokens))
     with replacing(folder.path / "tokenizer.json") as temporary:
         dataset.tokenizer.save(temporary)
-    tokenizer = dataset.tokenizer
-    objective = build_objective(settings.objective, tokenizer)
-    model = build(objective.assembly, settings.model, settings.variant, tokenizer.vocabulary_size, settings.seed).to(
-        device
-    )
+    objective = source.objective(dataset.tokenizer)
+    model = source.start(dataset.tokenizer.vocabulary_size).to(device)
     run = Run(
         settings=settings,
         folder=folder,

@@ -43,16 +43,17 @@ def quality(run: Run) -> dict[str, Any]:
     """Losses of the weights that the run ended with; an evaluation of earlier ones is not theirs."""
     progress = run.progress
     evaluation = progress.evaluation if progress.evaluated_at == progress.step else None
-    measured = evaluation or dict.fromkeys(("loss", "unigram_loss", "perplexity", "bits_per_byte"))
+    measured = evaluation or {}
     return {
-        "validation_loss": measured["loss"],
+        "validation_loss": measured.get("loss"),
         "best_validation_loss": progress.best_loss,
         "training_loss": progress.training_loss,
-        "unigram_loss": measured["unigram_loss"],
-        "perplexity": measured["perplexity"],
-        "bits_per_byte": measured["bits_per_byte"],
+        "unigram_loss": measured.get("unigram_loss"),
+        "perplexity": measured.get("perplexity"),
+        "bits_per_byte": measured.get("bits_per_byte"),
         "order_loss": measured.get("order_loss"),
         "order_accuracy": measured.get("order_accuracy"),
+        "scores": measured.get("scores"),
     }
 
 

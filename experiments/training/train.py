@@ -13,9 +13,9 @@ from experiments.measure.flops import mfu
 from experiments.measure.memory import give_back_freed_memory
 from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.model.batch_norm import commit, discard
-from experiments.objectives.objective import Batch, Sums
+from experiments.objectives.objective import Batch, Scored, Sums
 from experiments.record.display import Display
-from experiments.record.durable import RunFolderError
+from experiments.record.durable import RunFolderError, to_json, write
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result, Status
 from experiments.record.tracking import Tracker
@@ -182,10 +182,17 @@ def training_metrics(run: Run) -> dict[str, Any]:
     order = {"order_loss": progress.order_sum / progress.orders} if progress.orders else {}
     progress.loss_sum, progress.positions, progress.order_sum, progress.orders = 0.0, 0, 0.0, 0
     speed = run.throughput.recent()
+    of_text = (
+        {
+            "perplexity": perplexity(loss),
+            "bits_per_byte": bits_per_byte(loss, train.token_count, train.text_bytes),
+        }
+        if not isinstance(run.objective, Scored)
+        else {}
+    )
     metrics = {
         "loss": loss,
-        "perplexity": perplexity(loss),
-        "bits_per_byte": bits_per_byte(loss, train.token_count, train.text_bytes),
+        **of_text,
         **order,
         "learning_rate": rate(run, progress.step),
         "gradient_norm": progress.gradient_norm,
@@ -214,14 +221,15 @@ def validation_metrics(run: Run) -> dict[str, Any]:
     evaluation, _ = fitting(attempt, progress.micro_batch, lambda size: make_room(run, size))
     if not math.isfinite(evaluation.loss):
         raise NonFiniteError(progress.step, f"step {progress.step}: the validation loss is {evaluation.loss}")
-    progress.evaluation, progress.evaluated_at = asdict(evaluation), progress.step
+    progress.evaluation, progress.evaluated_at = asdict(replace(evaluation, predictions=None)), progress.step
     if progress.best_loss is None or evaluation.loss < progress.best_loss:
         progress.best_loss = evaluation.loss
         header = {"step": progress.step, "validation_loss": evaluation.loss, "precision": run.forward.precision}
         save(run.folder.checkpoint, "best", progress.step, weights(run.model), header)
-    run.display.evaluation(progress.step, evaluation.loss, evaluation.bits_per_byte, evaluation.unigram_loss)
-    known = {name: value for name, value in asdict(evaluation).items() if name != "tokens" and value is not None}
-    return {f"validation_{name}": value for name, value in known.items()}
+    if evaluation.predictions is not None:
+        write(run.folder.path / "predictions.json", to_json(evaluation.predictions) + "\n")
+    run.display.evaluation(progress.step, **evaluation.numbers())
+    return {f"validation_{name}": value for name, value in evaluation.numbers().items()}
 
 
 def verdict(error: BaseException) -> tuple[Status, str]:

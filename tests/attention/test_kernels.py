@@ -14,7 +14,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from attention.case import make_case
 from attention.core import Projection, attend, choose
-from attention.kernels import blocked
+from attention.kernels import blocked, compiled
 
 INFINITY = float("inf")
 
@@ -49,7 +49,7 @@ def run(leaves: dict[str, Tensor], backend: str, **options) -> Tensor:
         for side in ("logits", "weights")
     }
     query, key, value = leaves["query"], leaves["key"], leaves["value"]
-    return attend(query, key, value, **projections, bias=leaves.get("bias"), backend=backend, **options)
+    return attend(query, key, value, **projections, backend=backend, **{"bias": leaves.get("bias"), **options})
 
 
 def check_equal(leaves: dict[str, Tensor], backend: str, **options) -> None:
@@ -66,11 +66,13 @@ def check_equal(leaves: dict[str, Tensor], backend: str, **options) -> None:
 
 ALL_TERMS = tuple(f"{side}.{kind}" for side in ("logits", "weights") for kind in Projection._fields)
 
+STATIC_TERMS = ("logits.static", "weights.static")
+
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[dict[str, Tensor], dict]:
+def cases(draw: st.DrawFn, of: tuple[str, ...] = ALL_TERMS) -> tuple[dict[str, Tensor], dict]:
     B, N, M, K, V = (draw(st.integers(1, size)) for size in (3, 7, 7, 4, 4))
-    terms = draw(st.sets(st.sampled_from(ALL_TERMS)))
+    terms = draw(st.sets(st.sampled_from(of)))
     h_k, h, h_v = (draw(st.integers(1, 4)) for _ in range(3))
     h = h if any(term.startswith("logits") for term in terms) else h_k
     h_v = h_v if any(term.startswith("weights") for term in terms) else h
@@ -92,6 +94,15 @@ def test_blocked_equals_the_reference_whatever_the_block(case, block_bytes):
     leaves, options = case
     with mock.patch.dict(blocked.BLOCK_BYTES, cpu=block_bytes):
         check_equal(leaves, "blocked", **options)
+
+
+@settings(max_examples=150, deadline=None)
+@given(cases(STATIC_TERMS), st.integers(1, 3))
+def test_compiled_equals_the_reference_whatever_the_tasks(case, tasks):
+    leaves, options = case
+    bias = leaves.pop("bias", None)
+    with mock.patch.object(compiled, "_chunks", lambda *_: min(tasks, leaves["query"].shape[1])):
+        check_equal(leaves, "compiled", bias=None if bias is None else bias.detach(), **options)
 
 
 @settings(max_examples=60, deadline=None)
@@ -120,7 +131,7 @@ def test_odd_sizes_with_padding_bias_and_a_fully_masked_row(length, causal, back
         check_equal(leaves, backend, mask=mask, causal=causal)
 
 
-@pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked"])
+@pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked", "compiled"])
 @pytest.mark.parametrize("how", ["mask", "bias"])
 def test_a_fully_masked_row_is_zero_and_sends_no_gradient(backend, how):
     leaves = tensors((1, 3, 4, 2, 2), (2, 2, 2), bias_shape=(3, 4))
@@ -130,19 +141,21 @@ def test_a_fully_masked_row_is_zero_and_sends_no_gradient(backend, how):
     else:
         with torch.no_grad():
             leaves["bias"][1] = -INFINITY
+    leaves["bias"].requires_grad_(backend != "compiled")
     output = run(leaves, backend, mask=mask)
     assert output[:, 1].eq(0).all() and output[:, 0].ne(0).all()
-    grads = torch.autograd.grad(output.sum(), [leaves["query"], leaves["bias"], leaves["key"]])
-    assert grads[0][:, 1].eq(0).all() and grads[1][1].eq(0).all()
+    trained = [leaf for leaf in leaves.values() if leaf.requires_grad]
+    grads = torch.autograd.grad(output.sum(), trained)
+    assert grads[0][:, 1].eq(0).all() and (backend == "compiled" or grads[-1][1].eq(0).all())
     assert all(grad.isfinite().all() for grad in grads)
 
 
-@pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked"])
+@pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked", "compiled"])
 def test_a_nan_is_not_hidden(backend):
     leaves = tensors((1, 3, 4, 2, 2), (2, 2, 2), bias_shape=(3, 4))
     with torch.no_grad():
         leaves["bias"][1] = float("nan")
-    assert run(leaves, backend)[:, 1].isnan().all()
+    assert run(leaves, backend, bias=leaves["bias"].detach())[:, 1].isnan().all()
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
@@ -161,7 +174,7 @@ def test_blocked_gradients_are_the_derivatives_with_dropout_drawn_again(dropout,
         assert torch.autograd.gradcheck(function, list(leaves.values()))
 
 
-@pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked"])
+@pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked", "compiled"])
 def test_dropout_keeps_the_mean_and_follows_the_global_seed(backend):
     leaves = tensors((4, 50, 60, 2, 3), (2, 2, 2))
     leaves["value"] = torch.ones_like(leaves["value"])
@@ -184,14 +197,15 @@ def test_blocked_drops_a_weight_with_the_probability_asked_for():
     assert dropout.growth == pytest.approx(1 / 0.9, rel=1e-4)
 
 
-@pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked"])
+@pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked", "compiled"])
 def test_bf16_autocast_is_close_to_float32_in_value_and_gradient(backend):
     terms = () if backend == "sdpa" else ("logits.static", "weights.static")
     leaves = tensors((2, 33, 33, 8, 8), (4, 4, 4), terms, bias_shape=(4, 33, 33), dtype=torch.float32)
-    exact = run(leaves, "reference")
+    options = {"bias": leaves.pop("bias").detach()} if backend == "compiled" else {}
+    exact = run(leaves, "reference", **options)
     expected = torch.autograd.grad(exact.square().sum(), list(leaves.values()))
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = run(leaves, backend)
+        output = run(leaves, backend, **options)
     assert output.dtype == torch.bfloat16
     got = torch.autograd.grad(output.float().square().sum(), list(leaves.values()))
     assert (output - exact).norm() < 0.02 * exact.norm()
@@ -330,17 +344,43 @@ def test_empty_tensors_give_empty_or_zero_output(backend):
         assert output.shape == (sizes[0], sizes[1], 2, 2) and output.eq(0).all()
 
 
-def test_auto_mixes_in_blocks_and_leaves_long_plain_heads_to_torch():
+@pytest.mark.parametrize("compiler", [True, False])
+@pytest.mark.parametrize("amx", [True, False])
+def test_auto_takes_what_was_measured_to_be_fastest(monkeypatch, compiler, amx):
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    monkeypatch.setattr(compiled, "why_not", lambda: "" if compiler else "it can't be built here")
+
     def name(length: int, dtype: torch.dtype = torch.float32, backend: str = "auto", **options) -> str:
-        query = torch.zeros(1, length, 2, 4, dtype=dtype, device="meta")
+        query = torch.zeros(1, length, 2, 4, dtype=dtype)
         return choose(backend, make_case(query, query, query, **options))
 
-    eye = Projection(torch.eye(2, device="meta"))
-    assert name(64, logits_projection=eye) == name(1024, weights_projection=eye) == "blocked"
+    own = "compiled" if compiler else "blocked"
+    eye = Projection(torch.eye(2))
+    by_position = Projection(query=torch.zeros(1, 64, 2, 2))
+    trained_bias = torch.zeros(2, 64, 64, requires_grad=True)
+    assert name(64, logits_projection=eye) == name(1024, weights_projection=eye, dropout=0.1) == own
+    assert name(64, logits_projection=by_position) == name(64, logits_projection=eye, bias=trained_bias) == "blocked"
     assert name(64) == name(1024) == name(1024, torch.bfloat16) == "sdpa"
-    assert name(64, torch.bfloat16) == name(1024, dropout=0.1) == "blocked"
-    assert name(64, logits_projection=Projection()) == "sdpa"
+    assert name(64, torch.bfloat16, logits_projection=eye) == name(1024, dropout=0.1) == own
+    assert name(64, torch.bfloat16) == ("blocked" if amx else own)
+    assert name(64, logits_projection=Projection()) == "sdpa" and name(64, bias=trained_bias) == "blocked"
     assert name(64, backend="reference") == "reference"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"logits_projection": Projection(query=torch.zeros(1, 3, 2, 2))}, "mix heads by position"),
+        ({"bias": torch.zeros(3, 3, requires_grad=True)}, "no gradient of a bias"),
+        ({"key": torch.zeros(1, 0, 2, 4), "value": torch.zeros(1, 0, 2, 4)}, "at least one number in every tensor"),
+        ({"value": torch.zeros(1, 3, 2, 4).double()}, "one dtype of float32, bfloat16 and float64"),
+        ({name: torch.zeros(1, 3, 2, 4, device="meta") for name in ("query", "key", "value")}, "not on meta"),
+    ],
+)
+def test_compiled_refuses_by_name(change, message):
+    query = torch.zeros(1, 3, 2, 4)
+    with pytest.raises(ValueError, match=f"compiled can't do this: .*{message}"):
+        attend(**{"query": query, "key": query, "value": query, "backend": "compiled"} | change)
 
 
 @pytest.mark.parametrize(
@@ -354,7 +394,7 @@ def test_auto_mixes_in_blocks_and_leaves_long_plain_heads_to_torch():
         ({"mask": torch.ones(2, 5, 4, dtype=torch.bool)}, r"mask: .* broadcastable to \[2, 3, 5, 4\]"),
         ({"bias": torch.zeros(2, 3, 5, 4, 1)}, "bias: "),
         ({"dropout": 1.0}, "dropout: is 1.0"),
-        ({"backend": "flash"}, "backend: is 'flash', must be one of auto, reference, sdpa, blocked"),
+        ({"backend": "flash"}, "backend: is 'flash', must be one of auto, reference, sdpa, blocked, compiled"),
     ],
 )
 def test_a_mistake_is_named(change, message):

@@ -401,6 +401,23 @@ def test_ten_thousand_runs_are_thinned_and_it_is_said(chromium, make, tmp_path):
     assert shown.complaints() == []
 
 
+def test_the_page_of_a_task_shows_scores_and_no_perplexity(chromium, make, tmp_path):
+    make("pretrained")
+    for name, score, loss in (("squad-a", 61.5, 2.0), ("squad-b", 70.25, 1.5)):
+        folder = make(name, (4.0, 3.0, 2.5, loss), variant=name[-1], task={"name": "squad"})
+        result = json.loads((folder / "result.json").read_text()) | {"perplexity": None, "scores": {"f1": score}}
+        (folder / "result.json").write_text(json.dumps(result))
+    write_dashboard(["task=squad"], tmp_path / "runs", tmp_path / "page.html", watch=False, show=False)
+    shown = Opened(chromium, tmp_path / "page.html")
+    assert sorted(shown.column("f1")) == ["61.5", "70.25"] and "task squad" in shown.text("#shared")
+    assert shown.count("#speed .symbol") == shown.count("#memory .symbol") == shown.count("#curves .line") == 2
+    assert "perplexity" not in shown.text("main").lower() and "Loss against speed" in shown.text("main")
+    assert not any(
+        "predicted token" in shown.text(place) for place in ("#shared", "thead", "#curves", "#heads", "#parallel")
+    )
+    assert not shown.complaints()
+
+
 def test_runs_without_any_number_leave_the_page_whole(chromium, make, tmp_path):
     make("a", losses=(6.0,), finished=False)
     write_dashboard([], tmp_path / "runs", tmp_path / "page.html", watch=False, show=False)

@@ -124,3 +124,7 @@ def test_short_numbers_on_axes(js):
         "2.5M",
         "1G",
     ]
+
+
+def test_perplexities_on_axes_are_in_full(js):
+    assert [js.eval(f"whole({value})") for value in (92.5, 1146.5, 20000)] == ["92.5", "1,146.5", "20,000"]

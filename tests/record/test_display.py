@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import fcntl
 import io
+import math
 import os
 import pty
 import re
@@ -14,11 +15,17 @@ import time
 import pytest
 
 from experiments.record import display
-from experiments.record.display import Display, duration, perplexity, summary
+from experiments.record.display import Display, duration, significant, summary
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 
-METRICS = {"loss": 5.0, "learning_rate": 2e-3, "tokens_per_second": 12345.6, "peak_memory_bytes": 812_345_678}
+METRICS = {
+    "loss": 5.0,
+    "perplexity": 148.4,
+    "learning_rate": 2e-3,
+    "tokens_per_second": 12345.6,
+    "peak_memory_bytes": 812_345_678,
+}
 
 
 @pytest.fixture
@@ -36,9 +43,9 @@ def run(shown, clock, seconds):
         shown.start(1000, resumed_step=400)
         for step in range(410, 1001, 10):
             clock.now += seconds
-            shown.update({"step": step, **METRICS, "loss": step / 100})
+            shown.update({"step": step, **METRICS, "loss": step / 100, "perplexity": math.exp(step / 100)})
             if step % 300 == 0:
-                shown.evaluation(step, loss=4.0, bits_per_byte=2.345, unigram_loss=6.58)
+                shown.evaluation(step, loss=4.0, perplexity=math.exp(4.0), bits_per_byte=2.345, unigram_loss=6.58)
         shown.message("[the end]")
 
 
@@ -155,4 +162,4 @@ def test_the_summary_of_a_run_that_did_not_finish(result, tmp_path):
 
 def test_numbers_read_well():
     assert [duration(seconds) for seconds in (0.4, 59.6, 61, 3599, 7260)] == ["0s", "1m00s", "1m01s", "59m59s", "2h01m"]
-    assert [perplexity(loss) for loss in (0.0, 5.0, 8.0, 1e9)] == ["1.00", "148.4", "2,981", "inf"]
+    assert [significant(value) for value in (1.0, 148.41, 2980.96, math.inf)] == ["1.00", "148.4", "2,981", "inf"]

@@ -1,0 +1,68 @@
+"""No speed of a wrong kernel: output and gradients against the paper's equations in float64, at the very case."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from experiments.bench.contenders import Contender, layer_and_input
+from experiments.settings import Settings
+from experiments.training.precision import autocast
+
+# largest error of a tensor relative to its norm: in float64, and in the precision that is timed
+EXACT, WITHIN = 1e-9, {"fp32": 1e-3, "bf16": 6e-2}
+# a gradient that is zero but for rounding, as that of the keys' bias, is measured by the others' size
+NEGLIGIBLE = {"fp32": 1e-3, "bf16": 2e-2}
+# the reference keeps every map: so many numbers of one map, all heads and examples together
+LARGEST_MAP = 2**24
+
+
+class Checked(NamedTuple):
+    kernel: str  # that runs in the precision that is timed
+    wrong: str  # what is wrong with it; empty: nothing
+
+
+def check(contender: Contender) -> Checked:
+    """The attention layer of a contender, forward and backward, at its sizes; of a batch as many examples as fit."""
+    settings, device, precision = contender.settings, contender.device, contender.precision
+    with torch.random.fork_rng(devices=[]):
+        expected, _ = _results(settings, "reference", torch.float64)
+        with autocast(precision, device):
+            got, kernel = _results(settings, settings.backend, torch.float32)
+        exact, _ = _results(settings, kernel, torch.float64)
+    wrong = _difference(expected, exact, "float64", EXACT, 1e-6)
+    wrong += _difference(expected, got, precision, WITHIN[precision], NEGLIGIBLE[precision])
+    return Checked(kernel, "; ".join(wrong))
+
+
+def _results(settings: Settings, backend: str, dtype: torch.dtype) -> tuple[dict[str, Tensor], str]:
+    """The output and every gradient by name, in float64; the kernel that ran. Dropout is left out: it is random."""
+    variant = settings.variant | {"backend": backend, "dropout": 0.0}
+    examples = max(1, min(settings.batch_size, LARGEST_MAP // (settings.heads * settings.length**2)))
+    layer, x = layer_and_input(settings.model_copy(update={"variant": variant}), dtype, examples)
+    output = layer(x)
+    weight = torch.linspace(-1, 1, output.numel(), dtype=torch.float64, device=x.device).view_as(output)
+    with torch.autocast(x.device.type, enabled=False):
+        output.backward(weight.to(output.dtype))
+    gradients = {name: parameter.grad for name, parameter in layer.named_parameters()} | {"x": x.grad}
+    results = {"output": output.detach()} | {
+        f"gradient of {name}": grad for name, grad in gradients.items() if grad is not None
+    }
+    return {name: tensor.double() for name, tensor in results.items()}, layer.kernel or ""
+
+
+def _difference(
+    expected: dict[str, Tensor], got: dict[str, Tensor], precision: str, within: float, negligible: float
+) -> list[str]:
+    """What differs by more than is allowed, in words."""
+    if missing := expected.keys() ^ got.keys():
+        return [f"{name}: missing in {precision}" for name in sorted(missing)]
+    size = max(float(tensor.norm()) for tensor in expected.values())
+    wrong = []
+    for name, tensor in expected.items():
+        error = float((got[name] - tensor).norm()) / (float(tensor.norm()) + negligible * size)
+        if not error <= within:
+            wrong.append(f"{name} is off by {error:.1e} of its size in {precision}, allowed is {within:.0e}")
+    return wrong

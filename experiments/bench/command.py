@@ -1,0 +1,151 @@
+"""`attn bench`: variants, kernels, sizes and peers in interleaved rounds, each against its floor."""
+
+from __future__ import annotations
+
+import statistics
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from experiments.explain import Mistake
+from experiments.settings import Settings
+from experiments.sweep.plan import plan
+from experiments.tabulate import Row, show
+
+if TYPE_CHECKING:
+    from experiments.bench.contenders import Contender
+
+WRONG = 1  # exit code where a kernel's numbers are wrong
+# what contenders must share to be timed side by side
+SIZES = ("layers", "hidden_size", "heads", "length", "batch_size", "precision")
+CAPTIONS = {
+    "attention": "the attention layer alone, forward and backward",
+    "step": "whole training steps: forward, backward and optimizer",
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    what: str  # attention | step
+    peers: bool
+    compiled: bool  # each also by torch.compile
+    rounds: int
+    memory: bool
+
+    def __post_init__(self) -> None:
+        if self.peers and self.what != "step":
+            raise Mistake("--peers compares whole models", "add --what step")
+        if self.rounds < 1:
+            raise Mistake(f"--rounds {self.rounds}: must be at least 1")
+
+
+def bench(words: list[str], options: Options, format: str, plot: Path | None) -> int:
+    """Print a row a contender, and draw them if `plot` names a file; the exit code. Raises Mistake."""
+    if plot is not None:
+        from experiments.bench.figure import check_plot
+
+        check_plot(plot)
+    rows: list[Row] = []
+    code = 0
+    cells = plan(words, ["-m"]).cells
+    if options.what == "step" and any(cell.objective.kind == "translation" for cell in cells):
+        raise Mistake("--what step makes up its tokens, and no sentence pairs", "give another objective")
+    if options.peers and any(cell.objective.kind != "masked" for cell in cells):
+        raise Mistake("--peers are encoders that predict masked tokens", "leave objective=masked as it is")
+    for alike in groups(cells):
+        contenders, left_out = checked(alike, options)
+        for each in left_out:
+            code = max(code, WRONG if each.wrong else 0)
+            print(f"attn bench: {each.sentence}", file=sys.stderr)
+        if contenders:
+            rows += rows_of(contenders, options)
+    if not rows and not code:
+        raise Mistake("there is nothing left to time")
+    if rows:
+        caption = f"{CAPTIONS[options.what]}; medians of {options.rounds} interleaved rounds"
+        show(rows, format, caption)
+        if plot is not None:
+            from experiments.bench.figure import draw
+
+            draw(rows, caption, plot)
+    return code
+
+
+def groups(cells: list[Settings]) -> Iterator[list[Settings]]:
+    """The cells of the same sizes and precision, in the order of the first of each."""
+    alike: dict[tuple[Any, ...], list[Settings]] = {}
+    for cell in cells:
+        alike.setdefault(tuple(getattr(cell, size) for size in SIZES), []).append(cell)
+    yield from alike.values()
+
+
+class LeftOut(NamedTuple):
+    sentence: str  # which, and why
+    wrong: bool  # its numbers are; else its backend can't do the variant
+
+
+def checked(cells: list[Settings], options: Options) -> tuple[list[Contender], list[LeftOut]]:
+    """Contenders whose numbers are right, peers behind them, and what is left out."""
+    from experiments.bench.check import check
+    from experiments.bench.contenders import Contender
+    from experiments.bench.peers import PEERS
+
+    ways = (False, True) if options.compiled else (False,)
+    contenders: list[Contender] = []
+    left_out: list[LeftOut] = []
+    for cell in cells:
+        contender = Contender(cell, options.what)
+        sizes = " ".join(f"{size}={getattr(cell, size)}" for size in SIZES)
+        try:
+            found = check(contender)
+        except ValueError as refusal:
+            left_out.append(LeftOut(f"{contender.name}, {sizes}: not timed: {refusal}", wrong=False))
+            continue
+        if found.wrong:
+            left_out.append(
+                LeftOut(f"{contender.name}, kernel {found.kernel}, {sizes}: not timed: {found.wrong}", True)
+            )
+        else:
+            contenders += [contender._replace(compiled=way) for way in ways]
+    if options.peers and contenders:
+        contenders += [Contender(cells[0], options.what, peer, way) for peer in PEERS for way in ways]
+    return contenders, left_out
+
+
+def rows_of(contenders: list[Contender], options: Options) -> list[Row]:
+    """Each against its floor and, round by round, against the peers; without peers against the first."""
+    from experiments.bench.memory import peak_bytes
+    from experiments.bench.rounds import timed
+    from experiments.measure.rates import measure_rates
+
+    rates = measure_rates(contenders[0].device, contenders[0].precision)
+    timings = timed(contenders, options.rounds)
+    against = {each.name: timing.seconds for each, timing in zip(contenders, timings, strict=True) if each.peer}
+    against = against or {"first": timings[0].seconds}
+    rows = []
+    for contender, timing in zip(contenders, timings, strict=True):
+        settings, seconds = contender.settings, statistics.median(timing.seconds)
+        row: Row = {"contender": contender.name, "backend": "+".join(timing.kernels) or None}
+        row |= {size: getattr(settings, size) for size in SIZES} | {"precision": contender.precision}
+        row |= {
+            "milliseconds": 1000 * seconds,
+            "spread": 1000 * spread(timing.seconds),
+            "tokens_per_second": settings.batch_size * settings.length / seconds,
+            "floor_share": rates.floor(timing.flops, timing.moved_bytes) / seconds,
+            "peak_bytes": peak_bytes(contender) if options.memory else None,
+        }
+        for name, theirs in against.items():
+            ratios = [other / own for other, own in zip(theirs, timing.seconds, strict=True)]
+            row[f"speed/{name}"] = statistics.median(ratios)
+        rows.append(row)
+    return rows
+
+
+def spread(values: list[float]) -> float:
+    """Distance between the quartiles; 0 for a single value."""
+    if len(values) < 2:
+        return 0.0
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return high - low

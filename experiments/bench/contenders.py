@@ -1,0 +1,166 @@
+"""What is timed: the attention layer of a configuration, or a whole training step of it or of a peer."""
+
+# B batch, N length, D hidden size
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from experiments.bench.peers import PEERS
+from experiments.explain import Mistake
+from experiments.measure.hardware import resolve_device, resolve_precision
+from experiments.measure.memory import Ids
+from experiments.model.assembly import Assembly
+from experiments.model.build import build
+from experiments.model.initial import initialize
+from experiments.model.variant import build_attention
+from experiments.objectives.objective import Batch, assembly_of, build_objective
+from experiments.settings import FileTokenizer, Settings
+from experiments.training.micro_batches import Forward, backward
+from experiments.training.optimizer import build_optimizers, step
+from experiments.training.precision import autocast
+
+# float32 weights, of a step: read forward and backward, gradient written and read, weight and two moments read, written
+STEP_BYTES_PER_PARAMETER = 4 * (2 + 2 + 6)
+
+
+class Contender(NamedTuple):
+    """What is timed against others of the same sizes. `peer` is empty for this project itself."""
+
+    settings: Settings
+    what: str  # attention | step
+    peer: str = ""
+    compiled: bool = False
+
+    @property
+    def name(self) -> str:
+        return (self.peer or str(self.settings.variant["name"])) + (" compiled" if self.compiled else "")
+
+    @property
+    def device(self) -> torch.device:
+        return resolve_device(self.settings.trainer.device)
+
+    @property
+    def precision(self) -> str:
+        return resolve_precision(self.settings.trainer.precision, self.device)
+
+
+class Ready(NamedTuple):
+    """Built and able to go: `run()` does it once."""
+
+    run: Callable[[], None]
+    kernels: Callable[[], list[str]]  # attention kernels that ran
+    flops: float  # of the products of one run
+    moved_bytes: float  # at least, of one run
+
+
+def get_ready(contender: Contender) -> Ready:
+    """Raises ValueError for sizes that don't go together, and Mistake for a peer that isn't installed."""
+    if contender.what == "attention":
+        return _attention(contender)
+    return _peer_step(contender) if contender.peer else _step(contender)
+
+
+def vocabulary_size(settings: Settings) -> int:
+    """Raises Mistake where only a file would know it."""
+    if isinstance(settings.tokenizer, FileTokenizer):
+        raise Mistake("tokenizer=file: a bench reads no file", "give another, such as tokenizer.vocabulary_size=8192")
+    return settings.tokenizer.vocabulary_size
+
+
+def layer_and_input(settings: Settings, dtype: torch.dtype = torch.float32, examples: int = 0) -> tuple[Any, Tensor]:
+    """The attention layer, and x [B, N, D] of unit variance; its weights keep that variance. Both need gradients."""
+    layer = build_attention(settings.variant)
+    initialize(layer, settings.seed, std=settings.hidden_size**-0.5)
+    generator = torch.Generator().manual_seed(settings.seed)
+    x = torch.randn(settings.batch_size, settings.length, settings.hidden_size, generator=generator)
+    x = x[: examples or None].to(resolve_device(settings.trainer.device), dtype)
+    return layer.to(x.device, dtype), x.requires_grad_()
+
+
+def _attention(contender: Contender) -> Ready:
+    settings = contender.settings
+    layer, x = layer_and_input(settings)
+    call = torch.compile(layer) if contender.compiled else layer
+    grad = torch.ones_like(x)
+
+    def run() -> None:
+        layer.zero_grad(set_to_none=True)
+        x.grad = None
+        with autocast(contender.precision, contender.device):
+            output = call(x)
+        output.backward(grad.to(output.dtype))
+
+    cost = layer.cost(settings.length, settings.length)
+    # x and the gradient of the output are read, the output and the gradient of x written; weights read twice
+    moved = 4 * x.nbytes + 3 * 4 * cost.parameters
+    return Ready(
+        run, lambda: [layer.kernel] if layer.kernel else [], 6.0 * cost.multiplies * settings.batch_size, moved
+    )
+
+
+def _step(contender: Contender) -> Ready:
+    settings, batch = contender.settings, made_up_batch(contender.settings)
+    model = assembled(settings).to(contender.device)
+    optimizers = build_optimizers(model, settings.optimizer)
+    called = torch.compile(model) if contender.compiled else model
+    forward = Forward(called, contender.device, contender.precision, settings.seed)
+    micro_batch = min(settings.trainer.micro_batch or settings.batch_size, settings.batch_size)
+
+    def run() -> None:
+        model.zero_grad(set_to_none=True)
+        backward(forward, batch, 1, micro_batch)
+        step(optimizers)
+
+    tokens = settings.batch_size * settings.length
+    flops = model.flops_per_token(settings.length, len(batch.rows) / tokens) * tokens
+    return Ready(run, model.kernels, flops, _step_bytes(model))
+
+
+def _peer_step(contender: Contender) -> Ready:
+    """The same batch, optimizer and precision; the loss over all positions with labels, as each library has it."""
+    settings, batch = contender.settings, made_up_batch(contender.settings)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        model = PEERS[contender.peer](settings, vocabulary_size(settings)).to(contender.device)
+    optimizers = build_optimizers(model, settings.optimizer)
+    called = torch.compile(model) if contender.compiled else model
+    tokens_BN = batch.tokens.to(contender.device)
+    labels_BN = torch.full_like(tokens_BN, -100)
+    labels_BN.view(-1)[batch.rows.to(contender.device)] = batch.targets.to(contender.device)
+
+    def run() -> None:
+        model.zero_grad(set_to_none=True)
+        with autocast(contender.precision, contender.device):
+            loss = called(tokens_BN, labels_BN)
+        loss.backward()
+        step(optimizers)
+
+    # what the model needs is counted as ours is: products of every weight matrix and of the maps
+    tokens = tokens_BN.numel()
+    flops = assembled(settings).flops_per_token(settings.length, len(batch.rows) / tokens) * tokens
+    return Ready(run, list, flops, _step_bytes(model))
+
+
+def _step_bytes(model: nn.Module) -> float:
+    return STEP_BYTES_PER_PARAMETER * sum(parameter.numel() for parameter in model.parameters())
+
+
+def assembled(settings: Settings) -> Assembly:
+    """The model that the objective trains, with its starting values."""
+    assembly = assembly_of(settings.objective)
+    return build(assembly, settings.model, settings.variant, vocabulary_size(settings), settings.seed)
+
+
+def made_up_batch(settings: Settings) -> Batch:
+    """Random tokens, masked as in training: the time of a step doesn't depend on which they are."""
+    vocabulary = Ids(vocabulary_size(settings))
+    tokens_BN = np.random.default_rng(settings.seed).integers(
+        len(vocabulary.special), vocabulary.vocabulary_size, (settings.batch_size, settings.length)
+    )
+    return build_objective(settings.objective, vocabulary).batch(tokens_BN, settings.seed, 0)

@@ -1,0 +1,49 @@
+"""What this machine reaches at its best: multiply-adds of a large product, and bytes of a large copy."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+
+PRODUCT = 1536  # rows, columns and depth of the product
+COPIED_BYTES = 2**27
+TRIES = 5
+
+
+class Rates(NamedTuple):
+    """The best of several tries; what else runs here can only lower it."""
+
+    flops_per_second: float
+    bytes_per_second: float
+
+    def floor(self, flops: float, moved_bytes: float) -> float:
+        """Seconds below which nothing that takes so many operations and moves so many bytes can end."""
+        return max(flops / self.flops_per_second, moved_bytes / self.bytes_per_second)
+
+
+def measure_rates(device: torch.device, precision: str) -> Rates:
+    """`precision` is fp32 or bf16: the unit that multiplies it is measured, by torch's own product."""
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    left, right = (torch.randn(PRODUCT, PRODUCT, device=device).to(dtype) for _ in range(2))
+    source = torch.zeros(COPIED_BYTES, dtype=torch.uint8, device=device)
+    target = torch.ones_like(source)
+    product = min(seconds(lambda: left @ right, device) for _ in range(TRIES))
+    copy = min(seconds(lambda: target.copy_(source), device) for _ in range(TRIES))
+    return Rates(2 * PRODUCT**3 / product, 2 * COPIED_BYTES / copy)
+
+
+def seconds(call: Callable[[], object], device: torch.device) -> float:
+    """Wall-clock time of one call, its work on a GPU included."""
+    synchronize(device)
+    began = time.perf_counter()
+    call()
+    synchronize(device)
+    return time.perf_counter() - began
+
+
+def synchronize(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,78 @@
+"""A pretrained model with another head: the tokens where an answer begins and ends, or a label, or a number."""
+
+# B batch, N length, D hidden size, P targets, C labels (1 for a number)
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from experiments import settings
+from experiments.model.assembly import Assembly, linear_multiplies
+from experiments.model.bert import Bert
+from experiments.model.encoder import Layer
+
+
+class FineTuned(Assembly):
+    """`body`, a pretrained encoder that loses its own head, and a new one. `outputs`: labels; None for a span."""
+
+    def __init__(self, body: Bert, model: settings.Model, outputs: int | None) -> None:
+        nn.Module.__init__(self)
+        body.behead()
+        self.body = body
+        self.head: SpanHead | LabelHead = SpanHead(model) if outputs is None else LabelHead(model, outputs)
+
+    def forward(
+        self, tokens: Tensor, rows: Tensor, *, mask: Tensor | None = None, token_types: Tensor | None = None
+    ) -> Tensor:
+        """Logits [P, C], or [P, N] of a span. rows: int64 [P] into the flattened [B, N].
+
+        For a label the first position of a sequence; for a span its first, which asks where the answer begins, and its
+        second, which asks where it ends.
+        """
+        if isinstance(self.head, LabelHead):
+            return self.head(self.body.encode(tokens, rows, mask=mask, token_types=token_types))
+        hidden_BND = self.body.encode(tokens, None, mask=mask, token_types=token_types)
+        logits_BN2 = self.head(hidden_BND, mask)
+        length = tokens.size(1)
+        return logits_BN2[rows // length, :, rows % length]
+
+    @property
+    def layers(self) -> Sequence[Layer]:
+        return self.body.layers
+
+    def flops_per_token(self, length: int, predicted_share: float) -> float:
+        return self.body.encoder_flops_per_token(length, predicted_share) + 6.0 * predicted_share * linear_multiplies(
+            self.head
+        )
+
+
+class SpanHead(nn.Module):
+    """Two logits a token (Devlin et al. 2019, 1810.04805, 4.2)."""
+
+    def __init__(self, model: settings.Model) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(model.dropout)
+        self.output = nn.Linear(model.hidden_size, 2)
+
+    def forward(self, hidden_BND: Tensor, mask_BN: Tensor | None) -> Tensor:
+        """[B, N, 2]; that of padding so low that it has no weight, yet finite."""
+        logits_BN2: Tensor = self.output(self.dropout(hidden_BND))
+        if mask_BN is None:
+            return logits_BN2
+        return logits_BN2.masked_fill(~mask_BN[:, :, None], torch.finfo(logits_BN2.dtype).min)
+
+
+class LabelHead(nn.Module):
+    """dense, tanh, and an output layer on [CLS], as BERT's pooler and classifier; dropout before the output."""
+
+    def __init__(self, model: settings.Model, outputs: int) -> None:
+        super().__init__()
+        self.dense = nn.Linear(model.hidden_size, model.hidden_size)
+        self.dropout = nn.Dropout(model.dropout)
+        self.output = nn.Linear(model.hidden_size, outputs)
+
+    def forward(self, hidden_PD: Tensor) -> Tensor:
+        return self.output(self.dropout(self.dense(hidden_PD).tanh()))

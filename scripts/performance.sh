@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The measurements behind docs/performance.md, in runs/performance.
+set -euo pipefail
+mkdir -p runs/performance
+bench() { attn bench hidden_size=384 --format csv "${@:2}" > "runs/performance/$1.csv"; }
+
+# the attention layer alone, one thread: which kernel
+export OMP_NUM_THREADS=1
+for precision in bf16 fp32; do
+  bench "kernels-128-$precision" heads=24 length=128 batch_size=8 precision=$precision variant=talking_heads,multi_head \
+    backend=compiled,blocked,sdpa --no-memory
+  bench "kernels-512-$precision" heads=24 length=512 batch_size=2 precision=$precision variant=talking_heads,multi_head \
+    backend=compiled,blocked,sdpa --no-memory
+done
+bench wide-128 heads=6 length=128 batch_size=8 precision=bf16 variant=talking_heads,multi_head backend=compiled,blocked --no-memory
+bench wide-512 heads=6 length=512 batch_size=2 precision=bf16 variant=talking_heads backend=compiled,blocked --no-memory
+bench dropout-24 heads=24 length=128 batch_size=8 precision=bf16 variant=multi_head variant.dropout=0.1 backend=compiled,blocked --no-memory
+bench dropout-6 heads=6 length=512 batch_size=2 precision=bf16 variant=multi_head variant.dropout=0.1 backend=compiled,blocked --no-memory
+bench dropout-6-fp32 heads=6 length=128 batch_size=8 precision=fp32 variant=multi_head variant.dropout=0.1 backend=compiled,blocked --no-memory
+
+# whole training steps beside what one would use instead
+step() { bench "$1" --what step --peers layers=6 heads=24 tokenizer.vocabulary_size=8192 model.intermediate_size=1536 precision=bf16 \
+  variant=talking_heads,multi_head "${@:2}"; }
+step steps-128 length=128 batch_size=8
+step steps-512 length=512 batch_size=2
+
+# memory against length
+bench memory heads=24 batch_size=1 length=128,256,512,1024,2048 precision=bf16 variant=talking_heads --rounds 1

@@ -1,0 +1,239 @@
+"""The compiled kernel: equal to the reference at sizes that cross its tiles, the same bits again, how it is built."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import stat
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from attention.core import Projection, attend
+from attention.kernels import compiled
+
+
+@pytest.fixture
+def threads():
+    """Two threads here, as many as there were afterwards."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    yield
+    torch.set_num_threads(before)
+
+
+def leaves(B: int, N: int, heads: tuple[int, int, int], K: int, V: int, dtype: torch.dtype = torch.float64):
+    generator = torch.Generator().manual_seed(1)
+    h_k, h, h_v = heads
+    shapes = [(B, N, h_k, K), (B, N, h_k, K), (B, N, h_v, V), (h_k, h), (h, h_v)]
+    return [torch.randn(shape, generator=generator, dtype=dtype).requires_grad_() for shape in shapes]
+
+
+def run(tensors: list[torch.Tensor], backend: str, **options) -> list[torch.Tensor]:
+    """The output and its gradients."""
+    query, key, value, logits, weights = tensors
+    projections = {"logits_projection": Projection(logits), "weights_projection": Projection(weights)}
+    output = attend(query, key, value, **projections, backend=backend, **options)
+    weight = torch.linspace(-1, 1, output.numel(), dtype=torch.float64).view_as(output).to(output.dtype)
+    return [output.detach(), *torch.autograd.grad(output, tensors, weight)]
+
+
+# heads and sizes below, at and above the registers' blocks, rows those of a tile; fewer examples than threads
+@pytest.mark.parametrize(
+    ("B", "N", "heads", "K", "V"),
+    [
+        (1, 1, (1, 1, 1), 1, 1),
+        (3, 63, (24, 24, 24), 16, 16),
+        (1, 129, (9, 13, 4), 17, 33),
+        (2, 65, (8, 12, 16), 8, 64),
+        (1, 1100, (2, 3, 2), 4, 4),
+    ],
+)
+@pytest.mark.parametrize("causal", [False, True])
+def test_equals_the_reference(threads, B, N, heads, K, V, causal):
+    tensors = leaves(B, N, heads, K, V)
+    mask = torch.ones(B, 1, 1, N, dtype=torch.bool)
+    mask[0, ..., N // 2 + 1 :] = False
+    for options in ({"causal": causal}, {"causal": causal, "mask": mask}):
+        results = zip(run(tensors, "compiled", **options), run(tensors, "reference", **options), strict=True)
+        for got, expected in results:
+            torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-10)
+
+
+@pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 2e-6), (torch.bfloat16, 6e-3)])
+def test_is_as_exact_as_its_dtype(dtype, within):
+    """Of bf16 only inputs and results are rounded: what lies between is float32."""
+    tensors = [tensor.detach().to(dtype).requires_grad_() for tensor in leaves(2, 100, (6, 6, 6), 8, 8)]
+    wide = [tensor.detach().double().requires_grad_() for tensor in tensors]
+    for got, expected in zip(run(tensors, "compiled"), run(wide, "reference"), strict=True):
+        assert (got.double() - expected).norm() < within * expected.norm()
+
+
+@pytest.mark.parametrize("B", [1, 2, 3])
+@pytest.mark.parametrize("dropout", [0.0, 0.2])
+def test_the_same_again_is_the_same_bit_by_bit(threads, B, dropout):
+    tensors = leaves(B, 200, (6, 6, 6), 8, 8, torch.float32)
+    results = []
+    for _ in range(3):
+        torch.manual_seed(4)
+        results.append(run(tensors, "compiled", dropout=dropout))
+    assert all(torch.equal(one, other) for each in results[1:] for one, other in zip(results[0], each, strict=True))
+
+
+def test_dropout_is_drawn_again_in_the_backward():
+    """Finite differences agree only if both directions drop the same weights."""
+    tensors = leaves(2, 5, (2, 3, 2), 2, 3)
+
+    def function(*values: torch.Tensor) -> torch.Tensor:
+        torch.manual_seed(3)
+        query, key, value, logits, weights = values
+        projections = {"logits_projection": Projection(logits), "weights_projection": Projection(weights)}
+        return attend(query, key, value, **projections, dropout=0.4, backend="compiled")
+
+    assert torch.autograd.gradcheck(function, tensors)
+
+
+def test_dropout_takes_weights_with_the_probability_asked_for_and_independently():
+    """With equal logits and the identity for values, the output is the weights: 1 / (N growth) where one was kept."""
+    N = 512
+    query, value = torch.zeros(2, N, 3, 1), torch.eye(N).view(1, N, 1, N).expand(2, N, 3, N)
+    kept = attend(query, query, value, dropout=0.1, backend="compiled") > 0
+    assert kept.float().mean().item() == pytest.approx(0.9, abs=0.002)
+    for axis in range(4):
+        along = kept.float() - 0.9
+        neighbours = (along * along.roll(1, axis)).mean() / 0.09
+        assert abs(neighbours) < 0.005, axis
+
+
+def test_nothing_is_kept_for_the_backward_but_the_inputs_and_the_memory_is_linear(threads):
+    def extra(B: int, N: int) -> int:
+        """Most bytes allocated at once, without output and gradients."""
+        tensors = leaves(B, N, (8, 8, 8), 4, 4, torch.float32)
+        weight = torch.ones(B, N, 8, 4)
+        activities = [torch.profiler.ProfilerActivity.CPU]
+        with torch.profiler.profile(activities=activities, profile_memory=True) as profile:
+            projections = {"logits_projection": Projection(tensors[3]), "weights_projection": Projection(tensors[4])}
+            output = attend(*tensors[:3], **projections, backend="compiled")
+            results = [output, *torch.autograd.grad(output, tensors, weight)]
+        now = peak = 0
+        for event in profile.profiler.kineto_results.events():
+            if event.name() == "[memory]":
+                now += event.nbytes()
+                peak = max(peak, now)
+        return peak - sum(result.nbytes for result in results)
+
+    # of every example, the gradients of the two projections
+    assert extra(64, 64) < extra(8, 64) + 64 * 2 * 8 * 8 * 4 + 4096
+    assert extra(2, 2048) < 2.2 * extra(2, 1024) < 5 * extra(2, 512)
+    assert extra(2, 2048) < 8 * 2048**2 * 4 / 4
+
+
+def test_a_second_derivative_is_refused():
+    tensors = leaves(1, 3, (2, 2, 2), 2, 2)
+    output = attend(*tensors[:3], backend="compiled").square().sum()
+    (grad,) = torch.autograd.grad(output, tensors[0], create_graph=True)
+    with pytest.raises(RuntimeError):
+        torch.autograd.grad(grad.sum(), tensors[0])
+
+
+@pytest.fixture
+def elsewhere(monkeypatch, tmp_path):
+    """The cache, with nothing built yet in this process and on this disk; what is to be built is built in no time."""
+    source = tmp_path / "compiled.cpp"
+    source.write_text('extern "C" long workspace_bytes() { return 0; }\nextern "C" void attend() {}\n')
+    monkeypatch.setattr(compiled, "SOURCE", source)
+    monkeypatch.setenv("ATTN_CACHE", str(tmp_path / "cache"))
+    compiled.library.cache_clear()
+    yield tmp_path / "cache"
+    compiled.library.cache_clear()
+
+
+def test_it_is_built_once_and_leaves_nothing_else_behind(elsewhere):
+    built = compiled._build()
+    made = built.stat().st_mtime_ns
+    assert compiled._build() == built and built.stat().st_mtime_ns == made
+    assert sorted(elsewhere.rglob("*")) == [elsewhere / f"kernels-{os.geteuid()}", built]
+    assert stat.S_IMODE(built.stat().st_mode) == 0o500 and stat.S_IMODE(built.parent.stat().st_mode) == 0o700
+
+
+def test_another_source_compiler_or_flag_is_another_library(elsewhere, monkeypatch):
+    made = {compiled._build()}
+    with compiled.SOURCE.open("a") as source:
+        source.write("// changed\n")
+    made.add(compiled._build())
+    monkeypatch.setattr(compiled, "FLAGS", (*compiled.FLAGS, "-DATTENTION_OTHER"))
+    made.add(compiled._build())
+    monkeypatch.setattr(torch, "__version__", "0.0")
+    made.add(compiled._build())
+    assert len(made) == 4 and all(path.is_file() for path in made)
+
+
+def another_user(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever runs this now isn't the file's owner."""
+    lstat = Path.lstat
+
+    def found(each: Path) -> SimpleNamespace:
+        return SimpleNamespace(st_mode=lstat(each).st_mode, st_uid=lstat(each).st_uid + (each == path))
+
+    monkeypatch.setattr(Path, "lstat", found)
+
+
+def writable_by_others(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.chmod(path.stat().st_mode | stat.S_IWGRP)
+
+
+def a_link(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.rename(path.with_name("elsewhere"))
+    path.symlink_to(path.with_name("elsewhere"))
+
+
+@pytest.mark.parametrize("change", [another_user, writable_by_others, a_link])
+@pytest.mark.parametrize("which", ["library", "folder"])
+def test_what_another_user_may_have_put_there_is_not_loaded(elsewhere, monkeypatch, change, which):
+    library = compiled._build()
+    loaded: list[str] = []
+    monkeypatch.setattr(compiled.ctypes, "CDLL", loaded.append)
+    path = library if which == "library" else library.parent
+    change(path, monkeypatch)
+    assert compiled.library()[0] is None and f"{path} is a link, another user's" in compiled.library()[1]
+    query, told = torch.randn(1, 3, 2, 4), []
+    attend(query, query, query, logits_projection=Projection(torch.eye(2)), tell=told.append)
+    assert told == ["blocked"] and not loaded
+
+
+def test_processes_that_build_at_once_all_get_it(elsewhere):
+    with multiprocessing.get_context("spawn").Pool(3) as pool:
+        paths = pool.map(_built, 3 * [compiled.SOURCE])
+    assert len(set(paths)) == 1 and compiled.library()[1] == ""
+
+
+def _built(source: Path) -> str:
+    compiled.SOURCE = source
+    return str(compiled._build())
+
+
+@pytest.mark.parametrize(
+    ("compiler", "why"),
+    [("/nowhere/g++", "No such file"), ("false", "false ended with code 1"), ("", "no C.. compiler")],
+)
+def test_without_a_compiler_auto_quietly_computes_in_blocks(elsewhere, monkeypatch, capfd, recwarn, compiler, why):
+    monkeypatch.setenv("PATH", os.environ["PATH"] if compiler else str(elsewhere))
+    monkeypatch.setenv("CXX", compiler)
+    query, eye = torch.randn(1, 3, 2, 4), Projection(torch.eye(2))
+    told: list[str] = []
+    output = attend(query, query, query, logits_projection=eye, tell=told.append)
+    assert told == ["blocked"] and capfd.readouterr() == ("", "") and not recwarn.list
+    torch.testing.assert_close(output, attend(query, query, query, backend="reference"))
+    with pytest.raises(ValueError, match=f"compiled can't do this: it can't be built here: .*{why}"):
+        attend(query, query, query, backend="compiled")
+
+
+def test_a_library_that_was_cut_short_is_built_again(elsewhere):
+    path = compiled._build()
+    whole = path.read_bytes()
+    path.chmod(0o700)
+    path.write_bytes(whole[:1000])
+    assert compiled._build() == path and path.stat().st_size == len(whole)
+    assert compiled.library()[1] == ""
