@@ -6,6 +6,7 @@ as many tokens as keep a step short. The steps are those of `attn train`, on tex
 
 from __future__ import annotations
 
+import functools
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -52,12 +53,20 @@ def _evaluated_tokens(settings: Settings, steps: int) -> int:
 
 def _by_flops(settings: Settings, console: Console) -> float | None:
     """Seconds a token, if its FLOPs take as long as those of a small model, the same for every table."""
+    small, flops = _small_model(settings.trainer.device, settings.cache)
+    measured = _measured(small, console)
+    return measured and measured * _flops(settings) / flops
+
+
+@functools.cache
+def _small_model(device: str, cache: str) -> tuple[Settings, float]:
+    """A few steps of it, and its FLOPs a token."""
     import torch
 
-    preset = "small" if settings.trainer.device != "cpu" and torch.cuda.is_available() else "nano"
-    small = compose([f"model={preset}", f"trainer.device={settings.trainer.device}", f"cache={settings.cache}"])
-    measured = _measured(_shortened(small, min(small.layers, DEEPEST)), console)
-    return measured and measured * _flops(settings) / _flops(small)
+    preset = "small" if device != "cpu" and torch.cuda.is_available() else "nano"
+    small = compose([f"model={preset}", f"trainer.device={device}", f"cache={cache}"])
+    small = _shortened(small, min(small.layers, DEEPEST))
+    return small, _flops(small)
 
 
 def _flops(settings: Settings) -> float:
