@@ -211,7 +211,10 @@ def dashboard(
     with _mistakes("attn dashboard"):
         if wandb:
             from experiments.dashboard.workspace import save_workspace
+            from experiments.explain import Mistake
 
+            if out or watch or show:
+                raise Mistake("--wandb saves a workspace and writes no file: leave out --out, --watch, --open")
             save_workspace(which or [], runs)
         else:
             from experiments.dashboard.command import write_dashboard

@@ -44,9 +44,10 @@ NAMED = TASK | OBJECTIVE | BLEU | COLUMNS
 def compare_runs(which: list[str], runs: Path, sort: str, format: str) -> None:
     """Print the runs that are named or that match every key=value; all finished ones without either. Raises Mistake."""
     named = named_folders(which, runs)
-    tables = tables_of(matching(which, [read_result(path) for path in named] if named else list(_all(runs))))
+    results = [read_result(path) for path in named] if named else list(_all(runs))
+    tables = tables_of(matching(which, results))
     if not tables:
-        words = f" matches {' '.join(which)}" if which else ""
+        words = f" matches {' '.join(which)}{near_value(which, results)}" if which else ""
         raise Mistake(f"no finished run in {runs}/{words}", "attn train makes one")
     tables = sorted_tables(sort, tables)
     if format in ("table", "markdown"):
@@ -74,6 +75,16 @@ def matching(which: list[str], results: list[dict[str, Any]]) -> list[dict[str, 
         for each in results
         if all(any(_matches(each, key, one) for one in wanted.split(",")) for key, wanted in filters.items())
     ]
+
+
+def near_value(which: list[str], results: list[dict[str, Any]]) -> str:
+    """` (did you mean x?)` for the first value of the words that is near one that a result has, or nothing."""
+    for key, wanted in (word.split("=", 1) for word in which if "=" in word):
+        known = dict.fromkeys(str(value_at(result, place_of(key))) for result in results)
+        for one in wanted.split(","):
+            if one not in known and (said := nearest(one, known)):
+                return said
+    return ""
 
 
 def sorted_tables(sort: str, tables: list[list[Row]]) -> list[list[Row]]:

@@ -2,10 +2,12 @@
 "use strict";
 
 const MARGIN = { top: 10, right: 14, bottom: 42, left: 58 };
+const TITLE = 27; // pixels for the title of the y axis
+const DIGIT = 7.7; // pixels, at most
 const NEAR = 28; // pixels from which the pointer reaches a point
 
 /** A chart in `figure`. draw(what) shows
-    {x: {title, log, format, ticks or round}, y: {title, log}, guides: [{y, name}], fronts: [points], better, empty,
+    {x: {title, log, format, ticks or round}, y: {title, log, format}, guides: [{y, name}], fronts: [points], better, empty,
      series: [{group, line, symbols, selected, points: [{x, y, low, high, text(), run, selected}]}]}.
     onSelect(run) is told of a point that is clicked, or entered by keyboard. */
 class Chart {
@@ -59,15 +61,19 @@ class Chart {
       ),
     };
     const range = this.zoomed ?? this.whole;
-    this.x = new Scale(range.x, [MARGIN.left, width - MARGIN.right], what.x.log);
     this.y = new Scale(range.y, [height - MARGIN.bottom, MARGIN.top], what.y.log);
+    this.steps = ticks(this.y.low, this.y.high, height / 55, what.y.log)
+      .filter((tick) => tick >= this.y.low && tick <= this.y.high)
+      .map((tick) => [tick, (what.y.format ?? short)(tick)]);
+    this.left = Math.max(MARGIN.left, TITLE + DIGIT * Math.max(0, ...this.steps.map(([, text]) => text.length)));
+    this.x = new Scale(range.x, [this.left, width - MARGIN.right], what.x.log);
     this.near = [];
     this.surface.setAttribute("viewBox", `0 0 ${width} ${height}`);
     const clip = `clip-${this.figure.id}`;
     const inside = {
-      x: MARGIN.left,
+      x: this.left,
       y: MARGIN.top,
-      width: width - MARGIN.left - MARGIN.right,
+      width: width - this.left - MARGIN.right,
       height: height - MARGIN.top - MARGIN.bottom,
     };
     const marks = svg("g", { "clip-path": `url(#${clip})` });
@@ -90,21 +96,22 @@ class Chart {
     const { x, y } = this.what;
     const group = svg("g", { class: "axes" });
     const bottom = height - MARGIN.bottom;
-    const inRange = (scale, all) => all.filter((tick) => tick >= scale.low && tick <= scale.high);
-    for (const tick of inRange(this.x, x.ticks ?? (x.round ?? ticks)(this.x.low, this.x.high, width / 110, x.log))) {
+    const { low, high } = this.x;
+    const all = x.ticks ?? (x.round ?? ticks)(low, high, width / 110, x.log);
+    for (const tick of all.filter((each) => each >= low && each <= high)) {
       const at = this.x.pixel(tick);
       group.append(svg("line", { x1: at, x2: at, y1: MARGIN.top, y2: bottom }));
       group.append(svg("text", { x: at, y: bottom + 16, "text-anchor": "middle" }, (x.format ?? short)(tick)));
     }
-    for (const tick of inRange(this.y, ticks(this.y.low, this.y.high, height / 55, y.log))) {
+    for (const [tick, text] of this.steps) {
       const at = this.y.pixel(tick);
-      group.append(svg("line", { x1: MARGIN.left, x2: width - MARGIN.right, y1: at, y2: at }));
-      group.append(svg("text", { x: MARGIN.left - 7, y: at + 4, "text-anchor": "end" }, short(tick)));
+      group.append(svg("line", { x1: this.left, x2: width - MARGIN.right, y1: at, y2: at }));
+      group.append(svg("text", { x: this.left - 7, y: at + 4, "text-anchor": "end" }, text));
     }
     group.append(
       svg(
         "text",
-        { class: "title", x: (MARGIN.left + width - MARGIN.right) / 2, y: height - 6, "text-anchor": "middle" },
+        { class: "title", x: (this.left + width - MARGIN.right) / 2, y: height - 6, "text-anchor": "middle" },
         x.title,
       ),
     );
@@ -121,9 +128,10 @@ class Chart {
 
   guide({ y, name }, width) {
     const at = this.y.pixel(y);
+    const below = at + 18 < this.y.start;
     return [
-      svg("line", { class: "guide", x1: MARGIN.left, x2: width - MARGIN.right, y1: at, y2: at }),
-      svg("text", { class: "guide", x: width - MARGIN.right - 4, y: at + 15, "text-anchor": "end" }, name),
+      svg("line", { class: "guide", x1: this.left, x2: width - MARGIN.right, y1: at, y2: at }),
+      svg("text", { class: "guide", x: width - MARGIN.right - 4, y: at + (below ? 15 : -5), "text-anchor": "end" }, name),
     ];
   }
 
@@ -254,7 +262,7 @@ class Chart {
     const next = series[(number + across + series.length) % series.length];
     const line = this.near.filter((near) => near.series === next).sort((a, b) => a.px - b.px);
     if (!this.focus || next !== this.focus.series) {
-      const px = this.focus?.px ?? MARGIN.left;
+      const px = this.focus?.px ?? this.left;
       this.show(line.reduce((best, near) => (Math.abs(near.px - px) < Math.abs(best.px - px) ? near : best)));
     } else {
       const at = line.findIndex((near) => near.point === this.focus.point);

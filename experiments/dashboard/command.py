@@ -7,6 +7,7 @@ import webbrowser
 from pathlib import Path
 
 from experiments.dashboard.page import page, page_data
+from experiments.explain import Mistake
 from experiments.record.durable import write
 
 WATCH_SECONDS = 5
@@ -18,6 +19,8 @@ def write_dashboard(which: list[str], runs: Path, out: Path | None, watch: bool,
     watch: until Ctrl-C, rewrite it when a run has news; the page loads itself again meanwhile. show: open it in the
     browser. Raises Mistake, RunFolderError.
     """
+    if out is not None and (out.is_dir() or not out.parent.is_dir()):
+        raise Mistake(f"--out {out}: must be a file in a folder that there is")
     out = out or runs / "dashboard.html"
     data = page_data(which, runs, WATCH_SECONDS if watch else 0)
     write(out, page(data))

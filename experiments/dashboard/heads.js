@@ -10,7 +10,7 @@ const HEAD_MEASURES = {
   next: "weight on the next token",
   rarest: "how often it looks at the rarest token",
   offset_share: "how often it looks at one offset",
-  gradient: "importance by gradient (nats per masked token)",
+  gradient: "importance by gradient (nats per predicted token)",
   gradient_in_layer: "importance by gradient, in its layer",
   relevance: "relevance, in its layer",
 };
@@ -49,6 +49,7 @@ function drawMeasure(found) {
   measures.draw({
     tiles: [{ title: "Layer (down), head (across)", values }],
     range: [low, high],
+    most: 54,
     text: (tile, layer, head) => [
       `layer ${layer + 1}, head ${head + 1}: ${found.roles[layer]?.[head] ?? ""}`,
       ...names
@@ -56,7 +57,7 @@ function drawMeasure(found) {
         .map((each) => `${HEAD_MEASURES[each] ?? each}: ${found.measures[each][layer][head]}`),
     ],
   });
-  note("measures", [`From ${low} (faint) to ${high} (full colour).`]);
+  note("measures", [low < high ? `From ${low} (faint) to ${high} (full colour).` : `All are ${low}.`]);
 }
 
 function drawPlane(found) {
@@ -101,6 +102,6 @@ function drawProjections(found) {
     text: (tile, from, to) => [tile.title, `head ${from + 1} into head ${to + 1}: ${tile.values[from][to]}`],
   });
   note("projections", [
-    `How much of each head (down) goes into each (across): P_l mixes logits, P_w weights. Blue adds, orange takes away; full colour is ${most}.`,
+    `How much of each head (down) goes into each (across): P_l mixes logits, P_w weights. Orange adds, blue takes away; full colour is ${most}.`,
   ]);
 }

@@ -1,11 +1,11 @@
 // Heat maps side by side in one SVG; hover and arrow keys read out cells. Colours are the style sheet's.
 "use strict";
 
-const TILE = { top: 24, left: 30, bottom: 20, right: 12, width: 112, most: 30, least: 5 };
+const TILE = { top: 24, left: 30, bottom: 20, right: 12, letter: 7.2, most: 30, least: 5 };
 
 /** Heat maps in `figure`. draw(what) shows
-    {tiles: [{title, values: [[number or null]]}], range: [low, high], diverging, across: the most tiles in a line,
-     text(tile, row, column): lines}. */
+    {tiles: [{title, values: [[number or null]]}], range: [low, high], diverging, most: the size of a cell, across: tiles
+     that belong into a line, and go on in the next where it is too short, text(tile, row, column): lines}. */
 class HeatMap {
   constructor(figure) {
     this.figure = figure;
@@ -27,16 +27,19 @@ class HeatMap {
     const width = Math.max(240, this.surface.getBoundingClientRect().width);
     const columns = Math.max(...what.tiles.map((tile) => tile.values[0].length));
     const besides = TILE.left + TILE.right;
-    const least = Math.max(TILE.width, besides + TILE.least * columns);
-    const across = Math.max(1, Math.min(what.across ?? 1, Math.floor(width / least)));
-    const size = Math.min(TILE.most, (width / across - besides) / columns);
+    const letters = Math.max(...what.tiles.map((tile) => tile.title.length));
+    const least = Math.max(TILE.left + TILE.letter * letters, besides + TILE.least * columns);
+    const together = what.across ?? 1;
+    // lines of the same length, as far as it goes
+    const across = Math.ceil(together / Math.ceil(together / Math.max(1, Math.floor(width / least))));
+    const size = Math.min(what.most ?? TILE.most, (width / across - besides) / columns);
     this.cells = [];
     let top = 0;
     const parts = [];
-    for (let first = 0; first < what.tiles.length; first += across) {
-      const line = what.tiles.slice(first, first + across);
+    let number = 0;
+    for (const line of parted(what.tiles, together).flatMap((tiles) => parted(tiles, across))) {
       line.forEach((tile, place) =>
-        parts.push(...this.tile(tile, first + place, (place * width) / across + TILE.left, top + TILE.top, size)),
+        parts.push(...this.tile(tile, number++, (place * width) / across + TILE.left, top + TILE.top, size)),
       );
       top += TILE.top + TILE.bottom + size * Math.max(...line.map((tile) => tile.values.length));
     }
@@ -71,7 +74,7 @@ class HeatMap {
     const [low, high] = this.what.range;
     if (this.what.diverging) {
       const share = Math.min(1, Math.abs(value) / Math.max(Math.abs(low), Math.abs(high), 1e-12));
-      return mixed(value < 0 ? "var(--group1)" : "var(--group0)", share);
+      return mixed(value < 0 ? "var(--group0)" : "var(--group1)", share);
     }
     return mixed("var(--group0)", high > low ? (value - low) / (high - low) : 1);
   }
@@ -113,6 +116,10 @@ class HeatMap {
     this.tip.style.top = `${box.top - frame.top + cell.y + (below ? this.size + 8 : -this.tip.offsetHeight - 8)}px`;
   }
 }
+
+/** Items in lists of so many. */
+const parted = (items, size) =>
+  Array.from({ length: Math.ceil(items.length / size) }, (_, place) => items.slice(place * size, (place + 1) * size));
 
 /** A colour on the sheet, from none of it to all of it. */
 const mixed = (colour, share) => `color-mix(in oklab, ${colour} ${(4 + 96 * share).toFixed(1)}%, var(--sheet))`;

@@ -102,7 +102,8 @@ function draw() {
   drawTable(visible, group);
   drawHeadsOfRun(visible);
   byId("filter").setAttribute("aria-invalid", String(!test));
-  byId("count").textContent = `${counted(visible.length)} of ${counted(rows.length)} runs`;
+  const unknown = test ? "" : "; the filter names no column";
+  byId("count").textContent = `${counted(visible.length)} of ${counted(rows.length)} runs${unknown}`;
   byId("clear").hidden = !(state.filter || state.hidden.length || Object.values(state.ranges).some(Boolean));
   document.documentElement.style.colorScheme = state.theme ?? "light dark";
 }

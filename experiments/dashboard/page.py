@@ -12,6 +12,7 @@ from typing import Any
 from experiments.compare import COLUMNS, TASK, row_of, scores_of, table_of, value_at
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import POINTS, averaged, chosen_runs, curve_of, evenly
+from experiments.record.folder import RENDERED
 from experiments.record.index import Index
 
 HERE = Path(__file__).parent
@@ -43,7 +44,7 @@ def page_data(which: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
         points = max(2, min(POINTS, CURVE_POINTS // len(kept)))
         curves = {place: _curve(curve_of(results[place]["folder"], index), points) for place in kept}
         heads, without_heads = _heads([result["folder"] for result in results], index)
-        tables, without_tables = _tables(runs / "tables", index)
+        tables, without_tables = _tables(runs / RENDERED, index)
     rows = [row | row_of(result, MORE) for row, result in zip(table_of(results), results, strict=True)]
     scores = list(scores_of(results))
     measures = {column for column, place in COLUMNS.items() if not place.startswith("config.")} - {"seed"} | set(MORE)

@@ -107,7 +107,7 @@ function drawCurves(visible, group, groupName) {
   const guides = data.unigram === null ? [] : [{ y: of(data.unigram), name: guess }];
   curves.draw({
     x: { title: xTitle, format, round },
-    y: { title: yTitle, log: asPerplexity },
+    y: { title: yTitle, log: asPerplexity, format: asPerplexity ? whole : short },
     series,
     guides,
     empty: "None of these runs has reached an evaluation.",
@@ -145,7 +145,7 @@ function drawScatter(chart, visible, group, column, better) {
   }));
   chart.draw({
     x: { title: labelled(column) },
-    y: { title: `Validation ${quality}`, log: !data.task },
+    y: { title: `Validation ${quality}`, log: !data.task, format: data.task ? short : whole },
     series,
     fronts: front.length ? [front] : [],
     better,

@@ -39,7 +39,8 @@ class Parallel {
       ).map(({ value }) => value);
       const scale = new Scale([-0.3, values.length - 0.7], ends, false);
       const stops = values.map((_, place) => [place - 0.5, place + 0.5]);
-      return { column, at, scale, values, stops, place: (row) => values.indexOf(row[column]) };
+      const places = new Map(values.map((value, place) => [value, place]));
+      return { column, at, scale, values, stops, place: (row) => places.get(row[column]) ?? -1 };
     }
     const [low, high] = extent(known, false);
     const stops = Array.from({ length: STOPS }, (_, part) => [

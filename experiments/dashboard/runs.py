@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from experiments.compare import TASK, matching, named_folders, value_at
+from experiments.compare import TASK, matching, named_folders, near_value, value_at
 from experiments.explain import Mistake
 from experiments.record.durable import RunFolderError, number
 from experiments.record.folder import RunFolder
@@ -32,11 +32,12 @@ def chosen_runs(which: list[str], runs: Path, index: Index) -> list[dict[str, An
     tasks are.
     """
     folders = named_folders(which, runs) or sorted(path.parent for path in runs.glob("*/config.yaml"))
+    results = list(_readable(folders, index))
     by_task: dict[str | None, list[dict[str, Any]]] = {}
-    for result in matching(which, list(_readable(folders, index))):
+    for result in matching(which, results):
         by_task.setdefault(value_at(result, TASK["task"]), []).append(result)
     if not by_task:
-        words = f" matches {' '.join(which)}" if which else ""
+        words = f" matches {' '.join(which)}{near_value(which, results)}" if which else ""
         raise Mistake(f"no run in {runs}/{words}", "attn train makes one; --runs names another folder")
     if len(by_task) > 1 and None not in by_task:
         raise Mistake(f"these runs are of several tasks: {', '.join(sorted(map(str, by_task)))}", "choose: task=NAME")

@@ -72,6 +72,8 @@ function ticks(low, high, count, logarithmic) {
   const step = power * [1, 2, 2.5, 5, 10].find((factor) => factor * power >= rough * 0.999);
   const first = Math.ceil(low / step - 1e-9);
   const number = Math.floor(high / step + 1e-9) - first + 1;
+  // one value alone doesn't say how large a distance is
+  if (number < 2 && high > low) return ticks(low, high, 2 * Math.max(1, count), false);
   return Array.from({ length: number }, (_, place) => Number(((first + place) * step).toPrecision(12)));
 }
 
@@ -133,10 +135,13 @@ function short(value) {
     [1e6, "M"],
     [1e3, "k"],
   ]) {
-    if (size >= factor) return `${Number((value / factor).toPrecision(4))}${letter}`;
+    if (size >= factor) return `${Number((value / factor).toPrecision(6))}${letter}`;
   }
-  return String(Number(value.toPrecision(4)));
+  return String(Number(value.toPrecision(6)));
 }
+
+/** A number on an axis in full, with commas: 1,146.5. */
+const whole = (value) => new Intl.NumberFormat("en", { maximumSignificantDigits: 6 }).format(value);
 
 /** A test of rows from a person's words: text of the run's name, key=value (or key=a,b), key<number, key>number.
     All words must hold; null where a word names no column. */

@@ -6,32 +6,65 @@ from pathlib import Path
 from typing import Any
 
 from experiments.compare import place_of, table_of, value_at
+from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs
 from experiments.explain import Mistake
 from experiments.record import view
+from experiments.record.folder import RENDERED
 from experiments.record.index import Index
 from experiments.record.tracking import TrackingError
+from experiments.tabulate import as_markdown
 
 NAME = "attn: comparison of runs"
 MEASURES = ("validation_loss", "tokens_per_second", "peak_memory_bytes")
+CURVES = {
+    "Validation loss": "validation_loss",
+    "Validation perplexity": "validation_perplexity",
+    "Training loss": "loss",
+    "Training perplexity": "perplexity",
+}
+HEADS = 10  # runs whose heads there is a panel for
 
 
 def save_workspace(which: list[str], runs: Path) -> None:
     """Make the workspace of the runs that the words choose, or update it, and print its address. Raises Mistake."""
     with Index(runs) as index:
         results = chosen_runs(which, runs, index)
+        found = {result["run"]: heads_of(result["folder"], index) for result in results}
+    heads = {run: head_table(each) for run, each in found.items() if each}
+    texts = {
+        "Papers' tables and claims": [
+            path.read_text(encoding="utf-8") for path in sorted((runs / RENDERED).glob("*.md"))
+        ],
+        "Heads": [f"### {run}\n\n{table}" for run, table in list(heads.items())[:HEADS]],
+    }
     try:
         wandb = view.library()
     except TrackingError as error:
-        raise Mistake(f"no workspace was saved, as {error}", "log in, and give the same command again") from error
+        raise Mistake(f"no workspace was saved, as {error}") from error
     logger = results[0]["config"]["logger"]
     entity = logger["entity"] or wandb.Api().default_entity
-    print(view.save(workspace(entity, logger["project"], which, results), ("sections", "runset_settings"), runs))
+    made = workspace(entity, logger["project"], which, results, texts)
+    print(view.save(made, ("sections", "runset_settings"), runs))
 
 
-def workspace(entity: str, project: str, which: list[str], results: list[dict[str, Any]]) -> Any:
+def head_table(heads: dict[str, Any]) -> str:
+    """As Markdown, a row a head: what `heads_of` knows of it."""
+    columns = {"role": heads["roles"], **heads["measures"]}
+    return as_markdown(
+        [
+            {"layer": layer, "head": head, **{name: column[layer - 1][head - 1] for name, column in columns.items()}}
+            for layer, roles in enumerate(heads["roles"], start=1)
+            for head in range(1, len(roles) + 1)
+        ]
+    )
+
+
+def workspace(
+    entity: str, project: str, which: list[str], results: list[dict[str, Any]], texts: dict[str, list[str]]
+) -> Any:
     """The workspace, unsaved: it needs no login. Runs are grouped by the settings that differ, so that a group's runs
-    are its seeds, and filtered as the words say."""
+    are its seeds, and filtered as the words say. texts: sections of panels in Markdown; an empty one is left out."""
     import wandb_workspaces.reports.v2 as wr
     import wandb_workspaces.workspaces as ws
 
@@ -41,7 +74,7 @@ def workspace(entity: str, project: str, which: list[str], results: list[dict[st
         "Learning curves": [
             wr.LinePlot(title=f"{title} against {against}", x=x, y=[y], log_y=y.endswith("perplexity"),
                         groupby_aggfunc="mean", groupby_rangefunc="minmax")
-            for title, y in (("Validation loss", "validation_loss"), ("Perplexity", "validation_perplexity"))
+            for title, y in CURVES.items()
             for against, x in (("tokens", "tokens"), ("steps", "step"), ("seconds", "wall_seconds"))
         ],
         "Speed and memory": [
@@ -56,6 +89,7 @@ def workspace(entity: str, project: str, which: list[str], results: list[dict[st
             ),
         ],
     }  # fmt: skip
+    sections |= {name: [wr.MarkdownPanel(markdown=text) for text in each] for name, each in texts.items() if each}
     return ws.Workspace(
         entity=entity,
         project=project,

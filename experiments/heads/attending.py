@@ -48,17 +48,19 @@ def maps(subject: Subject, options: Options) -> Section:
         for stage, title in stages.items()
     }
     text = (
-        "Rows are the tokens that look, columns the tokens that are looked at; the darker, the more weight. "
-        "Choose a map to enlarge it."
+        "Rows are the tokens that look, columns the tokens that are looked at; the darker, the more weight; "
+        "the darkest is the largest of its map. Choose a map to enlarge it."
     )
     picture = figures.thumbnails([layer["weights"].numpy() for layer in seen])
     return Section("Attention maps", text, {"maps": picture}, {"maps": rows}, {"words": words, "stages": shown})
 
 
 def sentence(subject: Subject, text: str | None) -> Tensor:
-    """int64 [1, N]: [CLS] text [SEP], or the first tokens of the held-out text. Raises Mistake where it is too long."""
+    """int64 [1, N]: [CLS] text [SEP], or the first tokens of the held-out text. Raises Mistake for none or too many."""
     if text is None:
         return next(subject.text())[:1, :SHOWN]
+    if not text.strip():
+        raise Mistake("--sentence: has no words")
     tokenizer, length = subject.tokenizer, subject.settings.length
     ids = [tokenizer.cls_id, *tokenizer.encode([text])[0].tolist(), tokenizer.sep_id]
     if len(ids) > length:

@@ -16,6 +16,7 @@ from experiments.record.folder import RunFolder
 if TYPE_CHECKING:
     from experiments.heads.section import Options, Section
     from experiments.heads.subject import Subject
+    from experiments.settings import Settings
 
 
 def show_heads(
@@ -40,7 +41,6 @@ def show_heads(
     from experiments.heads.section import Options
     from experiments.heads.subject import open_subject
     from experiments.heads.syntax import read_treebank
-    from experiments.heads.taps import check_own_heads
 
     for name, steps in (("--equal", equal), ("--gates", gates)):
         if steps is not None and steps < 1:
@@ -50,14 +50,12 @@ def show_heads(
     options = Options(sentence, None if treebank is None else read_treebank(treebank), equal, gates, penalty)
     shown: list[tuple[str, str, list[Section]]] = []
     with Display() as display:
-        for folder in folders:
-            settings = from_tree(folder.config())
-            if isinstance(settings, FineTuning):
-                raise Mistake(f"{folder.name} is fine-tuned", f"name the pretrained run: {settings.origin.run}")
-            subject = open_subject(folder, settings, checkpoint, sequences, display.stage)
-            for name, value in (("--export", export), ("--gates", gates)):
-                if value is not None:
-                    check_own_heads(subject.model, name)
+        subjects = [
+            open_subject(folder, _pretraining(folder), checkpoint, sequences, display.stage) for folder in folders
+        ]
+        for subject in subjects:
+            _check(subject, options, export)
+        for folder, subject in zip(folders, subjects, strict=True):
             if export is not None:
                 display.message(_export(subject, export, folder.path / "heads"))
             sections = _sections(subject, options, display)
@@ -69,6 +67,28 @@ def show_heads(
         page = page.with_name(f"beside-{folders[1].name}.html")
         report.write_page(page, shown)
     print(page)
+
+
+def _pretraining(folder: RunFolder) -> Settings:
+    """What the run was trained with. Raises Mistake for a fine-tuned one."""
+    settings = from_tree(folder.config())
+    if isinstance(settings, FineTuning):
+        raise Mistake(f"{folder.name} is fine-tuned", f"name the pretrained run: {settings.origin.run}")
+    return settings
+
+
+def _check(subject: Subject, options: Options, export: int | None) -> None:
+    """Raises Mistake where the run can't be shown as asked, before anything is written."""
+    from experiments.heads.attending import sentence
+    from experiments.heads.taps import check_own_heads, value_heads
+
+    for name, value in (("--export", export), ("--gates", options.gate_steps)):
+        if value is not None:
+            check_own_heads(subject.model, name)
+    total = sum(value_heads(subject.model))
+    if export is not None and not 0 <= export <= total:
+        raise Mistake(f"--export {export}: the heads to keep, must be between 0 and {total}, which {subject.name} has")
+    sentence(subject, options.sentence)
 
 
 def _sections(subject: Subject, options: Options, display: Display) -> list[Section]:
@@ -99,8 +119,6 @@ def _export(subject: Subject, left: int, folder: Path) -> str:
     from experiments.heads.taps import value_heads
 
     total = sum(value_heads(subject.model))
-    if not 0 <= left <= total:
-        raise Mistake(f"--export {left}: the heads to keep, must be between 0 and {total}, which the run has")
     batches = list(subject.masked())
     importances = importance.per_layer(importance.by_gradient(subject.model, batches))
     removed = pruning.order(importances)[: total - left]

@@ -236,6 +236,7 @@ def spreads(found: Mapping[str, Sequence[float]]) -> Figure:
         axes.plot(np.maximum(values, 1e-17), color=colour, marker=marker, markersize=3, label=start)
     axes.set_yscale("log")
     axes.set(xlabel="step", ylabel="spread, relative", title="how far the heads of a layer are apart (0: at 1e-17)")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(fontsize=8)
     return figure
 
@@ -252,5 +253,6 @@ def relations(names: Sequence[str], accuracy: Array, baseline: Array, heads: Seq
         axes.annotate(head, (max(value, low), each), xytext=(6, 0), textcoords="offset points", va="center", fontsize=6)
     axes.set_yticks(place, names)
     axes.set(xlim=(0, 1.08), ylim=(-0.8, len(names) - 0.2), xlabel="accuracy", title="finding the related word")
-    axes.legend(fontsize=8, loc="lower right")
+    # above: at the bottom are rows
+    axes.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0)
     return figure

@@ -31,6 +31,10 @@ for (const viewer of document.querySelectorAll(".maps")) {
 
   const longest = Math.min(12, Math.max(...words.map((word) => word.length)));
   const label = 14 + 6.6 * longest, cell = Math.max(14, Math.floor(560 / N)), size = label + N * cell;
+  const tell = (weight = "") => {
+    const most = Math.max(...stages[stage][layer][head].map(Math.abs)).toFixed(3);
+    told.textContent = `layer ${layer + 1}, head ${head + 1}${weight || `: the darkest is ${most}`}`;
+  };
   const enlarge = () => {
     const scale = window.devicePixelRatio || 1;
     big.width = big.height = size * scale;
@@ -53,16 +57,16 @@ for (const viewer of document.querySelectorAll(".maps")) {
       context.fillText(short(word), 0, 0);
       context.restore();
     });
-    told.textContent = `layer ${layer + 1}, head ${head + 1}`;
+    tell();
     for (const each of grid.querySelectorAll("canvas")) each.classList.toggle("chosen", each.dataset.at === `${layer}-${head}`);
   };
   big.onmousemove = (event) => {
     const box = big.getBoundingClientRect(), [m, n] = [event.clientX - box.left, event.clientY - box.top]
       .map((at) => Math.floor((at * size / box.width - label) / cell));
     const inside = n >= 0 && m >= 0 && n < N && m < N;
-    told.textContent = `layer ${layer + 1}, head ${head + 1}`
-      + (inside ? `: ${words[n]} \u2192 ${words[m]}  ${stages[stage][layer][head][n * N + m].toFixed(3)}` : "");
+    tell(inside ? `: ${words[n]} \u2192 ${words[m]}  ${stages[stage][layer][head][n * N + m].toFixed(3)}` : "");
   };
+  big.onmouseleave = () => tell();
   const show = () => {
     const layers = stages[stage], heads = Math.max(...layers.map((each) => each.length));
     grid.replaceChildren();

@@ -21,6 +21,7 @@ from experiments.record.result import Result
 
 # settings that say where a run is kept and mirrored, and change no number of it
 PLACES = frozenset({"runs", "cache", "logger", "pretrained"})
+RENDERED = "tables"  # of the runs' folder: papers' tables as they were last rendered
 TAIL_BYTES = 1 << 14  # more than two lines of metrics
 
 # whoever asks for the `holder` takes the lock for an instant

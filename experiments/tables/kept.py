@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from experiments.record.durable import explained, write
+from experiments.record.folder import RENDERED
 from experiments.tables.render import closing, legend, render, sentences, tables
 from experiments.tables.report import Report
 from experiments.tabulate import readable
 
-FOLDER = "tables"
-
 
 def keep(report: Report, runs: Path) -> None:
     """A file of each kind a table and budget. Raises RunFolderError."""
-    folder, asked = runs / FOLDER, report.asked
+    folder, asked = runs / RENDERED, report.asked
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
     stem = f"{asked.name.replace('/', '-')}-{asked.budget_name}"

@@ -9,8 +9,8 @@ from typing import Any
 from experiments.configuration import compose
 from experiments.explain import Mistake
 from experiments.record import view
+from experiments.record.folder import RENDERED
 from experiments.record.tracking import TrackingError, log_tables
-from experiments.tables.kept import FOLDER
 from experiments.tables.render import claim_rows
 from experiments.tables.report import Report
 
@@ -35,7 +35,7 @@ def report(entity: str, project: str, runs: Path) -> Any:
     """The report, unsaved, of every table that `runs` keeps: it needs no login."""
     import wandb_workspaces.reports.v2 as wr
 
-    texts = [path.read_text(encoding="utf-8") for path in sorted((runs / FOLDER).glob("*.md"))]
+    texts = [path.read_text(encoding="utf-8") for path in sorted((runs / RENDERED).glob("*.md"))]
     return wr.Report(
         project=project,
         entity=entity,

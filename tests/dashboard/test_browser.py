@@ -16,6 +16,15 @@ from experiments.dashboard.page import page, page_data
 
 EVIL = "<img src=x onerror=document.title='owned'>"
 PANELS = ("curves", "speed", "memory", "heads")
+# pairs of texts of one picture that overlap; what stands upright is the title of the y axis
+OVERLAPS = """
+const apart = (a, b) => a.right <= b.left || b.right <= a.left || a.bottom <= b.top || b.bottom <= a.top;
+return [...document.querySelectorAll("figure:not([hidden]) svg.chart, svg.heat")].flatMap((picture) => {
+  const texts = [...picture.querySelectorAll("text")].map((text) => [text.textContent, text.getBoundingClientRect()]);
+  return texts.flatMap(([name, box], at) =>
+    texts.slice(at + 1).filter(([, other]) => !apart(box, other)).map(([other]) => [name, other]));
+});
+"""
 
 
 @pytest.fixture(scope="module")
@@ -287,6 +296,7 @@ def test_the_table_sorts_and_filters(open_page):
     assert shown.column("heads") == ["24"] * 4 and shown.count("#speed .symbol") == 4
     shown.type("no_such_column=3")
     assert shown.js("return document.getElementById('filter').getAttribute('aria-invalid')") == "true"
+    assert shown.text("#count") == "12 of 12 runs; the filter names no column"
     assert shown.count("tbody tr") == 12 and shown.complaints() == []
 
 
@@ -306,6 +316,47 @@ def test_nothing_sticks_out(open_page, width):
     shown = open_page(width)
     assert shown.js("return document.documentElement.scrollWidth") <= width
     assert shown.count("#heads .symbol") == 4 and shown.complaints() == []
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_texts_stand_apart_and_in_their_sheet(open_page, make, measured, width):
+    measured(make("talking_heads-7-0", heads=7, variant="talking_heads"))
+    shown = open_page(width)
+    # long numbers beside a title, a guide at the bottom, more maps than fit into a line
+    shown.js("""
+      for (const chart of [curves, memory])
+        chart.draw({x: {title: "x"}, y: {title: "Validation loss (nats per predicted token)"},
+          guides: [{y: 6.5411, name: "guide"}],
+          series: [{group: 0, symbols: true, points: [{x: 523, y: 6.5412}, {x: 557, y: 6.5419}]}]});
+      const values = Array.from({length: 6}, () => Array(6).fill(0.5));
+      const names = ["P_l", "P_w", "P_l P_w"];
+      const tiles = names.flatMap((name) => [1, 2, 3].map((layer) => ({title: `${name}, layer ${layer}`, values})));
+      projections.draw({tiles, across: 3, range: [0, 1], text: () => []});
+    """)
+    assert shown.js(OVERLAPS) == []
+    # each matrix begins a line of its own
+    tops = shown.js(
+        "return [...document.querySelectorAll('#projections .title')].map((each) => each.getAttribute('y'))"
+    )
+    assert tops[2] != tops[3] and tops[5] != tops[6] and (tops[0] == tops[2]) == (width > 500)
+    # the menu of measures, and what hangs below the plot
+    outside = """
+      const inside = (a, b) => a.left >= b.left && a.right <= b.right && a.top >= b.top && a.bottom <= b.bottom;
+      return [...document.querySelectorAll("figure select, figure > svg text")]
+        .filter((each) => !inside(each.getBoundingClientRect(), each.closest("figure").getBoundingClientRect()))
+        .map((each) => each.id || each.textContent);
+    """
+    assert shown.js(outside) == []
+    clipped = "return document.querySelector('#curves .guide + text').getBBox().y + 15 < curves.y.start"
+    assert shown.js(clipped) and shown.complaints() == []
+
+
+def test_a_long_legend_leaves_room_for_the_page(open_page, make):
+    for heads in range(30):
+        make(f"many-{heads}", variant="multi_head", heads=heads + 100)
+    shown = open_page()
+    shown.choose("by", "configuration")
+    assert shown.count("#legend button") == 21 and shown.box("header")["height"] < 200
 
 
 def test_a_watched_page_loads_itself_again(chromium, make, tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from experiments.dashboard import command, page
 from experiments.dashboard.command import write_dashboard
 from experiments.dashboard.page import page_data
-from experiments.record.durable import RunFolderError
+from experiments.explain import Mistake
 
 
 def held(text: str) -> dict:
@@ -103,8 +103,9 @@ def test_the_command_writes_one_file_and_says_where(make, tmp_path, capsys):
     write_dashboard([], runs, None, watch=False, show=False)
     assert capsys.readouterr().out == f"{runs / 'dashboard.html'}: 1 run\n"
     assert held((runs / "dashboard.html").read_text())["refresh"] == 0
-    with pytest.raises(RunFolderError, match="nowhere"):
-        write_dashboard([], runs, tmp_path / "nowhere" / "page.html", watch=False, show=False)
+    for wrong in (tmp_path / "nowhere" / "page.html", runs):
+        with pytest.raises(Mistake, match=f"--out {wrong}: must be a file in a folder"):
+            write_dashboard([], runs, wrong, watch=False, show=False)
 
 
 def test_watching_rewrites_when_there_is_news_and_ends_quietly(make, tmp_path, monkeypatch):
@@ -134,3 +135,5 @@ def test_the_command_line(make, tmp_path, attn):
     assert (done.returncode, done.stdout) == (0, "page.html: 1 run\n"), done.stderr
     refused = attn("dashboard", "variant=additive")
     assert refused.returncode == 2 and "no run in runs/ matches variant=additive" in refused.stderr
+    refused = attn("dashboard", "--wandb", "--out", "page.html")
+    assert refused.returncode == 2 and "leave out --out" in refused.stderr

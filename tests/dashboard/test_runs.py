@@ -55,7 +55,12 @@ def test_a_comma_means_either(make, chosen):
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["heds=6"], "heds: no run has such a setting.*heads"), (["heads=7"], "matches heads=7"), (["zz"], "no run 'zz'")],
+    [
+        (["heds=6"], "heds: no run has such a setting.*heads"),
+        (["heads=7"], "matches heads=7$|matches heads=7\n"),
+        (["zz"], "no run 'zz'"),
+        (["variant=mutli_head"], r"variant=mutli_head \(did you mean multi_head\?\)"),
+    ],
 )
 def test_mistakes(make, chosen, words, said):
     make("a")

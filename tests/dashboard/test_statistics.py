@@ -64,6 +64,8 @@ def test_the_pareto_front_is_what_none_beats_in_both(js):
 def test_ticks_are_round(js):
     assert js("ticks", 0.3, 9.7, 5, False) == [2, 4, 6, 8]
     assert js("ticks", 4.81, 5.19, 4, False) == [4.9, 5, 5.1]
+    # never one alone
+    assert js("ticks", 523, 557, 3, False) == [530, 540, 550]
     assert js("ticks", 80, 3000, 4, True) == [100, 200, 500, 1000, 2000]
     assert js("ticks", 1e-4, 1e7, 4, True) == [10.0**power for power in range(-4, 8)]
 
@@ -115,4 +117,14 @@ def test_numbers_as_people_read_them(js, value, column, text):
 
 
 def test_short_numbers_on_axes(js):
-    assert [js("short", value) for value in (0.003, 12, 1500, 2.5e6, 1e9)] == ["0.003", "12", "1.5k", "2.5M", "1G"]
+    assert [js("short", value) for value in (0.003, 4.12345, 1500, 2.5e6, 1e9)] == [
+        "0.003",
+        "4.12345",
+        "1.5k",
+        "2.5M",
+        "1G",
+    ]
+
+
+def test_perplexities_on_axes_are_in_full(js):
+    assert [js.eval(f"whole({value})") for value in (92.5, 1146.5, 20000)] == ["92.5", "1,146.5", "20,000"]

@@ -27,7 +27,7 @@ def model(make, tmp_path):
 
         with Index(tmp_path / "runs") as index:
             results = chosen_runs(list(words), tmp_path / "runs", index)
-        made = workspace("someone", "attn", list(words), results)._to_model()
+        made = workspace("someone", "attn", list(words), results, {"Heads": [], "Notes": ["*a*"]})._to_model()
         return json.loads(made.model_dump_json(by_alias=True, exclude_none=True))
 
     return build
@@ -37,12 +37,14 @@ def test_it_has_the_panels_of_the_page_grouped_so_that_a_group_is_its_seeds(mode
     built = model()
     assert (built["entity"], built["project"]) == ("someone", "attn")
     section = built["spec"]["section"]
-    panels = [panel for each in section["panelBankConfig"]["sections"] for panel in each["panels"]]
+    sections = {each["name"]: each["panels"] for each in section["panelBankConfig"]["sections"]}
+    assert [panel["config"]["value"] for panel in sections.pop("Notes")] == ["*a*"] and "Heads" not in sections
+    panels = [panel for each in sections.values() for panel in each]
     drawn = {}
     for panel in panels:
         config = panel["config"]
         drawn.setdefault(config.get("xAxis"), []).extend(config.get("metrics", [config.get("yAxis")]))
-    curves = ["validation_loss", "validation_perplexity"]
+    curves = ["validation_loss", "validation_perplexity", "loss", "perplexity"]
     assert drawn == {
         "tokens": curves, "step": curves, "wall_seconds": curves,
         "summary:tokens_per_second": ["summary:perplexity"], "summary:peak_memory_bytes": ["summary:perplexity"],
@@ -63,7 +65,7 @@ def test_words_become_filters_with_the_types_of_the_runs(model):
     assert sorted(filters.values()) == [["b0"], ["talking_heads"]]
 
 
-def test_it_is_made_once_and_then_updated(make, tmp_path, monkeypatch, capsys):
+def test_it_is_made_once_and_then_updated(make, measured, tmp_path, monkeypatch, capsys):
     import wandb_workspaces.workspaces as ws
 
     from experiments.dashboard import workspace as module
@@ -76,11 +78,18 @@ def test_it_is_made_once_and_then_updated(make, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(ws.Workspace, "from_url", classmethod(lambda cls, url: theirs))
     make("a")
     module.save_workspace([], tmp_path / "runs")
-    make("b", heads=24)
+    measured(make("b", heads=24))
+    (tmp_path / "runs" / "tables").mkdir()
+    (tmp_path / "runs" / "tables" / "a-nano.md").write_text("# A table\n")
     module.save_workspace([], tmp_path / "runs")
     made, updated = saved
     assert made.name == module.NAME and updated is theirs
-    assert [section.name for section in updated.sections] == ["Learning curves", "Speed and memory", "Settings"]
+    names = ["Learning curves", "Speed and memory", "Settings"]
+    assert [section.name for section in made.sections] == names
+    assert [section.name for section in updated.sections] == [*names, "Papers' tables and claims", "Heads"]
+    table, heads = (section.panels[0].markdown for section in updated.sections[-2:])
+    assert table == "# A table\n"
+    assert heads.startswith("### b\n") and "| 2 | 1 | r21 | 2.1000 | 0.5000 |" in heads
     assert [key.name for key in updated.runset_settings.groupby] == ["heads"]
     assert capsys.readouterr().out == f"https://there/{module.NAME}\nhttps://there/kept\n"
 
@@ -105,3 +114,4 @@ def test_without_a_login_it_says_so_in_a_line(make, attn):
     done = attn("dashboard", "--wandb")
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.startswith("attn dashboard: no workspace was saved, as nobody is logged in to W&B")
+    assert done.stderr.count("\n") == 1

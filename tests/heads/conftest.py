@@ -29,7 +29,8 @@ def small_model(**changes: Any) -> settings.Model:
         "sharing": "none", "length": LENGTH, "norm": "pre", "norm_kind": "layer",
         "norm_epsilon": 1e-12, "embedding_norm": True, "head_bias": True,
         "position": "rotary", "rotary_base": 10000.0, "relative_buckets": 8,
-        "relative_distance": 16, "activation": "gelu", "linear_bias": True, "token_types": 0, "head_transform": False,
+        "relative_distance": 16, "activation": "gelu", "gated": False, "linear_bias": True,
+        "output_scaled": False, "token_types": 0, "head_transform": False,
         "tied": True, "dropout": 0.0, "attention_dropout": 0.0, "initial_std": 0.3,
     }  # fmt: skip
     return settings.Model(**(base | changes))

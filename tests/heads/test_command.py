@@ -90,6 +90,7 @@ def test_wrong_options_name_themselves_and_what_is_allowed(attn, tiny, tmp_path)
         ("checkpoint", "bst", "one of best, newest (did you mean best?)"),
         ("sequences", 0, "at least 1"),
         ("sentence", "te " * 40, "at most length = 16"),
+        ("sentence", " ", "has no words"),
         ("export", 7, "between 0 and 6"),
         ("treebank", tmp_path / "none.conllu", "there is no such file"),
         ("equal", 0, "at least 1"),
@@ -99,3 +100,6 @@ def test_wrong_options_name_themselves_and_what_is_allowed(attn, tiny, tmp_path)
     for name, value, told in cases:
         said = refused(tmp_path / "runs", ["multi_head"], **{name: value})
         assert f"--{name}" in said and told in said
+    # the second thing asked for is looked at before the first is done
+    assert "--sentence" in refused(tmp_path / "runs", ["multi_head"], export=2, sentence="te " * 40)
+    assert not list(tmp_path.glob("runs/*/heads"))
