@@ -56,7 +56,7 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
             if launcher == "basic":
                 check_kernel(settings)
         except ValueError as mistake:
-            wrong.append(f"{words}: {mistake}" if context.mode is RunMode.MULTIRUN else str(mistake))
+            wrong.append(f"{words}: {mistake}" if words else str(mistake))
         else:
             cells.append(settings)
 
@@ -70,7 +70,7 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
         hydra_main(collect, words, flags, name)
     if wrong:
         count = f"{len(wrong)} of {len(wrong) + len(cells)} cells are wrong; none was started"
-        raise Mistake("\n".join(wrong), count if is_sweep else "")
+        raise Mistake("\n".join(wrong), count if swept else "")
     return Plan(_distinct(cells), is_sweep, launcher, sweeper)
 
 
