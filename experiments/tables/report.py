@@ -16,7 +16,7 @@ from experiments.tables.published import Number, Published
 from experiments.tables.source import Cell, Finding, Source
 from experiments.tables.statistics import standard_error, t_interval
 from experiments.tables.verdict import Measures, Verdict, decide
-from experiments.tables.words import apart
+from experiments.tables.words import apart, merged, split
 
 Line = dict[str, Any]
 
@@ -203,9 +203,8 @@ def _facts(
         yield "published", published.source
     yield "budget", f"{asked.budget_name}: {budget.task}"
     for name, words in budget.finetune.items():
-        more = apart(asked.given)[1].get(name, [])
-        texts = _distinct(_corpus(value_at(result, f"finetune.{name}.corpus")) for result in results)
-        yield f"fine-tuning, {name}", "; ".join([" ".join([words, *map(_without_folder, more)]), *texts])
+        given = map(_without_folder, apart(asked.given)[1].get(name, []))
+        yield f"fine-tuning, {name}", "; ".join([" ".join(merged(split(words), [*given])), *_examples(name, results)])
     yield "seeds", ", ".join(map(str, sorted({seed for _, seed in findings})))
     for key, tuning in budget.learning_rates.items():
         tried = ", ".join(f"{rate:g}: {score:.4g}" for rate, score in sorted(tuning.tried.items()))
@@ -232,6 +231,8 @@ def _notes(asked: Asked, findings: Mapping[tuple[str, int], Finding]) -> Iterato
             "Scores of tasks are those of the fine-tuned runs; parameters, tokens/s, peak memory, step time and "
             "validation loss are those of the pretraining that each started from."
         )
+    if asked.budget.metric:
+        yield f"Ranks and signs are against the published {asked.budget.metric}."
     if left_out := [row.label for key, row in asked.table.rows.items() if key not in asked.rows]:
         yield f"Not at this budget: {', '.join(left_out)}."
     for (row, seed), finding in findings.items():
@@ -250,13 +251,21 @@ def _state(findings: Sequence[Finding]) -> str:
     return "done" if not others else f"{done} of {len(findings)} done, {', '.join(others)}"
 
 
+def _examples(name: str, results: Sequence[dict[str, Any]]) -> list[str]:
+    """What the splits of a fine-tuning's task were."""
+    splits = [value_at(result, f"finetune.{name}.corpus.splits") or {} for result in results]
+    return _distinct(f"{part}: {_corpus(identity)}" for found in splits for part, identity in found.items())
+
+
 def _corpus(identity: dict[str, Any] | None) -> str | None:
     """Name and digest of a text."""
     if not identity:
         return None
     names = [str(identity[key]) for key in ("kind", "path", "name", "commit", "python") if identity.get(key)]
-    digests = identity.get("sha256")
-    first = digests if isinstance(digests, str) else (digests or {}).get("train", [""])[0]
+    digests = identity.get("sha256") or [""]
+    if isinstance(digests, dict):
+        digests = digests.get("train", [""])
+    first = digests if isinstance(digests, str) else digests[0]
     return " ".join([*names, *([f"SHA-256 {first[:8]}"] if first else [])])
 
 

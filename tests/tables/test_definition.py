@@ -153,11 +153,11 @@ def test_a_wrong_yaml_is_refused_by_name():
     tuned = {"chosen": 1e-3, "where": "here", "tried": {"1e-3": 5.0, "3e-3": 4.0}}
     assert "not the best of those tried" in broken(budgets__nano__learning_rates={"post": tuned})
     medium = yaml.safe_load((TABLES / "bhojanapalli2020" / "table1.yaml").read_text())["budgets"]["medium"]
-    tuned = medium | {"margin": 0.3}
-    assert "did you mean finetune.squad.scores" in broken(budgets__medium=tuned | {"score": "finetune.sqad.scores.f1"})
-    assert "nothing here is fine-tuned so" in broken(budgets__medium=tuned | {"columns": ["finetune.squad.f1"]})
-    assert "can't stand in for finetune.squad" in broken(budgets__medium=tuned | {"diverged": "unigram_loss"})
-    assert "trains nothing" in broken(source="column_stochastic", budgets__medium=tuned)
+    medium |= {"margin": 0.3}
+    assert "did you mean finetune.squad.scores" in broken(budgets__medium=medium | {"score": "finetune.sqad.scores.f1"})
+    assert "nothing here is fine-tuned so" in broken(budgets__medium=medium | {"columns": ["finetune.squad.f1"]})
+    assert "can't stand in for finetune.squad" in broken(budgets__medium=medium | {"diverged": "unigram_loss"})
+    assert "trains nothing" in broken(source="column_stochastic", budgets__medium=medium)
     assert "no row is of the family" in broken(budgets__nano__learning_rates={"pots": tuned | {"tried": {}}})
 
 

@@ -111,7 +111,7 @@ def test_a_cell_is_the_pretraining_and_then_its_fine_tuning(here, words, tmp_pat
         assert float(found["tokens_per_second"]) == before["tokens_per_second"]
     text = (tmp_path / "out" / "me2026_heads.md").read_text()
     assert "those of the pretraining" in text and "* fine-tuning, first: task=sst2 epochs=2" in text
-    assert "task.train=train.jsonl" in text and str(tmp_path) not in text
+    assert "; train: SHA-256 " in text and "task.train=train.jsonl" in text and str(tmp_path) not in text
 
     # the very runs of attn train and attn finetune
     (one,) = tmp_path.glob("runs/multi_head-*-h1-*")
@@ -187,3 +187,10 @@ def test_the_tables_of_papers_that_fine_tune_do_so_where_there_is_time():
         *(f"bhojanapalli2020/{name}" for name in ("table1", "table2a", "table2b")),
         "lan2020/sharing",
     }
+
+
+def test_a_score_is_held_against_the_published_metric_that_the_budget_names():
+    heads, sharing = load("shazeer2020/heads"), load("lan2020/sharing")
+    assert [heads.printed_at(budget).metric for budget in ("nano", "medium")] == ["ln_ppl", "squad_v11_dev_f1"]
+    assert [heads.printed_at(budget).better for budget in ("nano", "medium")] == ["lower", "higher"]
+    assert sharing.printed_at("small").metric == "avg" and sharing.printed_at("paper").metric == "squad11_f1"
