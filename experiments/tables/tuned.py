@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,15 +29,17 @@ class FineTuned(Runs):
     """A finding is the pretraining's, with the results of its fine-tuned runs by name under `finetune`."""
 
     def __init__(self, budget: Budget, given: Sequence[str]) -> None:
+        """Raises Mistake for words that `attn finetune` would not take."""
         more = apart(given)[1]
-        self._words = {name: merged(split(words), more.get(name, [])) for name, words in budget.finetune.items()}
+        words = {name: merged(split(text), more.get(name, [])) for name, text in budget.finetune.items()}
+        self._trees = {name: _tree(name, words[name]) for name in words}
         self._places = [budget.score, *budget.columns]
 
     def cells(self, rows: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> list[Cell]:
         """Of the pretraining. Raises Mistake also for what is wrong with the fine-tuning."""
         cells = super().cells(rows, seeds, runs)
         for cell in cells[: len(rows)]:
-            for name in self._words:
+            for name in self._trees:
                 try:
                     self._check_scores(name, self._planned(cell, name))
                 except Mistake as mistake:
@@ -50,7 +51,7 @@ class FineTuned(Runs):
         from experiments.training.planned import planned_steps
 
         super().check(cells)
-        planned = [self._planned(cell, name) for cell in cells for name in self._words]
+        planned = [self._planned(cell, name) for cell in cells for name in self._trees]
         for settings in planned:
             planned_steps(settings)
         check_data([*planned])
@@ -60,7 +61,7 @@ class FineTuned(Runs):
         if pretrained.state != "done":
             return pretrained
         results = {}
-        for name in self._words:
+        for name in self._trees:
             try:
                 tuned = super().finding(self._tuned(cell, name))
             except Mistake as mistake:
@@ -86,7 +87,7 @@ class FineTuned(Runs):
         for cell in cells:
             if super().finding(cell).state != "done":
                 continue
-            for name in self._words:
+            for name in self._trees:
                 try:
                     tuned = self._tuned(cell, name)
                 except Mistake:
@@ -96,38 +97,20 @@ class FineTuned(Runs):
 
     def _tuned(self, cell: Cell, name: str) -> Cell:
         """The fine-tuned run of a cell that is pretrained. Raises Mistake, as when its weights are gone."""
-        settings = resolve(OmegaConf.create(self._tree(cell, name)))
+        settings = resolve(OmegaConf.create(self._tree_of(cell, name)))
         return Cell(cell.row, cell.seed, folder_of(settings).name, settings)
 
     def _planned(self, cell: Cell, name: str) -> FineTuning:
         """The same before there are weights to start from. Raises Mistake."""
         origin = {"run": cell.name, "step": 0, "digest": "unknown", "tokenizer": "unknown"}
-        settings = resolve(OmegaConf.create(inherited(self._tree(cell, name), cell.what.model_dump(), origin)))
+        settings = resolve(OmegaConf.create(inherited(self._tree_of(cell, name), cell.what.model_dump(), origin)))
         assert isinstance(settings, FineTuning)
         return settings
 
-    def _tree(self, cell: Cell, name: str) -> dict[str, Any]:
+    def _tree_of(self, cell: Cell, name: str) -> dict[str, Any]:
         pretraining = cell.what.model_dump()
         same = {key: pretraining[key] for key in SAME}
-        return self._composed[name] | same | {"pretrained": str(folder_of(cell.what).path)}
-
-    @functools.cached_property
-    def _composed(self) -> dict[str, dict[str, Any]]:
-        """`conf/finetune.yaml` with the words of each name. Raises Mistake."""
-        trees = {}
-        for name, words in self._words.items():
-            try:
-                for word in words:
-                    if (key := key_of(word).split(".")[0]) in SAME:
-                        raise Mistake(f"{word}: in a table, {key} is the pretraining's")
-                check_keys(words)
-                check_overrides(words, "finetune")
-                tree = OmegaConf.to_container(compose_raw(words, name="finetune"), resolve=False)
-            except Mistake as mistake:
-                raise Mistake(f"{FINETUNE}{name}: {mistake}") from mistake
-            assert isinstance(tree, dict)
-            trees[name] = {str(key): value for key, value in tree.items()}
-        return trees
+        return self._trees[name] | same | {"pretrained": str(folder_of(cell.what).path)}
 
     def _check_scores(self, name: str, settings: FineTuning) -> None:
         """Raises Mistake for a score that the task doesn't have, which would else be seen when all is trained."""
@@ -139,3 +122,18 @@ class FineTuned(Runs):
             metric = place.rpartition(".")[2]
             if place.startswith(f"{FINETUNE}{name}.") and metric not in known:
                 raise Mistake(f"{place}: there is no such score" + nearest(metric, known), f"it has {', '.join(known)}")
+
+
+def _tree(name: str, words: list[str]) -> dict[str, Any]:
+    """`conf/finetune.yaml` with these words. Raises Mistake."""
+    try:
+        for word in words:
+            if (key := key_of(word).split(".")[0]) in SAME:
+                raise Mistake(f"{word}: in a table, {key} is the pretraining's")
+        check_keys(words)
+        check_overrides(words, "finetune")
+        tree = OmegaConf.to_container(compose_raw(words, name="finetune"), resolve=False)
+    except Mistake as mistake:
+        raise Mistake(f"{FINETUNE}{name}: {mistake}") from mistake
+    assert isinstance(tree, dict)
+    return {str(key): value for key, value in tree.items()}
