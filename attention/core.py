@@ -11,12 +11,18 @@ from torch import Tensor
 
 from attention import autocast
 from attention.case import Case, Projection, Tap, make_case
-from attention.kernels import blocked, compiled, reference, sdpa
+from attention.kernels import blocked, compiled, reference, sdpa, triton_kernel
 
 __all__ = ["BACKENDS", "Projection", "attend", "check_backend", "choose"]
 
-KERNELS = {"reference": reference.attend, "sdpa": sdpa.attend, "blocked": blocked.attend, "compiled": compiled.attend}
-REFUSALS = {"sdpa": sdpa.refusal, "compiled": compiled.refusal}
+KERNELS = {
+    "reference": reference.attend,
+    "sdpa": sdpa.attend,
+    "blocked": blocked.attend,
+    "compiled": compiled.attend,
+    "triton": triton_kernel.attend,
+}
+REFUSALS = {"sdpa": sdpa.refusal, "compiled": compiled.refusal, "triton": triton_kernel.refusal}
 BACKENDS = ("auto", *KERNELS)
 
 
@@ -88,7 +94,10 @@ def check_backend(backend: str, refusals: Mapping[str, str | None]) -> None:
 
 
 def choose(backend: str, case: Case) -> str:
-    """Name of the kernel to run. Raises ValueError for an unknown backend and for one that can't do the case."""
+    """Name of the kernel to run. Raises ValueError for an unknown backend and for one that can't do the case.
+
+    `auto` takes only what was measured: not triton, which has run in Triton's interpreter but on no GPU yet.
+    """
     if backend != "auto":
         check_backend(backend, {backend: REFUSALS[backend](case)} if backend in REFUSALS else {})
         return backend

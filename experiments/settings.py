@@ -414,7 +414,7 @@ class Settings(Group):
     learning_rate: Positive
     max_steps: Size | None
     precision: Precision
-    backend: Literal["auto", "reference", "sdpa", "blocked", "compiled"]
+    backend: Literal["auto", "reference", "sdpa", "blocked", "compiled", "triton"]
     seed: Seed
     runs: Text  # folder of the run folders
     cache: Text  # folder of tokenizers and packed corpora

@@ -86,6 +86,13 @@ def test_mistakes_that_only_the_data_or_the_sizes_show(attn, tmp_path, tiny, wor
     assert not (tmp_path / "runs").exists() or not any((tmp_path / "runs").iterdir())
 
 
+def test_a_kernel_for_gpus_is_refused_on_a_cpu_in_one_line_before_anything_is_written(attn, tmp_path, tiny):
+    done = attn("train", *tiny, "backend=triton")
+    assert done.returncode == 2 and not done.stdout and list(tmp_path.iterdir()) == []
+    assert "backend=triton: it runs on a CUDA GPU, not on cpu; here it must be one of auto," in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
 def test_a_run_folder_that_cannot_be_written(attn, tiny, tmp_path):
     (tmp_path / "file").write_text("")
     done = attn("train", *tiny, "runs=file")

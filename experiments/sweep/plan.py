@@ -13,6 +13,7 @@ from experiments.command_line import MULTIRUN_FLAGS, check_overrides, hydra_main
 from experiments.configuration import compose_raw, resolve
 from experiments.explain import Mistake
 from experiments.material import material
+from experiments.model.kernel import check_kernel
 from experiments.settings import Settings
 from experiments.training.planned import planned_steps
 
@@ -51,8 +52,11 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
         try:
             settings = resolve(config)
             planned_steps(settings)
+            # a launcher of Hydra's may train on other machines than this one
+            if launcher == "basic":
+                check_kernel(settings)
         except ValueError as mistake:
-            wrong.append(f"{words}: {mistake}" if context.mode is RunMode.MULTIRUN else str(mistake))
+            wrong.append(f"{words}: {mistake}" if words else str(mistake))
         else:
             cells.append(settings)
 
@@ -66,7 +70,7 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
         hydra_main(collect, words, flags, name)
     if wrong:
         count = f"{len(wrong)} of {len(wrong) + len(cells)} cells are wrong; none was started"
-        raise Mistake("\n".join(wrong), count if is_sweep else "")
+        raise Mistake("\n".join(wrong), count if swept else "")
     return Plan(_distinct(cells), is_sweep, launcher, sweeper)
 
 

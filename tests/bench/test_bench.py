@@ -84,6 +84,18 @@ def test_a_backend_that_cannot_do_a_variant_is_named_and_the_others_are_timed(ca
         bench([*TINY, *CPU, "variant=talking_heads", "backend=sdpa"], options(), "csv", None)
 
 
+@pytest.mark.parametrize("error", [0, 0.01])
+def test_a_kernel_without_float64_is_compared_in_the_precision_that_is_timed(monkeypatch, error):
+    def single(case):
+        assert case.value.dtype == torch.float32
+        return blocked.attend(case) * (1 + error)
+
+    monkeypatch.setitem(core.REFUSALS, "triton", lambda case: None)
+    monkeypatch.setitem(core.KERNELS, "triton", single)
+    found = check(contender("variant=talking_heads", "backend=triton"))
+    assert found.kernel == "triton" and ("output is off by" in found.wrong) == bool(error)
+
+
 def test_a_kernel_that_is_wrong_in_its_gradient_or_in_low_precision_only_is_found(monkeypatch):
     right = blocked._gradients
 
@@ -164,6 +176,7 @@ def test_the_spread_is_the_distance_of_the_quartiles():
         (["--plot", "speed.gif"], "--plot speed.gif: must end in one of .svg"),
         (["heds=3"], "heads"),
         (["variant=talkin"], "talking_heads"),
+        (["backend=blocked,triton", *CPU], "backend=triton: it runs on a CUDA GPU, not on cpu"),
     ],
 )
 def test_a_mistake_is_named_and_nothing_is_measured(attn, words, said):

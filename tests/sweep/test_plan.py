@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from attention.kernels import triton_kernel
 from experiments.explain import Mistake
 from experiments.launch import sweep_name
 from experiments.sweep.plan import plan
@@ -49,6 +50,15 @@ def test_other_launchers_are_left_to_hydra_after_the_check():
     delegated = plan(["hydra/launcher=joblib", "heads=6,12"], ["-m"])
     assert not delegated.runs_here
     assert len(delegated.cells) == 2
+
+
+def test_whether_a_kernel_runs_here_is_asked_only_of_cells_that_do(monkeypatch):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    monkeypatch.setattr(triton_kernel, "absence", lambda device: "it isn't here")
+    words = ["backend=auto,triton", "trainer.device=cpu"]
+    with pytest.raises(Mistake, match="backend=triton: backend=triton: it isn't here; here it must be one of auto"):
+        plan(words, ["-m"])
+    assert len(plan(["hydra/launcher=joblib", *words], ["-m"]).cells) == 2
 
 
 def test_all_wrong_cells_are_named_and_none_is_kept():
