@@ -21,13 +21,13 @@ def finetune(words: list[str]) -> int:
         return launch([*others, *flags], "finetune")
     if not names:
         raise Mistake("which run?", "attn finetune RUN task=NAME; `attn compare` lists the finished ones")
-    _check_keys(others)
+    check_keys(others)
     runs = next((Path(word.partition("=")[2]) for word in others if word.startswith("runs=")), Path("runs"))
     found = [str(find_run(name, runs)) for name in names]
     return launch([*others, *flags, f"pretrained={','.join(map(_quoted, found))}"], "finetune")
 
 
-def _check_keys(words: list[str]) -> None:
+def check_keys(words: list[str]) -> None:
     """Raises Mistake for what the pretrained run decides, and without a task."""
     keys = {word.partition("=")[0]: word for word in words}
     for key, word in keys.items():

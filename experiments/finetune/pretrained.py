@@ -35,9 +35,14 @@ DECIDED = frozenset(Settings.model_fields) - OWN
 def inherit(tree: dict[str, Any]) -> dict[str, Any]:
     """The composed `conf/finetune.yaml` with what the pretrained run decides. Raises Mistake."""
     folder = RunFolder(str(tree["pretrained"]))
-    run = _read(folder)
+    return inherited(tree, _read(folder), _origin(folder, tree["checkpoint"]))
+
+
+def inherited(tree: dict[str, Any], run: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]:
+    """The same of a run by its settings, which may be one still to come. Raises Mistake."""
+    _check_encodes(run, origin["run"])
     _check_libraries(tree["task"])
-    inherited = {key: run[key] for key in DECIDED} | {"backend": tree["backend"]}
+    decided = {key: run[key] for key in DECIDED} | {"backend": tree["backend"]}
     model, variant = dict(run["model"]), dict(run["variant"])
     length = run["length"] if tree["length"] is None else tree["length"]
     _check_length(length, run)
@@ -48,11 +53,11 @@ def inherit(tree: dict[str, Any]) -> dict[str, Any]:
         variant["dropout"] = dropout
     variant["backend"] = tree["backend"]
     own = {key: value for key, value in tree.items() if key != "dropout"}
-    return own | inherited | {
+    return own | decided | {
         "length": length,
         "model": model,
         "variant": variant,
-        "origin": _origin(folder, tree["checkpoint"]),
+        "origin": origin,
     }  # fmt: skip
 
 
@@ -67,15 +72,18 @@ def _read(folder: RunFolder) -> dict[str, Any]:
     if result is None or result.status not in ("done", "imported"):
         state = "not finished" if result is None else result.status
         raise Mistake(f"{folder.name}: its pretraining is {state}", "the command that began it continues it")
-    objective = TypeAdapter[Any](Objective).validate_python(run["objective"])
-    if not objective.encodes:
-        raise Mistake(
-            f"{folder.name}: its objective={objective.kind} trains no encoder; what is fine-tuned attends both ways",
-            "those of objective=masked, masked_sop and permutation are",
-        )
     if result.attention_digest != source_digest(run["variant"]):
         raise Mistake(f"attention/{module_of(run['variant'])}.py is another than {folder.name} was trained with")
     return run
+
+
+def _check_encodes(run: dict[str, Any], name: str) -> None:
+    objective = TypeAdapter[Any](Objective).validate_python(run["objective"])
+    if not objective.encodes:
+        raise Mistake(
+            f"{name}: its objective={objective.kind} trains no encoder; what is fine-tuned attends both ways",
+            "those of objective=masked, masked_sop and permutation are",
+        )
 
 
 def _check_libraries(task: dict[str, Any]) -> None:

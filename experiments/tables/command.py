@@ -55,13 +55,14 @@ def show_table(name: str | None, words: list[str], options: Options) -> int:
     printed = None
     if table.published:
         printed = published.read(name, table.published.table, options.published)
-        printed.check([row.published for row in table.rows.values() if row.published], table.published.metric)
+        metric = budget.metric or table.published.metric
+        printed.check([row.published for row in table.rows.values() if row.published], metric)
     elif options.published:
         raise Mistake(f"--published {options.published}: {name} has no published numbers")
-    source = source_of(table.source)
+    source = source_of(table.source, budget, words)
     cells = source.cells(of_rows(asked.rows, budget, words), range(asked.seeds), options.runs)
     if options.dry_run:
-        print_cells(cells, source, options)
+        print_cells(cells, source, options, list(budget.finetune))
         return 0
     if not options.render_only:
         source.check(cells)
@@ -94,20 +95,25 @@ def _put_out(made: Report, options: Options) -> None:
         mirror(made, options.runs, lambda line: print(line, file=sys.stderr))
 
 
-def print_cells(cells: list[Cell], source: Source, options: Options) -> None:
-    """The cells, what each will cost, and what is left to do."""
+def print_cells(cells: list[Cell], source: Source, options: Options, tasks: list[str]) -> None:
+    """The cells, what each will cost before it is fine-tuned, and what is left to do."""
     says = Console(stderr=True)
     by_row: dict[str, Prediction] = {}
-    rows = []
-    for cell in cells:
+    rows, states = [], [source.finding(cell).state for cell in cells]
+    for cell, state in zip(cells, states, strict=True):
         prediction = by_row.get(cell.row) or by_row.setdefault(cell.row, source.predict(cell, says))
         rows.append(
             {"cell": cell.name, "row": cell.row, "seed": cell.seed, "minutes": _minutes(prediction.seconds),
              "tokens": prediction.tokens, "peak_memory_bytes": prediction.peak_memory_bytes,
-             "state": source.finding(cell).state}
+             "state": state}
         )  # fmt: skip
-    missing = [by_row[cell.row] for cell in cells if source.finding(cell).state == "missing"]
-    show(rows, "table" if options.format == "latex" else options.format, caption=_left(missing))
+    missing = [by_row[cell.row] for cell, state in zip(cells, states, strict=True) if state == "missing"]
+    left = _left(missing)
+    if tasks:
+        # how many windows the examples are only they say
+        to_tune = sum(state in ("missing", "pretrained") for state in states)
+        left += f", and then, not counted here, fine-tuning of {to_tune} cells on {', '.join(tasks)}"
+    show(rows, "table" if options.format == "latex" else options.format, caption=left)
 
 
 def _left(missing: list[Prediction]) -> str:
@@ -128,21 +134,22 @@ def list_tables(options: Options) -> None:
         rows.append(line)
     caption = (
         "cells, time, memory and tokens on this machine, roughly: every cell as dear as its baseline, and a FLOP as "
-        "one of a small model; --dry-run measures each row"
+        "one of a small model, fine-tuning (then ...) not counted; --dry-run measures each row"
     )
     show(rows, "table" if options.format == "latex" else options.format, caption=caption)
 
 
 def _cost(table: Table, budget_name: str, options: Options, says: Console) -> str:
     budget, rows = budget_of(table, budget_name), table.rows_at(budget_name)
-    source = source_of(table.source)
+    source = source_of(table.source, budget)
     words = of_rows({table.baseline: rows[table.baseline]}, budget, [])
     (cell,) = source.cells(words, [0], options.runs)
     prediction, count = source.predict(cell, says, roughly=True), len(rows) * budget.seeds
     time = _time(count * prediction.seconds) if prediction.seconds is not None else "unknown time"
     memory = f", {prediction.peak_memory_bytes / 1e9:.1f} GB" if prediction.peak_memory_bytes else ""
     tokens = f", {_short(count * prediction.tokens)} tokens" if prediction.tokens else ""
-    return f"{count} cells, {time}{memory}{tokens}"
+    tasks = f", then {', '.join(budget.finetune)}" if budget.finetune else ""
+    return f"{count} cells, {time}{memory}{tokens}{tasks}"
 
 
 def _minutes(seconds: float | None) -> float | None:

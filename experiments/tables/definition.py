@@ -78,9 +78,23 @@ class Budget(Group):
     seeds: Size
     rows: list[Text] | None = None  # null: all
     words: str  # for every row
+    finetune: dict[Identifier, Text] = Field(default_factory=dict)  # name -> words as after `attn finetune RUN`
+    columns: list[Text] = Field(default_factory=list)  # as the table's, of this budget alone
+    metric: Text | None = None  # the published one that this score is held against; null: the table's
     margin: Positive | None = None  # of the score: a smaller difference counts as none
     learning_rates: dict[Text, Tuning] = Field(default_factory=dict)
     note: Text | None = None
+
+    @model_validator(mode="after")
+    def _scores_of_tasks(self) -> Budget:
+        for place in (self.score, *self.columns):
+            first, *rest = place.split(".")
+            if first == "finetune" and (len(rest) != 3 or rest[0] not in self.finetune or rest[1] != "scores"):
+                known = [f"finetune.{name}.scores.METRIC" for name in self.finetune]
+                raise ValueError(f"{place}: nothing here is fine-tuned so{nearest(place, known)}; there are: {known}")
+        if self.diverged and self.score.startswith("finetune."):
+            raise ValueError(f"diverged: {self.diverged} is a loss, and can't stand in for {self.score}")
+        return self
 
     @model_validator(mode="after")
     def _best_rate(self) -> Budget:
@@ -115,6 +129,8 @@ class Table(Group):
             for name in names:
                 if name not in self.rows:
                     raise ValueError(f"{place}: there is no row {name!r}" + nearest(name, self.rows))
+        if self.source != "runs" and any(budget.finetune for budget in self.budgets.values()):
+            raise ValueError(f"source: {self.source} trains nothing that could be fine-tuned")
         families = {row.family for row in self.rows.values()}
         for key, budget in self.budgets.items():
             if budget.rows is not None and self.baseline not in budget.rows:
@@ -127,6 +143,13 @@ class Table(Group):
             ):
                 raise ValueError(f"budgets.{key}.margin is missing: a claim says that two rows are equal")
         return self
+
+    def printed_at(self, budget: str) -> Printed | None:
+        """The published metric that a budget's score is held against."""
+        metric, better = self.budgets[budget].metric, self.budgets[budget].better  # type: ignore[index]
+        if self.published is None or metric is None:
+            return self.published
+        return self.published.model_copy(update={"metric": metric, "better": better})
 
     def rows_at(self, budget: str) -> dict[str, Row]:
         """The rows of a budget, in the table's order."""

@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from experiments.compare import value_at
-from experiments.tables.definition import Budget, Row, Table
+from experiments.tables.definition import Budget, Printed, Row, Table
 from experiments.tables.published import Number, Published
 from experiments.tables.source import Cell, Finding, Source
 from experiments.tables.statistics import standard_error, t_interval
 from experiments.tables.verdict import Measures, Verdict, decide
+from experiments.tables.words import apart, merged, split
 
 Line = dict[str, Any]
 
@@ -38,6 +39,14 @@ class Asked:
     @property
     def rows(self) -> dict[str, Row]:
         return self.table.rows_at(self.budget_name)
+
+    @property
+    def printed(self) -> Printed | None:
+        return self.table.printed_at(self.budget_name)
+
+    @property
+    def columns(self) -> list[str]:
+        return [*self.table.columns, *self.budget.columns]
 
     def command(self) -> str:
         """As it can be typed again; of a file only its name, as folders differ between machines."""
@@ -138,10 +147,7 @@ def _measured_columns(
         score: float(np.mean(values)) if values else None,
         "standard_error": standard_error(values) if values else None,
         "seeds": len(values),
-        **{
-            place.rpartition(".")[2]: _mean(value_at(result, place) for result in results)
-            for place in asked.table.columns
-        },
+        **{place.rpartition(".")[2]: _mean(value_at(result, place) for result in results) for place in asked.columns},
         "difference": float(np.mean(differences)) if differences else None,
         "difference_low": low,
         "difference_high": high,
@@ -162,12 +168,12 @@ def _ratio(own: Mapping[int, float], base: Mapping[int, float]) -> float | None:
 def _rank(asked: Asked, lines: list[Line], printed: dict[str, dict[str, Number]], score: str) -> None:
     """Ranks among the rows that have both numbers, and whether the difference to the baseline has the paper's sign."""
     theirs: dict[str, float] = {}
-    if asked.table.published:
-        metric = asked.table.published.metric
+    if asked.printed:
+        metric = asked.printed.metric
         theirs = {row: value for row, numbers in printed.items() if (value := numbers[metric].value) is not None}
     both = [line for line in lines if line["row"] in theirs and line[score] is not None]
     ours_sign = 1 if asked.budget.better == "higher" else -1
-    theirs_sign = 1 if asked.table.published and asked.table.published.better == "higher" else -1
+    theirs_sign = 1 if asked.printed and asked.printed.better == "higher" else -1
     for line in lines:
         row = line["row"]
         line |= {"rank": None, "published_rank": None, "rank_deviation": None, "sign": None}
@@ -196,6 +202,9 @@ def _facts(
     if published:
         yield "published", published.source
     yield "budget", f"{asked.budget_name}: {budget.task}"
+    for name, words in budget.finetune.items():
+        given = map(_without_folder, apart(asked.given)[1].get(name, []))
+        yield f"fine-tuning, {name}", "; ".join([" ".join(merged(split(words), [*given])), *_examples(name, results)])
     yield "seeds", ", ".join(map(str, sorted({seed for _, seed in findings})))
     for key, tuning in budget.learning_rates.items():
         tried = ", ".join(f"{rate:g}: {score:.4g}" for rate, score in sorted(tuning.tried.items()))
@@ -217,6 +226,13 @@ def _facts(
 def _notes(asked: Asked, findings: Mapping[tuple[str, int], Finding]) -> Iterator[str]:
     if asked.budget.note:
         yield asked.budget.note
+    if asked.budget.finetune:
+        yield (
+            "Scores of tasks are those of the fine-tuned runs; parameters, tokens/s, peak memory, step time and "
+            "validation loss are those of the pretraining that each started from."
+        )
+    if asked.budget.metric:
+        yield f"Ranks and signs are against the published {asked.budget.metric}."
     if left_out := [row.label for key, row in asked.table.rows.items() if key not in asked.rows]:
         yield f"Not at this budget: {', '.join(left_out)}."
     for (row, seed), finding in findings.items():
@@ -235,13 +251,21 @@ def _state(findings: Sequence[Finding]) -> str:
     return "done" if not others else f"{done} of {len(findings)} done, {', '.join(others)}"
 
 
+def _examples(name: str, results: Sequence[dict[str, Any]]) -> list[str]:
+    """What the splits of a fine-tuning's task were."""
+    splits = [value_at(result, f"finetune.{name}.corpus.splits") or {} for result in results]
+    return _distinct(f"{part}: {_corpus(identity)}" for found in splits for part, identity in found.items())
+
+
 def _corpus(identity: dict[str, Any] | None) -> str | None:
     """Name and digest of a text."""
     if not identity:
         return None
     names = [str(identity[key]) for key in ("kind", "path", "name", "commit", "python") if identity.get(key)]
-    digests = identity.get("sha256")
-    first = digests if isinstance(digests, str) else (digests or {}).get("train", [""])[0]
+    digests = identity.get("sha256") or [""]
+    if isinstance(digests, dict):
+        digests = digests.get("train", [""])
+    first = digests if isinstance(digests, str) else digests[0]
     return " ".join([*names, *([f"SHA-256 {first[:8]}"] if first else [])])
 
 

@@ -1,7 +1,7 @@
-"""Where a table's numbers come from: runs of `attn train`, or a function that is computed here.
+"""Where a table's numbers come from: runs of `attn train`, fine-tuned or not, or a function that is computed here.
 
 A source knows its cells, what each came to, what it will cost, and how to make what is missing. Everything else about
-tables is the same for both.
+tables is the same for all.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from typing import Any, Literal, Protocol
 from rich.console import Console
 
 from experiments.explain import Mistake, nearest
+from experiments.tables.definition import Budget
 
-State = Literal["done", "diverged", "failed", "missing", "refused"]
+State = Literal["done", "diverged", "failed", "missing", "pretrained", "refused"]
 NUMERICAL = Path(__file__).parent / "numerical"
 
 
@@ -64,8 +65,12 @@ class Source(Protocol):
         """Make what is missing, in order; what fails leaves a finding that says so. Raises sweep's Interrupted."""
 
 
-def source_of(name: str) -> Source:
-    """`runs`, or the function of a file in `numerical/`. Raises Mistake."""
+def source_of(name: str, budget: Budget | None = None, given: Sequence[str] = ()) -> Source:
+    """`runs`, fine-tuned where the budget does so, or the function of a file in `numerical/`. Raises Mistake."""
+    if budget and budget.finetune:
+        from experiments.tables.tuned import FineTuned
+
+        return FineTuned(budget, given)
     if name == "runs":
         from experiments.tables.runs import Runs
 

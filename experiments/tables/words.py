@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from experiments.explain import Mistake
+from experiments.explain import Mistake, nearest
 from experiments.tables.definition import Budget, Row
 
 OWN = {"seed": "--seeds", "runs": "--runs"}  # keys that an option of `attn table` sets
+FINETUNE = "finetune."
 
 
-def of_rows(rows: Mapping[str, Row], budget: Budget, given: list[str]) -> dict[str, list[str]]:
+def of_rows(rows: Mapping[str, Row], budget: Budget, given: Sequence[str]) -> dict[str, list[str]]:
     """The words of each row. Raises Mistake for a given key that the table varies or that an option sets."""
+    given, of_tasks = apart(given)
+    for name in of_tasks:
+        if name not in budget.finetune:
+            known = ", ".join(budget.finetune) or "nothing"
+            raise Mistake(f"{FINETUNE}{name}: this budget fine-tunes {known}" + nearest(name, budget.finetune))
     _check_given(rows, given)
     common = split(budget.words)
     return {key: merged(common, _rate(row, budget), split(row.words), given) for key, row in rows.items()}
+
+
+def apart(given: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """The user's words for every cell, and those `finetune.NAME.KEY=VALUE` for fine-tuning as NAME: KEY=VALUE."""
+    of_cells = [word for word in given if not word.startswith(FINETUNE)]
+    of_tasks: dict[str, list[str]] = {}
+    for word in given:
+        if word.startswith(FINETUNE):
+            name, _, rest = word.removeprefix(FINETUNE).partition(".")
+            of_tasks.setdefault(name, []).append(rest)
+    return of_cells, of_tasks
 
 
 def split(text: str) -> list[str]:

@@ -234,7 +234,7 @@ def test_the_list_names_every_table_and_what_it_costs(capsys, monkeypatch):
         def predict(self, cell, console, roughly):
             return Prediction(120.0, 10**6, 5 * 10**8)
 
-    monkeypatch.setattr(command, "source_of", lambda name: Cheap())
+    monkeypatch.setattr(command, "source_of", lambda *of: Cheap())
     assert show_table(None, [], Options(format="csv")) == 0
     rows = rows_of(capsys.readouterr().out, "table")
     assert set(rows) == set(definition.names())

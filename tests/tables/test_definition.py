@@ -25,7 +25,7 @@ TRAINED = [name for name in names() if load(name).source == "runs"]
 def cells(name: str, budget: str):
     table = load(name)
     words = of_rows(table.rows_at(budget), table.budgets[budget], [])
-    return source_of(table.source).cells(words, [0], Path("runs"))
+    return source_of(table.source, table.budgets[budget]).cells(words, [0], Path("runs"))
 
 
 def test_the_tables_of_the_papers_are_there():
@@ -115,7 +115,8 @@ def test_every_row_finds_its_published_numbers(name):
     table = load(name)
     found = published.read(name, table.published.table, None)
     rows = [row.published for row in table.rows.values() if row.published]
-    found.check(rows, table.published.metric)
+    for budget in table.budgets:
+        found.check(rows, table.printed_at(budget).metric)
     assert rows
 
 
@@ -151,6 +152,12 @@ def test_a_wrong_yaml_is_refused_by_name():
     assert "no comparison" in broken(claims__C10__parts=["pre_none6"])
     tuned = {"chosen": 1e-3, "where": "here", "tried": {"1e-3": 5.0, "3e-3": 4.0}}
     assert "not the best of those tried" in broken(budgets__nano__learning_rates={"post": tuned})
+    medium = yaml.safe_load((TABLES / "bhojanapalli2020" / "table1.yaml").read_text())["budgets"]["medium"]
+    medium |= {"margin": 0.3}
+    assert "did you mean finetune.squad.scores" in broken(budgets__medium=medium | {"score": "finetune.sqad.scores.f1"})
+    assert "nothing here is fine-tuned so" in broken(budgets__medium=medium | {"columns": ["finetune.squad.f1"]})
+    assert "can't stand in for finetune.squad" in broken(budgets__medium=medium | {"diverged": "unigram_loss"})
+    assert "trains nothing" in broken(source="column_stochastic", budgets__medium=medium)
     assert "no row is of the family" in broken(budgets__nano__learning_rates={"pots": tuned | {"tried": {}}})
 
 
