@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs
 from experiments.explain import Mistake
 from experiments.record import view
-from experiments.record.folder import RENDERED
 from experiments.record.index import Index
 from experiments.record.tracking import TrackingError
 from experiments.tabulate import as_markdown
@@ -30,20 +30,15 @@ def save_workspace(which: list[str], runs: Path) -> None:
     """Make the workspace of the runs that the words choose, or update it, and print its address. Raises Mistake."""
     with Index(runs) as index:
         results = chosen_runs(which, runs, index)
-        found = {result["run"]: heads_of(result["folder"], index) for result in results}
-    heads = {run: head_table(each) for run, each in found.items() if each}
-    texts = {
-        "Papers' tables and claims": [
-            path.read_text(encoding="utf-8") for path in sorted((runs / RENDERED).glob("*.md"))
-        ],
-        "Heads": [f"### {run}\n\n{table}" for run, table in list(heads.items())[:HEADS]],
-    }
-    try:
-        wandb = view.library()
-    except TrackingError as error:
-        raise Mistake(f"no workspace was saved, as {error}") from error
-    logger = results[0]["config"]["logger"]
-    entity = logger["entity"] or wandb.Api().default_entity
+        logger = results[0]["config"]["logger"]
+        try:
+            entity = view.owner(logger["entity"])
+        except TrackingError as error:
+            raise Mistake(f"no workspace was saved, as {error}") from error
+        # read one by one, and no more of them than are shown
+        measured = ((result["run"], heads_of(result["folder"], index)) for result in results)
+        tables = (f"### {run}\n\n{head_table(heads)}" for run, heads in measured if heads)
+        texts = {"Papers' tables and claims": view.rendered_tables(runs), "Heads": list(islice(tables, HEADS))}
     made = workspace(entity, logger["project"], which, results, texts)
     print(view.save(made, ("sections", "runset_settings"), runs))
 

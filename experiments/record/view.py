@@ -5,22 +5,29 @@ from __future__ import annotations
 import importlib.util
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from experiments.explain import Mistake
 from experiments.record.durable import to_json, write
+from experiments.record.folder import RENDERED
 from experiments.record.tracking import connect
 
 # in the runs' folder: where each view of each project was saved
 MEMORY = ".views.json"
 
 
-def library() -> ModuleType:
-    """W&B's client, connected. Raises Mistake where its library of views is missing, TrackingError without a login."""
+def owner(entity: str | None) -> str:
+    """The entity, or that of who is logged in. Raises Mistake without W&B's library of views, TrackingError without a
+    login: before anything is built."""
     if importlib.util.find_spec("wandb_workspaces") is None:
         raise Mistake("--wandb needs W&B's library of workspaces", "pip install -c constraints.txt -e '.[dashboard]'")
-    return connect()
+    wandb = connect()
+    return entity or str(wandb.Api().default_entity)
+
+
+def rendered_tables(runs: Path) -> list[str]:
+    """The papers' tables that `runs` keeps, as Markdown."""
+    return [path.read_text(encoding="utf-8") for path in sorted((runs / RENDERED).glob("*.md"))]
 
 
 def save(made: Any, content: tuple[str, ...], runs: Path) -> str:

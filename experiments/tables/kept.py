@@ -18,9 +18,8 @@ def keep(report: Report, runs: Path) -> None:
     folder, asked = runs / RENDERED, report.asked
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    stem = f"{asked.name.replace('/', '-')}-{asked.budget_name}"
-    write(folder / f"{stem}.json", json.dumps(as_shown(report), indent=1) + "\n")
-    write(folder / f"{stem}.md", render(report, "markdown"))
+    write(folder / f"{asked.stem}.json", json.dumps(as_shown(report), indent=1) + "\n")
+    write(folder / f"{asked.stem}.md", render(report, "markdown"))
 
 
 def as_shown(report: Report) -> dict[str, Any]:

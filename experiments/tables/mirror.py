@@ -9,7 +9,6 @@ from typing import Any
 from experiments.configuration import compose
 from experiments.explain import Mistake
 from experiments.record import view
-from experiments.record.folder import RENDERED
 from experiments.record.tracking import TrackingError, log_tables
 from experiments.tables.render import claim_rows
 from experiments.tables.report import Report
@@ -20,13 +19,11 @@ TITLE = "attn: the papers' tables"
 def mirror(made: Report, runs: Path, says: Callable[[str], None]) -> None:
     """Log the table, offline without a login, and bring the report up to date; a line says what came of each."""
     logger = compose([]).logger
-    asked = made.asked
     tables = {"table": made.lines, "claims": claim_rows(made)}
-    name = f"table-{asked.name.replace('/', '-')}-{asked.budget_name}"
-    says(log_tables(name, tables, logger.model_dump(), runs))
+    says(log_tables(f"table-{made.asked.stem}", tables, logger.model_dump(), runs))
     try:
-        entity = logger.entity or view.library().Api().default_entity
-        says(f"W&B report: {view.save(report(entity, logger.project, runs), ('blocks',), runs)}")
+        made_of_all = report(view.owner(logger.entity), logger.project, runs)
+        says(f"W&B report: {view.save(made_of_all, ('blocks',), runs)}")
     except (Mistake, TrackingError) as error:
         says(f"the report in W&B was not updated: {error}; --render-only --wandb does it later")
 
@@ -35,12 +32,11 @@ def report(entity: str, project: str, runs: Path) -> Any:
     """The report, unsaved, of every table that `runs` keeps: it needs no login."""
     import wandb_workspaces.reports.v2 as wr
 
-    texts = [path.read_text(encoding="utf-8") for path in sorted((runs / RENDERED).glob("*.md"))]
     return wr.Report(
         project=project,
         entity=entity,
         title=TITLE,
         description="Published numbers beside ours, and which claims hold; made by attn table",
-        blocks=[wr.TableOfContents(), *(wr.MarkdownBlock(text) for text in texts)],
+        blocks=[wr.TableOfContents(), *(wr.MarkdownBlock(text) for text in view.rendered_tables(runs))],
         width="fluid",
     )

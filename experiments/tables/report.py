@@ -48,6 +48,11 @@ class Asked:
     def columns(self) -> list[str]:
         return [*self.table.columns, *self.budget.columns]
 
+    @property
+    def stem(self) -> str:
+        """Of names of files and of runs in W&B."""
+        return f"{self.name.replace('/', '-')}-{self.budget_name}"
+
     def command(self) -> str:
         """As it can be typed again; of a file only its name, as folders differ between machines."""
         words = ["attn", "table", self.name, "--budget", self.budget_name, "--seeds", str(self.seeds)]

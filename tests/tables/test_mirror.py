@@ -66,3 +66,12 @@ def test_without_a_login_the_report_waits_and_a_line_says_so(tmp_path, monkeypat
     module.mirror(made(), tmp_path, said.append)
     later = "the report in W&B was not updated: nobody is logged in to W&B; --render-only --wandb does it later"
     assert said == ["W&B offline: here", later]
+
+
+def test_an_entity_that_is_set_needs_a_login_too(monkeypatch):
+    def refuse():
+        raise TrackingError("nobody is logged in to W&B")
+
+    monkeypatch.setattr(view, "connect", refuse)
+    with pytest.raises(TrackingError, match="nobody is logged in"):
+        view.owner("someone")
