@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.compare import find_run
 from experiments.configuration import compose, from_tree
 from experiments.explain import Mistake, nearest
+from experiments.material import Text
 from experiments.record.durable import explained, to_json
 from experiments.record.environment import describe
 from experiments.record.folder import RunFolder
@@ -35,8 +36,6 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
     `overrides` are further settings, such as the data that the run is to be evaluated on.
     """
     from experiments.formats import format_of
-    from experiments.model.build import build
-    from experiments.objectives.objective import assembly_of
     from experiments.training.checkpoint import MODEL, restore, save, weights
 
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
@@ -58,12 +57,11 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
     file, state = _weights(source)
     unused = [key for key in state if re.fullmatch(getattr(chosen, "UNUSED", "(?!)"), key)]
     ours = chosen.from_hugging_face({key: value for key, value in state.items() if key not in unused})
-    assembly = assembly_of(settings.objective)
     if (needed := settings.objective.sentinel_count()) > (there := len(tokenizer.sentinel_ids)):
         raise Mistake(
             f"objective.sentinels={needed}: the tokenizer of {source} has {there}", f"add objective.sentinels={there}"
         )
-    model = build(assembly, settings.model, settings.variant, tokenizer.vocabulary_size, settings.seed)
+    model = Text(settings).start(tokenizer.vocabulary_size)
     restore(weights(model), {MODEL + key: value for key, value in ours.items()})
 
     facts = {"folder": str(source.resolve()), "model_type": chosen.MODEL_TYPE, "weights": file.name}
@@ -94,8 +92,6 @@ def export_run(name: str, target: Path, runs: Path, kind: str, model_type: str |
     from safetensors.torch import save_file
 
     from experiments.data.tokenizer import load
-    from experiments.model.build import build
-    from experiments.objectives.objective import assembly_of
     from experiments.training.checkpoint import MODEL, load_weights, weights
 
     if kind not in ("best", "newest"):
@@ -106,8 +102,7 @@ def export_run(name: str, target: Path, runs: Path, kind: str, model_type: str |
     settings = from_tree(run.config())
     tokenizer = load(run.path / "tokenizer.json")
     chosen, config = _expressing(settings, tokenizer.vocabulary_size, model_type)
-    assembly = assembly_of(settings.objective)
-    model = build(assembly, settings.model, settings.variant, tokenizer.vocabulary_size, settings.seed)
+    model = Text(settings).start(tokenizer.vocabulary_size)
     load_weights(model, run.checkpoint, "best" if kind == "best" else "newest", print)
     ours = {key.removeprefix(MODEL): value for key, value in weights(model).items()}
     theirs = _each_once(chosen.to_hugging_face(ours, settings))

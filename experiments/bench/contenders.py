@@ -13,13 +13,13 @@ from torch import Tensor, nn
 
 from experiments.bench.peers import PEERS
 from experiments.explain import Mistake
+from experiments.material import Text
 from experiments.measure.hardware import resolve_device, resolve_precision
 from experiments.measure.memory import Ids
 from experiments.model.assembly import Assembly
-from experiments.model.build import build
 from experiments.model.initial import initialize
 from experiments.model.variant import build_attention
-from experiments.objectives.objective import Batch, assembly_of, build_objective
+from experiments.objectives.objective import Batch
 from experiments.settings import FileTokenizer, Settings
 from experiments.training.micro_batches import Forward, backward
 from experiments.training.optimizer import build_optimizers, step
@@ -153,8 +153,7 @@ def _step_bytes(model: nn.Module) -> float:
 
 def assembled(settings: Settings) -> Assembly:
     """The model that the objective trains, with its starting values."""
-    assembly = assembly_of(settings.objective)
-    return build(assembly, settings.model, settings.variant, vocabulary_size(settings), settings.seed)
+    return Text(settings).start(vocabulary_size(settings))
 
 
 def made_up_batch(settings: Settings) -> Batch:
@@ -163,4 +162,4 @@ def made_up_batch(settings: Settings) -> Batch:
     tokens_BN = np.random.default_rng(settings.seed).integers(
         len(vocabulary.special), vocabulary.vocabulary_size, (settings.batch_size, settings.length)
     )
-    return build_objective(settings.objective, vocabulary).batch(tokens_BN, settings.seed, 0)
+    return Text(settings).objective(vocabulary).batch(tokens_BN, settings.seed, 0)
