@@ -13,6 +13,10 @@ import typer
 # two threads beside a busy core fall off a cliff while OpenMP spins; read when torch is imported
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
+# glibc, keep what is freed, in huge pages: by default it goes back to the system and is asked for again in every step
+KEEP_MEMORY = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1099511627776"
+TENSOR_COMMANDS = ("train", "finetune", "evaluate", "table", "bench", "heads")
+
 FAILED, USER_MISTAKE = 1, 2
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}  # -m, --cfg, -cn ... are Hydra's
 
@@ -375,7 +379,16 @@ def _refuse(text: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
+def _keep_memory() -> None:
+    """Start this process again with KEEP_MEMORY, which glibc reads at its start only; its children have it then too."""
+    if sys.platform == "linux" and "GLIBC_TUNABLES" not in os.environ:
+        os.environ["GLIBC_TUNABLES"] = KEEP_MEMORY
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
 def main() -> None:
+    if sys.argv[1:2] and sys.argv[1] in TENSOR_COMMANDS:
+        _keep_memory()
     if "_ATTN_COMPLETE" in os.environ:
         # what add_completion=True would do, without its two options and its script, which stops at "="
         from typer.completion import completion_init

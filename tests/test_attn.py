@@ -55,6 +55,18 @@ def test_a_finished_run_is_returned_at_once_and_scored_on_other_text(attn, tiny,
     assert score("backend=reference")["loss"] == pytest.approx(score()["loss"], abs=1e-2)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
+def test_a_run_keeps_freed_memory_unless_the_user_sets_the_allocator(attn, environment, tiny, tmp_path, monkeypatch):
+    def tunables(*words: str) -> str:
+        assert attn("train", "heads=2", *tiny, *words).returncode == 0
+        (path,) = (tmp_path / words[0].removeprefix("runs=")).glob("*/environment.json")
+        return json.loads(path.read_text())["variables"]["GLIBC_TUNABLES"]
+
+    assert "glibc.malloc.hugetlb=1" in tunables("runs=kept")
+    monkeypatch.setitem(environment, "GLIBC_TUNABLES", "glibc.malloc.check=0")
+    assert tunables("runs=own") == "glibc.malloc.check=0"
+
+
 def test_two_variants_see_the_same_data_and_start_from_the_same_shared_weights(attn, tiny, tmp_path):
     words = [word for word in tiny if not word.startswith("max_steps")]
     attn("train", "-m", "variant=multi_head,talking_heads", "backend=reference", "heads=2", "max_steps=1", *words)

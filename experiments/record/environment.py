@@ -15,6 +15,7 @@ PACKAGES = (
     "torch", "numpy", "datasets", "hydra-core", "omegaconf", "pydantic", "rich",
     "safetensors", "tokenizers", "typer", "wandb",
 )  # fmt: skip
+VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GLIBC_TUNABLES")  # what is fast depends on them
 
 
 def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dict[str, Any]:
@@ -33,6 +34,7 @@ def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dic
         "git": _git(),
         "host": platform.node(),
         "system": platform.platform(),
+        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
         "cpu": _cpu(),
         "cores": os.cpu_count(),
         "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),

@@ -124,7 +124,8 @@ def test_device_and_precision(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("flags", "precision"), [("fpu amx_bf16 sse", "bf16"), ("fpu avx512_bf16", "fp32"), ("", "fp32")]
+    ("flags", "precision"),
+    [("fpu amx_bf16 sse", "bf16"), ("fpu avx512_bf16", "bf16"), ("fpu avx512f", "fp32"), ("", "fp32")],
 )
 def test_auto_is_bf16_where_the_cpu_has_units_for_it(monkeypatch, flags, precision):
     monkeypatch.setattr("experiments.measure.hardware._cpu", lambda field: flags)

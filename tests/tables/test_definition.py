@@ -96,7 +96,7 @@ def test_the_projections_parameters_are_as_claimed(name):
     )  # fmt: skip
     claim = {"X2 parameters": table.claims["X2 parameters"]}
     (verdict,) = decide(claim, table.budgets["nano"], table.rows_at("nano"), measures)
-    assert verdict.word == "holds" and len(verdict.parts) == 3
+    assert verdict.word == "holds" and len(verdict.parts) == len(table.rows_at("nano")) / 2
 
 
 @pytest.mark.parametrize("name", ["bhojanapalli2020/table2a", "lan2020/sharing", "vaswani2017/table3b"])
@@ -168,7 +168,7 @@ def test_a_tuned_rate_reaches_the_rows_of_its_family_and_the_command_line_wins()
     words = of_rows(table.rows_at("nano"), budget, [])
     assert "learning_rate=0.0001" in words["post_warm6"] and "learning_rate=0.0001" not in words["pre_warm6"]
     words = of_rows(table.rows_at("nano"), budget, ["learning_rate=0.5"])
-    assert [word for word in words["post_warm6"] if "rate" in word] == ["learning_rate=0.5"]
+    assert [word for word in words["post_warm6"] if "learning_rate" in word] == ["learning_rate=0.5"]
 
 
 def test_later_words_win_and_a_group_puts_away_what_was_set_inside_it():
