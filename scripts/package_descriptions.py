@@ -2,8 +2,8 @@
 
     python scripts/package_descriptions.py Translation-en.xz Translation-de.bz2 > pairs.tsv
 
-The two files are in the folder `main/i18n` of a release on any Debian mirror, such as `dists/bookworm/main/i18n`. A pair
-is the short line of a description, or a paragraph where both languages have as many; each English text occurs once.
+The two files are in the folder `main/i18n` of a release on any Debian mirror, such as `dists/bookworm/main/i18n`. A
+pair is the short line of a description, or a paragraph where both languages have as many; no English text comes twice.
 """
 
 from __future__ import annotations

@@ -3,11 +3,11 @@
 set -euo pipefail
 
 # which start of P_l and P_w, and what talking heads give, at the recipe
-attn train -m variant=talking_heads heads=24 variant.start=random,identity seed=0,1,2 runs=runs/recipe/start
-attn train -m variant=multi_head heads=6,24 seed=0,1,2 runs=runs/recipe/start
+attn train -m precision=fp32 variant=talking_heads heads=24 variant.start=random,identity seed=0,1,2 runs=runs/recipe/start
+attn train -m precision=fp32 variant=multi_head heads=6,24 seed=0,1,2 runs=runs/recipe/start
 
 # one choice of the recipe changed at a time, at half the steps
-change() { attn train -m variant=multi_head heads=6 max_steps=400 seed=0,1 runs=runs/recipe/changes "$@"; }
+change() { attn train -m precision=fp32 variant=multi_head heads=6 max_steps=400 seed=0,1 runs=runs/recipe/changes "$@"; }
 change
 change model.head_transform=true
 change model.position=learned

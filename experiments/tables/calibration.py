@@ -1,12 +1,14 @@
 """What a cell will cost on this machine: a few of its steps are really trained, once, and remembered.
 
 A deep model is trained at two small depths and continued in a line, as its time is linear in the layers; a big batch at
-as many tokens as keep a step short. The steps are those of `attn train`, on text that needs no network.
+as many tokens as keep a step short. The steps are those of `attn train`, on text that needs no network; a translation's
+sentences are about as long as is allowed, so real ones take less.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -14,16 +16,18 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments.configuration import compose, override
+from experiments.data.python_docs import documents
 from experiments.data.store import Cache
 from experiments.material import material
 from experiments.record.folder import PLACES
-from experiments.settings import Settings, Translation
+from experiments.settings import PairFiles, Settings, Translation
 from experiments.tables.source import Prediction
 from experiments.training.planned import planned_steps
 
 STEPS = 8  # the clock leaves out the first five
 DEEPEST, SHALLOW = 4, 2  # layers: a model up to the first is trained whole, a deeper one at both
 TOKENS = {"cpu": 1024, "cuda": 32768}  # at once
+PAIRS = 4096  # to translate, where that is what is calibrated
 EVALUATION = 3  # times as fast as training: no backward pass
 START_SECONDS = 5.0  # of a cell's process
 
@@ -31,24 +35,28 @@ START_SECONDS = 5.0  # of a cell's process
 def predict(settings: Settings, console: Console, roughly: bool = False) -> Prediction:
     """Of a run like this; None for what the calibration could not find out. roughly: by FLOPs, from one small model."""
     steps = planned_steps(settings)
-    tokens = steps and steps * settings.batch_size * settings.length
+    read = steps and steps * settings.batch_size * _row(settings)
+    # how much of a row is no padding only the sentences say
+    tokens = None if isinstance(settings.objective, Translation) else read
     peak = _remembered(settings, ["memory", _deciding(settings)], lambda: _peak_bytes(settings))
     memory = None if peak is None else int(peak)
-    if isinstance(settings.objective, Translation):
-        # how long its sentences are only the text says, and other text has no pairs
-        return Prediction(None, None, memory)
     rate = _by_flops(settings, console) if roughly else _seconds_per_token(settings, console)
-    if tokens is None or rate is None:
+    if read is None or rate is None:
         minutes = settings.trainer.max_minutes
         return Prediction(minutes and 60 * minutes, tokens, memory)
-    seconds = START_SECONDS + rate * (tokens + _evaluated_tokens(settings, steps or 0) / EVALUATION)
+    seconds = START_SECONDS + rate * (read + _evaluated_tokens(settings, steps or 0) / EVALUATION)
     return Prediction(seconds, tokens, memory)
 
 
 def _evaluated_tokens(settings: Settings, steps: int) -> int:
     """Of all evaluations, where their number of sequences is set: how long a whole split is only the text says."""
     sequences = settings.trainer.evaluation_sequences or 0
-    return -(-steps // settings.trainer.evaluate_every) * sequences * settings.length
+    return -(-steps // settings.trainer.evaluate_every) * sequences * _row(settings)
+
+
+def _row(settings: Settings) -> int:
+    """Tokens of a sequence; of a pair at most so many, both sides together."""
+    return settings.length * (2 if isinstance(settings.objective, Translation) else 1)
 
 
 def _by_flops(settings: Settings, console: Console) -> float | None:
@@ -99,9 +107,11 @@ def _shortened(settings: Settings, layers: int) -> Settings:
 
     device = "cuda" if settings.trainer.device != "cpu" and torch.cuda.is_available() else "cpu"
     at_once = min(settings.trainer.micro_batch or settings.batch_size, settings.batch_size)
-    sequences = max(1, min(at_once, TOKENS[device] // settings.length))
+    sequences = max(1, min(at_once, TOKENS[device] // _row(settings)))
+    translates = isinstance(settings.objective, Translation)
     words = [
-        f"layers={layers}", f"batch_size={sequences}", f"max_steps={STEPS}", "seed=0", "data=python_docs",
+        *(["data=pairs", "data.train=made", "objective.bleu_pairs=0"] if translates else ["data=python_docs"]),
+        f"layers={layers}", f"batch_size={sequences}", f"max_steps={STEPS}", "seed=0",
         "trainer.micro_batch=null", "trainer.max_tokens=null", "trainer.max_minutes=null",
         f"trainer.log_every={STEPS}", f"trainer.evaluate_every={STEPS}", "trainer.evaluation_sequences=1",
         f"trainer.checkpoint_every={STEPS}", "logger.wandb=off",
@@ -110,7 +120,7 @@ def _shortened(settings: Settings, layers: int) -> Settings:
 
 
 def _measured(settings: Settings, console: Console) -> float | None:
-    """Seconds a token of the shortened run, from the cache or from training it now."""
+    """Seconds a token of a row, padding counted, of the shortened run; from the cache or from training it now."""
 
     def train() -> float | None:
         from experiments.record.folder import run_name
@@ -119,13 +129,28 @@ def _measured(settings: Settings, console: Console) -> float | None:
         name = run_name(settings.model_dump())
         console.print(f"calibrating: {STEPS} steps of {name}", markup=False, highlight=False, soft_wrap=True)
         with tempfile.TemporaryDirectory() as scratch:
-            outcome = run_cell(settings.model_copy(update={"runs": scratch}))
-        if outcome.result is None or not outcome.result.tokens_per_second:
+            made = settings.data
+            if isinstance(made, PairFiles):
+                made = made.model_copy(update={"train": str(_made_pairs(Path(scratch) / "pairs.tsv", settings.length))})
+            outcome = run_cell(settings.model_copy(update={"runs": scratch, "data": made}))
+        result = outcome.result
+        if result is None or not result.tokens_per_second:
             console.print(f"not calibrated: {outcome.reason}", markup=False, highlight=False, soft_wrap=True)
             return None
-        return 1 / outcome.result.tokens_per_second
+        share = result.tokens / (result.steps * settings.batch_size * _row(settings))  # that is no padding
+        return share / result.tokens_per_second
 
     return _remembered(settings, ["time", _deciding(settings)], train)
+
+
+def _made_pairs(path: Path, length: int) -> Path:
+    """A side has half as many words as it may have tokens: the longest of a batch is then about as long as allowed."""
+    size = max(1, length // 2)
+    words = list(itertools.islice((word for text in documents() for word in text.split()), 2 * PAIRS * size))
+    sides = [" ".join(words[start : start + size]) for start in range(0, len(words), size)]
+    lines = (f"{source}\t{target}\n" for source, target in zip(sides[::2], sides[1::2], strict=False))
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
 
 
 def _peak_bytes(settings: Settings) -> float:

@@ -113,6 +113,16 @@ def test_a_table_killed_at_random_goes_on_where_it_was(here, tiny, tmp_path, env
     assert len(ours) == 2 and {row["state"] for row in ours.values()} == {"done"}
 
 
+def outcome(settings, tokens_per_second: float, padding: float = 0.0):
+    """Of 8 steps, of whose tokens a share is padding, which isn't counted."""
+    from experiments.sweep.runner import Outcome, folder_of
+
+    sides = 2 if settings.objective.kind == "translation" else 1
+    tokens = 8 * settings.batch_size * settings.length * sides * (1 - padding)
+    known = {"tokens_per_second": tokens_per_second, "tokens": tokens, "steps": 8}
+    return Outcome(folder_of(settings), type("Known", (), known)(), "")
+
+
 def test_a_dry_run_predicts_from_a_calibration_that_is_kept(here, short, tmp_path, monkeypatch):
     from experiments.sweep import runner
 
@@ -121,8 +131,7 @@ def test_a_dry_run_predicts_from_a_calibration_that_is_kept(here, short, tmp_pat
     def quick(settings, watch=None):
         # 100 tokens a second with 8 heads, half of that with 16
         measured.append(settings.heads)
-        result = type("Known", (), {"tokens_per_second": 800 / settings.heads})()
-        return runner.Outcome(runner.folder_of(settings), result, "")
+        return outcome(settings, 800 / settings.heads)
 
     monkeypatch.setattr(runner, "run_cell", quick)
     words = ("table", TABLE, "--seeds", "2", "--dry-run", "--format", "csv", *short, f"cache={tmp_path / 'cache'}")
@@ -152,7 +161,7 @@ def test_the_list_measures_one_small_model_and_counts_flops(tiny, tmp_path, monk
 
     def quick(settings, watch=None):
         measured.append(settings.layers)
-        return runner.Outcome(runner.folder_of(settings), type("Known", (), {"tokens_per_second": 1000.0})(), "")
+        return outcome(settings, 1000.0)
 
     monkeypatch.setattr(runner, "run_cell", quick)
     own = [f"cache={tmp_path}", "trainer.device=cpu", "trainer.evaluation_sequences=1", "max_steps=10"]
@@ -161,6 +170,28 @@ def test_the_list_measures_one_small_model_and_counts_flops(tiny, tmp_path, monk
     assert nano.seconds == pytest.approx(5 + (10 * 16 * 64 + 64 / 3) / 1000)
     assert 2 < (wide.seconds - 5) / (nano.seconds - 5) < 4, "between linear and quadratic in the width"
     assert len(measured) == 1
+
+
+def test_a_translation_is_calibrated_on_made_up_pairs(tmp_path, monkeypatch):
+    from rich.console import Console
+
+    from experiments.configuration import compose
+    from experiments.sweep import runner
+    from experiments.tables.calibration import predict
+
+    made = []
+
+    def quick(settings, watch=None):
+        made.extend(Path(settings.data.train).read_text(encoding="utf-8").splitlines())
+        return outcome(settings, 1000.0, padding=0.5)
+
+    monkeypatch.setattr(runner, "run_cell", quick)
+    words = ["model=transformer_nano", "length=20", "batch_size=4", "max_steps=10", f"cache={tmp_path}"]
+    found = predict(compose([*words, "trainer.device=cpu", "trainer.evaluation_sequences=1"]), Console())
+    assert len(made) > 1000 and {len(side.split()) for line in made[:100] for side in line.split("\t")} == {10}
+    # 40 tokens a pair, padding counted, of which 1,000 a second are none
+    assert found.seconds == pytest.approx(5 + (10 * 4 * 40 + 40 / 3) * 0.5 / 1000)
+    assert found.tokens is None and found.peak_memory_bytes > 10**7
 
 
 def test_a_cell_that_fails_ends_no_table(here, short, tmp_path):
