@@ -159,7 +159,8 @@ def table_of(results: list[dict[str, Any]]) -> list[Row]:
         apart = _numbered(list(zip(alike, values, strict=True)))
         if max(apart) > max(alike):
             alike, columns[place.removeprefix("config.")] = apart, place
-    return [row_of(result, columns | _measured(results)) for result in results]
+    columns |= _measured(results)
+    return [row_of(result, columns) for result in results]
 
 
 def _subject(results: list[dict[str, Any]]) -> dict[str, str]:

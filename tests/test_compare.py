@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,14 @@ def test_sorted_with_unknown_values_last(runs, capsys):
     assert [row["run"] for row in shown(capsys, runs=runs)] == ["b", "d", "a", "c"]
     assert [row["run"] for row in shown(capsys, runs=runs, sort="-loss")] == ["a", "d", "b", "c"]
     assert [row["loss"] for row in shown(capsys, runs=runs, format="csv")] == ["4.5", "4.9", "5.0", ""]
+
+
+def test_the_time_is_linear_in_the_runs():
+    results = [result(f"run{seed}", 5.0, seed=seed) for seed in range(5000)]
+    start = time.process_time()
+    assert len(table_of(results)) == 5000
+    # a quarter of a second; what looks at all results for every row takes a hundred times as long
+    assert time.process_time() - start < 5
 
 
 def test_filtered(runs, capsys):

@@ -166,9 +166,9 @@ def test_a_tuned_rate_reaches_the_rows_of_its_family_and_the_command_line_wins()
     tuned = {"post": Tuning(chosen=1e-4, where="here", tried={})}
     budget: Budget = table.budgets["nano"].model_copy(update={"learning_rates": tuned})
     words = of_rows(table.rows_at("nano"), budget, [])
-    assert "learning_rate=0.0001" in words["post_warm6"] and "learning_rate=0.0001" not in words["pre_warm6"]
+    assert "learning_rate=0.0001" in words["post_warm12"] and "learning_rate=0.0001" not in words["pre_warm12"]
     words = of_rows(table.rows_at("nano"), budget, ["learning_rate=0.5"])
-    assert [word for word in words["post_warm6"] if "learning_rate" in word] == ["learning_rate=0.5"]
+    assert [word for word in words["post_warm12"] if "learning_rate" in word] == ["learning_rate=0.5"]
 
 
 def test_later_words_win_and_a_group_puts_away_what_was_set_inside_it():
