@@ -10,8 +10,10 @@ from typing import Annotated, NoReturn
 
 import typer
 
-# two threads beside a busy core fall off a cliff while OpenMP spins; read when torch is imported
+# two threads beside a busy core fall off a cliff while OpenMP spins for long, and are slower than one where it sleeps
+# at once: it spins for some 50 microseconds (docs/performance.md); read when torch is imported
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 
 # glibc, keep what is freed, in huge pages: by default it goes back to the system and is asked for again in every step
 KEEP_MEMORY = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1099511627776"

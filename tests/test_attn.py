@@ -56,15 +56,18 @@ def test_a_finished_run_is_returned_at_once_and_scored_on_other_text(attn, tiny,
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
-def test_a_run_keeps_freed_memory_unless_the_user_sets_the_allocator(attn, environment, tiny, tmp_path, monkeypatch):
-    def tunables(*words: str) -> str:
-        assert attn("train", "heads=2", *tiny, *words).returncode == 0
-        (path,) = (tmp_path / words[0].removeprefix("runs=")).glob("*/environment.json")
-        return json.loads(path.read_text())["variables"]["GLIBC_TUNABLES"]
+def test_a_process_that_trains_is_tuned_unless_the_user_did(attn, environment, tiny, tmp_path, monkeypatch):
+    def variables(runs: str) -> dict[str, str]:
+        assert attn("train", "heads=2", *tiny, f"runs={runs}").returncode == 0
+        (path,) = (tmp_path / runs).glob("*/environment.json")
+        return json.loads(path.read_text())["variables"]
 
-    assert "glibc.malloc.hugetlb=1" in tunables("runs=kept")
+    assert "glibc.malloc.hugetlb=1" in variables("tuned")["GLIBC_TUNABLES"]
+    assert variables("tuned")["GOMP_SPINCOUNT"] == "5000"
     monkeypatch.setitem(environment, "GLIBC_TUNABLES", "glibc.malloc.check=0")
-    assert tunables("runs=own") == "glibc.malloc.check=0"
+    monkeypatch.setitem(environment, "GOMP_SPINCOUNT", "1")
+    own = variables("own")
+    assert (own["GLIBC_TUNABLES"], own["GOMP_SPINCOUNT"]) == ("glibc.malloc.check=0", "1")
 
 
 def test_two_variants_see_the_same_data_and_start_from_the_same_shared_weights(attn, tiny, tmp_path):
