@@ -131,6 +131,21 @@ def thin(maps, seed, kept, example, rows, columns, DROPOUT: tl.constexpr):
     return maps
 
 
+@triton.jit
+def tile(
+    left, right, left_values, right_values, sums, scale, P_l_transposed, mask, seed, kept, growth,
+    example, rows, columns, M, CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, DTYPE: tl.constexpr,
+):  # fmt: skip
+    """What both passes of the backward compute again: J before P_l, the weights W before P_w, and the gradient dU.
+
+    left, left_values: q and dO for tiles [heads, rows, columns], k and v for tiles that lie on their side; right: the
+    other two. dU: of the weights that V is summed by, back through the dropout.
+    """
+    J, L = logits(left, right, scale, P_l_transposed, mask, rows, columns, M, CAUSAL, DTYPE)
+    dU = compare(left_values, right_values, DTYPE) * growth
+    return J, tl.exp(L - sums), thin(dU, seed, kept, example, rows, columns, DROPOUT)
+
+
 @triton.jit(do_not_specialize=["seed", "kept"])
 def forward(
     query, key, value, logits_projection, weights_projection, mask, output, lse,
@@ -230,11 +245,11 @@ def backward_queries(
     for start in range(0, stop, COLUMNS):
         columns = start + tl.arange(0, COLUMNS)
         k = load_heads(key, columns, M, HEADS_K, KEY_SIZE, H_K, K)
-        _, L = logits(q, k, scale, P_l_transposed, mask, rows[None, :, None], columns[None, None, :], M, CAUSAL, DTYPE)
-        W = tl.exp(L - sums)
         v = load_heads(value, columns, M, HEADS_V, VALUE_SIZE, H_V, V)
-        dU = compare(dO, v, DTYPE) * growth
-        dU = thin(dU, seed, kept, example, rows[None, :, None], columns[None, None, :], DROPOUT)
+        _, W, dU = tile(
+            q, k, dO, v, sums, scale, P_l_transposed, mask, seed, kept, growth,
+            example, rows[None, :, None], columns[None, None, :], M, CAUSAL, DROPOUT, DTYPE,
+        )  # fmt: skip
         mean += tl.sum(W * mix(P_w, dU, DTYPE), 2)
     store_sums(correction + at * HEADS * N, mean, rows, N, HEADS)
 
@@ -242,11 +257,11 @@ def backward_queries(
     for start in range(0, stop, COLUMNS):
         columns = start + tl.arange(0, COLUMNS)
         k = load_heads(key, columns, M, HEADS_K, KEY_SIZE, H_K, K)
-        J, L = logits(q, k, scale, P_l_transposed, mask, rows[None, :, None], columns[None, None, :], M, CAUSAL, DTYPE)
-        W = tl.exp(L - sums)
         v = load_heads(value, columns, M, HEADS_V, VALUE_SIZE, H_V, V)
-        dU = compare(dO, v, DTYPE) * growth
-        dU = thin(dU, seed, kept, example, rows[None, :, None], columns[None, None, :], DROPOUT)
+        J, W, dU = tile(
+            q, k, dO, v, sums, scale, P_l_transposed, mask, seed, kept, growth,
+            example, rows[None, :, None], columns[None, None, :], M, CAUSAL, DROPOUT, DTYPE,
+        )  # fmt: skip
         if weights_projection is not None:
             sum_w += correlate(W, dU, DTYPE)
         dL = W * (mix(P_w, dU, DTYPE) - mean[:, :, None])
@@ -303,13 +318,13 @@ def backward_memory(
         dO = load_heads(grad_output, rows, N, HEADS_V, VALUE_SIZE, H_V, V)
         sums = load_sums(lse, rows, N, float("inf"), HEADS, H)[:, None, :]
         mean = load_sums(correction, rows, N, 0.0, HEADS, H)[:, None, :]
-        _, L = logits(k, q, scale, P_l_transposed, mask, rows[None, None, :], columns[None, :, None], M, CAUSAL, DTYPE)
-        W = tl.exp(L - sums)
+        _, W, dU = tile(
+            k, q, v, dO, sums, scale, P_l_transposed, mask, seed, kept, growth,
+            example, rows[None, None, :], columns[None, :, None], M, CAUSAL, DROPOUT, DTYPE,
+        )  # fmt: skip
         U = mix(P_w_transposed, W, DTYPE)
         U = thin(U, seed, kept, example, rows[None, None, :], columns[None, :, None], DROPOUT)
         dv += combine(U, dO, DTYPE)
-        dU = compare(v, dO, DTYPE) * growth
-        dU = thin(dU, seed, kept, example, rows[None, None, :], columns[None, :, None], DROPOUT)
         dL = W * (mix(P_w, dU, DTYPE) - mean)
         dk += combine(mix(P_l, dL, DTYPE), q, DTYPE)
 
