@@ -11,7 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 
 # two threads beside a busy core fall off a cliff while OpenMP spins for long, and are slower than one where it sleeps
-# at once: it spins for some 50 microseconds (docs/performance.md); read when torch is imported
+# at once: it spins for 5,000 rounds (docs/performance.md); read when torch is imported
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 

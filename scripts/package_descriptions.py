@@ -49,9 +49,11 @@ def pairs(english: dict[str, list[str]], other: dict[str, list[str]]) -> Iterato
     """In the order of the other language's file."""
     seen = set()
     for key, translated in other.items():
-        for source, target in zip(english.get(key, []), translated, strict=False):
-            aligned = source is english[key][0] or len(english[key]) == len(translated)
-            if aligned and source not in seen and source != target:
+        original = english.get(key, [])
+        # the short lines belong together in any case
+        aligned = len(original) if len(original) == len(translated) else 1
+        for source, target in zip(original[:aligned], translated, strict=False):
+            if source not in seen and source != target:
                 seen.add(source)
                 yield source, target
 
