@@ -139,9 +139,9 @@ class Table(Group):
                 if family not in families:
                     raise ValueError(f"budgets.{key}.learning_rates: no row is of the family {family!r}")
             if budget.margin is None and any(
-                part.relation == "~" for claim in self.claims.values() for part in claim.parsed()
+                part.has_margin for claim in self.claims.values() for part in claim.parsed()
             ):
-                raise ValueError(f"budgets.{key}.margin is missing: a claim says that two rows are equal")
+                raise ValueError(f"budgets.{key}.margin is missing: a claim says that two rows are as good")
         return self
 
     def printed_at(self, budget: str) -> Printed | None:

@@ -1,10 +1,11 @@
 """Claims as sentences: `th24 > th12 > th6` says that each row scores better than the next.
 
     left > right         left is better than right (of step_time and parameters: larger)
-    left ~ right         they differ by less than the budget's margin
+    left >~ right        left is better, or worse by less than the budget's margin (as good as)
+    left ~ right         they differ by less than the margin (the same)
     left = expression    exactly, for numbers that are not measured: `th6 - mh6 = layers * h_k * h`
 
-A side is a sum of rows, or 0: `th24 - mh24 > th6 - mh6` compares two gaps. In a chain of > and ~ every neighbouring
+A side is a sum of rows, or 0: `th24 - mh24 > th6 - mh6` compares two gaps. In a chain of one sign every neighbouring
 pair is a part; where a budget has not all of the rows, the sides that it has are neighbours.
 """
 
@@ -26,7 +27,7 @@ ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Mult: operator.mul,
 }
 
-Relation = Literal[">", "~", "="]
+Relation = Literal[">", ">~", "~", "="]
 Side = dict[str, int]  # row -> how often it is added
 
 
@@ -48,6 +49,10 @@ class Part:
     def rows(self) -> list[str]:
         return list(self.contrast)
 
+    @property
+    def has_margin(self) -> bool:
+        return "~" in self.relation
+
 
 def parse(sentence: str, present: Mapping[str, object] | None = None) -> list[Part]:
     """The parts of a sentence, of the rows that are `present` (None: of all). Raises ValueError."""
@@ -55,13 +60,13 @@ def parse(sentence: str, present: Mapping[str, object] | None = None) -> list[Pa
         left, _, right = sentence.partition("=")
         _check_arithmetic(right, sentence)
         return _there([Part(_one_side(left, sentence), "=", right.strip())], present)
-    pieces = re.split(r"([>~])", sentence)
+    pieces = re.split(r"(>~|>|~)", sentence)
     sides = [_one_side(piece, sentence) for piece in pieces[::2]]
     relations = set(pieces[1::2])
     if len(sides) < 2:
-        raise ValueError(f"{sentence!r}: is no comparison; write rows with >, ~ or = between them")
+        raise ValueError(f"{sentence!r}: is no comparison; write rows with >, >~, ~ or = between them")
     if len(relations) > 1:
-        raise ValueError(f"{sentence!r}: > and ~ in one chain; write two sentences")
+        raise ValueError(f"{sentence!r}: more than one of >, >~ and ~ in a chain; write a sentence for each")
     relation = cast(Relation, relations.pop())
     kept = [each for each in sides if present is None or set(side(each)) <= set(present)]
     return [Part(left, relation, right) for left, right in pairwise(kept)]

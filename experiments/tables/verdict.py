@@ -46,7 +46,8 @@ class PartFinding:
     sentence: str
     differences: dict[int, float]
     test: Test
-    margin: float | None = None  # of an equivalence
+    distance: Callable[[float], float] = lambda mean: mean  # of a mean from what `holds` excludes, negative beyond it
+    sides: int = 1  # on which `fails` may lie: 2 of an equivalence
     exact: bool = False  # a comparison of numbers that are not measured
 
     @property
@@ -128,14 +129,16 @@ def _score_part(part: Part, budget: Budget, found: Measures) -> PartFinding:
     differences = _contrast(part, found.score, lambda value: value)
     values = list(differences.values())
     name = budget.score.rpartition(".")[2]
+    margin = budget.margin if part.has_margin else 0.0
+    assert margin is not None
     if part.relation == "~":
-        assert budget.margin is not None
-        test = equivalent(values, budget.margin) if values else NOTHING
-        sentence = f"{name}: |{_sum(part.left)} - {_sum(part.right)}| < {budget.margin:g}"
-        return PartFinding(sentence, differences, test, margin=budget.margin)
-    lower = budget.better == "lower"
-    test = positive([-value if lower else value for value in values]) if values else NOTHING
-    return PartFinding(f"{name}: {part.left} {'<' if lower else '>'} {part.right}", differences, test)
+        test = equivalent(values, margin) if values else NOTHING
+        sentence = f"{name}: |{_sum(part.left)} - {_sum(part.right)}| < {margin:g}"
+        return PartFinding(sentence, differences, test, lambda mean: margin - abs(mean), sides=2)
+    sense, sign, slack = (-1, "<", " + ") if budget.better == "lower" else (1, ">", " - ")
+    test = positive([sense * value + margin for value in values]) if values else NOTHING
+    sentence = f"{name}: {part.left} {sign} {part.right}" + (f"{slack}{margin:g}" if margin else "")
+    return PartFinding(sentence, differences, test, lambda mean: sense * mean + margin)
 
 
 def _time_part(part: Part, found: Measures) -> PartFinding:
@@ -201,21 +204,11 @@ def _seeds(parts: list[PartFinding], family: int) -> int | None:
 def _seeds_to_hold(part: PartFinding, level: float) -> int | None:
     if part.exact:
         return 2 if part.test.holds == 0 else None
-    mean, deviation = _claimed(part), float(np.std(part.values, ddof=1))
-    # of an equivalence the nearer margin decides
-    return seeds_to_show(mean if part.margin is None else part.margin - abs(mean), deviation, level)
+    return seeds_to_show(part.distance(float(np.mean(part.values))), float(np.std(part.values, ddof=1)), level)
 
 
 def _seeds_to_fail(part: PartFinding, level: float) -> int | None:
     if part.exact:
         return 2 if part.test.fails == 0 else None
-    mean, deviation = _claimed(part), float(np.std(part.values, ddof=1))
-    if part.margin is None:
-        return seeds_to_show(-mean, deviation, level)
-    return seeds_to_show(abs(mean) - part.margin, deviation, level / 2)
-
-
-def _claimed(part: PartFinding) -> float:
-    """The mean difference, positive in the direction of the claim."""
-    assert part.mean is not None
-    return abs(part.mean) if part.test.holds <= part.test.fails else -abs(part.mean)
+    beyond = -part.distance(float(np.mean(part.values)))
+    return seeds_to_show(beyond, float(np.std(part.values, ddof=1)), level / part.sides)

@@ -10,6 +10,7 @@ from experiments.tables.inequality import Part, arithmetic, parse
 def test_a_chain_is_its_neighbouring_pairs():
     assert parse("c > b > a") == [Part("c", ">", "b"), Part("b", ">", "a")]
     assert parse("a ~ b") == [Part("a", "~", "b")]
+    assert parse("a >~ b") == [Part("a", ">~", "b")]
 
 
 def test_rows_that_a_budget_has_not_are_stepped_over():
@@ -40,6 +41,8 @@ def test_arithmetic():
         "a",
         "a > ",
         "a > b ~ c",
+        "a > b >~ c",
+        "a ~> b",
         "a > 2 b",
         "a < b",
         "a = open('x')",
@@ -51,5 +54,5 @@ def test_arithmetic():
     ],
 )
 def test_what_is_no_inequality_is_refused(sentence):
-    with pytest.raises(ValueError, match=r"comparison|sum of rows|arithmetic|products|one chain"):
+    with pytest.raises(ValueError, match=r"comparison|sum of rows|arithmetic|products|in a chain"):
         parse(sentence)

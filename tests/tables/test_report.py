@@ -98,6 +98,11 @@ def test_missing_and_refused_cells_are_shown_as_such():
     assert "0 of 3 done" in render(found, "markdown")
 
 
+def test_another_text_is_said():
+    assert "the text is" not in dict(made().facts)["budget"]
+    assert dict(made(given=["data=text", "data.train=a.txt"]).facts)["budget"].endswith("; the text is that of data=text")
+
+
 def test_a_cell_that_diverged_counts_as_what_the_budget_says():
     found = made({("h32", seed): Finding("diverged", "not finite") for seed in range(3)})
     assert line(found, "h32")["validation_loss"] == 6.5

@@ -81,6 +81,22 @@ def test_not_significant_is_not_equal():
     assert word("a ~ b", {"a": CLEAR, "b": WORSE}) == "fails"
 
 
+def test_as_good_as_asks_nothing_of_the_better_side():
+    # the margin is 0.1 and the score a loss; CLEAR is 0.5 below WORSE, and `near` 0.05 above CLEAR
+    near = {seed: value + 0.05 + 0.001 * seed for seed, value in CLEAR.items()}
+    scores = {"a": CLEAR, "b": WORSE, "near": near}
+    assert word("a >~ b", scores) == "holds", "better by more than the margin"
+    assert word("near >~ a", scores) == "holds", "worse, by less than the margin"
+    assert word("b >~ a", scores) == "fails"
+    assert word("b >~ a", scores, budget=HIGHER) == "holds"
+    (verdict,) = verdicts({"C": ["near >~ a"]}, scores)
+    assert verdict.parts[0].sentence == "validation_loss: near < a + 0.1"
+    # b is worse by 0 and 0.12: mean 0.06, 0.04 from the margin, deviation 0.085; by hand t = 0.04 sqrt(n) / 0.085
+    # passes its 97.5% points at 20 seeds (2.108 > 2.093) and not at 19 (2.054 < 2.101)
+    (verdict,) = verdicts({"C": ["b >~ a"]}, {"a": {0: 4.0, 1: 4.0}, "b": {0: 4.0, 1: 4.12}})
+    assert verdict.word == "not resolved" and "about 20 seeds would resolve it" in verdict.why
+
+
 def test_gaps_are_compared_by_their_pairs():
     scores = {"m1": CLEAR, "t1": {0: 3.9, 1: 3.92, 2: 3.91}, "m2": WORSE, "t2": {0: 4.0, 1: 4.01, 2: 4.02}}
     (verdict,) = verdicts({"C": ["t2 - m2 > t1 - m1"]}, scores)
