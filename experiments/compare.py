@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Hashable, Iterator, Sequence
+from functools import cache
 from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
@@ -194,9 +195,17 @@ def row_of(result: dict[str, Any], columns: dict[str, str]) -> Row:
 def value_at(result: dict[str, Any], place: str) -> Any:
     """What stands in a result at dotted keys, as `config.variant.name`; None where nothing does."""
     value: Any = result
-    for part in place.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
+    try:
+        for key in _keys(place):
+            value = value[key]
+    except (KeyError, TypeError):  # no such key, or nothing that has keys
+        return None
     return value
+
+
+@cache
+def _keys(place: str) -> list[str]:
+    return place.split(".")
 
 
 def place_of(key: str) -> str:
@@ -226,9 +235,11 @@ def _differing(trees: list[dict[str, Any]], above: str = "config") -> Iterator[s
 
 
 def _all(runs: Path) -> Iterator[dict[str, Any]]:
-    for path in sorted(runs.glob("*/result.json")):
+    for folder in sorted(runs.iterdir()) if runs.is_dir() else ():
+        if not (folder / "result.json").is_file():
+            continue
         try:
-            yield read_result(path.parent)
+            yield read_result(folder)
         except Mistake as damaged:
             print(f"left out: {damaged}", file=sys.stderr)
 
