@@ -10,6 +10,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from attention import cost
+from attention.autocast import cast
 from attention.case import Tap
 from attention.core import attend, check_backend
 from attention.cost import Cost
@@ -129,6 +130,8 @@ class Projected(Layer):
         self.output = nn.Linear(value_heads * value_size, hidden_size, bias=linear_bias)
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        # cast once: each map would cast by itself, and keep its copy for the backward
+        x, memory = (cast(x), cast(memory)) if memory is not x else (cast(x),) * 2
         return (
             self.query(x).unflatten(-1, (self.key_heads, self.key_size)),
             self.key(memory).unflatten(-1, (self.key_heads, self.key_size)),

@@ -10,6 +10,7 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from experiments import settings
 from experiments.model.norm import Residual, build_norm, ends_with_norm
@@ -22,7 +23,10 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """outer(activation(inner(x))); gated: outer(activation(gate(x)) * inner(x)) (Shazeer 2020, 2002.05202)."""
+    """outer(activation(inner(x))); gated: outer(activation(gate(x)) * inner(x)) (Shazeer 2020, 2002.05202).
+
+    What `outer` multiplies is not kept for the backward but computed again: it is as large as the product before it.
+    """
 
     def __init__(self, model: settings.Model) -> None:
         super().__init__()
@@ -34,9 +38,12 @@ class FeedForward(nn.Module):
         self.outer = nn.Linear(model.intermediate_size, model.hidden_size, bias=model.linear_bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        if self.gate is None:
-            return self.outer(self.activation(self.inner(x)))
-        return self.outer(self.activation(self.gate(x)) * self.inner(x))
+        gate = () if self.gate is None else (self.gate(x),)
+        output: Tensor = checkpoint(self._output, self.inner(x), *gate, use_reentrant=False, preserve_rng_state=False)
+        return output
+
+    def _output(self, inner: Tensor, gate: Tensor | None = None) -> Tensor:
+        return self.outer(self.activation(inner) if gate is None else self.activation(gate) * inner)
 
 
 class Layer(nn.Module):

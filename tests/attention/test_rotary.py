@@ -32,6 +32,13 @@ def test_the_angle_is_the_position_times_the_frequency_of_the_pair():
     torch.testing.assert_close(turned, torch.tensor(expected, dtype=torch.float64))
 
 
+@pytest.mark.parametrize("size", [1, 2, 5])
+def test_gradients_of_first_and_second_order(size):
+    x = torch.randn(2, 3, 2, size, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(Rotary(10.0), x)
+    assert torch.autograd.gradgradcheck(Rotary(10.0), x)
+
+
 def test_bf16_angles_are_exact_far_out():
     x = torch.ones(1, 2000, 1, 4)
     exact, half = Rotary(1e4)(x), Rotary(1e4)(x.bfloat16())
