@@ -34,7 +34,7 @@ class Rotary:
         sin = torch.cat([-angle.sin(), angle.sin(), still], dim=-1)
         # a row for every head too: products of short rows are several times as slow in 16 bits
         cos_NHK, sin_NHK = (table.to(x.dtype).expand(N, H, K).contiguous() for table in (cos, sin))
-        turned: Tensor = _Turn.apply(x, cos_NHK, sin_NHK)  # type: ignore[no-untyped-call]
+        turned: Tensor = _Turn.apply(x, cos_NHK, sin_NHK)
         return turned
 
 
@@ -49,7 +49,7 @@ class _Turn(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None]:
         cos, sin = ctx.saved_tensors
-        return _Turn.apply(gradients[0], cos, -sin), None, None  # type: ignore[no-untyped-call]
+        return _Turn.apply(gradients[0], cos, -sin), None, None
 
 
 def _swapped(x: Tensor) -> Tensor:

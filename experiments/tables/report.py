@@ -206,8 +206,8 @@ def _facts(
     yield "paper", table.paper
     if published:
         yield "published", published.source
-    text = [word for word in asked.given if word.startswith("data=")]
-    yield "budget", "; ".join([f"{asked.budget_name}: {budget.task}", *(f"the text is that of {each}" for each in text)])
+    other = "".join(f"; the text is that of {word}" for word in asked.given if word.startswith("data="))
+    yield "budget", f"{asked.budget_name}: {budget.task}{other}"
     for name, words in budget.finetune.items():
         given = map(_without_folder, apart(asked.given)[1].get(name, []))
         yield f"fine-tuning, {name}", "; ".join([" ".join(merged(split(words), [*given])), *_examples(name, results)])

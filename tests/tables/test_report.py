@@ -100,7 +100,8 @@ def test_missing_and_refused_cells_are_shown_as_such():
 
 def test_another_text_is_said():
     assert "the text is" not in dict(made().facts)["budget"]
-    assert dict(made(given=["data=text", "data.train=a.txt"]).facts)["budget"].endswith("; the text is that of data=text")
+    found = made(given=["data=text", "data.train=a.txt"])
+    assert dict(found.facts)["budget"].endswith("; the text is that of data=text")
 
 
 def test_a_cell_that_diverged_counts_as_what_the_budget_says():
