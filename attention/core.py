@@ -103,20 +103,27 @@ def choose(backend: str, case: Case) -> str:
         return backend
     if sdpa.refusal(case) is None and not _ours_are_faster(case):
         return "sdpa"
-    return "blocked" if _products_are_faster(case) or compiled.refusal(case) is not None else "compiled"
+    return "compiled" if _compiled_is_best(case) else "blocked"
 
 
 def _ours_are_faster(case: Case) -> bool:
-    """Whether our kernels beat torch's own, where both are exact: as measured on a Xeon with AMX.
+    """Whether our kernels beat torch's own, where both are exact, as measured (docs/performance.md).
 
     Its fused CPU kernel takes neither dropout nor a trained bias, and what it falls back to is slower and keeps all
-    maps; in 16 bits it wins only from about 256 memory positions on (at 64 it takes three times as long).
+    maps. In 16 bits `blocked` beats it to about 256 memory positions (at 64 by three times, on a Xeon with AMX), and
+    `compiled` to 1,024 (at 256 by 1.2 to 1.8 times; at 2,048 it is 0.9 times as fast).
     """
     if case.query.device.type == "cuda":
         return False
     trained_bias = case.bias is not None and case.bias.requires_grad
-    short = case.query.dtype.itemsize == 2 and case.key.shape[1] < 256
-    return case.dropout > 0 or trained_bias or short
+    positions = case.key.shape[1]
+    short = positions < 256 or (positions <= 1024 and _compiled_is_best(case))
+    return case.dropout > 0 or trained_bias or (case.query.dtype.itemsize == 2 and short)
+
+
+def _compiled_is_best(case: Case) -> bool:
+    """Whether it can do the case, and no faster kernel of ours is known."""
+    return not _products_are_faster(case) and compiled.refusal(case) is None
 
 
 def _products_are_faster(case: Case) -> bool:

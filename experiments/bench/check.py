@@ -45,7 +45,8 @@ def _results(settings: Settings, backend: str, dtype: torch.dtype) -> tuple[dict
     examples = max(1, min(settings.batch_size, LARGEST_MAP // (settings.heads * settings.length**2)))
     layer, x = layer_and_input(settings.model_copy(update={"variant": variant}), dtype, examples)
     output = layer(x)
-    weight = torch.linspace(-1, 1, output.numel(), dtype=torch.float64, device=x.device).view_as(output)
+    # not of mean 0: the gradients of the biases would be sums that cancel
+    weight = torch.linspace(-0.5, 1, output.numel(), dtype=torch.float64, device=x.device).view_as(output)
     with torch.autocast(x.device.type, enabled=False):
         output.backward(weight.to(output.dtype))
     gradients = {name: parameter.grad for name, parameter in layer.named_parameters()} | {"x": x.grad}

@@ -1,0 +1,112 @@
+"""What Hugging Face's Trainer reaches in so many minutes, on the text, tokenizer and evaluated positions of attn:
+
+    python scripts/time_to_loss.py bert 1e-3 10 data=wikitext2        (or modernbert; learning rate; minutes; words)
+
+The model has the words' sizes, the Trainer their batch; what the words don't say is as the library has it, but no
+dropout. The steps that fit are found by a short run first, as the learning rate falls to 0 over them.
+Needs transformers[torch], for accelerate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import torch
+import transformers
+from torch import nn
+from torch.nn import functional as F
+
+from experiments.configuration import compose
+from experiments.material import material
+from experiments.training.evaluate import evaluation_batches
+
+KINDS = {
+    "bert": (transformers.BertConfig, transformers.BertForMaskedLM),
+    "modernbert": (transformers.ModernBertConfig, transformers.ModernBertForMaskedLM),
+}
+CALIBRATION = 150  # steps
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("learning_rate", type=float)
+    parser.add_argument("minutes", type=float)
+    parser.add_argument("words", nargs="*")
+    chosen = parser.parse_args()
+    settings = compose(chosen.words)
+    source = material(settings)
+    dataset = source.prepare(print)
+    objective = source.objective(dataset.tokenizer)
+
+    def collated(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+        """Masked as by `attn train`, anew each time: 80% masks, 10% random tokens, 10% as they are."""
+        seeds = rows[0]["index"]
+        batch = objective.batch(dataset.train.tokens[[row["index"] for row in rows]], settings.seed, seeds)
+        labels = torch.full_like(batch.tokens, -100)
+        labels.view(-1)[batch.rows] = batch.targets
+        return {"input_ids": batch.tokens, "labels": labels}
+
+    def train(steps: int) -> tuple[nn.Module, float]:
+        transformers.set_seed(settings.seed)
+        configuration, kind = KINDS[chosen.kind]
+        model = kind(
+            configuration(
+                vocab_size=dataset.tokenizer.vocabulary_size,
+                hidden_size=settings.hidden_size,
+                num_hidden_layers=settings.layers,
+                num_attention_heads=settings.heads,
+                intermediate_size=settings.model.intermediate_size,
+                max_position_embeddings=settings.length,
+                pad_token_id=0, cls_token_id=0, sep_token_id=0, bos_token_id=0, eos_token_id=0,
+                hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+            )
+        )  # fmt: skip
+        trainer = transformers.Trainer(
+            model,
+            transformers.TrainingArguments(
+                max_steps=steps,
+                per_device_train_batch_size=settings.batch_size,
+                learning_rate=chosen.learning_rate,
+                warmup_steps=min(steps // 10, 60),
+                weight_decay=0.01,
+                bf16=True,
+                use_cpu=not torch.cuda.is_available(),
+                save_strategy="no",
+                report_to="none",
+                remove_unused_columns=False,
+                logging_steps=200,
+                disable_tqdm=True,
+                seed=settings.seed,
+            ),
+            data_collator=collated,
+            train_dataset=[{"index": index} for index in range(len(dataset.train.tokens))],
+        )
+        began = time.perf_counter()
+        trainer.train()
+        return model, time.perf_counter() - began
+
+    train(CALIBRATION // 10)  # what is paid once
+    _, seconds = train(CALIBRATION)
+    steps = round(chosen.minutes * 60 / seconds * CALIBRATION)
+    model, seconds = train(steps)
+    model.eval()
+    nats, count = 0.0, 0
+    with torch.inference_mode(), torch.autocast(next(model.parameters()).device.type, dtype=torch.bfloat16):
+        for batch in evaluation_batches(dataset.validation, objective, settings.trainer.evaluation_sequences):
+            batch = batch.each(lambda tensor: tensor.to(next(model.parameters()).device))
+            logits = model(input_ids=batch.tokens).logits.flatten(0, 1)[batch.rows].float()
+            nats += float(F.cross_entropy(logits, batch.targets, reduction="sum"))
+            count += len(batch.targets)
+    speed = steps * settings.batch_size * settings.length / seconds
+    print(
+        f"{chosen.kind}, learning rate {chosen.learning_rate:g}: {steps:,} steps in {seconds:.0f} s, "
+        f"{speed:,.0f} tokens/s, {sum(each.numel() for each in model.parameters()):,} parameters, "
+        f"validation loss {nats / count:.4f} of {count:,} positions"
+    )
+
+
+if __name__ == "__main__":
+    main()
