@@ -43,8 +43,8 @@ def main() -> None:
 
     def collated(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
         """Masked as by `attn train`, anew each time: 80% masks, 10% random tokens, 10% as they are."""
-        seeds = rows[0]["index"]
-        batch = objective.batch(dataset.train.tokens[[row["index"] for row in rows]], settings.seed, seeds)
+        indices = [row["index"] for row in rows]
+        batch = objective.batch(dataset.train.tokens[indices], settings.seed, indices[0])
         labels = torch.full_like(batch.tokens, -100)
         labels.view(-1)[batch.rows] = batch.targets
         return {"input_ids": batch.tokens, "labels": labels}

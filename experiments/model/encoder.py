@@ -25,7 +25,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class FeedForward(nn.Module):
     """outer(activation(inner(x))); gated: outer(activation(gate(x)) * inner(x)) (Shazeer 2020, 2002.05202).
 
-    What `outer` multiplies is not kept for the backward but computed again: it is as large as the product before it.
+    In training, what `outer` multiplies is not kept for the backward but computed again: it is as large as the product
+    before it.
     """
 
     def __init__(self, model: settings.Model) -> None:
@@ -38,8 +39,10 @@ class FeedForward(nn.Module):
         self.outer = nn.Linear(model.intermediate_size, model.hidden_size, bias=model.linear_bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        gate = () if self.gate is None else (self.gate(x),)
-        output: Tensor = checkpoint(self._output, self.inner(x), *gate, use_reentrant=False, preserve_rng_state=False)
+        inner = (self.inner(x),) if self.gate is None else (self.inner(x), self.gate(x))
+        if not self.training:
+            return self._output(*inner)
+        output: Tensor = checkpoint(self._output, *inner, use_reentrant=False, preserve_rng_state=False)
         return output
 
     def _output(self, inner: Tensor, gate: Tensor | None = None) -> Tensor:
