@@ -131,7 +131,8 @@ class Projected(Layer):
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         # cast once: each map would cast by itself, and keep its copy for the backward
-        x, memory = (cast(x), cast(memory)) if memory is not x else (cast(x),) * 2
+        to_itself, x = memory is x, cast(x)
+        memory = x if to_itself else cast(memory)
         return (
             self.query(x).unflatten(-1, (self.key_heads, self.key_size)),
             self.key(memory).unflatten(-1, (self.key_heads, self.key_size)),
