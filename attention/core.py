@@ -101,37 +101,27 @@ def choose(backend: str, case: Case) -> str:
     if backend != "auto":
         check_backend(backend, {backend: REFUSALS[backend](case)} if backend in REFUSALS else {})
         return backend
-    if sdpa.refusal(case) is None and not _ours_are_faster(case):
-        return "sdpa"
-    return "compiled" if _compiled_is_best(case) else "blocked"
+    if not _products_are_faster(case) and compiled.refusal(case) is None:
+        return "compiled"
+    return "blocked" if sdpa.refusal(case) is not None or _blocks_are_faster(case) else "sdpa"
 
 
-def _ours_are_faster(case: Case) -> bool:
-    """Whether our kernels beat torch's own, where both are exact, as measured (docs/performance.md).
+def _blocks_are_faster(case: Case) -> bool:
+    """Whether `blocked` beats torch's own kernel where both are exact, as measured (docs/performance.md).
 
-    Its fused CPU kernel takes neither dropout nor a trained bias, and what it falls back to is slower and keeps all
-    maps. In 16 bits `blocked` beats it to about 256 memory positions (at 64 by three times, on a Xeon with AMX), and
-    `compiled` to 1,024 (at 256 by 1.2 to 1.8 times; at 2,048 it is 0.9 times as fast).
+    The fused CPU kernel takes neither dropout nor a trained bias, and what it falls back to is slower and keeps all
+    maps. In 16 bits `blocked` beats it to about 256 memory positions (at 64 by three times, on a Xeon with AMX).
     """
     if case.query.device.type == "cuda":
         return False
     trained_bias = case.bias is not None and case.bias.requires_grad
-    if case.dropout > 0 or trained_bias:
-        return True
-    positions = case.key.shape[1]
-    # `compiled` is asked last: the first question builds it
-    return case.query.dtype.itemsize == 2 and (positions < 256 or (positions <= 1024 and _compiled_is_best(case)))
-
-
-def _compiled_is_best(case: Case) -> bool:
-    """Whether it can do the case, and no faster kernel of ours is known."""
-    return not _products_are_faster(case) and compiled.refusal(case) is None
+    return case.dropout > 0 or trained_bias or (case.query.dtype.itemsize == 2 and case.key.shape[1] < 256)
 
 
 def _products_are_faster(case: Case) -> bool:
-    """Whether to expect products in blocks to beat the compiled kernel, which multiplies in float32: with AMX.
+    """Whether to expect torch's products to beat the compiled kernel: in 16 bits with AMX, which it doesn't use.
 
-    Without AMX it was never slower (docs/performance.md). Where heads mix, products are the smaller part of the time.
+    Without AMX nothing was faster (docs/performance.md). Where heads mix, large products are a small part of the time.
     """
     mixes = case.logits_projection is not None or case.weights_projection is not None
     return not mixes and case.query.dtype.itemsize == 2 and _has_amx()

@@ -1,4 +1,4 @@
-"""`compiled.cpp` as a kernel: built at first use by the machine's own compiler, kept, and loaded from then on.
+"""The sources in `cpu/` as a kernel: built at first use by the machine's own compiler, kept, and loaded from then on.
 
 Where there is no compiler, or it fails, `refusal` says so, and `auto` computes in blocks instead.
 """
@@ -22,12 +22,12 @@ from torch import Tensor
 
 from attention.case import Case
 
-SOURCE = Path(__file__).with_suffix(".cpp")
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-fopenmp", "-fPIC", "-shared", "-w")
+SOURCES = Path(__file__).parent / "cpu"
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", "-w")
 TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float64: 2}
 COMPILE_SECONDS = 120
 COMPILERS = ("g++", "clang++", "c++")
-# tasks for each thread where threads don't divide the examples evenly, and rows that make up a task at least
+# tasks for each thread where threads don't divide the groups evenly, and rows that make up a task at least
 TASKS_PER_THREAD, ROWS_PER_TASK = 4, 32
 
 
@@ -143,11 +143,14 @@ def _backward(ctx: Any, grad_output: Tensor) -> tuple[Any, ...]:
 _attend.register_autograd(_backward, setup_context=_remember)
 
 
+INTEGERS = ("B", "N", "M", "hk", "h", "hv", "K", "V", "causal", "threads", "groups", "chunks")
+
+
 class _Problem(ctypes.Structure):
-    """`Problem` of the source, field by field."""
+    """`Problem` of the sources, field by field."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in ("B", "N", "M", "hk", "h", "hv", "K", "V", "causal", "threads", "chunks")),
+        *((name, ctypes.c_int64) for name in INTEGERS),
         *((name, ctypes.c_double) for name in ("scale", "growth")),
         *((name, ctypes.c_uint64) for name in ("seed", "kept")),
         *((name, ctypes.c_void_p) for name in ("query", "key", "value", "logits", "weights", "bias", "mask")),
@@ -175,7 +178,9 @@ class _Problem(ctypes.Structure):
         problem.B, problem.N, problem.hk, problem.K = query.shape
         _, problem.M, problem.hv, problem.V = value.shape
         problem.h = problem.hk if logits is None else logits.shape[1]
-        problem.chunks = _chunks(problem.B, problem.N, problem.threads)
+        # heads that don't mix are tasks of their own
+        problem.groups = problem.h if logits is None and weights is None else 1
+        problem.chunks = _chunks(problem.B * problem.groups, problem.N, problem.threads)
         problem.kept = 2**32 if dropout == 0 else min(max(round((1 - dropout) * 2**32), 1), 2**32 - 1)
         problem.growth = 2**32 / problem.kept
         problem.dtype = query.dtype
@@ -206,11 +211,11 @@ class _Problem(ctypes.Structure):
         built.attend(*way)
 
 
-def _chunks(examples: int, rows: int, threads: int) -> int:
-    """Into how many tasks an example is divided, so that all threads have work."""
-    if examples % threads == 0:
+def _chunks(groups: int, rows: int, threads: int) -> int:
+    """Into how many tasks the rows of a group of heads are divided, so that all threads have work."""
+    if groups % threads == 0:
         return 1
-    return max(1, min(rows // ROWS_PER_TASK, -(-TASKS_PER_THREAD * threads // examples)))
+    return max(1, min(rows // ROWS_PER_TASK, -(-TASKS_PER_THREAD * threads // groups)))
 
 
 @functools.cache
@@ -237,7 +242,8 @@ def _build() -> Path:
         raise RuntimeError(f"there is no C++ compiler ({', '.join(COMPILERS)})")
     # what it defines by itself is its version, and the instructions of this processor
     macros = _compile(*compiler, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull)
-    parts = [SOURCE.read_bytes(), macros, " ".join(FLAGS).encode(), torch.__version__.encode()]
+    sources = [path.read_bytes() for path in sorted(SOURCES.iterdir())]
+    parts = [*sources, macros, " ".join(FLAGS).encode(), torch.__version__.encode()]
     key = hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
     cache = Path(os.environ.get("ATTN_CACHE") or Path.home() / ".cache" / "attn")
     folder = cache / f"kernels-{os.geteuid()}"
@@ -248,7 +254,7 @@ def _build() -> Path:
         # renamed when it is whole: another process may build or load it at the same time
         with tempfile.TemporaryDirectory(dir=folder) as temporary:
             made = Path(temporary) / path.name
-            _compile(*compiler, *FLAGS, "-o", str(made), str(SOURCE))
+            _compile(*compiler, *FLAGS, "-o", str(made), str(SOURCES / "attend.cpp"))
             content = made.read_bytes()
             made.write_bytes(content + hashlib.sha256(content).digest())
             made.chmod(0o500)

@@ -354,17 +354,18 @@ def test_auto_takes_what_was_measured_to_be_fastest(monkeypatch, compiler, amx):
         query = torch.zeros(1, length, 2, 4, dtype=dtype)
         return choose(backend, make_case(query, query, query, **options))
 
-    own = "compiled" if compiler else "blocked"
+    own, plain = ("compiled", "compiled") if compiler else ("blocked", "sdpa")
     eye = Projection(torch.eye(2))
     by_position = Projection(query=torch.zeros(1, 64, 2, 2))
     trained_bias = torch.zeros(2, 64, 64, requires_grad=True)
     assert name(64, logits_projection=eye) == name(1024, weights_projection=eye, dropout=0.1) == own
-    assert name(64, logits_projection=by_position) == name(64, logits_projection=eye, bias=trained_bias) == "blocked"
-    assert name(64) == name(1024) == name(2048, torch.bfloat16) == "sdpa"
-    assert name(256, torch.bfloat16) == name(1024, torch.bfloat16) == ("compiled" if compiler and not amx else "sdpa")
     assert name(64, torch.bfloat16, logits_projection=eye) == name(1024, dropout=0.1) == own
+    assert name(64, logits_projection=by_position) == name(64, logits_projection=eye, bias=trained_bias) == "blocked"
+    assert name(64) == name(1024) == name(64, logits_projection=Projection()) == plain
+    assert name(64, bias=trained_bias) == "blocked"
+    assert name(256, torch.bfloat16) == name(2048, torch.bfloat16) == ("sdpa" if amx else plain)
     assert name(64, torch.bfloat16) == ("blocked" if amx else own)
-    assert name(64, logits_projection=Projection()) == "sdpa" and name(64, bias=trained_bias) == "blocked"
+    assert name(64, torch.float16) == "blocked" and name(256, torch.float16) == "sdpa"
     assert name(64, backend="reference") == "reference"
 
 

@@ -1,0 +1,162 @@
+// Numbers, vectors of them, and units: what one lane of a vector multiplies at a time.
+//
+// A unit is one number; of bfloat16, where the CPU has instructions for it, it is two, neighbours along the dimension
+// that a product sums over: the products of both are added to one float.
+
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
+
+#if defined(__AVX512F__)
+constexpr int BYTES = 64;
+#elif defined(__AVX__)
+constexpr int BYTES = 32;
+#else
+constexpr int BYTES = 16;
+#endif
+
+template <class F> struct vector_of {
+    typedef F type __attribute__((vector_size(BYTES), aligned(alignof(F)), may_alias));
+    static constexpr int64_t width = BYTES / sizeof(F);
+};
+template <class F> using Vector = typename vector_of<F>::type;
+template <class F> static inline Vector<F> &at(F *x) { return *reinterpret_cast<Vector<F> *>(x); }
+template <class F> static inline Vector<F> at(const F *x) { return *reinterpret_cast<const Vector<F> *>(x); }
+
+struct bfloat16 {
+    uint16_t bits;
+};
+
+// For inputs of type T: Sum, of all sums and of the softmax; Number, that products are made of; Unit
+template <class T> struct arithmetic {
+    using Sum = T;
+    using Number = T;
+    using Unit = T;
+};
+template <> struct arithmetic<bfloat16> {
+    using Sum = float;
+#ifdef __AVX512BF16__
+    using Number = bfloat16;
+    using Unit = uint32_t;
+#else
+    using Number = float;
+    using Unit = float;
+#endif
+};
+
+// ---- from one type to another
+
+static inline float widened(bfloat16 x) {
+    uint32_t bits = uint32_t(x.bits) << 16;
+    float value;
+    std::memcpy(&value, &bits, 4);
+    return value;
+}
+static inline float widened(float x) { return x; }
+static inline double widened(double x) { return x; }
+
+template <class T, class F> static inline T narrowed(F x) {
+    if constexpr (sizeof(T) < sizeof(F)) {
+        uint32_t bits;
+        std::memcpy(&bits, &x, 4);
+        // to the nearest, ties to even; a NaN stays one
+        return {x != x ? uint16_t(0x7fc0) : uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
+    } else return x;
+}
+
+// ---- a vector at a time
+
+template <class F> static inline F sum_of(Vector<F> x) {
+    F sum = 0;
+    for (int64_t w = 0; w < vector_of<F>::width; w++) sum += x[w];
+    return sum;
+}
+template <class F> static inline F largest_of(Vector<F> x) {
+    F largest = x[0];
+    for (int64_t w = 1; w < vector_of<F>::width; w++) largest = x[w] > largest ? x[w] : largest;
+    return largest;
+}
+#ifdef __AVX512F__
+template <> inline float sum_of<float>(Vector<float> x) { return _mm512_reduce_add_ps((__m512)x); }
+template <> inline float largest_of<float>(Vector<float> x) { return _mm512_reduce_max_ps((__m512)x); }
+#endif
+
+// of numbers in memory, as sums
+template <class N> struct numbers {
+    static Vector<N> get(const N *from) { return at(from); }
+    static void put(N *to, Vector<N> x) { at(to) = x; }
+};
+
+// of units; two rows are joined to one of units, where the second, nullptr for zeros, counts if a unit has two numbers
+template <class U> struct units {
+    static U join(U first, U) { return first; }
+    static Vector<U> join(const U *first, const U *) { return at(first); }
+    template <class L> static void multiply_add(Vector<U> &sum, L left, Vector<U> right) { sum += left * right; }
+};
+
+#ifdef __AVX512BF16__
+template <> struct numbers<bfloat16> {
+    static Vector<float> get(const bfloat16 *from) {
+        const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(from));
+        return (Vector<float>)_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16);
+    }
+    static void put(bfloat16 *to, Vector<float> x) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i *>(to), (__m256i)_mm512_cvtneps_pbh((__m512)x));
+    }
+};
+template <> struct units<uint32_t> {
+    static uint32_t join(bfloat16 first, bfloat16 second) { return first.bits | uint32_t(second.bits) << 16; }
+    static Vector<uint32_t> join(const bfloat16 *first, const bfloat16 *second) {
+        const auto *low = reinterpret_cast<const __m256i *>(first), *high = reinterpret_cast<const __m256i *>(second);
+        __m512i joined = _mm512_cvtepu16_epi32(_mm256_loadu_si256(low));
+        if (high) joined = _mm512_or_si512(joined, _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(high)), 16));
+        return (Vector<uint32_t>)joined;
+    }
+    static void multiply_add(Vector<float> &sum, Vector<uint32_t> left, Vector<uint32_t> right) {
+        sum = (Vector<float>)_mm512_dpbf16_ps((__m512)sum, (__m512bh)left, (__m512bh)right);
+    }
+    static void multiply_add(Vector<float> &sum, uint32_t left, Vector<uint32_t> right) {
+        multiply_add(sum, (Vector<uint32_t>)_mm512_set1_epi32(int(left)), right);
+    }
+};
+#endif
+
+// ---- transposing
+
+// `rows` of W rows, `stride` bytes apart, and `columns` of W columns, of 32 bits each; the other rows count as zeros
+#ifdef __AVX512F__
+template <class U> static inline void transpose(const void *from, int64_t stride, int64_t rows, int64_t columns, U *to,
+                                                int64_t to_stride) {
+    __m512i x[16], y[16];
+    const __mmask16 mask = (1 << columns) - 1;
+    const char *row = static_cast<const char *>(from);
+#pragma GCC unroll 16
+    for (int r = 0; r < 16; r++)
+        x[r] = r < rows ? _mm512_maskz_loadu_epi32(mask, row + r * stride) : _mm512_setzero_si512();
+#pragma GCC unroll 8
+    for (int r = 0; r < 16; r += 2) {
+        y[r] = _mm512_unpacklo_epi32(x[r], x[r + 1]);
+        y[r + 1] = _mm512_unpackhi_epi32(x[r], x[r + 1]);
+    }
+    // x[4 g + c]: of rows 4 g .. 4 g + 3 the columns c, c + 4, c + 8, c + 12
+#pragma GCC unroll 4
+    for (int g = 0; g < 16; g += 4) {
+        x[g] = _mm512_unpacklo_epi64(y[g], y[g + 2]);
+        x[g + 1] = _mm512_unpackhi_epi64(y[g], y[g + 2]);
+        x[g + 2] = _mm512_unpacklo_epi64(y[g + 1], y[g + 3]);
+        x[g + 3] = _mm512_unpackhi_epi64(y[g + 1], y[g + 3]);
+    }
+#pragma GCC unroll 4
+    for (int c = 0; c < 4; c++) {
+        const __m512i a = _mm512_shuffle_i32x4(x[c], x[4 + c], 0x88), b = _mm512_shuffle_i32x4(x[8 + c], x[12 + c], 0x88);
+        const __m512i d = _mm512_shuffle_i32x4(x[c], x[4 + c], 0xdd), e = _mm512_shuffle_i32x4(x[8 + c], x[12 + c], 0xdd);
+        y[c] = _mm512_shuffle_i32x4(a, b, 0x88), y[8 + c] = _mm512_shuffle_i32x4(a, b, 0xdd);
+        y[4 + c] = _mm512_shuffle_i32x4(d, e, 0x88), y[12 + c] = _mm512_shuffle_i32x4(d, e, 0xdd);
+    }
+    for (int c = 0; c < columns; c++) _mm512_storeu_si512(to + c * to_stride, y[c]);
+}
+#endif
