@@ -12,7 +12,8 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig
 
-from experiments.explain import COMMANDS, CONF, Mistake, explained, known_keys, near_key, nearest
+from experiments.explain import COMMANDS, CONF, explained, known_keys, near_key
+from experiments.mistake import Mistake, nearest
 
 # flags of Hydra that take the next word with them
 VALUE_FLAGS = {

@@ -7,10 +7,11 @@ import sys
 from collections.abc import Hashable, Iterator, Sequence
 from functools import cache
 from itertools import chain, takewhile
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from experiments.explain import Mistake, nearest
+from experiments.mistake import Mistake, nearest
 from experiments.record.folder import PLACES
 from experiments.tabulate import Row, show
 
@@ -235,7 +236,7 @@ def _differing(trees: list[dict[str, Any]], above: str = "config") -> Iterator[s
 
 
 def _all(runs: Path) -> Iterator[dict[str, Any]]:
-    for folder in sorted(runs.iterdir()) if runs.is_dir() else ():
+    for folder in sorted(runs.iterdir(), key=attrgetter("name")) if runs.is_dir() else ():
         if not (folder / "result.json").is_file():
             continue
         try:

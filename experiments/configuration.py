@@ -18,8 +18,9 @@ from pydantic import ValidationError
 
 from experiments import signature
 from experiments.command_line import check_overrides
-from experiments.explain import CONF, Mistake, explained, groups, near_key, nearest, options
+from experiments.explain import CONF, explained, groups, near_key, options
 from experiments.finetune.settings import FineTuning
+from experiments.mistake import Mistake, nearest
 from experiments.settings import Settings
 
 

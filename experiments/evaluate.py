@@ -7,9 +7,9 @@ from typing import Any, Literal, get_args
 
 from experiments.compare import find_run
 from experiments.configuration import override
-from experiments.explain import Mistake, nearest
 from experiments.finetune.settings import FineTuning
 from experiments.material import material
+from experiments.mistake import Mistake, nearest
 from experiments.record.folder import RunFolder
 from experiments.settings import FileTokenizer, Settings, Translation
 from experiments.tabulate import show

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.compare import find_run
 from experiments.configuration import compose, from_tree
-from experiments.explain import Mistake, nearest
 from experiments.material import Text
+from experiments.mistake import Mistake, nearest
 from experiments.record.durable import explained, to_json
 from experiments.record.environment import describe
 from experiments.record.folder import RunFolder

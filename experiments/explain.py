@@ -1,4 +1,4 @@
-"""What is refused, said to a person: the key, the value, what is allowed, the nearest right word."""
+"""What Hydra refuses of a configuration, as a mistake that names what would be right."""
 
 from __future__ import annotations
 
@@ -14,15 +14,10 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from experiments.mistake import Mistake, nearest
+
 COMMANDS = {"config": "train", "finetune": "finetune"}  # a file of `conf/` -> the command that composes it
 CONF = Path(__file__).resolve().parent.parent / "conf"
-
-
-class Mistake(ValueError):
-    """A mistake of the user's: a line that says what is wrong, and a hint that says what would be right."""
-
-    def __init__(self, text: str, hint: str = "") -> None:
-        super().__init__(text + (f"\n  {hint}" if hint else ""))
 
 
 @contextmanager
@@ -35,12 +30,6 @@ def explained(overrides: Iterable[str] = (), name: str = "config") -> Iterator[N
         yield
     except (HydraException, OmegaConfBaseException) as error:
         raise Mistake(*_explain(error, overrides, name)) from error
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """` (did you mean x?)`, or nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" (did you mean {close[0]}?)" if close else ""
 
 
 def groups() -> list[str]:

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from experiments.command_line import ASKING_FLAGS, hydra_main, split_words
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.settings import Settings
 from experiments.sweep.plan import Plan, in_sweep, plan
 

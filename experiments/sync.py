@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments.compare import find_runs
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.record.folder import RunFolder
 from experiments.record.tracking import TrackingError, sync
 

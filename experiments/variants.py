@@ -6,7 +6,8 @@ import sys
 from dataclasses import dataclass
 
 from experiments.configuration import compose
-from experiments.explain import CONF, Mistake, options
+from experiments.explain import CONF, options
+from experiments.mistake import Mistake
 from experiments.tabulate import show
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from experiments.command_line import check_overrides, split_words
 from experiments.completion import complete
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -12,7 +12,7 @@ import pytest
 from rich.console import Console
 
 from experiments.compare import compare_runs, find_run, matching, table_of, tables_of
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.tabulate import show
 
 

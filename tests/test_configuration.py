@@ -11,8 +11,9 @@ from omegaconf import OmegaConf
 
 from experiments import settings
 from experiments.configuration import compose, compose_raw, from_tree, override
-from experiments.explain import CONF, Mistake, groups, options
+from experiments.explain import CONF, groups, options
 from experiments.finetune.settings import Classification, FineTuning, Regression, Span
+from experiments.mistake import Mistake
 from experiments.settings import Settings
 from experiments.signature import arguments_of, attention_folder, module_of, schema
 

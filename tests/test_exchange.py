@@ -16,9 +16,9 @@ from experiments.configuration import from_tree
 from experiments.data.tokenizer import SPECIAL, from_vocabulary
 from experiments.evaluate import evaluate_run
 from experiments.exchange import export_run, import_folder
-from experiments.explain import Mistake
 from experiments.formats import formats
 from experiments.heads.command import show_heads
+from experiments.mistake import Mistake
 from experiments.model.build import build
 from experiments.record.folder import RunFolder
 from experiments.training.checkpoint import load_weights

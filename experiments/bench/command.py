@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.settings import Settings
 from experiments.sweep.plan import plan
 from experiments.tabulate import Row, show

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from experiments.bench.peers import PEERS
-from experiments.explain import Mistake
 from experiments.material import Text
 from experiments.measure.hardware import resolve_device, resolve_precision
 from experiments.measure.memory import Ids
+from experiments.mistake import Mistake
 from experiments.model.assembly import Assembly
 from experiments.model.initial import initialize
 from experiments.model.variant import build_attention

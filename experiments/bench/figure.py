@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.tabulate import Row
 
 ENDINGS = (".svg", ".png", ".pdf")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.settings import Settings
 
 

@@ -7,7 +7,7 @@ import webbrowser
 from pathlib import Path
 
 from experiments.dashboard.page import page, page_data
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.record.durable import write
 
 WATCH_SECONDS = 5

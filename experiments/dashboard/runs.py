@@ -12,7 +12,7 @@ from typing import Any
 import yaml
 
 from experiments.compare import TASK, matching, named_folders, near_value, value_at
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.record.durable import RunFolderError, number
 from experiments.record.folder import RunFolder
 from experiments.record.index import Index

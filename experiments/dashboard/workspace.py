@@ -9,7 +9,7 @@ from typing import Any
 from experiments.compare import place_of, table_of, value_at
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.record import view
 from experiments.record.index import Index
 from experiments.record.tracking import TrackingError

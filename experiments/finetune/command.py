@@ -6,9 +6,10 @@ from pathlib import Path
 
 from experiments.command_line import ASKING_FLAGS, split_words
 from experiments.compare import find_run
-from experiments.explain import Mistake, nearest, options
+from experiments.explain import options
 from experiments.finetune.pretrained import DECIDED
 from experiments.launch import DRY_RUN, launch
+from experiments.mistake import Mistake, nearest
 
 
 def finetune(words: list[str]) -> int:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic import TypeAdapter
 
 from experiments.data.tokenizer import NAME as TOKENIZER
-from experiments.explain import Mistake, nearest
 from experiments.finetune.scores import LIBRARIES
 from experiments.finetune.settings import FineTuning
+from experiments.mistake import Mistake, nearest
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder
 from experiments.settings import Objective, Settings

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from experiments.explain import nearest
+from experiments.mistake import nearest
 from experiments.settings import Settings
 
 

@@ -11,12 +11,12 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from experiments.explain import Mistake
 from experiments.heads import distance, figures, syntax
 from experiments.heads.profile import profile
 from experiments.heads.section import Options, Section, by_layer
 from experiments.heads.subject import Subject
 from experiments.heads.taps import read
+from experiments.mistake import Mistake
 
 SHOWN = 24  # tokens of the held-out text whose maps are shown, where no sentence is given
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from experiments.compare import find_run
 from experiments.configuration import from_tree
-from experiments.explain import Mistake
 from experiments.finetune.settings import FineTuning
+from experiments.mistake import Mistake
 from experiments.record.display import Display
 from experiments.record.folder import RunFolder
 

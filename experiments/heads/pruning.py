@@ -16,9 +16,9 @@ from torch import Tensor
 
 from experiments.configuration import from_tree
 from experiments.data.tokenizer import Tokenizer, load
-from experiments.explain import Mistake
 from experiments.heads.subject import Subject
 from experiments.heads.taps import check_own_heads, gated, value_heads
+from experiments.mistake import Mistake
 from experiments.model.assembly import Assembly
 from experiments.model.build import build
 from experiments.objectives.objective import Batch, build_objective, loss

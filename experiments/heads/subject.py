@@ -14,7 +14,7 @@ from torch import Tensor
 
 from experiments.data.packing import Dataset, prepare
 from experiments.data.tokenizer import Report, Tokenizer
-from experiments.explain import Mistake, nearest
+from experiments.mistake import Mistake, nearest
 from experiments.model.assembly import Assembly
 from experiments.model.build import build
 from experiments.objectives.objective import Batch, Objective, assembly_of, build_objective

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from experiments.explain import Mistake
 from experiments.heads.profile import REACH
 from experiments.heads.subject import Subject
 from experiments.heads.taps import read
+from experiments.mistake import Mistake
 
 SENTENCES = 500  # of the treebank's start that fit into the model's length
 LEAST = 20  # occurrences of a relation that is counted

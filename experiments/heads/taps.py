@@ -12,7 +12,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.model.assembly import Assembly
 
 # as `attention.case.Tap` names them

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.settings import Settings
 
 

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.record.durable import to_json, write
 from experiments.record.folder import RENDERED
 from experiments.record.tracking import connect

@@ -8,7 +8,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from experiments.configuration import resolve
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.sweep.plan import in_sweep
 from experiments.sweep.runner import done_before, run_cell
 

@@ -11,8 +11,8 @@ from omegaconf import DictConfig
 
 from experiments.command_line import MULTIRUN_FLAGS, check_overrides, hydra_main
 from experiments.configuration import compose_raw, resolve
-from experiments.explain import Mistake
 from experiments.material import material
+from experiments.mistake import Mistake
 from experiments.model.kernel import check_kernel
 from experiments.settings import Settings
 from experiments.training.planned import planned_steps

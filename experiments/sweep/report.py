@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from experiments.compare import COLUMNS, table_of, tables_of
-from experiments.explain import Mistake
 from experiments.material import material
+from experiments.mistake import Mistake
 from experiments.record.folder import RunFolder
 from experiments.run import finished, folder_of
 from experiments.settings import Settings

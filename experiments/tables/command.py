@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from experiments.explain import Mistake
 from experiments.launch import SWEEP_FAILED
+from experiments.mistake import Mistake
 from experiments.tables.definition import BUDGETS, Table, budget_of, load, names
 from experiments.tables.source import Cell, Prediction, Source, source_of
 from experiments.tables.words import of_rows

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from experiments.explain import Mistake, nearest
+from experiments.mistake import Mistake, nearest
 from experiments.record.durable import number, to_json, write
 from experiments.record.environment import describe
 from experiments.tables.source import Cell, Finding, Prediction

@@ -11,7 +11,8 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from experiments.explain import CONF, Mistake, nearest
+from experiments.explain import CONF
+from experiments.mistake import Mistake, nearest
 from experiments.settings import Group, Positive, Size, Text
 from experiments.tables.inequality import NAME, Part, parse
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.configuration import compose
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.record import view
 from experiments.record.tracking import TrackingError, log_tables
 from experiments.tables.render import claim_rows

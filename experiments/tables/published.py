@@ -9,7 +9,7 @@ from typing import Any, Literal
 import yaml
 from pydantic import model_validator
 
-from experiments.explain import Mistake, nearest
+from experiments.mistake import Mistake, nearest
 from experiments.settings import Group, Size, Text
 from experiments.tables.definition import PUBLISHED, TABLES, checked
 

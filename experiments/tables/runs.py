@@ -10,7 +10,7 @@ from rich.console import Console
 
 from experiments.configuration import compose
 from experiments.data.errors import DataError
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.record.durable import RunFolderError
 from experiments.run import check_unchanged, folder_of
 from experiments.settings import Settings

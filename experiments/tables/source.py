@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 
 from rich.console import Console
 
-from experiments.explain import Mistake, nearest
+from experiments.mistake import Mistake, nearest
 from experiments.tables.definition import Budget
 
 State = Literal["done", "diverged", "failed", "missing", "pretrained", "refused"]

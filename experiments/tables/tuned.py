@@ -11,10 +11,10 @@ from rich.console import Console
 
 from experiments.command_line import check_overrides
 from experiments.configuration import compose_raw, resolve
-from experiments.explain import Mistake, nearest
 from experiments.finetune.command import check_keys
 from experiments.finetune.pretrained import inherited
 from experiments.finetune.settings import FineTuning, Span
+from experiments.mistake import Mistake, nearest
 from experiments.run import folder_of
 from experiments.settings import Settings
 from experiments.tables.definition import Budget

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from experiments.explain import Mistake, nearest
+from experiments.mistake import Mistake, nearest
 from experiments.tables.definition import Budget, Row
 
 OWN = {"seed": "--seeds", "runs": "--runs"}  # keys that an option of `attn table` sets

@@ -17,8 +17,8 @@ from experiments.bench.contenders import Contender, get_ready, made_up_batch
 from experiments.bench.memory import peak_bytes
 from experiments.bench.peers import PEERS
 from experiments.configuration import compose
-from experiments.explain import Mistake
 from experiments.measure.rates import Rates, measure_rates
+from experiments.mistake import Mistake
 
 TINY = ["hidden_size=16", "heads=2", "layers=1", "length=9", "batch_size=2", "tokenizer.vocabulary_size=300"]
 CPU = ["trainer.device=cpu", "precision=fp32"]

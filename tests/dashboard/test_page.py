@@ -12,7 +12,7 @@ import pytest
 from experiments.dashboard import command, page
 from experiments.dashboard.command import write_dashboard
 from experiments.dashboard.page import page_data
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 
 
 def held(text: str) -> dict:

@@ -9,7 +9,7 @@ import math
 import pytest
 
 from experiments.dashboard.runs import averaged, chosen_runs, curve_of, evenly, parse_metrics
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.record.index import Index
 
 

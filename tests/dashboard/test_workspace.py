@@ -7,7 +7,7 @@ import json
 import pytest
 
 from experiments.dashboard.runs import chosen_runs
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.record import view
 from experiments.record.index import Index
 

@@ -24,9 +24,9 @@ from experiments.dashboard.runs import chosen_runs
 from experiments.data.tokenizer import SPECIAL
 from experiments.evaluate import evaluate_run
 from experiments.exchange import import_folder
-from experiments.explain import Mistake
 from experiments.finetune.command import finetune
 from experiments.finetune.squad import squad_scores
+from experiments.mistake import Mistake
 from experiments.record.folder import RunFolder
 from experiments.record.index import Index
 from experiments.run import execute

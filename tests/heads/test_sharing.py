@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.explain import Mistake
 from experiments.heads.equal import make_equal, spread
 from experiments.heads.importance import by_gradient, by_relevance
 from experiments.heads.pruning import gates_without, loss_with, remove
 from experiments.heads.taps import check_own_heads, read
+from experiments.mistake import Mistake
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.configuration import compose
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.model.build import build
 from experiments.objectives.span_corruption import Objective, corrupted, partitions
 from experiments.settings import SpanCorruption

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from attention.kernels import triton_kernel
-from experiments.explain import Mistake
 from experiments.launch import sweep_name
+from experiments.mistake import Mistake
 from experiments.sweep.plan import plan
 
 

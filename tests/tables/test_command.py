@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.tables.command import Options, show_table
 from experiments.tables.source import Prediction, source_of
 

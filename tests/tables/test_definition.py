@@ -10,7 +10,8 @@ import torch
 import yaml
 
 from experiments.configuration import compose
-from experiments.explain import CONF, Mistake, options
+from experiments.explain import CONF, options
+from experiments.mistake import Mistake
 from experiments.model.bert import Bert
 from experiments.tables import published
 from experiments.tables.definition import BUDGETS, TABLES, Budget, Table, Tuning, checked, load, names

@@ -9,7 +9,7 @@ import re
 import pytest
 from rich.console import Console
 
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.tables import published
 from experiments.tables.definition import load
 from experiments.tables.render import claim_rows, render, write_all

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from experiments.explain import Mistake
+from experiments.mistake import Mistake
 from experiments.sweep import here as sweep
 from experiments.tables.definition import Table, load, names
 from experiments.tables.source import source_of
