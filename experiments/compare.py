@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Hashable, Iterator, Sequence
-from functools import cache
 from itertools import chain, takewhile
 from operator import attrgetter
 from pathlib import Path
@@ -82,7 +81,7 @@ def matching(which: list[str], results: list[dict[str, Any]]) -> list[dict[str, 
 def near_value(which: list[str], results: list[dict[str, Any]]) -> str:
     """` (did you mean x?)` for the first value of the words that is near one that a result has, or nothing."""
     for key, wanted in (word.split("=", 1) for word in which if "=" in word):
-        known = dict.fromkeys(str(value_at(result, place_of(key))) for result in results)
+        known = dict.fromkeys(map(str, values_at(results, place_of(key))))
         for one in wanted.split(","):
             if one not in known and (said := nearest(one, known)):
                 return said
@@ -145,8 +144,8 @@ def read_result(folder: Path) -> dict[str, Any]:
 def tables_of(results: list[dict[str, Any]]) -> list[list[Row]]:
     """A table of what was pretrained, and one for each task that runs were fine-tuned on: those have other scores."""
     by_task: dict[str | None, list[dict[str, Any]]] = {}
-    for result in results:
-        by_task.setdefault(value_at(result, TASK["task"]), []).append(result)
+    for task, result in zip(values_at(results, TASK["task"]), results, strict=True):
+        by_task.setdefault(task, []).append(result)
     return [table_of(by_task[task]) for task in sorted(by_task, key=lambda task: task or "")]
 
 
@@ -155,21 +154,20 @@ def table_of(results: list[dict[str, Any]]) -> list[Row]:
     columns = _subject(results)
     columns |= {column: place for column, place in COLUMNS.items() if place.startswith("config.")} | {"seed": "seed"}
     # results with the same number are alike in every column so far
-    alike = _numbered([tuple(str(value_at(result, place)) for place in columns.values()) for result in results])
+    alike = _numbered(list(zip(*(map(str, values_at(results, place)) for place in columns.values()), strict=True)))
     for place in _differing([result["config"] or {} for result in results]):
-        values = [str(value_at(result, place)) for result in results]
-        apart = _numbered(list(zip(alike, values, strict=True)))
+        apart = _numbered(list(zip(alike, map(str, values_at(results, place)), strict=True)))
         if max(apart) > max(alike):
             alike, columns[place.removeprefix("config.")] = apart, place
     columns |= _measured(results)
-    return [row_of(result, columns) for result in results]
+    return rows_of(results, columns)
 
 
 def _subject(results: list[dict[str, Any]]) -> dict[str, str]:
     """The column of what the losses are of: never is a loss beside one of something else without it."""
-    if any(value_at(result, TASK["task"]) for result in results):
+    if any(values_at(results, TASK["task"])):
         return dict(TASK)
-    kinds = {value_at(result, OBJECTIVE["objective"]) for result in results}
+    kinds = set(values_at(results, OBJECTIVE["objective"]))
     return dict(OBJECTIVE) if len(kinds) > 1 else {}
 
 
@@ -189,24 +187,21 @@ def scores_of(results: list[dict[str, Any]]) -> dict[str, str]:
     return {score: f"scores.{score}" for score in of_tasks} | (dict(BLEU) if translated else {})
 
 
-def row_of(result: dict[str, Any], columns: dict[str, str]) -> Row:
-    return {column: value_at(result, place) for column, place in columns.items()}
+def rows_of(results: list[dict[str, Any]], columns: dict[str, str]) -> list[Row]:
+    values = zip(*(values_at(results, place) for place in columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in values]
+
+
+def values_at(results: list[dict[str, Any]], place: str) -> list[Any]:
+    """What stands in each result at dotted keys, as `config.variant.name`; None where nothing does."""
+    nodes: list[Any] = results
+    for key in place.split("."):
+        nodes = [node.get(key) if isinstance(node, dict) else None for node in nodes]
+    return nodes
 
 
 def value_at(result: dict[str, Any], place: str) -> Any:
-    """What stands in a result at dotted keys, as `config.variant.name`; None where nothing does."""
-    value: Any = result
-    try:
-        for key in _keys(place):
-            value = value[key]
-    except (KeyError, TypeError):  # no such key, or nothing that has keys
-        return None
-    return value
-
-
-@cache
-def _keys(place: str) -> list[str]:
-    return place.split(".")
+    return values_at([result], place)[0]
 
 
 def place_of(key: str) -> str:
@@ -246,7 +241,7 @@ def _all(runs: Path) -> Iterator[dict[str, Any]]:
 
 
 def _check_filter(key: str, results: list[dict[str, Any]]) -> None:
-    if results and key not in NAMED and all(value_at(result, place_of(key)) is None for result in results):
+    if results and key not in NAMED and all(value is None for value in values_at(results, place_of(key))):
         known = [*COLUMNS, *(name for name in results[0].get("config", {}) if name not in COLUMNS)]
         raise Mistake(f"{key}: no run has such a setting" + nearest(key, known))
 

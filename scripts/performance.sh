@@ -21,8 +21,8 @@ bench dropout-6-fp32 heads=6 length=128 batch_size=8 precision=fp32 variant=mult
 # whole training steps beside what one would use instead
 step() { bench "$1" --what step --peers layers=6 heads=24 tokenizer.vocabulary_size=8192 model.intermediate_size=1536 precision=bf16 \
   variant=talking_heads,multi_head "${@:2}"; }
-step steps-128 length=128 batch_size=8
-step steps-512 length=512 batch_size=2
+step steps-128 length=128 batch_size=16
+step steps-512 length=512 batch_size=4
 
 # memory against length
 bench memory heads=24 batch_size=1 length=128,256,512,1024,2048 precision=bf16 variant=talking_heads --rounds 1

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from experiments.compare import COLUMNS, TASK, row_of, scores_of, table_of, value_at
+from experiments.compare import COLUMNS, TASK, rows_of, scores_of, table_of, value_at
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import POINTS, averaged, chosen_runs, curve_of, evenly
 from experiments.record.folder import RENDERED
@@ -45,7 +45,7 @@ def page_data(which: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
         curves = {place: _curve(curve_of(results[place]["folder"], index), points) for place in kept}
         heads, without_heads = _heads([result["folder"] for result in results], index)
         tables, without_tables = _tables(runs / RENDERED, index)
-    rows = [row | row_of(result, MORE) for row, result in zip(table_of(results), results, strict=True)]
+    rows = [row | more for row, more in zip(table_of(results), rows_of(results, MORE), strict=True)]
     scores = list(scores_of(results))
     measures = {column for column, place in COLUMNS.items() if not place.startswith("config.")} - {"seed"} | set(MORE)
     measures |= set(scores)

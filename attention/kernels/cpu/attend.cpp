@@ -35,7 +35,8 @@ template <class T> static void run(const Problem &p, bool backward) {
         for (int64_t number = 0; number < tasks; number++) {
             const int64_t chunk = number % p.chunks, of = number / p.chunks;
             const int64_t begin = p.N * chunk / p.chunks, end = p.N * (chunk + 1) / p.chunks;
-            F *grad_keys = all_sums + (p.chunks == 1 ? thread : number) * slot, *grad_values = grad_keys + task.key_sums();
+            F *grad_keys = all_sums + (p.chunks == 1 ? thread : number) * slot;
+            F *grad_values = grad_keys + task.key_sums();
             // a projection has one group only: its tasks are the chunks of the examples
             F *grad_P_l = static_cast<F *>(p.grad_logits) + (p.logits ? number * p.hk * p.h : 0);
             F *grad_P_w = static_cast<F *>(p.grad_weights) + (p.weights ? number * p.h * p.hv : 0);

@@ -109,12 +109,14 @@ template <> struct numbers<bfloat16> {
     }
 };
 template <> struct units<uint32_t> {
+    static Vector<uint32_t> widened(const bfloat16 *from) {
+        return (Vector<uint32_t>)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)));
+    }
     static uint32_t join(bfloat16 first, bfloat16 second) { return first.bits | uint32_t(second.bits) << 16; }
     static Vector<uint32_t> join(const bfloat16 *first, const bfloat16 *second) {
-        const auto *low = reinterpret_cast<const __m256i *>(first), *high = reinterpret_cast<const __m256i *>(second);
-        __m512i joined = _mm512_cvtepu16_epi32(_mm256_loadu_si256(low));
-        if (high) joined = _mm512_or_si512(joined, _mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256(high)), 16));
-        return (Vector<uint32_t>)joined;
+        Vector<uint32_t> joined = widened(first);
+        if (second) joined |= widened(second) << 16;
+        return joined;
     }
     static void multiply_add(Vector<float> &sum, Vector<uint32_t> left, Vector<uint32_t> right) {
         sum = (Vector<float>)_mm512_dpbf16_ps((__m512)sum, (__m512bh)left, (__m512bh)right);
@@ -125,10 +127,8 @@ template <> struct units<uint32_t> {
 };
 #endif
 
-// ---- transposing
-
-// `rows` of W rows, `stride` bytes apart, and `columns` of W columns, of 32 bits each; the other rows count as zeros
 #ifdef __AVX512F__
+// 16 rows, `stride` bytes apart, of `columns` (at most 16) of 32 bits; those behind the first `rows` count as zeros
 template <class U> static inline void transpose(const void *from, int64_t stride, int64_t rows, int64_t columns, U *to,
                                                 int64_t to_stride) {
     __m512i x[16], y[16];
@@ -152,10 +152,15 @@ template <class U> static inline void transpose(const void *from, int64_t stride
     }
 #pragma GCC unroll 4
     for (int c = 0; c < 4; c++) {
-        const __m512i a = _mm512_shuffle_i32x4(x[c], x[4 + c], 0x88), b = _mm512_shuffle_i32x4(x[8 + c], x[12 + c], 0x88);
-        const __m512i d = _mm512_shuffle_i32x4(x[c], x[4 + c], 0xdd), e = _mm512_shuffle_i32x4(x[8 + c], x[12 + c], 0xdd);
-        y[c] = _mm512_shuffle_i32x4(a, b, 0x88), y[8 + c] = _mm512_shuffle_i32x4(a, b, 0xdd);
-        y[4 + c] = _mm512_shuffle_i32x4(d, e, 0x88), y[12 + c] = _mm512_shuffle_i32x4(d, e, 0xdd);
+        // of the rows 0 to 7, and 8 to 15, the columns c and c + 8, then c + 4 and c + 12
+        const __m512i even = _mm512_shuffle_i32x4(x[c], x[4 + c], 0x88);
+        const __m512i even_below = _mm512_shuffle_i32x4(x[8 + c], x[12 + c], 0x88);
+        const __m512i odd = _mm512_shuffle_i32x4(x[c], x[4 + c], 0xdd);
+        const __m512i odd_below = _mm512_shuffle_i32x4(x[8 + c], x[12 + c], 0xdd);
+        y[c] = _mm512_shuffle_i32x4(even, even_below, 0x88);
+        y[8 + c] = _mm512_shuffle_i32x4(even, even_below, 0xdd);
+        y[4 + c] = _mm512_shuffle_i32x4(odd, odd_below, 0x88);
+        y[12 + c] = _mm512_shuffle_i32x4(odd, odd_below, 0xdd);
     }
     for (int c = 0; c < columns; c++) _mm512_storeu_si512(to + c * to_stride, y[c]);
 }

@@ -18,7 +18,8 @@ constexpr int ROWS = 4, COLUMNS = 2, TALL = 8;
 #endif
 constexpr int64_t DOT_VECTORS = 32;  // of a row, at a time, in products over the whole tile
 
-// out[i][j] = factor * (out[i][j], if it is added to, + sum over p of A[i * ai + p * ap] B[p * bp + j]), for R rows and C vectors
+// out[i][j] = factor * (out[i][j], if it is added to, + sum over p of A[i * ai + p * ap] B[p * bp + j]), for R rows and
+// C vectors of columns
 template <int R, int C, class F, class U>
 static inline void block(const U *A, int64_t ai, int64_t ap, const U *B, int64_t bp, F *out, int64_t oi, int64_t depth,
                          F factor, bool add) {
@@ -51,7 +52,8 @@ static void columns(int64_t rows, const U *A, int64_t ai, int64_t ap, const U *B
     int64_t i = 0;
     // a single column needs more rows for as many sums at once
     if constexpr (C == 1)
-        for (; i + TALL <= rows; i += TALL) block<TALL, C>(A + i * ai, ai, ap, B, bp, out + i * oi, oi, depth, factor, add);
+        for (; i + TALL <= rows; i += TALL)
+            block<TALL, C>(A + i * ai, ai, ap, B, bp, out + i * oi, oi, depth, factor, add);
     for (; i + ROWS <= rows; i += ROWS) block<ROWS, C>(A + i * ai, ai, ap, B, bp, out + i * oi, oi, depth, factor, add);
     if (i + 4 <= rows) {
         block<4, C>(A + i * ai, ai, ap, B, bp, out + i * oi, oi, depth, factor, add);

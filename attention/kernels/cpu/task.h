@@ -37,18 +37,20 @@ static inline uint64_t scrambled(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-template <class T> class Task {
-    const Problem &p;
-
-  public:
+template <class T> struct Task {
     using F = typename arithmetic<T>::Sum;
     using N = typename arithmetic<T>::Number;
     using U = typename arithmetic<T>::Unit;
 
-    const int64_t hk, h, hv;  // of an example's heads, those of a group
-    const int64_t Mp, Kp, Vp, Ku, Vu, Mu, tile, tile_units, area, line;
+    static constexpr int64_t W = vector_of<F>::width, G = sizeof(U) / sizeof(N);  // G: numbers in a unit
 
-    // workspace: of `bytes`; without it only they are found out
+    const Problem &p;
+    const int64_t hk, h, hv;  // of an example's heads, those of a group
+    // in whole vectors: Mp, Kp, Vp; in units: Ku, Vu, Mu; rows of a tile, numbers of its maps and of a row of one
+    const int64_t Mp, Kp, Vp, Ku, Vu, Mu, tile, tile_units, area, line;
+    int64_t bytes;  // of workspace
+
+    // without a workspace only its size is found out
     Task(const Problem &p, char *workspace, bool backward)
         : p(p), hk(p.hk / p.groups), h(p.h / p.groups), hv(p.hv / p.groups), Mp(padded<F>(p.M)), Kp(padded<F>(p.K)),
           Vp(padded<F>(p.V)), Ku(in_units(p.K)), Vu(in_units(p.V)), Mu(in_units(p.M)), tile(rows_of_tile()),
@@ -75,8 +77,6 @@ template <class T> class Task {
         projection(p.logits, P_l, hk, h, p.h, 1), projection(p.weights, P_w, h, hv, p.hv, 1);
         if (backward) projection(p.logits, P_l_back, h, hk, 1, p.h), projection(p.weights, P_w_back, hv, h, 1, p.hv);
     }
-
-    int64_t bytes;
 
     int64_t rows_of_tile() const {
         const int64_t row = std::max({hk, h, hv}) * Mp * int64_t(sizeof(F));
@@ -159,8 +159,7 @@ template <class T> class Task {
         write(grad_values, value, p.M, p.hv, hv, p.V, 1);
     }
 
-  private:
-    static constexpr int64_t W = vector_of<F>::width, G = sizeof(U) / sizeof(N);  // G: numbers in a unit
+    // ---- what it works on
 
     // of the memory: [hk][Ku][Mp], [hv][Mu][Vp], and for the backward [hk][Mu][Kp], [hv][Vu][Mp]
     U *keys, *values, *keys_by_row, *values_by_column;
