@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -25,24 +24,18 @@ class Rotary:
 
     def __call__(self, x: Tensor) -> Tensor:
         """[B, N, H, K] -> the same, position n of dimension 1 turned n times; angles in float32 or better."""
-        turned: Tensor = _Turn.apply(x, *_tables(self.base, x.shape[1:], x.dtype, x.device))
+        N, H, K = x.shape[1:]
+        half = K // 2
+        dtype = torch.promote_types(x.dtype, torch.float32)
+        turn = self.base ** (-torch.arange(half, device=x.device, dtype=dtype) / max(1, half))
+        angle = torch.arange(N, device=x.device, dtype=dtype)[:, None, None] * turn
+        still = angle.new_zeros(N, 1, K % 2)
+        cos = torch.cat([angle.cos(), angle.cos(), still + 1], dim=-1)
+        sin = torch.cat([-angle.sin(), angle.sin(), still], dim=-1)
+        # a row for every head too: products of short rows are several times as slow in 16 bits
+        cos_NHK, sin_NHK = (table.to(x.dtype).expand(N, H, K).contiguous() for table in (cos, sin))
+        turned: Tensor = _Turn.apply(x, cos_NHK, sin_NHK)
         return turned
-
-
-# the same for queries and keys of every layer and step
-@functools.lru_cache(maxsize=8)
-@torch.inference_mode(False)
-def _tables(base: float, shape: torch.Size, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Cosine and signed sine of the angles, [N, H, K]."""
-    N, _, K = shape
-    half, wide = K // 2, torch.promote_types(dtype, torch.float32)
-    turn = base ** (-torch.arange(half, device=device, dtype=wide) / max(1, half))
-    angle = torch.arange(N, device=device, dtype=wide)[:, None, None] * turn
-    still = angle.new_zeros(N, 1, K % 2)
-    cos = torch.cat([angle.cos(), angle.cos(), still + 1], dim=-1)
-    sin = torch.cat([-angle.sin(), angle.sin(), still], dim=-1)
-    # a row for every head too: products of short rows are several times as slow in 16 bits
-    return cos.to(dtype).expand(shape).contiguous(), sin.to(dtype).expand(shape).contiguous()
 
 
 class _Turn(torch.autograd.Function):
