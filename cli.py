@@ -156,7 +156,10 @@ def compare(
 
         # all that it reads it needs to the end; looking for garbage takes a fifth of the time of 10,000 runs
         gc.disable()
-        compare_runs(which or [], runs, sort, format.value)
+        try:
+            compare_runs(which or [], runs, sort, format.value)
+        finally:
+            gc.enable()
 
 
 class TableFormat(str, Enum):
