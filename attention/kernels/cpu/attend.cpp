@@ -40,7 +40,8 @@ template <class T> static void run(const Problem &p, bool backward) {
             // a projection has one group only: its tasks are the chunks of the examples
             F *grad_P_l = static_cast<F *>(p.grad_logits) + (p.logits ? number * p.hk * p.h : 0);
             F *grad_P_w = static_cast<F *>(p.grad_weights) + (p.weights ? number * p.h * p.hv : 0);
-            task.begin(of / p.groups, of % p.groups, backward);
+            task.choose(of / p.groups, of % p.groups);
+            task.pack(backward);
             if (backward) std::fill(grad_keys, grad_keys + slot, F(0));
             for (int64_t start = begin; start < end; start += task.tile) {
                 const int64_t stop = std::min(end, start + task.tile);
@@ -55,7 +56,7 @@ template <class T> static void run(const Problem &p, bool backward) {
                 F *sum = all_sums + of * p.chunks * slot;
                 for (int64_t chunk = 1; chunk < p.chunks; chunk++)
                     for (int64_t i = 0; i < slot; i++) sum[i] += sum[chunk * slot + i];
-                task.begin(of / p.groups, of % p.groups, false);
+                task.choose(of / p.groups, of % p.groups);
                 task.finish(sum, sum + task.key_sums());
             }
         }

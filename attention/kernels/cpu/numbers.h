@@ -26,6 +26,10 @@ template <class F> struct vector_of {
 template <class F> using Vector = typename vector_of<F>::type;
 template <class F> static inline Vector<F> &at(F *x) { return *reinterpret_cast<Vector<F> *>(x); }
 template <class F> static inline Vector<F> at(const F *x) { return *reinterpret_cast<const Vector<F> *>(x); }
+// `size` in whole vectors
+template <class F> static inline int64_t padded(int64_t size) {
+    return (size + vector_of<F>::width - 1) / vector_of<F>::width * vector_of<F>::width;
+}
 
 struct bfloat16 {
     uint16_t bits;

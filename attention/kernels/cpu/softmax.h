@@ -8,11 +8,6 @@
 #include <cmath>
 #include <limits>
 
-// `size` in whole vectors
-template <class F> static inline int64_t padded(int64_t size) {
-    return (size + vector_of<F>::width - 1) / vector_of<F>::width * vector_of<F>::width;
-}
-
 // exp(x) for x <= 0, to the last bit or two; below -87 it is 0, as for -inf; NaN stays NaN
 static inline Vector<float> exponential(Vector<float> x) {
     typedef int32_t Bits __attribute__((vector_size(BYTES), aligned(4), may_alias));

@@ -87,8 +87,10 @@ template <class T> struct Task {
     int64_t key_sums() const { return hk * p.M * Kp; }
     int64_t value_sums() const { return hv * p.M * Vp; }
 
-    void begin(int64_t of_example, int64_t of_group, bool backward) {
-        example = of_example, group = of_group;
+    void choose(int64_t of_example, int64_t of_group) { example = of_example, group = of_group; }
+
+    // what it attends to
+    void pack(bool backward) {
         by_unit(of_memory(p.key, p.hk, hk, p.K), keys, p.M, p.hk, hk, p.K, Mp);
         by_row(of_memory(p.value, p.hv, hv, p.V), values, p.M, p.hv, hv, p.V);
         if (backward) {
