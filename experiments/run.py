@@ -15,6 +15,7 @@ from pathlib import Path
 from experiments.configuration import from_tree
 from experiments.data.errors import DataError
 from experiments.material import material
+from experiments.measure.cores import Cores
 from experiments.prepare import prepare_apart
 from experiments.record.display import Display, summary
 from experiments.record.durable import RunFolderError
@@ -59,6 +60,7 @@ def execute(settings: Settings) -> int:
     folder = folder_of(settings)
     result = finished(settings)
     if result is None:
+        cores = Cores()
         try:
             with folder, Interruption(), Display() as display:
                 folder.create(settings.model_dump())
@@ -67,7 +69,7 @@ def execute(settings: Settings) -> int:
                 # torch comes in here: a mistake in words or data, or a finished run, has been answered without it
                 from experiments.training.train import train
 
-                result = train(settings, folder, Tracker(), display)
+                result = train(settings, folder, Tracker(), display, cores)
         except ValueError:
             # a mistake that only the data or the sizes could show leaves nothing behind
             if not any(folder.checkpoint.glob("*")):

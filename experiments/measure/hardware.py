@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
 from typing import Literal
 
 import torch
 
+from experiments.measure.cores import Cores, usable
 from experiments.settings import Precision
 
 
@@ -37,12 +39,27 @@ def fast_bf16(device: torch.device) -> bool:
     return not {"amx_bf16", "avx512_bf16"}.isdisjoint(_cpu("flags").split())
 
 
+def resolve_threads(threads: int | None, device: torch.device, cores: Cores) -> int:
+    """None is what torch takes of itself, but on a CPU no more than the cores that other processes leave.
+
+    OMP_NUM_THREADS is the user's word. Raises ValueError for more threads than cores.
+    """
+    if threads is not None:
+        if threads > (there := len(usable())):
+            raise ValueError(f"trainer.threads={threads}: more than there are cores; allowed: null, 1 to {there}")
+        return threads
+    if device.type == "cuda" or "OMP_NUM_THREADS" in os.environ:
+        return torch.get_num_threads()
+    return max(1, min(torch.get_num_threads(), round(cores.left())))
+
+
 def device_name(device: torch.device) -> str:
     """The GPU's name, or the CPU's with the number of threads torch uses."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     name = _cpu("model name") or platform.processor() or platform.machine()
-    return f"{name}, {torch.get_num_threads()} threads"
+    threads = torch.get_num_threads()
+    return f"{name}, {threads} thread{'s' if threads > 1 else ''}"
 
 
 def _cpu(field: str) -> str:

@@ -1,4 +1,4 @@
-"""Tokens per second in the steady state, and the only clock that training reads."""
+"""Tokens per second in the steady state, and the only clock that a step reads."""
 
 from __future__ import annotations
 

@@ -11,6 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from experiments.measure.cores import usable
+
 PACKAGES = (
     "torch", "numpy", "datasets", "hydra-core", "omegaconf", "pydantic", "rich",
     "safetensors", "tokenizers", "typer", "wandb",
@@ -37,7 +39,7 @@ def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dic
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
         "cpu": _cpu(),
         "cores": os.cpu_count(),
-        "usable_cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "usable_cores": len(usable()),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "torch": torch_facts,
     }

@@ -11,7 +11,8 @@ from torch import Tensor
 from experiments.data.batches import batch
 from experiments.data.packing import Dataset
 from experiments.material import material
-from experiments.measure.hardware import device_name, resolve_device, resolve_precision
+from experiments.measure.cores import Cores, usable
+from experiments.measure.hardware import device_name, resolve_device, resolve_precision, resolve_threads
 from experiments.measure.memory import PeakMemory
 from experiments.measure.throughput import Throughput
 from experiments.model.assembly import Assembly
@@ -89,10 +90,12 @@ class Run:
         self.display.message(message)
 
 
-def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Display) -> Run:
+def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Display, cores: Cores) -> Run:
     """Everything before the first step. Raises ValueError for what the user has to change."""
     trainer = settings.trainer
     device = resolve_device(trainer.device)
+    usual = torch.get_num_threads()
+    torch.set_num_threads(resolve_threads(trainer.threads, device, cores))
     source = material(settings)
     dataset = source.prepare(display.stage)
     planned = planned_steps(settings, len(dataset.train.tokens))
@@ -121,6 +124,11 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
     if trainer.compile:
         run.forward = replace(run.forward, model=torch.compile(model))
     folder.write_environment(describe(torch_facts(device), settings.seed, run.backend))
+    if trainer.threads is None and (threads := torch.get_num_threads()) < usual:
+        run.say(
+            f"on {threads} of {usual} threads, as other processes had the other cores when the run began; "
+            f"trainer.threads={usual} takes all"
+        )
     tracker.start(folder, settings.model_dump())
     if planned is not None and planned <= settings.schedule.warmup_steps:
         run.say(
@@ -140,8 +148,9 @@ def begin(run: Run) -> None:
         run.folder.truncate_metrics(0)
         keep(run)
         return
-    # a run keeps the precision that it began with, wherever it goes on
+    # a run keeps the precision and the threads that it began with, as far as it goes on where there are as many cores
     run.forward = replace(run.forward, precision=header["precision"])
+    torch.set_num_threads(min(header["threads"], len(usable())))
     run.earlier_seconds, run.earlier_peak_bytes = header["wall_seconds"], header["peak_memory_bytes"]
     run.throughput = Throughput(header["rates"])
     run.say(f"going on from step {run.progress.step}")
@@ -174,6 +183,7 @@ def keep(run: Run) -> None:
     header = {
         "progress": asdict(run.progress),
         "precision": run.forward.precision,
+        "threads": torch.get_num_threads(),
         "configuration": digest(run.settings.model_dump()),
         "ingredients": ingredients(run),
         "wall_seconds": run.wall_seconds,

@@ -9,6 +9,7 @@ from typing import Any
 
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from experiments.measure.cores import Cores
 from experiments.measure.flops import mfu
 from experiments.measure.memory import give_back_freed_memory
 from experiments.measure.quality import bits_per_byte, perplexity
@@ -34,7 +35,7 @@ from experiments.training.summary import flops_per_token, summarize
 MEASURED = ("tokens_per_second", "peak_memory_bytes", "wall_seconds", "mfu")
 
 
-def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Display) -> Result:
+def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Display, cores: Cores) -> Result:
     """Train in `folder`, from its newest good checkpoint on if there is one, until the first limit is reached.
 
     Returns the result, which is also in the folder: `done`, `nan` (the guard gave up) or `oom` (not one sequence fits).
@@ -45,7 +46,7 @@ def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Disp
     run: Run | None = None
     try:
         with Interruption() as interruption:
-            run = set_up(settings, folder, tracker, display)
+            run = set_up(settings, folder, tracker, display, cores)
             with interruption.deferred():
                 take_steps(run, interruption)
             result = summarize(run, settings, "done", None)

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from experiments.measure import memory, throughput
+from experiments.measure.cores import Cores, usable
 from experiments.measure.flops import peak_flops
-from experiments.measure.hardware import device_name, resolve_device, resolve_precision
+from experiments.measure.hardware import device_name, resolve_device, resolve_precision, resolve_threads
 from experiments.measure.memory import PeakMemory
 from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.measure.throughput import WARMUP_STEPS, Throughput
@@ -120,7 +125,48 @@ def test_device_and_precision(monkeypatch):
     with pytest.raises(ValueError, match=r"trainer\.device=cuda"):
         resolve_device("cuda")
     assert resolve_precision("fp32", CPU) == "fp32" and resolve_precision("bf16", CPU) == "bf16"
-    assert "threads" in device_name(CPU)
+    assert device_name(CPU).endswith(", 1 thread")
+
+
+@pytest.mark.parametrize(("left", "threads"), [(8.0, 8), (7.6, 8), (7.4, 7), (1.2, 1), (0.0, 1), (16.0, 8)])
+def test_a_run_takes_the_cores_that_others_leave(monkeypatch, left, threads):
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    cores = SimpleNamespace(left=lambda: left)
+    assert resolve_threads(None, CPU, cores) == 8  # of OMP_NUM_THREADS, which tests set
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert resolve_threads(None, CPU, cores) == threads
+    assert resolve_threads(None, torch.device("cuda"), cores) == 8
+    assert resolve_threads(1, CPU, cores) == 1
+    with pytest.raises(ValueError, match=rf"trainer\.threads=9999: .* null, 1 to {len(usable())}"):
+        resolve_threads(9999, CPU, cores)
+
+
+def test_cores_that_others_use_are_not_left():
+    cores = Cores()
+    assert cores.left() == len(usable())  # nothing has been seen yet
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in usable()]
+    try:
+        time.sleep(1)
+        left = cores.left()
+    finally:
+        for each in busy:
+            each.kill()
+            each.wait()
+    assert left < 0.75 * len(usable())
+
+
+def test_cores_that_this_process_uses_are_left():
+    cores, end = Cores(), time.monotonic() + 1
+    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in usable()[1:]]
+    used = time.process_time()
+    while time.monotonic() < end:
+        pass
+    used = time.process_time() - used
+    left = cores.left()
+    for each in others:
+        each.kill()
+        each.wait()
+    assert left > 0.9 * used
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from experiments.measure.cores import Cores
 from experiments.record.display import Display
 from experiments.record.folder import RunFolder
 from experiments.record.tracking import Tracker
@@ -97,6 +98,7 @@ def tiny(cache: Path, text: Path, **changes) -> Settings:
             "max_minutes": None,
             "precision": "fp32",
             "device": "cpu",
+            "threads": None,
             "compile": False,
             "label_smoothing": 0.0,
             "log_every": 1,
@@ -138,12 +140,12 @@ def settings(corpus):
 
 @pytest.fixture
 def go(tmp_path):
-    """go(settings, name) -> (result, folder): trains in a folder of that name."""
+    """go(settings, name, cores) -> (result, folder): trains in a folder of that name."""
 
-    def trained(settings, name="run"):
+    def trained(settings, name="run", cores=None):
         with RunFolder(tmp_path / name) as folder, Display() as display:
             folder.create(settings.model_dump())
-            return train(settings, folder, Tracker(), display), folder
+            return train(settings, folder, Tracker(), display, cores or Cores()), folder
 
     return trained
 

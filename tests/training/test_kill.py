@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[2]
 TRAINEE = """
 import sys, torch
 torch.set_num_threads(1)
+from experiments.measure.cores import Cores
 from experiments.record.display import Display
 from experiments.record.folder import RunFolder
 from experiments.record.tracking import Tracker
@@ -30,7 +31,7 @@ settings = Settings.model_validate_json(sys.stdin.read())
 with RunFolder(sys.argv[1]) as folder, Display() as display:
     folder.create(settings.model_dump())
     try:
-        train(settings, folder, Tracker(), display)
+        train(settings, folder, Tracker(), display, Cores())
     except Interrupted as interrupted:
         sys.exit(interrupted.exit_code)
 """

@@ -3,12 +3,14 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from experiments.measure.cores import Cores
 from experiments.record.display import Display
 from experiments.record.folder import RunFolder
 from experiments.record.tracking import Tracker
@@ -125,6 +127,27 @@ def test_a_finished_run_without_its_result_gives_it_again(settings, go):
     assert again.wall_seconds > 0 and again.tokens_per_second == first.tokens_per_second
 
 
+def test_a_run_keeps_the_threads_that_it_began_with(settings, go, monkeypatch):
+    def cut(run, step):
+        if step == 7:
+            raise KeyboardInterrupt
+        return run_module.training_batch(run, step)
+
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(train_module, "training_batch", cut)
+            go(settings(), cores=SimpleNamespace(left=lambda: 0.6))
+        torch.set_num_threads(2)
+        result, folder = go(settings(), cores=SimpleNamespace(left=lambda: 2.0))
+    finally:
+        torch.set_num_threads(before)
+    assert result.device.endswith(", 1 thread")
+    assert (folder.path / "log.txt").read_text().count("on 1 of 2 threads, as other processes had the other") == 2
+
+
 def test_dropout_is_a_function_of_seed_and_step(settings, go, outcome):
     torch.manual_seed(1)
     _, one = go(settings(), "one")
@@ -139,7 +162,7 @@ def test_a_checkpoint_of_another_configuration_is_refused(settings, go, tmp_path
     go(settings())
     folder = RunFolder(tmp_path / "run")
     with Display() as display, pytest.raises(ValueError, match="of another configuration"):
-        train(settings(seed=1), folder, Tracker(), display)
+        train(settings(seed=1), folder, Tracker(), display, Cores())
 
 
 def test_what_the_user_must_change_is_said_and_recorded(settings, go, tmp_path):
