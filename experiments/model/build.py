@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import nn
 
 from experiments import settings
 from experiments.model.assembly import Assembly
@@ -14,7 +15,7 @@ from experiments.model.causal import Causal
 from experiments.model.encoder import Layer
 from experiments.model.encoder_decoder import EncoderDecoder
 from experiments.model.initial import initialize
-from experiments.model.norm import deep_gains
+from experiments.model.norm import deep_gains, ends_with_norm
 from experiments.model.permutation import Permutation
 from experiments.model.sentence_order import SentenceOrder
 
@@ -33,12 +34,30 @@ def build(assembly: str, model: settings.Model, variant: dict[str, Any], vocabul
         whole = ASSEMBLIES[assembly](model, variant, vocabulary_size)
     initialize(whole, seed, model.initial_std)
     if model.norm == "deep":
-        scale_start(whole.layers, deep_gains(model.layers).beta)
+        scale_branches(whole.layers, deep_gains(model.layers).beta)
+    if model.embedding_size != model.hidden_size and not ends_with_norm(model.norm):
+        keep_scale(whole.get_submodule("embedding"), model)
     return whole
 
 
-def scale_start(layers: Sequence[Layer], gain: float) -> None:
+def scale_branches(layers: Sequence[Layer], gain: float) -> None:
     """Multiply the starting values of the layers' branches, once where layers share them."""
     with torch.no_grad():
         for linear in dict.fromkeys(linear for layer in layers for linear in layer.branch_maps()):
             linear.weight.mul_(gain)
+
+
+def keep_scale(embedding: nn.Module, model: settings.Model) -> None:
+    """Let the stream, and the logits of tied embeddings, begin at the scale that they have where E is D.
+
+    Without a norm after its sums the stream keeps the scale that it begins with: its first layers would drown narrow
+    embeddings, and a run stays at the frequencies of single tokens for long (docs/tables.md). With norms there the
+    start is that of Lan et al. 2020.
+    """
+    kept = model.embedding_size**-0.5
+    with torch.no_grad():
+        for each in embedding.children():
+            if isinstance(each, nn.Linear):
+                each.weight.mul_(kept / (model.initial_std or kept))
+            elif isinstance(each, nn.Embedding):
+                each.weight.mul_((model.hidden_size / model.embedding_size) ** 0.5)

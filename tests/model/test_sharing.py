@@ -94,6 +94,24 @@ def test_a_factorised_embedding(bert_of, tokens, head_transform, position):
     assert not any("projection" in name for name, _ in bert_of(**changes).named_parameters())
 
 
+@pytest.mark.parametrize("initial_std", [0.02, None])
+@pytest.mark.parametrize("norm", ["pre", "sandwich", "post"])
+def test_a_factorised_embedding_starts_at_the_scale_of_a_full_one(bert_of, initial_std, norm):
+    tokens = torch.arange(12).reshape(1, 12)
+    changes = {"norm": norm, "initial_std": initial_std, "hidden_size": 768, "head_transform": True}
+    full, small = bert_of(**changes), bert_of(**changes | {"embedding_size": 32})
+    stream, logits = ([part(model).std().item() for model in (full, small)] for part in (
+        lambda model: model.embedding(tokens), lambda model: model(tokens) - model.head.bias,
+    ))  # fmt: skip
+    if norm == "post" and initial_std:
+        # that of the authors: every weight alike
+        assert stream[1] == pytest.approx(stream[0] * 32**0.5 * 0.02, rel=0.2)
+    else:
+        assert stream[1] == pytest.approx(stream[0], rel=0.2)
+    if norm != "post":
+        assert logits[1] == pytest.approx(logits[0], rel=0.3)
+
+
 def test_albert_base_has_the_size_of_table_1(settings_of, variant_of):
     model = settings_of(
         hidden_size=768, embedding_size=128, intermediate_size=3072, layers=12, sharing="all", length=512, norm="post",
