@@ -97,6 +97,17 @@ def test_a_failed_cell_gives_its_reason_and_the_sweep_goes_on(attn, tiny, tmp_pa
     assert statuses(tmp_path / "runs").count("done") == 1
 
 
+def test_a_cell_that_leaves_no_folder_behind_gives_its_reason_too(attn, tiny, tmp_path):
+    # what its preparation refuses is left behind by no run, and so neither is what the cell said
+    short = tmp_path / "short.txt"
+    short.write_text("too few words")
+    words = [word for word in tiny if not word.startswith("data.train")]
+    done = attn("train", "-m", f"data.train={short}", "seed=0,1", *words)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "2 of 2 cells failed" in done.stdout and done.stdout.count("output.txt") == 0
+    assert done.stdout.count("the train split has") == 4, done.stdout
+
+
 def test_hydras_joblib_launcher_runs_the_same_cells(attn, tiny, tmp_path):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     done = attn("train", "-m", "heads=1,2", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", *tiny)
