@@ -84,14 +84,14 @@ def _sweep_elsewhere(planned: Plan, overrides: list[str], flags: list[str], name
     from rich.console import Console
 
     from experiments.record.folder import RunFolder
-    from experiments.sweep.job import job, read_ledger
+    from experiments.sweep.job import LEDGER, job, read_ledger
     from experiments.sweep.report import print_outcomes
     from experiments.sweep.runner import outcome_of
 
-    runs = Path(planned.cells[0].runs if planned.cells else "runs")
+    runs = Path(planned.runs)
     folder = runs / "sweeps" / sweep_name(overrides)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "cells.txt").unlink(missing_ok=True)
+    (folder / LEDGER).unlink(missing_ok=True)
     hydra_main(job, [*overrides, f"hydra.sweep.dir={folder}"], flags, name)
     became = read_ledger(folder)
     outcomes = [outcome_of(RunFolder(runs / cell), state) for cell, state in became.items()]

@@ -11,6 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeperConf
+from hydra.core.config_store import ConfigStore
+
+from experiments.launch import launch
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -113,3 +117,13 @@ def test_hydras_joblib_launcher_runs_the_same_cells(attn, tiny, tmp_path):
     done = attn("train", "-m", "heads=1,2", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", *tiny)
     assert done.returncode == 0, done.stdout + done.stderr
     assert statuses(tmp_path / "runs") == ["done", "done"]
+
+
+def test_the_cells_of_another_sweeper_are_found_in_the_folder_of_runs(tiny, tmp_path, monkeypatch, capsys):
+    # Hydra's own under another name: what it runs is known only afterwards, as of any other sweeper
+    ConfigStore.instance().store(group="hydra/sweeper", name="another", node=BasicSweeperConf, provider="test")
+    monkeypatch.chdir(tmp_path)
+    own = [f"runs={tmp_path / 'other'}", f"cache={tmp_path / 'cache'}", "logger.wandb=off"]
+    assert launch(["-m", "hydra/sweeper=another", "heads=2", *own, *tiny]) == 0, capsys.readouterr().out
+    assert statuses(tmp_path / "other") == ["done"]
+    assert not (tmp_path / "runs").exists()
