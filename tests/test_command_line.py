@@ -121,7 +121,13 @@ def test_completion(words, incomplete, expected):
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [("attn tr", "train"), ("attn train variant=talk", "variant=talking_heads"), ("attn compare --so", "--sort")],
+    [
+        ("attn tr", "train"),
+        ("attn train variant=talk", "variant=talking_heads"),
+        ("attn compare --so", "--sort"),
+        ("attn finetune talking_heads task=mn", "task=mnli"),
+        ("attn finetune talking_heads task=squad task.n_b", "task.n_best="),
+    ],
 )
 def test_completion_as_bash_asks_for_it(words, expected):
     asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_ATTN_COMPLETE": "complete_bash"}
