@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from experiments.command_line import ASKING_FLAGS, hydra_main, split_words
+from experiments.command_line import hydra_main, only_asks, split_words
 from experiments.mistake import Mistake
 from experiments.settings import Settings
 from experiments.sweep.plan import Plan, in_sweep, plan
@@ -21,7 +21,7 @@ def launch(words: list[str], name: str = "config") -> int:
     """
     dry_run = DRY_RUN in words
     overrides, flags = split_words([word for word in words if word != DRY_RUN])
-    if ASKING_FLAGS & {flag.split("=", 1)[0] for flag in flags}:
+    if only_asks(flags):
         hydra_main(_nothing, overrides, flags, name)
         return 0
     planned = plan(overrides, flags, name)

@@ -88,6 +88,12 @@ def test_dry_run_prints_the_cells_and_starts_none(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("flags", [["--cfg", "job"], ["--cfg=job"]])
+def test_a_task_is_shown_without_a_run(flags):
+    done = attn("finetune", "task=rte", *flags)
+    assert done.returncode == 0 and "not_entailment" in done.stdout, done.stderr
+
+
 def test_hydra_answers_its_own_flags():
     assert "heads: 12" in attn("train", "heads=12", "--cfg", "job").stdout
     assert "hidden_size: 192" in attn("train", "--cfg", "job", "--resolve", "-p", "model").stdout
