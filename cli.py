@@ -52,7 +52,8 @@ class Format(str, Enum):
 def _complete(ctx: typer.Context, incomplete: str) -> list[str]:
     from experiments.completion import complete
 
-    return complete([*(ctx.params.get("overrides") or []), *ctx.args], incomplete)
+    words = ctx.params.get("overrides") or ctx.params.get("words") or []
+    return complete([*words, *ctx.args], incomplete, "finetune" if ctx.info_name == "finetune" else "config")
 
 
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", autocompletion=_complete)]

@@ -22,7 +22,6 @@ VALUE_FLAGS = {
 }  # fmt: skip
 INFO_VALUES = {"all", "config", "defaults", "defaults-tree", "plugins", "searchpath"}
 MULTIRUN_FLAGS = {"--multirun", "-m"}
-# flags that print something about the configuration and train nothing
 ASKING_FLAGS = {"--cfg", "-c", "--info", "-i", "--help", "-h", "--hydra-help", "--version", "--shell-completion", "-sc"}
 FLAGS = VALUE_FLAGS | MULTIRUN_FLAGS | ASKING_FLAGS | {"--resolve", "--run", "-r"}
 
@@ -43,6 +42,11 @@ def split_words(words: list[str]) -> tuple[list[str], list[str]]:
         if rest and (word in VALUE_FLAGS or (word in ("--info", "-i") and rest[0] in INFO_VALUES)):
             flags.append(rest.pop(0))
     return overrides, flags
+
+
+def only_asks(flags: list[str]) -> bool:
+    """Whether they print something about the configuration, and train nothing."""
+    return bool(ASKING_FLAGS & {flag.split("=", 1)[0] for flag in flags})
 
 
 def check_overrides(words: list[str], name: str = "config") -> list[Override]:

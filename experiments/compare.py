@@ -107,16 +107,16 @@ def sorted_by(sort: str, rows: list[Row]) -> list[Row]:
 
 
 def find_runs(name: str, runs: Path) -> list[Path]:
-    """The finished run folders that a word names: a path, a glob, or the start of a name in `runs`. Raises Mistake."""
+    """The run folders that a word names: one by its path or its name, else all that begin so. Raises Mistake."""
     path = Path(name)
-    if path.is_dir():
-        found = [path]
-    else:
-        found = sorted(folder for folder in runs.glob(f"{path.name}*") if (folder / "config.yaml").is_file())
+    if exact := [folder for folder in (path, runs / path) if _is_run(folder)]:
+        return exact[:1]
+    folder = path.parent if len(path.parts) > 1 else runs
+    found = sorted(filter(_is_run, folder.glob(f"{path.name.rstrip('*')}*")))
     if not found:
-        known = [folder.name for folder in runs.glob("*") if (folder / "config.yaml").is_file()]
+        known = [each.name for each in folder.glob("*") if _is_run(each)]
         hint = "`attn compare` lists the finished ones"
-        raise Mistake(f"there is no run {name!r} in {runs}/" + nearest(name, known), hint)
+        raise Mistake(f"there is no run {name!r} in {folder}/" + nearest(path.name, known), hint)
     return found
 
 
@@ -127,6 +127,10 @@ def find_run(name: str, runs: Path) -> Path:
         hint = "name one: " + ", ".join(path.name for path in found[:5])
         raise Mistake(f"{name!r} is the start of {len(found)} runs", hint)
     return found[0]
+
+
+def _is_run(folder: Path) -> bool:
+    return (folder / "config.yaml").is_file()
 
 
 def read_result(folder: Path) -> dict[str, Any]:

@@ -28,8 +28,11 @@ def script(shell: str) -> str:
     return {"bash": BASH, "zsh": ZSH}[shell]
 
 
-def complete(words: list[str], incomplete: str) -> list[str]:
-    """What may stand for `incomplete` after `words`: keys, groups and their options. Empty where Hydra can't tell."""
+def complete(words: list[str], incomplete: str, name: str = "config") -> list[str]:
+    """What may stand for `incomplete` after `words`: keys, groups and their options. Empty where Hydra can't tell.
+
+    name: of the file of `conf/` that is composed.
+    """
     from hydra._internal.config_loader_impl import ConfigLoaderImpl
     from hydra._internal.utils import create_config_search_path
     from hydra.errors import HydraException
@@ -37,8 +40,8 @@ def complete(words: list[str], incomplete: str) -> list[str]:
     from omegaconf.errors import OmegaConfBaseException
 
     loader = ConfigLoaderImpl(config_search_path=create_config_search_path(str(CONF)))
-    line = " ".join([*(word for word in words if not word.startswith("-")), incomplete])
+    line = " ".join([*(word for word in words if "=" in word and not word.startswith("-")), incomplete])
     try:
-        return DefaultCompletionPlugin(loader)._query("config", line)
+        return DefaultCompletionPlugin(loader)._query(name, line)
     except (HydraException, OmegaConfBaseException):
         return []

@@ -92,6 +92,9 @@ def override(tree: dict[str, Any], words: list[str]) -> Settings:
     A group is composed afresh; a key that people vary also reaches the places that refer to it.
     """
     parsed = check_overrides(words, "finetune" if "pretrained" in tree else "config")
+    for word, each in zip(words, parsed, strict=True):
+        if each.is_sweep_override():
+            raise Mistake(f"{word}: one value is needed here", "to give a list write key=[a,b]")
     chosen = {each.key_or_group for each in parsed} & set(groups())
     of_groups = [word for word, each in zip(words, parsed, strict=True) if each.key_or_group.split(".")[0] in chosen]
     fresh = OmegaConf.to_container(compose_raw(of_groups), resolve=True)

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.compare import find_run
-from experiments.configuration import compose, from_tree
+from experiments.configuration import compose
+from experiments.finetune.pretrained import pretraining
 from experiments.material import Text
 from experiments.mistake import Mistake, nearest
 from experiments.record.durable import explained, to_json
@@ -99,7 +100,7 @@ def export_run(name: str, target: Path, runs: Path, kind: str, model_type: str |
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Mistake(f"{target} exists already", "name a folder that is new or empty")
     run = RunFolder(find_run(name, runs))
-    settings = from_tree(run.config())
+    settings = pretraining(run)
     tokenizer = load(run.path / "tokenizer.json")
     chosen, config = _expressing(settings, tokenizer.vocabulary_size, model_type)
     model = Text(settings).start(tokenizer.vocabulary_size)

@@ -75,9 +75,8 @@ def near_key(key: str, overrides: Iterable[str] = (), name: str = "config") -> s
     """The nearest known key, the options of its group that have it, or the keys beside an unknown one."""
     known = known_keys(overrides, name)
     parent, _, leaf = key.rpartition(".")
-    if having := [
-        option for option in options(parent) if leaf in set(OmegaConf.load(CONF / parent / f"{option}.yaml"))
-    ]:
+    of_group = options(parent) if parent else ()
+    if having := [option for option in of_group if leaf in set(OmegaConf.load(CONF / parent / f"{option}.yaml"))]:
         return f"{key} is a setting of {', '.join(f'{parent}={option}' for option in having)}"
     siblings = [each.rpartition(".")[2] for each in known if each.rpartition(".")[0] == parent]
     if close := difflib.get_close_matches(leaf, siblings, n=1, cutoff=0.6):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from experiments.command_line import ASKING_FLAGS, hydra_main, split_words
+from experiments.command_line import hydra_main, only_asks, split_words
 from experiments.mistake import Mistake
 from experiments.settings import Settings
 from experiments.sweep.plan import Plan, in_sweep, plan
@@ -21,7 +21,7 @@ def launch(words: list[str], name: str = "config") -> int:
     """
     dry_run = DRY_RUN in words
     overrides, flags = split_words([word for word in words if word != DRY_RUN])
-    if ASKING_FLAGS & {flag.split("=", 1)[0] for flag in flags}:
+    if only_asks(flags):
         hydra_main(_nothing, overrides, flags, name)
         return 0
     planned = plan(overrides, flags, name)
@@ -84,14 +84,14 @@ def _sweep_elsewhere(planned: Plan, overrides: list[str], flags: list[str], name
     from rich.console import Console
 
     from experiments.record.folder import RunFolder
-    from experiments.sweep.job import job, read_ledger
+    from experiments.sweep.job import LEDGER, job, read_ledger
     from experiments.sweep.report import print_outcomes
     from experiments.sweep.runner import outcome_of
 
-    runs = Path(planned.cells[0].runs if planned.cells else "runs")
+    runs = Path(planned.runs)
     folder = runs / "sweeps" / sweep_name(overrides)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "cells.txt").unlink(missing_ok=True)
+    (folder / LEDGER).unlink(missing_ok=True)
     hydra_main(job, [*overrides, f"hydra.sweep.dir={folder}"], flags, name)
     became = read_ledger(folder)
     outcomes = [outcome_of(RunFolder(runs / cell), state) for cell, state in became.items()]

@@ -88,6 +88,12 @@ def test_dry_run_prints_the_cells_and_starts_none(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("flags", [["--cfg", "job"], ["--cfg=job"]])
+def test_a_task_is_shown_without_a_run(flags):
+    done = attn("finetune", "task=rte", *flags)
+    assert done.returncode == 0 and "not_entailment" in done.stdout, done.stderr
+
+
 def test_hydra_answers_its_own_flags():
     assert "heads: 12" in attn("train", "heads=12", "--cfg", "job").stdout
     assert "hidden_size: 192" in attn("train", "--cfg", "job", "--resolve", "-p", "model").stdout
@@ -121,7 +127,13 @@ def test_completion(words, incomplete, expected):
 
 @pytest.mark.parametrize(
     ("words", "expected"),
-    [("attn tr", "train"), ("attn train variant=talk", "variant=talking_heads"), ("attn compare --so", "--sort")],
+    [
+        ("attn tr", "train"),
+        ("attn train variant=talk", "variant=talking_heads"),
+        ("attn compare --so", "--sort"),
+        ("attn finetune talking_heads task=mn", "task=mnli"),
+        ("attn finetune talking_heads task=squad task.n_b", "task.n_best="),
+    ],
 )
 def test_completion_as_bash_asks_for_it(words, expected):
     asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_ATTN_COMPLETE": "complete_bash"}

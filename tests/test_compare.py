@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from experiments.compare import compare_runs, find_run, matching, table_of, tables_of
+from experiments.compare import compare_runs, find_run, find_runs, matching, table_of, tables_of
 from experiments.mistake import Mistake
 from experiments.tabulate import show
 
@@ -85,12 +85,26 @@ def test_a_damaged_result_is_left_out_and_said(runs, capsys):
     assert captured.out.count("\n") == 4 and "left out" in captured.err and "result.json" in captured.err
 
 
-def test_a_run_is_named_by_the_start_of_its_name(runs):
+def test_a_run_is_named_by_its_name_or_the_start_of_it(runs):
     assert find_run("a", runs) == runs / "a"
-    (runs / "ab").mkdir()
-    (runs / "ab" / "config.yaml").touch()
+    for name in ("ab", "ac"):
+        (runs / name).mkdir()
+        (runs / name / "config.yaml").touch()
+    assert find_run("a", runs) == runs / "a", "whole, though others begin with it"
+    assert find_run("ab", runs) == find_run(str(runs / "ab"), Path("elsewhere")) == runs / "ab"
+    (runs / "a" / "config.yaml").unlink()
     with pytest.raises(Mistake, match="'a' is the start of 2 runs"):
         find_run("a", runs)
+
+
+def test_a_pattern_that_no_shell_has_read_is_looked_for_in_its_own_folder(runs, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    assert find_runs("[ab]*", runs) == find_runs(f"{runs}/[ab]*", Path("elsewhere")) == [runs / "a", runs / "b"]
+    with pytest.raises(Mistake, match="no run 'elsewhere/a' in elsewhere/"):
+        find_runs("elsewhere/a", runs)
+    # a folder that is no run hides none
+    (runs.parent / "d").mkdir(exist_ok=True)
+    assert find_runs("d", runs) == [runs / "d"]
 
 
 def test_settings_that_alone_tell_runs_apart_get_a_column():

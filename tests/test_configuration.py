@@ -130,6 +130,7 @@ def test_no_configuration_can_import_anything(path):
         (["norm=prre"], ["norm = 'prre'", "post, pre, sandwich", "did you mean pre?"]),
         (["optimizer.clip=-1"], ["optimizer.clip = -1", "greater than 0"]),
         (["optimizer.lr=3"], ["optimizer.lr", "learning_rate"]),
+        (["epochs=3"], ["'epochs'", "it is a setting of `attn finetune`"]),
         (["learning_rate=nan"], ["learning_rate = nan", "finite"]),
         (["heads=1000"], ["key_size = 0", "at least 1", "hidden_size"]),
         (["tokenizer=file"], ["tokenizer.path has no value"]),
@@ -159,6 +160,8 @@ def test_a_finished_run_takes_another_corpus_and_keeps_the_rest():
     other = override(run, ["data=text", "data.train=book.txt"])
     assert (other.heads, other.objective.rate, other.data.train) == (12, 0.3, "book.txt")
     assert override(run, ["objective.rate=0.5"]).objective.rate == 0.5
+    with pytest.raises(Mistake, match="seed=0,1: one value"):
+        override(run, ["seed=0,1"])
     with pytest.raises(Mistake, match=r"no setting 'objective\.rat'"):
         override(run, ["objective.rat=0.5"])
 

@@ -20,7 +20,7 @@ def check_plot(path: Path) -> None:
     try:
         import matplotlib  # noqa: F401
     except ImportError as error:
-        raise Mistake(f"--plot: {error}", "pip install 'attn[heads]'") from error
+        raise Mistake(f"--plot: {error}", "pip install -c constraints.txt -e '.[heads]'") from error
 
 
 def draw(rows: list[Row], caption: str, path: Path) -> None:

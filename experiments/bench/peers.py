@@ -113,4 +113,5 @@ def _imported(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        raise Mistake(f"--peers: {name} can't be imported: {error}", "pip install 'attn[peers]'") from error
+        hint = "pip install -c constraints.txt -e '.[peers]'"
+        raise Mistake(f"--peers: {name} can't be imported: {error}", hint) from error

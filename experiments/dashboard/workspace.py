@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +48,9 @@ def head_table(heads: dict[str, Any]) -> str:
     columns = {"role": heads["roles"], **heads["measures"]}
     return as_markdown(
         [
-            {"layer": layer, "head": head, **{name: column[layer - 1][head - 1] for name, column in columns.items()}}
-            for layer, roles in enumerate(heads["roles"], start=1)
-            for head in range(1, len(roles) + 1)
+            {"layer": layer, "head": head, **dict(zip(columns, values, strict=True))}
+            for layer, of_layer in enumerate(zip(*columns.values(), strict=True), start=1)
+            for head, values in enumerate(zip_longest(*of_layer), start=1)
         ]
     )
 

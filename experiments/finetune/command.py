@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.command_line import ASKING_FLAGS, split_words
+from experiments.command_line import only_asks, split_words
 from experiments.compare import find_run
 from experiments.explain import options
 from experiments.finetune.pretrained import DECIDED
@@ -18,7 +18,7 @@ def finetune(words: list[str]) -> int:
     names = [word for word in overrides if "=" not in word]
     others = [word for word in overrides if "=" in word]
     flags += [DRY_RUN] if DRY_RUN in words else []
-    if not names and ASKING_FLAGS & set(flags):
+    if not names and only_asks(flags):
         return launch([*others, *flags], "finetune")
     if not names:
         raise Mistake("which run?", "attn finetune RUN task=NAME; `attn compare` lists the finished ones")

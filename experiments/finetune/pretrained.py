@@ -61,6 +61,16 @@ def inherited(tree: dict[str, Any], run: dict[str, Any], origin: dict[str, Any])
     }  # fmt: skip
 
 
+def pretraining(folder: RunFolder) -> Settings:
+    """What a run was pretrained with. Raises Mistake for a fine-tuned one."""
+    from experiments.configuration import from_tree
+
+    settings = from_tree(folder.config())
+    if isinstance(settings, FineTuning):
+        raise Mistake(f"{folder.name} is fine-tuned", f"name the pretrained run: {settings.origin.run}")
+    return settings
+
+
 def _read(folder: RunFolder) -> dict[str, Any]:
     """The settings of a finished pretraining, or of an imported one. Raises Mistake."""
     try:

@@ -35,6 +35,7 @@ class Span(Source):
     """Find the answer to a question in a text (Rajpurkar et al. 2016, 1606.05250), in windows that slide over it."""
 
     kind: Literal["span"]
+    validation: Text  # a single split: each window is of a question by its number in it
     id: Text  # columns
     question: Text
     context: Text

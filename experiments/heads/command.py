@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.compare import find_run
-from experiments.configuration import from_tree
-from experiments.finetune.settings import FineTuning
+from experiments.finetune.pretrained import pretraining
 from experiments.mistake import Mistake
 from experiments.record.display import Display
 from experiments.record.folder import RunFolder
@@ -16,7 +15,6 @@ from experiments.record.folder import RunFolder
 if TYPE_CHECKING:
     from experiments.heads.section import Options, Section
     from experiments.heads.subject import Subject
-    from experiments.settings import Settings
 
 
 def show_heads(
@@ -51,7 +49,7 @@ def show_heads(
     shown: list[tuple[str, str, list[Section]]] = []
     with Display() as display:
         subjects = [
-            open_subject(folder, _pretraining(folder), checkpoint, sequences, display.stage) for folder in folders
+            open_subject(folder, pretraining(folder), checkpoint, sequences, display.stage) for folder in folders
         ]
         for subject in subjects:
             _check(subject, options, export)
@@ -67,14 +65,6 @@ def show_heads(
         page = page.with_name(f"beside-{folders[1].name}.html")
         report.write_page(page, shown)
     print(page)
-
-
-def _pretraining(folder: RunFolder) -> Settings:
-    """What the run was trained with. Raises Mistake for a fine-tuned one."""
-    settings = from_tree(folder.config())
-    if isinstance(settings, FineTuning):
-        raise Mistake(f"{folder.name} is fine-tuned", f"name the pretrained run: {settings.origin.run}")
-    return settings
 
 
 def _check(subject: Subject, options: Options, export: int | None) -> None:

@@ -14,6 +14,7 @@ from experiments.heads import equal, figures, gates, importance, projections, pr
 from experiments.heads.section import Options, Section, by_layer
 from experiments.heads.subject import Subject
 from experiments.heads.taps import read, value_heads
+from experiments.training.evaluate import unigram_loss
 
 RANDOM_ORDERS = 3
 POINTS = 12  # numbers of heads left at which the quality is measured
@@ -75,10 +76,9 @@ def _loss(model: Any, batches: Any, removed: list[pruning.Head]) -> float:
 
 
 def _unigram_loss(subject: Subject, batches: Any) -> float:
-    """Nats per predicted token of predicting by single-token frequencies, one added to each count."""
-    counts = torch.from_numpy(subject.dataset.unigram + 1.0)
-    targets = torch.cat([batch.targets for batch in batches])
-    return float(-(counts[targets] / counts.sum()).log().mean())
+    unigram = subject.dataset.unigram
+    targets = np.bincount(torch.cat([batch.targets for batch in batches]).numpy(), minlength=len(unigram))
+    return unigram_loss(targets, unigram, subject.tokenizer.special)
 
 
 def gated(subject: Subject, options: Options) -> Section | None:

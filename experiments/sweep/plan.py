@@ -29,6 +29,7 @@ class Plan:
     is_sweep: bool
     launcher: str
     sweeper: str
+    runs: str  # folder of the run folders
 
     @property
     def runs_here(self) -> bool:
@@ -39,9 +40,9 @@ class Plan:
 def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
     """Compose and check every cell. Raises Mistake that names each wrong cell."""
     parsed = check_overrides(overrides, name)
-    launcher, sweeper, is_sweep = _choices(overrides, flags, name)
+    launcher, sweeper, is_sweep, runs = _choices(overrides, flags, name)
     if is_sweep and sweeper != "basic":
-        return Plan([], True, launcher, sweeper)
+        return Plan([], True, launcher, sweeper, runs)
     swept = {each.key_or_group for each in parsed if each.is_sweep_override()}
     cells: list[Settings] = []
     wrong: list[str] = []
@@ -71,7 +72,7 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
     if wrong:
         count = f"{len(wrong)} of {len(wrong) + len(cells)} cells are wrong; none was started"
         raise Mistake("\n".join(wrong), count if swept else "")
-    return Plan(_distinct(cells), is_sweep, launcher, sweeper)
+    return Plan(_distinct(cells), is_sweep, launcher, sweeper, runs)
 
 
 def check_data(cells: list[Settings]) -> None:
@@ -92,10 +93,11 @@ def _distinct(cells: list[Settings]) -> list[Settings]:
     return [cell for index, cell in enumerate(cells) if cell not in cells[:index]]
 
 
-def _choices(overrides: list[str], flags: list[str], name: str) -> tuple[str, str, bool]:
-    """(launcher, sweeper, whether it is a sweep), from the words and from the overlays that they name."""
-    keys = ("hydra/launcher=", "hydra/sweeper=", "hydra.mode=", "experiment=")
+def _choices(overrides: list[str], flags: list[str], name: str) -> tuple[str, str, bool, str]:
+    """(launcher, sweeper, whether it is a sweep, runs), from the words and from the overlays that they name."""
+    keys = ("hydra/launcher=", "hydra/sweeper=", "hydra.mode=", "experiment=", "runs=")
     deciding = [word for word in overrides if word.startswith(keys) and "," not in word]
-    context = compose_raw(deciding, with_hydra=True, name=name).hydra
-    is_sweep = bool(MULTIRUN_FLAGS & set(flags)) or context.mode is RunMode.MULTIRUN
-    return context.runtime.choices["hydra/launcher"], context.runtime.choices["hydra/sweeper"], is_sweep
+    composed = compose_raw(deciding, with_hydra=True, name=name)
+    is_sweep = bool(MULTIRUN_FLAGS & set(flags)) or composed.hydra.mode is RunMode.MULTIRUN
+    choices = composed.hydra.runtime.choices
+    return choices["hydra/launcher"], choices["hydra/sweeper"], is_sweep, str(composed.runs)

@@ -109,13 +109,14 @@ class SweepProgress:
 
 
 def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
-    """The finished cells as `attn compare` shows them, then every failed one with its reason and its log."""
+    """The finished cells as `attn compare` shows them, then every failed one with its reason and any log it left."""
     done = [(outcome.folder.name, outcome.result) for outcome in outcomes if outcome.done and outcome.result]
     for rows in tables_of([result.to_dict() | {"run": name} for name, result in done]):
         show(rows, "table", console=console)
     failed = [outcome for outcome in outcomes if not outcome.done]
     for outcome in failed:
         console.print(f"failed: {outcome.folder.name}: {outcome.reason}", markup=False, highlight=False, soft_wrap=True)
-        console.print(f"        {outcome.folder.path / 'output.txt'}", markup=False, highlight=False, soft_wrap=True)
+        if (output := outcome.folder.path / "output.txt").exists():
+            console.print(f"        {output}", markup=False, highlight=False, soft_wrap=True)
     if failed:
         console.print(f"{len(failed)} of {len(outcomes)} cells failed; the same command tries them again")

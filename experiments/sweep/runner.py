@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
 from experiments.child import child
@@ -62,7 +61,7 @@ def run_cell(settings: Settings, watch: Callable[[RunFolder], None] = lambda fol
         return Outcome(folder, None, str(error))
     # the open pipe tells the cell that its sweep is alive: when it closes, the cell saves and ends
     with (
-        (folder.path / "output.txt").open("a", encoding="utf-8") as output,
+        (folder.path / "output.txt").open("a+", encoding="utf-8", errors="replace") as output,
         subprocess.Popen(
             **child("experiments.run", folder.path),
             stdin=subprocess.PIPE,
@@ -75,9 +74,12 @@ def run_cell(settings: Settings, watch: Callable[[RunFolder], None] = lambda fol
         while process.poll() is None:
             watch(folder)
             time.sleep(POLL_SECONDS)
+        # not by its name: a mistake leaves no folder behind
+        output.seek(0)
+        said = _last_line(output.read())
     if received:
         raise Interrupted(received[0])
-    return _outcome(folder, process.returncode)
+    return _outcome(folder, process.returncode, said)
 
 
 def outcome_of(folder: RunFolder, state: str) -> Outcome:
@@ -85,19 +87,19 @@ def outcome_of(folder: RunFolder, state: str) -> Outcome:
     return Outcome(folder, folder.result(), "") if state == "done" else Outcome(folder, None, state)
 
 
-def _outcome(folder: RunFolder, code: int) -> Outcome:
+def _outcome(folder: RunFolder, code: int, said: str = "") -> Outcome:
     result = folder.result()
     if code < 0:
         name = signal.Signals(-code).name
         hint = " (out of memory?)" if name == "SIGKILL" else ""
         return Outcome(folder, None, f"killed by {name}{hint}")
     if result is None or (code != 0 and result.status == "done"):
-        return Outcome(folder, None, _last_line(folder.path / "output.txt") or f"ended with code {code}")
+        return Outcome(folder, None, said or f"ended with code {code}")
     return Outcome(folder, result, "" if result.status == "done" else f"{result.status}: {result.reason}")
 
 
-def _last_line(path: Path) -> str:
-    lines = [line.strip() for line in path.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+def _last_line(text: str) -> str:
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else ""
 
 

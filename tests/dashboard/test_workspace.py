@@ -94,6 +94,13 @@ def test_it_is_made_once_and_then_updated(make, measured, tmp_path, monkeypatch,
     assert capsys.readouterr().out == f"https://there/{module.NAME}\nhttps://there/kept\n"
 
 
+def test_heads_of_the_softmax_and_of_the_values_may_differ_in_number():
+    from experiments.dashboard.workspace import head_table
+
+    table = head_table({"roles": [["broad", "mixed"]], "measures": {"entropy": [[1.0, 2.0]], "gradient": [[0.5]]}})
+    assert table.splitlines()[2:] == ["| 1 | 1 | broad | 1.0000 | 0.5000 |", "| 1 | 2 | mixed | 2.0000 | - |"]
+
+
 def test_a_server_that_refuses_is_told_in_a_line(make, tmp_path, monkeypatch):
     import wandb_workspaces.workspaces as ws
 

@@ -23,7 +23,7 @@ from experiments.dashboard.page import page_data
 from experiments.dashboard.runs import chosen_runs
 from experiments.data.tokenizer import SPECIAL
 from experiments.evaluate import evaluate_run
-from experiments.exchange import import_folder
+from experiments.exchange import export_run, import_folder
 from experiments.finetune.command import finetune
 from experiments.finetune.squad import squad_scores
 from experiments.mistake import Mistake
@@ -142,6 +142,8 @@ def test_what_was_fine_tuned_is_compared_by_its_scores(tune, pretrained, home, t
     assert score["tokens"] == 200 and 0 <= score["accuracy"] <= 100
     with pytest.raises(Mistake, match="validation split is scored"):
         evaluate_run(folder.name, ["split=train"], runs, "newest", "json")
+    with pytest.raises(Mistake, match=rf"is fine-tuned\n  name the pretrained run: {pretrained.name}"):
+        export_run(folder.name, tmp_path / "exported", runs, "best", None)
 
 
 @pytest.mark.parametrize(

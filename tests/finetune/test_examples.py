@@ -7,7 +7,7 @@ import json
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from experiments.configuration import compose_raw
 from experiments.data.errors import DataError
@@ -77,6 +77,13 @@ def test_wrong_labelled_rows(tmp_path, row, said):
 def test_wrong_questions(tmp_path, changes, said):
     text = refused(tmp_path, "squad", [ASKED, ASKED | changes])
     assert all(part in text for part in [*said, "row 1"]), text
+
+
+def test_questions_have_one_validation_split():
+    several = {"matched": "a.json", "mismatched": "b.json"}
+    assert task("mnli", "train", validation=several).held_out == several
+    with pytest.raises(ValidationError, match=r"span\.validation"):
+        task("squad", "train", validation=several)
 
 
 def test_numbers(tmp_path):

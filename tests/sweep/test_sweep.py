@@ -11,6 +11,10 @@ import time
 from pathlib import Path
 
 import pytest
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeperConf
+from hydra.core.config_store import ConfigStore
+
+from experiments.launch import launch
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -97,8 +101,29 @@ def test_a_failed_cell_gives_its_reason_and_the_sweep_goes_on(attn, tiny, tmp_pa
     assert statuses(tmp_path / "runs").count("done") == 1
 
 
+def test_a_cell_that_leaves_no_folder_behind_gives_its_reason_too(attn, tiny, tmp_path):
+    # what its preparation refuses is left behind by no run, and so neither is what the cell said
+    short = tmp_path / "short.txt"
+    short.write_text("too few words")
+    words = [word for word in tiny if not word.startswith("data.train")]
+    done = attn("train", "-m", f"data.train={short}", "seed=0,1", *words)
+    assert done.returncode == 3, done.stdout + done.stderr
+    assert "2 of 2 cells failed" in done.stdout and done.stdout.count("output.txt") == 0
+    assert done.stdout.count("the train split has") == 4, done.stdout
+
+
 def test_hydras_joblib_launcher_runs_the_same_cells(attn, tiny, tmp_path):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     done = attn("train", "-m", "heads=1,2", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", *tiny)
     assert done.returncode == 0, done.stdout + done.stderr
     assert statuses(tmp_path / "runs") == ["done", "done"]
+
+
+def test_the_cells_of_another_sweeper_are_found_in_the_folder_of_runs(tiny, tmp_path, monkeypatch, capsys):
+    # Hydra's own under another name: what it runs is known only afterwards, as of any other sweeper
+    ConfigStore.instance().store(group="hydra/sweeper", name="another", node=BasicSweeperConf, provider="test")
+    monkeypatch.chdir(tmp_path)
+    own = [f"runs={tmp_path / 'other'}", f"cache={tmp_path / 'cache'}", "logger.wandb=off"]
+    assert launch(["-m", "hydra/sweeper=another", "heads=2", *own, *tiny]) == 0, capsys.readouterr().out
+    assert statuses(tmp_path / "other") == ["done"]
+    assert not (tmp_path / "runs").exists()
