@@ -109,7 +109,7 @@ def sorted_by(sort: str, rows: list[Row]) -> list[Row]:
 def find_runs(name: str, runs: Path) -> list[Path]:
     """The finished run folders that a word names: a path, a glob, or the start of a name in `runs`. Raises Mistake."""
     path = Path(name)
-    if path.is_dir():
+    if (path / "config.yaml").is_file():
         found = [path]
     else:
         found = sorted(folder for folder in runs.glob(f"{path.name}*") if (folder / "config.yaml").is_file())
