@@ -93,6 +93,14 @@ def test_a_run_is_named_by_the_start_of_its_name(runs):
         find_run("a", runs)
 
 
+def test_a_folder_that_is_no_run_hides_none(runs, tmp_path, monkeypatch):
+    """Such as the checkpoint of another library that was imported under its own name."""
+    (tmp_path / "elsewhere" / "a").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "a" / "config.json").touch()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert find_run("a", runs) == runs / "a"
+
+
 def test_settings_that_alone_tell_runs_apart_get_a_column():
     plain = table_of([result("a", 5.0), result("b", 4.5, seed=1), result("c", 4.0, heads=24)])
     assert "variant.key_heads" not in plain[0] and "learning_rate" not in plain[0] and "logger.tags" not in plain[0]

@@ -209,9 +209,9 @@ def _comparison_row(claim: str, part: PartFinding) -> Row:
     return {
         "claim": claim,
         "inequality": part.sentence,
-        "difference": part.mean,
+        "difference": int(part.mean) if part.exact and part.mean is not None else part.mean,
         "95% interval": _interval(part.interval) if part.interval else None,
-        "by seed": None if part.exact else ", ".join(f"{value:+.3g}" for value in part.values),
+        "by seed": None if part.exact else ", ".join(f"{value:+.3g}" for value in part.values) or None,
     }
 
 

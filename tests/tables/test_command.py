@@ -243,8 +243,24 @@ def test_a_mistake_in_every_row_is_said_once(here):
 
 def test_a_mistake_in_one_row_names_it():
     with pytest.raises(Mistake, match=r"^b: ") as caught:
-        source_of("runs").cells({"a": ["heads=2"], "b": ["heads=7"]}, [0], Path("runs"))
+        source_of("runs").cells({"a": ["heads=2"], "b": ["heads=0"]}, [0], Path("runs"))
     assert "a: " not in str(caught.value).splitlines()[0]
+
+
+def test_what_can_not_be_kept_is_still_shown(here, short, tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "tables").write_text("in the way")
+    shown = here("table", TABLE, "--render-only", "--format", "csv", *short)
+    assert set(rows_of(shown.stdout)) == {"h8", "h16", "h32"}
+    assert shown.exit_code == 1 and "a file stands where a folder should be" in shown.stderr
+
+
+def test_a_folder_that_computed_cells_can_not_have_is_named(here, tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "computed").write_text("in the way")
+    done = here("table", "bhojanapalli2020/theorem1", "--seeds", "1")
+    assert done.exit_code == 1 and "a file stands where a folder should be" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_rows_made_equal_by_an_override_are_refused():
