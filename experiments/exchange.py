@@ -53,9 +53,11 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
             f"{tokenizer.vocabulary_size} ids"
         )
     own = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
+    file, state = _weights(source)
+    if hasattr(chosen, "completed"):
+        config = chosen.completed(config, state)
     settings = compose([*chosen.words(config), *overrides])
     settings = settings.model_copy(update={"tokenizer": own, "runs": str(runs)})
-    file, state = _weights(source)
     unused = [key for key in state if re.fullmatch(getattr(chosen, "UNUSED", "(?!)"), key)]
     ours = chosen.from_hugging_face({key: value for key, value in state.items() if key not in unused})
     if (needed := settings.objective.sentinel_count()) > (there := len(tokenizer.sentinel_ids)):

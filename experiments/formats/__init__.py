@@ -16,9 +16,9 @@ from experiments.settings import Settings
 class Format(Protocol):
     """What a module of this folder has. Every function raises ValueError, naming what it can't express.
 
-    Two more it may have. UNUSED: a pattern of the weights that such checkpoints hold, and that our model has no place
-    for and does without; they are left out before from_hugging_face. note(settings): what the user of an export has
-    to know, or None.
+    Three more it may have. UNUSED: a pattern of the weights that such checkpoints hold, and that our model has no place
+    for and does without; they are left out before from_hugging_face. completed(config, state): the config.json with
+    what only the weights tell. note(settings): what the user of an export has to know, or None.
     """
 
     MODEL_TYPE: str  # model_type in config.json

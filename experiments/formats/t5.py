@@ -33,13 +33,24 @@ REQUIRED = {
 DUPLICATES = frozenset({"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"})
 
 
+def completed(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The config.json with `tie_word_embeddings` as its weights have it: transformers 5 writes true for every T5.
+
+    A 1.1 that it has just made is tied, too; a trained one is not. Whether the output is scaled says the version.
+    """
+    output, embedding = state.get("lm_head.weight"), state.get("shared.weight")
+    tied = output is None or (embedding is not None and output.equal(embedding))
+    scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True))
+    return {**config, "tie_word_embeddings": tied, "scale_decoder_outputs": scaled}
+
+
 def words(config: Mapping[str, Any]) -> list[str]:
     """The overrides of `attn train` that make our model the one of this config.json. Raises ValueError."""
     layers = config["num_layers"]
     if (deeper := config.get("num_decoder_layers")) not in (None, layers):
         raise ValueError(f"num_decoder_layers={deeper}, num_layers={layers}: the two sides must have as many layers")
     gated, activation = _activation(config.get("feed_forward_proj", "relu"))
-    tied = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True))
+    tied = config.get("tie_word_embeddings", True)
     chosen = {
         "objective": REQUIRED["objective.kind"],
         "variant": "unscaled",
@@ -56,7 +67,7 @@ def words(config: Mapping[str, Any]) -> list[str]:
         "model.activation": activation,
         "model.gated": gated,
         "model.tied": tied,
-        "model.output_scaled": tied,
+        "model.output_scaled": config.get("scale_decoder_outputs", tied),
         "model.dropout": config.get("dropout_rate", 0.1),
         "model.attention_dropout": config.get("dropout_rate", 0.1),
         "model.initial_std": None,

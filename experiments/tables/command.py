@@ -82,10 +82,10 @@ def _put_out(made: Report, options: Options) -> None:
     from experiments.tables.kept import keep
     from experiments.tables.render import render, write_all
 
-    keep(made, options.runs)
     console = Console()
     text = render(made, options.format, console if options.format == "table" else None)
-    print(text, end="")
+    print(text, end="", flush=True)
+    keep(made, options.runs)
     if options.out:
         for path in write_all(made, options.out):
             print(path, file=sys.stderr)

@@ -15,7 +15,7 @@ import yaml
 from rich.console import Console
 
 from experiments.mistake import Mistake, nearest
-from experiments.record.durable import number, to_json, write
+from experiments.record.durable import explained, number, to_json, write
 from experiments.record.environment import describe
 from experiments.tables.source import Cell, Finding, Prediction
 
@@ -64,7 +64,8 @@ class Computed:
         missing = [cell for cell in cells if self.finding(cell).state == "missing"]
         for count, cell in enumerate(missing, start=1):
             path = self._path(cell)
-            path.parent.mkdir(parents=True, exist_ok=True)
+            with explained(path.parent):
+                path.parent.mkdir(parents=True, exist_ok=True)
             found = self._measure(cell)
             write(path, to_json(found, indent=2) + "\n")
             said = f"[{count}/{len(missing)}] {cell.row}, seed {cell.seed}: {found['wall_seconds']:.1f} s"

@@ -166,9 +166,11 @@ def names() -> list[str]:
 
 def load(name: str) -> Table:
     """Raises Mistake for a name that there isn't, and for a YAML that isn't a table."""
-    if name not in names():
-        hint = f"there are: {', '.join(names())}"
-        raise Mistake(f"there is no table {name!r}" + nearest(name, names()), hint)
+    known = names()
+    if name not in known:
+        without_paper = {each.split("/")[1]: each for each in known}
+        meant = nearest(without_paper.get(name, name), known)
+        raise Mistake(f"there is no table {name!r}" + meant, f"there are: {', '.join(known)}")
     path = TABLES / f"{name}.yaml"
     return checked(Table, yaml.safe_load(path.read_text(encoding="utf-8")), f"conf/table/{name}.yaml")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -95,15 +96,16 @@ def read(name: str, table: str, file: Path | None) -> Published:
     paper: Paper = checked(Paper, yaml.safe_load(path.read_text(encoding="utf-8")), f"{path.parent.name}/{path.name}")
     if table not in paper.tables:
         raise Mistake(f"{path.parent.name}/{path.name} has no table {table!r}" + nearest(table, paper.tables))
-    found = paper.tables[table]
-    return Published(found, _given(file, table, found) if file else {})
+    return Published(paper.tables[table], _given(file, table, paper) if file else {})
 
 
-def _given(file: Path, table: str, known: PublishedTable) -> dict[str, dict[str, float]]:
+def _given(file: Path, table: str, paper: Paper) -> dict[str, dict[str, float]]:
     """The numbers of one table in a file of the same form as `published.yaml`, of which only the rows are needed."""
+    known = paper.tables[table]
     try:
         tree = yaml.safe_load(file.read_text(encoding="utf-8"))
-        rows = {str(key): value for key, value in tree["tables"].items()}.get(table, {"rows": {}})["rows"]
+        tables = {str(key): value for key, value in tree["tables"].items()}
+        rows = tables.get(table, {"rows": {}})["rows"]
         numbers = {
             row: {key: value for key, value in found.items() if value is not None} for row, found in rows.items()
         }
@@ -112,11 +114,13 @@ def _given(file: Path, table: str, known: PublishedTable) -> dict[str, dict[str,
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         hint = 'tables: {"1": {rows: {mh6: {ln_ppl: NUMBER}}}}, as in the conf/table/PAPER/published.yaml of the paper'
         raise Mistake(f"--published {file}: holds no tables", hint) from error
+    for name in tables:
+        _check(file, "the paper", name, paper.tables)
     for row, found in numbers.items():
         _check(file, f"table {table}", row, known.rows)
         for metric, value in found.items():
             _check(file, f"table {table}, row {row}", metric.removesuffix("_pm"), known.metrics)
-            if isinstance(value, bool) or not isinstance(value, int | float):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 raise Mistake(f"--published {file}: {row}.{metric} = {value!r}: must be a number")
     return numbers
 

@@ -192,22 +192,35 @@ def _claim_block(verdict: Verdict) -> str:
 
 def _latex(report: Report) -> str:
     """`\\usepackage{booktabs}` is all that it needs."""
-    parts = [f"% {report.asked.command()}", f"% {_tex(report.asked.table.title)}"]
-    for rows in tables(report):
-        keys = list(rows[0])
-        sides = "".join("r" if any(isinstance(row[key], int | float) for row in rows) else "l" for key in keys)
-        parts += [
-            rf"\begin{{tabular}}{{{sides}}}",
-            r"\toprule",
-            _tex_line([key.removesuffix("_bytes") for key in keys]),
+    verdicts = [{"claim": each.key, "says": each.claim.says, "verdict": each.word} for each in report.verdicts]
+    comparisons = [_comparison_row(verdict.key, part) for verdict in report.verdicts for part in verdict.parts]
+    said = [*legend(report), *report.notes, *([closing(report)] if report.verdicts else [])]
+    return "\n".join(
+        [
+            f"% {report.asked.command()}",
+            f"% {_tex(report.asked.table.title)}",
+            *(_tabular(rows) for rows in (*tables(report), verdicts, comparisons) if rows),
+            *(f"{_tex(line)}\n" for line in said),
         ]
-        parts += [r"\midrule", *(_tex_line([readable(key, row[key]) for key in keys]) for row in rows)]
-        parts += [r"\bottomrule", r"\end{tabular}", ""]
-    if report.verdicts:
-        parts += [r"\begin{tabular}{lll}", r"\toprule", _tex_line(["claim", "says", "verdict"]), r"\midrule"]
-        parts += [_tex_line([verdict.key, verdict.claim.says, verdict.word]) for verdict in report.verdicts]
-        parts += [r"\bottomrule", r"\end{tabular}"]
-    return "\n".join(parts) + "\n"
+    )
+
+
+def _comparison_row(claim: str, part: PartFinding) -> Row:
+    return {
+        "claim": claim,
+        "inequality": part.sentence,
+        "difference": int(part.mean) if part.exact and part.mean is not None else part.mean,
+        "95% interval": _interval(part.interval) if part.interval else None,
+        "by seed": None if part.exact else ", ".join(f"{value:+.3g}" for value in part.values) or None,
+    }
+
+
+def _tabular(rows: list[Row]) -> str:
+    keys = list(rows[0])
+    sides = "".join("r" if any(isinstance(row[key], int | float) for row in rows) else "l" for key in keys)
+    lines = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", _tex_line([key.removesuffix("_bytes") for key in keys])]
+    lines += [r"\midrule", *(_tex_line([readable(key, row[key]) for key in keys]) for row in rows)]
+    return "\n".join([*lines, r"\bottomrule", r"\end{tabular}", ""])
 
 
 def _tex_line(cells: list[str]) -> str:
@@ -216,4 +229,6 @@ def _tex_line(cells: list[str]) -> str:
 
 def _tex(text: str) -> str:
     escaped = re.sub(r"([&%$#_{}])", r"\\\1", text.replace("\\", r"\textbackslash "))
-    return escaped.replace("+-", r"$\pm$").replace("<", r"$<$").replace(">", r"$>$").replace("~", r"$\sim$")
+    for plain, sign in (("+-", r"\pm"), ("<", "<"), (">", ">"), ("~", r"\sim"), ("|", "|")):
+        escaped = escaped.replace(plain, f"${sign}$")
+    return escaped

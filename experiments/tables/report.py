@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from experiments.tables.published import Number, Published
 from experiments.tables.source import Cell, Finding, Source
 from experiments.tables.statistics import standard_error, t_interval
 from experiments.tables.verdict import Measures, Verdict, decide
-from experiments.tables.words import apart, merged, split
+from experiments.tables.words import apart, key_of, merged, split
 
 Line = dict[str, Any]
 
@@ -78,8 +78,8 @@ def report(asked: Asked, source: Source, cells: list[Cell], published: Published
     scores = _scores(asked.budget, findings)
     measures = Measures(
         score=scores,
-        step_time=_of_results(findings, lambda result: 1 / result["tokens_per_second"]),
-        parameters=_of_results(findings, lambda result: result["parameters"]["total"]),
+        step_time=_of_results(findings, "tokens_per_second", lambda speed: 1 / speed),
+        parameters=_of_results(findings, "parameters.total", lambda count: count),
         sizes=sizes,
     )
     score = asked.budget.score.rpartition(".")[2]
@@ -110,12 +110,14 @@ def _scores(budget: Budget, findings: Mapping[tuple[str, int], Finding]) -> dict
     return found
 
 
-def _of_results(findings: Mapping[tuple[str, int], Finding], value: Any) -> dict[str, dict[int, float]]:
-    """A number of every done cell whose result has it."""
+def _of_results(
+    findings: Mapping[tuple[str, int], Finding], place: str, value: Callable[[float], float]
+) -> dict[str, dict[int, float]]:
+    """What follows from a number of every done cell whose result has it: a short run has no speed."""
     found: dict[str, dict[int, float]] = {}
     for (row, seed), finding in findings.items():
-        if finding.state == "done" and finding.result.get("tokens_per_second"):
-            found.setdefault(row, {})[seed] = value(finding.result)
+        if finding.state == "done" and (number := value_at(finding.result, place)):
+            found.setdefault(row, {})[seed] = value(number)
     return found
 
 
@@ -212,7 +214,8 @@ def _facts(
         given = map(_without_folder, apart(asked.given)[1].get(name, []))
         yield f"fine-tuning, {name}", "; ".join([" ".join(merged(split(words), [*given])), *_examples(name, results)])
     yield "seeds", ", ".join(map(str, sorted({seed for _, seed in findings})))
-    for key, tuning in budget.learning_rates.items():
+    tuned = {} if any(key_of(word) == "learning_rate" for word in asked.given) else budget.learning_rates
+    for key, tuning in tuned.items():
         tried = ", ".join(f"{rate:g}: {score:.4g}" for rate, score in sorted(tuning.tried.items()))
         yield f"learning rate of {key}", f"{tuning.chosen:g}; {tuning.where}" + (f" ({tried})" if tried else "")
     for title, place in (("steps", "steps"), ("tokens", "tokens"), ("precision", "precision"), ("kernel", "backend")):

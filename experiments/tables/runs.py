@@ -24,14 +24,16 @@ class Runs:
     def cells(self, rows: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> list[Cell]:
         """As the words compose; the seed is set last. Raises Mistake."""
         composed: dict[str, Settings] = {}
-        wrong = []
+        wrong: dict[str, str] = {}
         for row, words in rows.items():
             try:
                 composed[row] = compose([*words, f"runs={runs}"])
             except Mistake as mistake:
-                wrong.append(f"{row}: {mistake}")
+                wrong[row] = str(mistake)
         if wrong:
-            raise Mistake("\n".join(wrong))
+            of_all = len(wrong) == len(rows) and len(set(wrong.values())) == 1
+            lines = set(wrong.values()) if of_all else (f"{row}: {said}" for row, said in wrong.items())
+            raise Mistake("\n".join(lines))
         found = [
             (row, settings.model_copy(update={"seed": seed})) for seed in seeds for row, settings in composed.items()
         ]

@@ -85,6 +85,42 @@ def test_there_and_back_is_the_same_to_the_bit(version):
     }
 
 
+def test_a_new_1_1_is_tied_as_transformers_makes_it_and_a_trained_one_is_not(batch):
+    """Neither config.json says so: transformers 5 writes tie_word_embeddings=true for both."""
+    trained = theirs_of("1.1")
+    torch.manual_seed(0)
+    new = transformers.T5ForConditionalGeneration(trained.config).double().eval()
+    tokens, decoder_tokens, mask = batch
+    for theirs, tied in ((new, new.lm_head.weight is new.shared.weight), (trained, False)):
+        state = theirs.state_dict()
+        if tied:
+            # as its file is
+            del state["lm_head.weight"]
+        ours, settings = ours_of(*t5.words(t5.completed(theirs.config.to_dict(), state)))
+        assert (settings.model.tied, settings.model.output_scaled) == (tied, False)
+        ours.load_state_dict(t5.from_hugging_face(state))
+        with torch.no_grad():
+            expected = theirs(input_ids=tokens, decoder_input_ids=decoder_tokens, attention_mask=mask.long()).logits
+            assert_close(ours(tokens, decoder_tokens, mask=mask), expected, rtol=1e-5, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    ("said", "weights", "tied", "scaled"),
+    [
+        ({"tie_word_embeddings": True}, 1, True, True),  # 1.0 by transformers 4
+        ({"tie_word_embeddings": False}, 2, False, False),  # 1.1 by transformers 4
+        ({"tie_word_embeddings": True, "scale_decoder_outputs": True}, 1, True, True),
+        ({"tie_word_embeddings": True, "scale_decoder_outputs": False}, 2, False, False),
+        ({"tie_word_embeddings": True, "scale_decoder_outputs": False}, 1, True, False),
+        ({}, 1, True, True),
+    ],
+)
+def test_whether_the_output_is_tied_say_the_weights_and_whether_it_is_scaled_the_config(said, weights, tied, scaled):
+    names = ("shared.weight", "lm_head.weight")[:weights]
+    found = t5.completed(said, {name: torch.full((2, 2), float(i)) for i, name in enumerate(names)})
+    assert found == {"tie_word_embeddings": tied, "scale_decoder_outputs": scaled}
+
+
 MODEL = (
     "objective=span_corruption", "hidden_size=12", "heads=3", "layers=2", "norm=pre", "model.norm_kind=rms",
     "model.position=relative", "model.embedding_norm=false", "model.linear_bias=false",

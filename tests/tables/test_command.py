@@ -211,6 +211,7 @@ def test_a_cell_that_fails_ends_no_table(here, short, tmp_path):
     ("words", "said"),
     [
         (["shazeer2020/head"], "did you mean shazeer2020/heads?"),
+        (["heads_t5"], "did you mean shazeer2020/heads_t5?"),
         ([TABLE, "--budget", "tiny"], "must be one of nano, small, medium, paper"),
         ([TABLE, "--budget", "smal"], "did you mean small?"),
         ([TABLE, "--seeds", "0"], "--seeds 0"),
@@ -230,6 +231,36 @@ def test_mistakes_are_named_and_change_nothing(here, tmp_path, words, said):
     assert done.exit_code == 2, done.output
     assert said in done.stderr and "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mistake_in_every_row_is_said_once(here):
+    said = here("table", TABLE, "hiden_size=4").stderr
+    assert said.count("there is no setting 'hiden_size'") == 1 and "h8: " not in said
+    # 64 is no multiple of the 48 heads that one row has
+    said = here("table", "shazeer2020/heads", "hidden_size=96", "heeds=1").stderr
+    assert said.count("heeds") == 1
+
+
+def test_a_mistake_in_one_row_names_it():
+    with pytest.raises(Mistake, match=r"^b: ") as caught:
+        source_of("runs").cells({"a": ["heads=2"], "b": ["heads=0"]}, [0], Path("runs"))
+    assert "a: " not in str(caught.value).splitlines()[0]
+
+
+def test_what_can_not_be_kept_is_still_shown(here, short, tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "tables").write_text("in the way")
+    shown = here("table", TABLE, "--render-only", "--format", "csv", *short)
+    assert set(rows_of(shown.stdout)) == {"h8", "h16", "h32"}
+    assert shown.exit_code == 1 and "a file stands where a folder should be" in shown.stderr
+
+
+def test_a_folder_that_computed_cells_can_not_have_is_named(here, tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "computed").write_text("in the way")
+    done = here("table", "bhojanapalli2020/theorem1", "--seeds", "1")
+    assert done.exit_code == 1 and "a file stands where a folder should be" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_rows_made_equal_by_an_override_are_refused():

@@ -111,6 +111,16 @@ def test_a_cell_that_diverged_counts_as_what_the_budget_says():
     assert line(found, "h32")["step_time"] is None
 
 
+def test_a_learning_rate_that_is_given_stands_in_place_of_the_tuned_one():
+    table = load("shazeer2020/projections")
+    cells = [Cell(row, 0, "", None) for row in table.rows_at("nano")]
+    source = Known({(cell.row, 0): Finding("missing") for cell in cells})
+    source.sizes = lambda cell: {}
+    for given, rates in (([], 2), (["learning_rate=0.1"], 0)):
+        facts = dict(report(Asked("shazeer2020/projections", table, "nano", 1, given), source, cells, None).facts)
+        assert sum(name.startswith("learning rate of") for name in facts) == rates
+
+
 def test_two_machines_are_said():
     assert any("more than one machine" in note for note in made({("h8", 0): done(4.0, device="another")}).notes)
 
@@ -142,10 +152,40 @@ def test_csv_is_exact():
 
 def test_latex_is_booktabs_and_escaped():
     text = render(made(), "latex")
-    assert text.count(r"\toprule") == text.count(r"\bottomrule") == text.count(r"\begin{tabular}") == 4
+    assert text.count(r"\toprule") == text.count(r"\bottomrule") == text.count(r"\begin{tabular}") == 5
     assert r"90.89 $\pm$ 0.15 (s)" in text and r"validation\_loss" in text
     body = re.sub(r"%.*", "", text.replace(r"\%", ""))
     assert not re.search(r"(?<!\\)[_#]", body)
+    for tabular in re.findall(r"begin{tabular}{([lr]+)}(.*?)end{tabular}", body, re.DOTALL):
+        lines = re.findall(r"(.*) \\\\\n", tabular[1])
+        assert lines and {len(re.split(r"(?<!\\)&", line)) for line in lines} == {len(tabular[0])}
+
+
+def test_latex_says_as_much_of_a_claim_as_the_other_formats():
+    text = render(made(), "latex")
+    (line,) = (line for line in text.splitlines() if "h16 $<$ h32" in line or "h16 $>$ h32" in line)
+    assert line.startswith(r"C4 & validation\_loss: ") and "[+" in line and "+0.1, +0.09, +0.1" in line
+    assert "a third party's transcription" in text and "Holm's correction" in text
+
+
+def test_parameters_are_compared_where_runs_were_too_short_for_a_speed():
+    table = load("shazeer2020/projections")
+    claim = {"says": "a", "of": "parameters", "parts": ["both - none = layers * 2 * h * h"]}
+    table = table.model_validate(table.model_dump() | {"claims": {"sizes": claim}})
+    findings = {
+        (row, seed): done(4.0, speed=None, parameters={"total": 388 if row == "both" else 100})
+        for row in table.rows_at("nano")
+        for seed in range(2)
+    }
+
+    class Sized(Known):
+        def sizes(self, cell):
+            return {"layers": 4, "h": 6}
+
+    cells = [Cell(row, seed, "", None) for row, seed in findings]
+    asked = Asked("shazeer2020/projections", table, "nano", 2, [])
+    found = report(asked, Sized(findings), cells, None)
+    assert found.verdicts[0].word == "holds"
 
 
 @pytest.mark.parametrize("width", [60, 100, 250])
@@ -180,6 +220,8 @@ def test_the_users_own_reading_of_the_paper(tmp_path):
         ('tables: {"1": {rows: {h9: {squad_f1: 1}}}}', "table 1 has no 'h9'"),
         ('tables: {"1": {rows: {h8: {squad_f: 1}}}}', "did you mean squad_f1"),
         ('tables: {"1": {rows: {h8: {squad_f1: much}}}}', "must be a number"),
+        ('tables: {"1": {rows: {h8: {squad_f1: .nan}}}}', "must be a number"),
+        ('tables: {"2a": {rows: {h8: {squad_f1: 90.0}}}}', "the paper has no '2a'"),
         ("{", "holds no tables"),
     ],
 )
