@@ -158,3 +158,9 @@ def test_a_sweep_over_text_that_is_not_there_starts_nothing(attn, tmp_path):
     done = attn("train", "-m", "seed=0,1", "data=text", "data.train=absent.txt")
     assert done.returncode == 2 and "absent.txt" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_batch_that_the_text_has_not_leaves_nothing_behind(attn, tiny, tmp_path):
+    done = attn("train", *(word for word in tiny if not word.startswith("batch_size=")), "batch_size=100000")
+    assert done.returncode == 2 and "batch_size=100000: a batch needs" in done.stderr
+    assert not any((tmp_path / "runs").glob("*/*"))

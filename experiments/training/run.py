@@ -120,7 +120,6 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
         memory=PeakMemory(device),
     )
     begin(run)
-    run.backend = "+".join(kernels(run))
     if trainer.compile:
         run.forward = replace(run.forward, model=torch.compile(model))
     folder.write_environment(describe(torch_facts(device), settings.seed, run.backend))
@@ -144,16 +143,18 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
 def begin(run: Run) -> None:
     """Go on from the newest good checkpoint; without one from the start, which is kept, so that there always is one."""
     header = restore_newest(run)
+    if header is not None:
+        # a run keeps the precision that it began with, and the threads where there are as many cores
+        run.forward = replace(run.forward, precision=header["precision"])
+        torch.set_num_threads(min(header["threads"], len(usable())))
+        run.earlier_seconds, run.earlier_peak_bytes = header["wall_seconds"], header["peak_memory_bytes"]
+        run.throughput = Throughput(header["rates"])
+        run.say(f"going on from step {run.progress.step}")
+    # before anything is kept: a first batch that can't be made is the user's to mend
+    run.backend = "+".join(kernels(run))
     if header is None:
         run.folder.truncate_metrics(0)
         keep(run)
-        return
-    # a run keeps the precision and the threads that it began with, as far as it goes on where there are as many cores
-    run.forward = replace(run.forward, precision=header["precision"])
-    torch.set_num_threads(min(header["threads"], len(usable())))
-    run.earlier_seconds, run.earlier_peak_bytes = header["wall_seconds"], header["peak_memory_bytes"]
-    run.throughput = Throughput(header["rates"])
-    run.say(f"going on from step {run.progress.step}")
 
 
 def restore_newest(run: Run) -> dict[str, Any] | None:
