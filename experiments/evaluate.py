@@ -25,7 +25,10 @@ def evaluate_run(name: str, words: list[str], runs: Path, kind: str, format: str
         raise Mistake(f"--checkpoint {kind}: must be one of {', '.join(KINDS)}" + nearest(kind, KINDS))
     split, words = _take_split(words)
     folder = RunFolder(find_run(name, runs))
-    settings = override(folder.config(), words)
+    config = folder.config()
+    settings = override(config, words)
+    if settings.objective.kind != (trained := config["objective"]["kind"]):
+        raise Mistake(f"objective={settings.objective.kind}: {folder.name} was trained for objective={trained} only")
     if bleu and not isinstance(settings.objective, Translation):
         raise Mistake(f"--bleu: {folder.name} has objective={settings.objective.kind}, which translates nothing")
     own: dict[str, object] = {"tokenizer": FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))}
