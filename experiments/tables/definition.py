@@ -18,6 +18,7 @@ from experiments.tables.inequality import NAME, Part, parse
 
 TABLES = CONF / "table"
 PUBLISHED = "published"  # the YAML of a paper that is no table
+RATES = TABLES / "learning_rates.yaml"  # of families that several tables have
 BUDGETS = ("nano", "small", "medium", "paper")
 
 Identifier = Annotated[str, Field(pattern=f"^{NAME}$")]
@@ -83,8 +84,13 @@ class Budget(Group):
     columns: list[Text] = Field(default_factory=list)  # as the table's, of this budget alone
     metric: Text | None = None  # the published one that this score is held against; null: the table's
     margin: Positive | None = None  # of the score: a smaller difference counts as none
-    learning_rates: dict[Text, Tuning] = Field(default_factory=dict)
+    learning_rates: dict[Text, Tuning] = Field(default_factory=dict)  # by family; or the name of a set in RATES
     note: Text | None = None
+
+    @field_validator("learning_rates", mode="before")
+    @classmethod
+    def _set(cls, rates: Any) -> Any:
+        return rates_of(rates) if isinstance(rates, str) else rates
 
     @model_validator(mode="after")
     def _scores_of_tasks(self) -> Budget:
@@ -132,13 +138,13 @@ class Table(Group):
                     raise ValueError(f"{place}: there is no row {name!r}" + nearest(name, self.rows))
         if self.source != "runs" and any(budget.finetune for budget in self.budgets.values()):
             raise ValueError(f"source: {self.source} trains nothing that could be fine-tuned")
-        families = {row.family for row in self.rows.values()}
         for key, budget in self.budgets.items():
             if budget.rows is not None and self.baseline not in budget.rows:
                 raise ValueError(f"budgets.{key}.rows: the baseline {self.baseline} is missing")
-            for family in budget.learning_rates:
-                if family not in families:
-                    raise ValueError(f"budgets.{key}.learning_rates: no row is of the family {family!r}")
+            for row in self.rows_at(key).values() if budget.learning_rates else ():
+                if row.family not in budget.learning_rates:
+                    meant = nearest(str(row.family), budget.learning_rates)
+                    raise ValueError(f"budgets.{key}.learning_rates: the family {row.family} has none{meant}")
             if budget.margin is None and any(
                 part.has_margin for claim in self.claims.values() for part in claim.parsed()
             ):
@@ -156,6 +162,15 @@ class Table(Group):
         """The rows of a budget, in the table's order."""
         chosen = self.budgets[budget].rows  # type: ignore[index]
         return {key: row for key, row in self.rows.items() if chosen is None or key in chosen}
+
+
+def rates_of(name: str) -> dict[str, Any]:
+    """A set of RATES: the tuning of each family. Raises ValueError."""
+    sets = yaml.safe_load(RATES.read_text(encoding="utf-8"))
+    if name not in sets:
+        raise ValueError(f"{RATES.name} has no set {name!r}{nearest(name, sets)}; there are: {', '.join(sets)}")
+    chosen = sets[name]
+    return {family: {"where": chosen["where"], **tuning} for family, tuning in chosen["families"].items()}
 
 
 def names() -> list[str]:

@@ -214,10 +214,12 @@ def _facts(
         given = map(_without_folder, apart(asked.given)[1].get(name, []))
         yield f"fine-tuning, {name}", "; ".join([" ".join(merged(split(words), [*given])), *_examples(name, results)])
     yield "seeds", ", ".join(map(str, sorted({seed for _, seed in findings})))
-    tuned = {} if any(key_of(word) == "learning_rate" for word in asked.given) else budget.learning_rates
-    for key, tuning in tuned.items():
-        tried = ", ".join(f"{rate:g}: {score:.4g}" for rate, score in sorted(tuning.tried.items()))
-        yield f"learning rate of {key}", f"{tuning.chosen:g}; {tuning.where}" + (f" ({tried})" if tried else "")
+    of_user = any(key_of(word) == "learning_rate" for word in asked.given)
+    families = set() if of_user else {row.family for row in asked.rows.values()}
+    for key, tuning in budget.learning_rates.items():
+        if key in families:
+            tried = ", ".join(f"{rate:g}: {score:.4g}" for rate, score in sorted(tuning.tried.items()))
+            yield f"learning rate of {key}", f"{tuning.chosen:g}; {tuning.where}" + (f" ({tried})" if tried else "")
     for title, place in (("steps", "steps"), ("tokens", "tokens"), ("precision", "precision"), ("kernel", "backend")):
         if values := _distinct(value_at(result, place) for result in results):
             yield title, ", ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in values)

@@ -46,6 +46,18 @@ def test_every_row_composes_at_every_budget_and_is_a_run_of_its_own(name):
 
 
 @pytest.mark.parametrize("name", TRAINED)
+def test_every_family_at_nano_has_the_best_of_the_learning_rates_that_were_tried(name):
+    table = load(name)
+    rates = table.budgets["nano"].learning_rates
+    assert rates or name.startswith("vaswani2017/"), "translation is not tuned"
+    for cell in cells(name, "nano") if rates else ():
+        tuning = rates[table.rows[cell.row].family]
+        assert len(tuning.tried) >= 3 and cell.what.learning_rate == tuning.chosen == min(
+            tuning.tried, key=tuning.tried.__getitem__
+        )
+
+
+@pytest.mark.parametrize("name", TRAINED)
 def test_nano_tries_the_claims(name):
     """All but those whose rows two cores have no hour for."""
     from experiments.tables.inequality import parse
@@ -159,7 +171,9 @@ def test_a_wrong_yaml_is_refused_by_name():
     assert "nothing here is fine-tuned so" in broken(budgets__medium=medium | {"columns": ["finetune.squad.f1"]})
     assert "can't stand in for finetune.squad" in broken(budgets__medium=medium | {"diverged": "unigram_loss"})
     assert "trains nothing" in broken(source="column_stochastic", budgets__medium=medium)
-    assert "no row is of the family" in broken(budgets__nano__learning_rates={"pots": tuned | {"tried": {}}})
+    told = broken(budgets__nano__learning_rates={"pots": tuned | {"tried": {}}})
+    assert "the family post has none (did you mean pots?)" in told
+    assert "no set 'maskd' (did you mean masked?)" in broken(budgets__nano__learning_rates="maskd")
 
 
 def test_a_tuned_rate_reaches_the_rows_of_its_family_and_the_command_line_wins():
