@@ -18,7 +18,7 @@ from experiments.tables.inequality import NAME, Part, parse
 
 TABLES = CONF / "table"
 PUBLISHED = "published"  # the YAML of a paper that is no table
-RATES = TABLES / "learning_rates.yaml"  # of families that several tables have
+RATES = TABLES / "nano" / "learning_rates.yaml"  # of families that several tables have
 BUDGETS = ("nano", "small", "medium", "paper")
 
 Identifier = Annotated[str, Field(pattern=f"^{NAME}$")]
@@ -175,7 +175,7 @@ def rates_of(name: str) -> dict[str, Any]:
 
 def names() -> list[str]:
     """Every table there is, as PAPER/NAME."""
-    found = (path for path in TABLES.glob("*/*.yaml") if path.stem != PUBLISHED)
+    found = (path for path in TABLES.glob("*/*.yaml") if path.stem not in (PUBLISHED, RATES.stem))
     return sorted(f"{path.parent.name}/{path.stem}" for path in found)
 
 
