@@ -1,9 +1,13 @@
-"""The cores that other processes leave: two threads beside a busy one are half as fast as one (docs/performance.md)."""
+"""The cores of this machine, and those that other processes leave.
+
+Two threads beside a busy core are half as fast as one (docs/performance.md).
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 
 import psutil
 
@@ -25,6 +29,15 @@ class Cores:
 def usable() -> list[int]:
     """The numbers of the cores that this process may use."""
     return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+
+
+def cpu_field(field: str) -> str:
+    """A field of the first processor in /proc/cpuinfo; empty where there is none."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.partition(":")[0].strip() == field), "")
 
 
 def _left() -> float:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-from pathlib import Path
 from typing import Literal
 
 import torch
 
-from experiments.measure.cores import Cores, usable
+from experiments.measure.cores import Cores, cpu_field, usable
 from experiments.settings import Precision
 
 
@@ -36,7 +35,7 @@ def fast_bf16(device: torch.device) -> bool:
     """
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
-    return not {"amx_bf16", "avx512_bf16"}.isdisjoint(_cpu("flags").split())
+    return not {"amx_bf16", "avx512_bf16"}.isdisjoint(cpu_field("flags").split())
 
 
 def resolve_threads(threads: int | None, device: torch.device, cores: Cores) -> int:
@@ -57,15 +56,6 @@ def device_name(device: torch.device) -> str:
     """The GPU's name, or the CPU's with the number of threads torch uses."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
-    name = _cpu("model name") or platform.processor() or platform.machine()
+    name = cpu_field("model name") or platform.processor() or platform.machine()
     threads = torch.get_num_threads()
     return f"{name}, {threads} thread{'s' if threads > 1 else ''}"
-
-
-def _cpu(field: str) -> str:
-    """A field of the first processor in /proc/cpuinfo; empty where there is none."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.partition(":")[0].strip() == field), "")

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from experiments.measure.cores import usable
+from experiments.measure.cores import cpu_field, usable
 
 PACKAGES = (
     "torch", "numpy", "datasets", "hydra-core", "omegaconf", "pydantic", "rich",
@@ -37,7 +37,7 @@ def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dic
         "host": platform.node(),
         "system": platform.platform(),
         "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
-        "cpu": _cpu(),
+        "cpu": cpu_field("model name") or platform.processor() or None,
         "cores": os.cpu_count(),
         "usable_cores": len(usable()),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
@@ -71,12 +71,3 @@ def _git() -> dict[str, Any] | None:
         }
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _cpu() -> str | None:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    models = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(models, None) or platform.processor() or None

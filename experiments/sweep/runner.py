@@ -87,7 +87,7 @@ def outcome_of(folder: RunFolder, state: str) -> Outcome:
     return Outcome(folder, folder.result(), "") if state == "done" else Outcome(folder, None, state)
 
 
-def _outcome(folder: RunFolder, code: int, said: str = "") -> Outcome:
+def _outcome(folder: RunFolder, code: int, said: str) -> Outcome:
     result = folder.result()
     if code < 0:
         name = signal.Signals(-code).name

@@ -174,7 +174,7 @@ def test_cores_that_this_process_uses_are_left():
     [("fpu amx_bf16 sse", "bf16"), ("fpu avx512_bf16", "bf16"), ("fpu avx512f", "fp32"), ("", "fp32")],
 )
 def test_auto_is_bf16_where_the_cpu_has_units_for_it(monkeypatch, flags, precision):
-    monkeypatch.setattr("experiments.measure.hardware._cpu", lambda field: flags)
+    monkeypatch.setattr("experiments.measure.hardware.cpu_field", lambda field: flags)
     assert resolve_precision("auto", CPU) == precision
 
 
