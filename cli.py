@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from enum import Enum
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated, Literal, NoReturn
 
 import typer
 
@@ -42,13 +41,6 @@ app = typer.Typer(
 )
 
 
-class Format(str, Enum):
-    table = "table"
-    markdown = "markdown"
-    csv = "csv"
-    json = "json"
-
-
 def _complete(ctx: typer.Context, incomplete: str) -> list[str]:
     from experiments.completion import complete
 
@@ -57,6 +49,11 @@ def _complete(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", autocompletion=_complete)]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, its name, or the unique start of it.")]
+Runs = Annotated[Path, typer.Option(help="The folder of the run folders.")]
+Checkpoint = Annotated[Literal["best", "newest"], typer.Option(help="Of the lowest validation loss, or the last.")]
+Format = Annotated[Literal["table", "markdown", "csv", "json"], typer.Option(help="How to print the table.")]
+RUNS = Path("runs")
 
 
 @app.command(context_settings=PASS_ON, add_help_option=False)
@@ -99,7 +96,7 @@ def finetune(ctx: typer.Context, words: Overrides = None) -> None:
 @app.command()
 def variants(
     overrides: Overrides = None,
-    format: Annotated[Format, typer.Option(help="How to print the table.")] = Format.table,
+    format: Format = "table",
 ) -> None:
     """List every attention variant: definition, paper, parameters and multiplies at the current sizes.
 
@@ -110,17 +107,17 @@ def variants(
     with _mistakes("attn variants"):
         from experiments.variants import print_variants
 
-        print_variants(overrides or [], format.value)
+        print_variants(overrides or [], format)
 
 
 @app.command()
 def evaluate(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, its name, or the unique start of it.")],
+    run: Run,
     overrides: Overrides = None,
-    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
-    checkpoint: Annotated[str, typer.Option(help="best or newest.")] = "best",
+    runs: Runs = RUNS,
+    checkpoint: Checkpoint = "best",
     bleu: Annotated[bool, typer.Option("--bleu", help="Also translate, by beam search, and score that.")] = False,
-    format: Annotated[Format, typer.Option(help="How to print the table.")] = Format.table,
+    format: Format = "table",
 ) -> None:
     """Score a run's checkpoint: on another split, another text, another mask rate.
 
@@ -133,15 +130,15 @@ def evaluate(
     with _mistakes("attn evaluate"):
         from experiments.evaluate import evaluate_run
 
-        evaluate_run(run, overrides or [], runs, checkpoint, format.value, bleu)
+        evaluate_run(run, overrides or [], runs, checkpoint, format, bleu)
 
 
 @app.command()
 def compare(
     which: Annotated[list[str] | None, typer.Argument(metavar="[RUN | KEY=VALUE]...")] = None,
-    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+    runs: Runs = RUNS,
     sort: Annotated[str, typer.Option(help="Column to sort by; a leading - turns it round.")] = "loss",
-    format: Annotated[Format, typer.Option(help="How to print the table.")] = Format.table,
+    format: Format = "table",
 ) -> None:
     """Print a table of finished runs.
 
@@ -158,16 +155,9 @@ def compare(
         # all that it reads it needs to the end; looking for garbage takes a fifth of the time of 10,000 runs
         gc.disable()
         try:
-            compare_runs(which or [], runs, sort, format.value)
+            compare_runs(which or [], runs, sort, format)
         finally:
             gc.enable()
-
-
-class TableFormat(str, Enum):
-    table = "table"
-    markdown = "markdown"
-    csv = "csv"
-    latex = "latex"
 
 
 @app.command()
@@ -183,8 +173,10 @@ def table(
     ] = False,
     render_only: Annotated[bool, typer.Option("--render-only", help="What is there; trains nothing.")] = False,
     published: Annotated[Path | None, typer.Option(help="YAML with published numbers that you have read.")] = None,
-    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
-    format: Annotated[TableFormat, typer.Option(help="How to print the table.")] = TableFormat.table,
+    runs: Runs = RUNS,
+    format: Annotated[
+        Literal["table", "markdown", "csv", "latex"], typer.Option(help="How to print the table.")
+    ] = "table",
     out: Annotated[Path | None, typer.Option(help="Also write every format into this folder.")] = None,
     wandb: Annotated[bool, typer.Option("--wandb", help="Also log it in W&B, and add it to a report.")] = False,
 ) -> None:
@@ -202,14 +194,14 @@ def table(
     with _mistakes("attn table"):
         from experiments.tables.command import Options, show_table
 
-        options = Options(budget, seeds, dry_run, render_only, published, runs, format.value, out, wandb)
+        options = Options(budget, seeds, dry_run, render_only, published, runs, format, out, wandb)
         raise typer.Exit(show_table(name, overrides or [], options))
 
 
 @app.command()
 def dashboard(
     which: Annotated[list[str] | None, typer.Argument(metavar="[RUN | KEY=VALUE]...")] = None,
-    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+    runs: Runs = RUNS,
     out: Annotated[Path | None, typer.Option(help="The file; dashboard.html in the folder of the runs.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Rewrite it while runs go on, until Ctrl-C.")] = False,
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
@@ -239,8 +231,8 @@ def dashboard(
 @app.command()
 def heads(
     names: Annotated[list[str], typer.Argument(metavar="RUN [RUN]", help="A run folder, its name, or its start.")],
-    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
-    checkpoint: Annotated[str, typer.Option(help="best or newest.")] = "best",
+    runs: Runs = RUNS,
+    checkpoint: Checkpoint = "best",
     sequences: Annotated[int, typer.Option(help="Held-out sequences to look at.")] = 64,
     sentence: Annotated[str | None, typer.Option(help="The text whose maps are shown.")] = None,
     treebank: Annotated[Path | None, typer.Option(help="CoNLL-U or Parquet, for syntactic heads.")] = None,
@@ -262,20 +254,17 @@ def heads(
         show_heads(names, runs, checkpoint, sequences, sentence, treebank, export, equal, gates, penalty)
 
 
-class What(str, Enum):
-    attention = "attention"
-    step = "step"
-
-
 @app.command()
 def bench(
     overrides: Overrides = None,
-    what: Annotated[What, typer.Option(help="The attention layer alone, or whole training steps.")] = What.attention,
+    what: Annotated[
+        Literal["attention", "step"], typer.Option(help="The attention layer alone, or whole training steps.")
+    ] = "attention",
     peers: Annotated[bool, typer.Option("--peers", help="Also what one would use instead, at the same sizes.")] = False,
     compile: Annotated[bool, typer.Option("--compile", help="Each also by torch.compile.")] = False,
     rounds: Annotated[int, typer.Option(help="Interleaved rounds; the median of them counts.")] = 7,
     memory: Annotated[bool, typer.Option(help="Measure peak memory, each in a process of its own.")] = True,
-    format: Annotated[Format, typer.Option(help="How to print the table.")] = Format.table,
+    format: Format = "table",
     plot: Annotated[Path | None, typer.Option(help="Also draw it: a file that ends in .svg, .png or .pdf.")] = None,
 ) -> None:
     """Time attention, forward and backward, or training steps: variants, kernels and sizes against each other.
@@ -290,8 +279,8 @@ def bench(
     with _mistakes("attn bench"):
         from experiments.bench.command import Options, bench
 
-        options = Options(what.value, peers, compile, rounds, memory)
-        raise typer.Exit(bench(overrides or [], options, format.value, plot))
+        options = Options(what, peers, compile, rounds, memory)
+        raise typer.Exit(bench(overrides or [], options, format, plot))
 
 
 @app.command("import")
@@ -299,7 +288,7 @@ def import_(
     source: Annotated[Path, typer.Argument(metavar="FOLDER", help="With config.json, weights and a tokenizer.")],
     overrides: Overrides = None,
     name: Annotated[str, typer.Option(help="Of the run folder.")] = "",
-    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+    runs: Runs = RUNS,
 ) -> None:
     """Make a run folder of a Hugging Face checkpoint, for evaluate, heads and export.
 
@@ -315,10 +304,10 @@ def import_(
 
 @app.command()
 def export(
-    run: Annotated[str, typer.Argument(metavar="RUN", help="A run folder, its name, or the unique start of it.")],
+    run: Run,
     target: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that is new or empty.")],
-    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
-    checkpoint: Annotated[str, typer.Option(help="best or newest.")] = "best",
+    runs: Runs = RUNS,
+    checkpoint: Checkpoint = "best",
     format: Annotated[str | None, typer.Option(help="model_type of config.json; the first that fits.")] = None,
 ) -> None:
     """Write a run's model as a folder that Hugging Face's transformers loads, where its format can express it.
@@ -335,7 +324,7 @@ def export(
 @app.command()
 def sync(
     which: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Default: every run.")] = None,
-    runs: Annotated[Path, typer.Option(help="The folder of the run folders.")] = Path("runs"),
+    runs: Runs = RUNS,
 ) -> None:
     """Upload runs to W&B that were trained offline, each as one run however often it was cut.
 
@@ -349,13 +338,8 @@ def sync(
         raise typer.Exit(sync_runs(which or [], runs))
 
 
-class Shell(str, Enum):
-    bash = "bash"
-    zsh = "zsh"
-
-
 @app.command()
-def completion(shell: Shell) -> None:
+def completion(shell: Literal["bash", "zsh"]) -> None:
     """Print the shell script that completes overrides.
 
     \b
@@ -363,7 +347,7 @@ def completion(shell: Shell) -> None:
     """
     from experiments.completion import script
 
-    print(script(shell.value))
+    print(script(shell))
 
 
 class _mistakes:  # noqa: N801 - used as a statement

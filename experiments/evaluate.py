@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from experiments.compare import find_run
 from experiments.configuration import override
 from experiments.finetune.settings import FineTuning
 from experiments.material import material
 from experiments.mistake import Mistake, nearest
-from experiments.record.folder import RunFolder
+from experiments.record.folder import RunFolder, Which
 from experiments.settings import FileTokenizer, Settings, Translation
 from experiments.tabulate import show
 
 SPLITS = ("train", "validation", "test")
-Kind = Literal["best", "newest"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
-def evaluate_run(name: str, words: list[str], runs: Path, kind: str, format: str, bleu: bool = False) -> None:
-    """Print the score of the `best` or `newest` checkpoint, BLEU too if asked for. Raises Mistake, DataError."""
-    if kind not in KINDS:
-        raise Mistake(f"--checkpoint {kind}: must be one of {', '.join(KINDS)}" + nearest(kind, KINDS))
+def evaluate_run(name: str, words: list[str], runs: Path, which: Which, format: str, bleu: bool = False) -> None:
+    """Print the score of a checkpoint, BLEU too if asked for. Raises Mistake, DataError."""
     split, words = _take_split(words)
     folder = RunFolder(find_run(name, runs))
     config = folder.config()
@@ -36,8 +32,8 @@ def evaluate_run(name: str, words: list[str], runs: Path, kind: str, format: str
         if split != "validation":
             raise Mistake(f"split={split}: of a task the validation split is scored", "task.validation=FILE is another")
         own = {"pretrained": str(folder.path)}  # whose tokenizer is read
-    step, score = _score(folder, settings.model_copy(update=own), split, kind, bleu)
-    show([{"run": folder.name, "checkpoint": f"{kind}, step {step}", "split": split, **score}], format)
+    step, score = _score(folder, settings.model_copy(update=own), split, which, bleu)
+    show([{"run": folder.name, "checkpoint": f"{which}, step {step}", "split": split, **score}], format)
 
 
 def _take_split(words: list[str]) -> tuple[str, list[str]]:
@@ -49,13 +45,13 @@ def _take_split(words: list[str]) -> tuple[str, list[str]]:
     return split, [word for word in words if not word.startswith("split=")]
 
 
-def _score(folder: RunFolder, settings: Settings, split: str, kind: Kind, bleu: bool) -> tuple[int, dict[str, Any]]:
+def _score(folder: RunFolder, settings: Settings, split: str, which: Which, bleu: bool) -> tuple[int, dict[str, Any]]:
     from experiments.measure.hardware import resolve_device, resolve_precision
     from experiments.model.encoder_decoder import EncoderDecoder
     from experiments.record.display import Display
     from experiments.training.checkpoint import load_weights
     from experiments.training.evaluate import evaluate
-    from experiments.training.micro_batches import Forward
+    from experiments.training.micro_batches import Forward, fitting
 
     if bleu:
         from experiments.objectives.translation import check_bleu
@@ -70,23 +66,37 @@ def _score(folder: RunFolder, settings: Settings, split: str, kind: Kind, bleu: 
             raise Mistake(f"split = {split!r}: this corpus has none", "split=validation, or data.test=FILE")
         objective = source.objective(data.tokenizer)
         model = source.assemble(data.tokenizer.vocabulary_size)
-        step = load_weights(model, folder.checkpoint, kind, display.message)
+        step, header = load_weights(model, folder.checkpoint, which, display.message)
         device = resolve_device(trainer.device)
-        forward = Forward(model.to(device), device, resolve_precision(trainer.precision, device), settings.seed)
-        size = trainer.micro_batch or trainer.batch_size
-        found = evaluate(
-            model, forward, packed, data.unigram, objective,
-            sequences=trainer.evaluation_sequences, micro_batch=size,
+        # unless it is said, that of the training, wherever that was; an imported model has none
+        precision = header.get("precision") if trainer.precision == "auto" else None
+        precision = precision or resolve_precision(trainer.precision, device)
+        forward = Forward(model.to(device), device, precision, settings.seed)
+
+        def again(size: int) -> None:
+            display.message(f"out of memory: {size} sequences at once")
+
+        found, size = fitting(
+            lambda size: evaluate(
+                model, forward, packed, data.unigram, objective,
+                sequences=trainer.evaluation_sequences, micro_batch=size,
+            ),
+            trainer.micro_batch or trainer.batch_size,
+            again,
         )  # fmt: skip
         scores: dict[str, Any] = {**found.numbers(), "tokens": found.tokens}
         if bleu:
             from experiments.decoding.bleu import score
 
             assert isinstance(settings.objective, Translation) and isinstance(model, EncoderDecoder)
-            translated = score(
-                model, forward, packed, data.tokenizer, objective,
-                chosen=settings.objective, pairs=settings.objective.bleu_pairs or None, batch_size=size,
-                report=display.stage,
+            chosen = settings.objective
+            translated, _ = fitting(
+                lambda size: score(
+                    model, forward, packed, data.tokenizer, objective,
+                    chosen=chosen, pairs=chosen.bleu_pairs or None, batch_size=size, report=display.stage,
+                ),
+                size,
+                again,
             )  # fmt: skip
             scores |= translated._asdict()
     return step, scores

@@ -15,10 +15,10 @@ from experiments.compare import find_run
 from experiments.configuration import compose
 from experiments.finetune.pretrained import pretraining
 from experiments.material import Text
-from experiments.mistake import Mistake, nearest
+from experiments.mistake import Mistake
 from experiments.record.durable import explained, to_json
 from experiments.record.environment import describe
-from experiments.record.folder import RunFolder
+from experiments.record.folder import RunFolder, Which
 from experiments.record.result import Result
 from experiments.settings import FileTokenizer, Settings
 from experiments.signature import source_digest
@@ -90,15 +90,13 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
     print(f"{folder.path}: {sum(value.numel() for value in ours.values()):,} parameters, as {settings.variant['name']}")
 
 
-def export_run(name: str, target: Path, runs: Path, kind: str, model_type: str | None) -> None:
+def export_run(name: str, target: Path, runs: Path, which: Which, model_type: str | None) -> None:
     """Write a run's checkpoint as a folder that transformers loads. Raises Mistake, ValueError."""
     from safetensors.torch import save_file
 
     from experiments.data.tokenizer import load
     from experiments.training.checkpoint import MODEL, load_weights, weights
 
-    if kind not in ("best", "newest"):
-        raise Mistake(f"--checkpoint {kind}: must be one of best, newest" + nearest(kind, ("best", "newest")))
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise Mistake(f"{target} exists already", "name a folder that is new or empty")
     run = RunFolder(find_run(name, runs))
@@ -106,7 +104,7 @@ def export_run(name: str, target: Path, runs: Path, kind: str, model_type: str |
     tokenizer = load(run.path / "tokenizer.json")
     chosen, config = _expressing(settings, tokenizer.vocabulary_size, model_type)
     model = Text(settings).start(tokenizer.vocabulary_size)
-    load_weights(model, run.checkpoint, "best" if kind == "best" else "newest", print)
+    load_weights(model, run.checkpoint, which, print)
     ours = {key.removeprefix(MODEL): value for key, value in weights(model).items()}
     theirs = _each_once(chosen.to_hugging_face(ours, settings))
 

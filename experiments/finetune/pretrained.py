@@ -15,14 +15,13 @@ from experiments.finetune.scores import LIBRARIES
 from experiments.finetune.settings import FineTuning
 from experiments.mistake import Mistake, nearest
 from experiments.record.durable import RunFolderError
-from experiments.record.folder import RunFolder
+from experiments.record.folder import PREFIX, RunFolder, Which
 from experiments.settings import Objective, Settings
 from experiments.signature import module_of, source_digest
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-KINDS = {"best": "best", "newest": "step"}  # of checkpoint: how its files are called
 # what `conf/finetune.yaml` has of the settings of a run
 OWN = frozenset(
     {"length", "batch_size", "learning_rate", "max_steps", "precision", "backend", "seed", "runs", "cache"}
@@ -117,8 +116,10 @@ def _check_length(length: Any, run: dict[str, Any]) -> None:
 
 def _origin(folder: RunFolder, checkpoint: Any) -> dict[str, Any]:
     """Which weights they are, by the checksum beside them. Raises Mistake."""
-    if checkpoint not in KINDS:
-        raise Mistake(f"checkpoint = {checkpoint!r}: must be one of best, newest" + nearest(str(checkpoint), KINDS))
+    if checkpoint not in PREFIX:
+        raise Mistake(
+            f"checkpoint = {checkpoint!r}: must be one of {', '.join(PREFIX)}" + nearest(str(checkpoint), PREFIX)
+        )
     path = next(_files(folder, checkpoint), None)
     tokenizer = folder.path / TOKENIZER
     if path is None or not tokenizer.is_file():
@@ -132,9 +133,9 @@ def _origin(folder: RunFolder, checkpoint: Any) -> dict[str, Any]:
     }
 
 
-def _files(folder: RunFolder, checkpoint: str) -> Iterator[Path]:
+def _files(folder: RunFolder, which: Which) -> Iterator[Path]:
     """The checkpoints of a kind that have a checksum, the newest first."""
-    paths = sorted(folder.checkpoint.glob(f"{KINDS[checkpoint]}-*.safetensors"), reverse=True)
+    paths = sorted(folder.checkpoint.glob(f"{PREFIX[which]}-*.safetensors"), reverse=True)
     return (path for path in paths if path.with_suffix(".sha256").is_file())
 
 
@@ -143,10 +144,10 @@ def pretrained_weights(settings: FineTuning) -> dict[str, Tensor]:
 
     Of a learned position table the rows that windows of `settings.length` have.
     """
-    from experiments.training.checkpoint import MODEL, newest
+    from experiments.training.checkpoint import MODEL, load
 
     folder, origin = RunFolder(settings.pretrained), settings.origin
-    found = newest(folder.checkpoint, "best" if settings.checkpoint == "best" else "step", lambda text: None)
+    found = load(folder.checkpoint, settings.checkpoint, lambda text: None)
     if found is None or found.path.with_suffix(".sha256").read_text(encoding="ascii").strip() != origin.digest:
         raise ValueError(
             f"{folder.checkpoint}: the {settings.checkpoint} checkpoint is not (or no longer) that of step "

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from experiments.record.folder import Which
 from experiments.settings import Count, Group, Positive, Settings, Size, Text
 
 # a metric of `experiments.finetune.scores`
@@ -88,7 +89,7 @@ class FineTuning(Settings):
     """A run that goes on from the weights of another; `objective`, `data` and `tokenizer` are what those learned by."""
 
     pretrained: Text  # folder of the pretrained run
-    checkpoint: Literal["best", "newest"]
+    checkpoint: Which
     origin: Origin
     epochs: Positive | None  # the first limit reached ends the run
     task: Task

@@ -10,7 +10,7 @@ from experiments.compare import find_run
 from experiments.finetune.pretrained import pretraining
 from experiments.mistake import Mistake
 from experiments.record.display import Display
-from experiments.record.folder import RunFolder
+from experiments.record.folder import RunFolder, Which
 
 if TYPE_CHECKING:
     from experiments.heads.section import Options, Section
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def show_heads(
     names: list[str],
     runs: Path,
-    checkpoint: str,
+    checkpoint: Which,
     sequences: int,
     sentence: str | None,
     treebank: Path | None,

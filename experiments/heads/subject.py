@@ -14,11 +14,11 @@ from torch import Tensor
 
 from experiments.data.packing import Dataset, prepare
 from experiments.data.tokenizer import Report, Tokenizer
-from experiments.mistake import Mistake, nearest
+from experiments.mistake import Mistake
 from experiments.model.assembly import Assembly
 from experiments.model.build import build
 from experiments.objectives.objective import Batch, Objective, assembly_of, build_objective
-from experiments.record.folder import RunFolder
+from experiments.record.folder import RunFolder, Which
 from experiments.settings import FileTokenizer, Settings
 from experiments.training.checkpoint import load_weights
 from experiments.training.evaluate import evaluation_batches
@@ -68,11 +68,8 @@ class Subject:
         return [text if text and "\ufffd" not in text else name for text, name in zip(shown, names, strict=True)]
 
 
-def open_subject(folder: RunFolder, settings: Settings, checkpoint: str, sequences: int, report: Report) -> Subject:
+def open_subject(folder: RunFolder, settings: Settings, which: Which, sequences: int, report: Report) -> Subject:
     """The trained run with its own tokenizer. Raises Mistake, DataError, ValueError without a good checkpoint."""
-    if checkpoint not in ("best", "newest"):
-        kinds = ("best", "newest")
-        raise Mistake(f"--checkpoint {checkpoint}: must be one of best, newest" + nearest(checkpoint, kinds))
     if sequences < 1:
         raise Mistake(f"--sequences {sequences}: must be at least 1")
     if (assembly := assembly_of(settings.objective)) == "encoder_decoder":
@@ -84,8 +81,6 @@ def open_subject(folder: RunFolder, settings: Settings, checkpoint: str, sequenc
     objective = build_objective(settings.objective, dataset.tokenizer)
     size = dataset.tokenizer.vocabulary_size
     model = build(objective.assembly, settings.model, settings.variant, size, settings.seed)
-    load_weights(
-        model, folder.checkpoint, "best" if checkpoint == "best" else "newest", lambda text: report(text, 0, None)
-    )
+    load_weights(model, folder.checkpoint, which, lambda text: report(text, 0, None))
     count = min(sequences, len(dataset.validation.tokens))
     return Subject(folder.name, settings, model.eval(), objective, dataset, count)

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
@@ -38,7 +40,7 @@ def predict(settings: Settings, console: Console, roughly: bool = False) -> Pred
     read = steps and steps * settings.batch_size * _row(settings)
     # how much of a row is no padding only the sentences say
     tokens = None if isinstance(settings.objective, Translation) else read
-    peak = _remembered(settings, ["memory", _deciding(settings)], lambda: _peak_bytes(settings))
+    peak = remembered(settings, ["memory", _deciding(settings)], lambda: _peak_bytes(settings))
     memory = None if peak is None else int(peak)
     rate = _by_flops(settings, console) if roughly else _seconds_per_token(settings, console)
     if read is None or rate is None:
@@ -140,7 +142,7 @@ def _measured(settings: Settings, console: Console) -> float | None:
         share = result.tokens / (result.steps * settings.batch_size * _row(settings))  # that is no padding
         return share / result.tokens_per_second
 
-    return _remembered(settings, ["time", _deciding(settings)], train)
+    return remembered(settings, ["time", _deciding(settings)], train)
 
 
 def _made_pairs(path: Path, length: int) -> Path:
@@ -164,8 +166,8 @@ def _deciding(settings: Settings) -> dict[str, object]:
     return settings.model_copy(update={"seed": 0}).model_dump(exclude={*PLACES, "data"})
 
 
-def _remembered(settings: Settings, key: list[object], make: Callable[[], float | None]) -> float | None:
-    """A number kept in the cache folder for this machine; one that could not be found is tried again next time."""
+def remembered(settings: Settings, key: Sequence[object], make: Callable[[], Any]) -> Any:
+    """JSON kept in the cache folder for this machine; what could not be found, None, is tried again next time."""
     import torch
 
     from experiments.measure.hardware import device_name, resolve_device
@@ -174,8 +176,8 @@ def _remembered(settings: Settings, key: list[object], make: Callable[[], float 
     cache, whole_key = Cache(Path(settings.cache), None), ["calibration", machine, torch.__version__, *key]
     known = cache.recall(whole_key)
     if known is not None:
-        return float(known)
+        return json.loads(known)
     made = make()
     if made is not None:
-        cache.remember(whole_key, repr(made))
+        cache.remember(whole_key, json.dumps(made))
     return made

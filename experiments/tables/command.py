@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import sys
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from experiments.configuration import compose
+from experiments.data.store import digest
+from experiments.explain import CONF
 from experiments.launch import SWEEP_FAILED
 from experiments.mistake import Mistake
 from experiments.tables.definition import BUDGETS, Table, budget_of, load, names
@@ -125,12 +129,21 @@ def _left(missing: list[Prediction]) -> str:
 
 def list_tables(options: Options) -> None:
     """Every table at every budget: its cells, and what they will cost if each costs what the baseline does."""
-    says, rows = Console(stderr=True), []
+    from experiments.tables.calibration import remembered
+
+    says, rows, settings = Console(stderr=True), [], compose([])
+    # to compose them all takes half a minute
+    texts = {str(path.relative_to(CONF)): path.read_text(encoding="utf-8") for path in sorted(CONF.rglob("*.yaml"))}
+    key = ["list", digest(texts)]
     for name in names():
         table = load(name)
         line: dict[str, object] = {"table": name, "shows": table.shows}
         for budget_name in BUDGETS:
-            line[budget_name] = _cost(table, budget_name, options, says) if budget_name in table.budgets else None
+            line[budget_name] = None
+            if budget_name in table.budgets:
+                predict = partial(_roughly, table, budget_name, options, says)
+                found = remembered(settings, [*key, name, budget_name], predict)
+                line[budget_name] = _cost(table, budget_name, found and Prediction(*found))
         rows.append(line)
     caption = (
         "cells, time, memory and tokens on this machine, roughly: every cell as dear as its baseline, and a FLOP as "
@@ -139,13 +152,22 @@ def list_tables(options: Options) -> None:
     show(rows, "table" if options.format == "latex" else options.format, caption=caption)
 
 
-def _cost(table: Table, budget_name: str, options: Options, says: Console) -> str:
+def _roughly(table: Table, budget_name: str, options: Options, says: Console) -> list[float | None] | None:
+    """The prediction of a table's baseline; None without a time."""
     budget, rows = budget_of(table, budget_name), table.rows_at(budget_name)
     source = source_of(table.source, budget)
     words = of_rows({table.baseline: rows[table.baseline]}, budget, [])
     (cell,) = source.cells(words, [0], options.runs)
-    prediction, count = source.predict(cell, says, roughly=True), len(rows) * budget.seeds
-    time = _time(count * prediction.seconds) if prediction.seconds is not None else "unknown time"
+    found = source.predict(cell, says, roughly=True)
+    return None if found.seconds is None else [found.seconds, found.tokens, found.peak_memory_bytes]
+
+
+def _cost(table: Table, budget_name: str, prediction: Prediction | None) -> str:
+    budget = budget_of(table, budget_name)
+    count = len(table.rows_at(budget_name)) * budget.seeds
+    if prediction is None or prediction.seconds is None:
+        return f"{count} cells, unknown time"
+    time = _time(count * prediction.seconds)
     memory = f", {prediction.peak_memory_bytes / 1e9:.1f} GB" if prediction.peak_memory_bytes else ""
     tokens = f", {_short(count * prediction.tokens)} tokens" if prediction.tokens else ""
     tasks = f", then {', '.join(budget.finetune)}" if budget.finetune else ""

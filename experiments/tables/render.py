@@ -36,12 +36,13 @@ def render(report: Report, format: str, console: Console | None = None) -> str:
 
 
 def write_all(report: Report, folder: Path) -> list[Path]:
-    """Every format, and the claims as CSV of their own, each file replaced at once. Raises RunFolderError."""
+    """Every format, and claims as CSV of their own, each file replaced at once. Raises RunFolderError."""
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
     stem = report.asked.name.replace("/", "_")
     texts = {f"{stem}.{ending}": render(report, format) for format, ending in ENDINGS.items()}
-    texts[f"{stem}_claims.csv"] = as_csv(claim_rows(report))
+    if report.verdicts:
+        texts[f"{stem}_claims.csv"] = as_csv(claim_rows(report))
     for name, text in texts.items():
         write(folder / name, text)
     return [folder / name for name in texts]

@@ -15,17 +15,17 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from experiments.record.durable import explained, replacing, write
+from experiments.record.folder import PREFIX, Which
 
-Kind = Literal["step", "best"]
 MODEL = "model/"
-KEPT = {"step": 2, "best": 1}
+KEPT: dict[Which, int] = {"newest": 2, "best": 1}
 
 
 class Checkpoint(NamedTuple):
@@ -35,12 +35,12 @@ class Checkpoint(NamedTuple):
     header: dict[str, Any]
 
 
-def save(folder: Path, kind: Kind, step: int, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+def save(folder: Path, which: Which, step: int, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
     """Write a checkpoint and drop those of its kind that it outdates. `header` must be JSON.
 
     Raises RunFolderError when it can't be written; the earlier checkpoints are then as they were.
     """
-    path = folder / f"{kind}-{step:09d}.safetensors"
+    path = folder / f"{PREFIX[which]}-{step:09d}.safetensors"
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
@@ -48,16 +48,16 @@ def save(folder: Path, kind: Kind, step: int, tensors: dict[str, Tensor], header
             save_file(tensors, temporary, {"header": json.dumps(header)})
         # before the file gets its name: one without a checksum is no checkpoint, a checksum without a file is nothing
         write(path.with_suffix(".sha256"), _digest(temporary) + "\n")
-    others = [file for file in _files(folder, kind) if file != path]
-    kept = [file for file in others if file < path][: KEPT[kind] - 1]
+    others = [file for file in _files(folder, which) if file != path]
+    kept = [file for file in others if file < path][: KEPT[which] - 1]
     # what is later than this one was passed over as damaged, or belongs to steps that are being repeated
     for file in set(others) - set(kept):
         _remove(file, file.with_suffix(".sha256"))
 
 
-def newest(folder: Path, kind: Kind, report: Callable[[str], None]) -> Checkpoint | None:
+def load(folder: Path, which: Which, report: Callable[[str], None]) -> Checkpoint | None:
     """The newest good checkpoint of its kind; None if there is none. Each damaged one is passed over and reported."""
-    paths = _files(folder, kind)
+    paths = _files(folder, which)
     for path in paths:
         checkpoint = _read(path, report)
         if checkpoint is not None:
@@ -68,19 +68,19 @@ def newest(folder: Path, kind: Kind, report: Callable[[str], None]) -> Checkpoin
 
 
 def load_weights(
-    model: nn.Module, folder: Path, which: Literal["best", "newest"], report: Callable[[str], None]
-) -> int:
-    """Give `model` the weights of the best or the newest good checkpoint in `folder`; returns its step.
+    model: nn.Module, folder: Path, which: Which, report: Callable[[str], None]
+) -> tuple[int, dict[str, Any]]:
+    """Give `model` the weights of a run's best or newest good checkpoint; returns its step and its header.
 
     Raises ValueError when there is none, or when it is of another model.
     """
-    checkpoint = newest(folder, "best" if which == "best" else "step", report)
+    checkpoint = load(folder, which, report)
     if checkpoint is None:
         other = "newest" if which == "best" else "best"
         raise ValueError(f"{folder}: there is no good {which} checkpoint to load; --checkpoint {other} loads the other")
     live = weights(model)
     restore(live, {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(MODEL)})
-    return checkpoint.step
+    return checkpoint.step, checkpoint.header
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
@@ -115,8 +115,8 @@ def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:
         return None
 
 
-def _files(folder: Path, kind: Kind) -> list[Path]:
-    return sorted(folder.glob(f"{kind}-*.safetensors"), reverse=True)
+def _files(folder: Path, which: Which) -> list[Path]:
+    return sorted(folder.glob(f"{PREFIX[which]}-*.safetensors"), reverse=True)
 
 
 def _digest(path: Path) -> str:

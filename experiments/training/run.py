@@ -24,7 +24,7 @@ from experiments.record.folder import RunFolder, digest
 from experiments.record.tracking import Tracker
 from experiments.settings import Settings
 from experiments.signature import module_of, source_digest
-from experiments.training.checkpoint import newest, restore, save, weights
+from experiments.training.checkpoint import load, restore, save, weights
 from experiments.training.micro_batches import Forward, split
 from experiments.training.optimizer import build_optimizers, moments
 from experiments.training.planned import planned_steps
@@ -159,7 +159,7 @@ def begin(run: Run) -> None:
 
 def restore_newest(run: Run) -> dict[str, Any] | None:
     """Weights, moments, progress and metrics as in the newest good checkpoint; its header, or None without one."""
-    checkpoint = newest(run.folder.checkpoint, "step", run.say)
+    checkpoint = load(run.folder.checkpoint, "newest", run.say)
     if checkpoint is None:
         return None
     written_by, now = checkpoint.header["configuration"], digest(run.settings.model_dump())
@@ -191,7 +191,7 @@ def keep(run: Run) -> None:
         "peak_memory_bytes": run.peak_memory_bytes,
         "rates": list(run.throughput.rates),
     }
-    save(run.folder.checkpoint, "step", run.progress.step, tensors(run), header)
+    save(run.folder.checkpoint, "newest", run.progress.step, tensors(run), header)
 
 
 def ingredients(run: Run) -> str:

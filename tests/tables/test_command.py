@@ -150,6 +150,36 @@ def test_a_dry_run_predicts_from_a_calibration_that_is_kept(here, short, tmp_pat
     assert here(*words).stdout == first.stdout and measured == [8, 16, 32]
 
 
+def test_the_list_is_composed_anew_only_when_a_yaml_has_changed(here, tmp_path, monkeypatch):
+    from experiments.tables import command
+
+    composed = []
+    source = type("Known", (), {
+        "cells": lambda self, words, seeds, runs: composed.append(words) or [None],
+        "predict": lambda self, cell, says, roughly: Prediction(3600.0 if len(composed) > 1 else None, 10**6, 10**9),
+    })  # fmt: skip
+    monkeypatch.setattr(command, "source_of", lambda name, budget: source())
+    monkeypatch.setattr(command, "names", lambda: [TABLE])
+    monkeypatch.setattr(command, "BUDGETS", ["nano"])
+    monkeypatch.setattr(command, "CONF", tmp_path / "conf")
+    monkeypatch.setenv("ATTN_CACHE", str(tmp_path / "cache"))
+    yaml = tmp_path / "conf" / "any" / "one.yaml"
+    yaml.parent.mkdir(parents=True)
+    yaml.write_text("one: 1\n")
+
+    def listed() -> str:
+        done = here("table", "--format", "csv")
+        assert done.exit_code == 0, done.output
+        return rows_of(done.stdout, "table")[TABLE]["nano"]
+
+    # a time that could not be found is looked for again
+    assert listed() == "15 cells, unknown time"
+    assert listed() == listed() == "15 cells, 15.0 h, 1.0 GB, 15.0M tokens"
+    assert len(composed) == 2
+    yaml.write_text("one: 2\n")
+    assert listed() == "15 cells, 15.0 h, 1.0 GB, 15.0M tokens" and len(composed) == 3
+
+
 def test_the_list_measures_one_small_model_and_counts_flops(tiny, tmp_path, monkeypatch):
     from rich.console import Console
 
@@ -287,7 +317,7 @@ def test_computed_cells_are_kept_each_in_a_file(tmp_path):
     assert source.finding(cells[0]).state == "refused"
 
 
-def test_the_list_names_every_table_and_what_it_costs(capsys, monkeypatch):
+def test_the_list_names_every_table_and_what_it_costs(capsys, monkeypatch, tmp_path):
     from experiments.tables import command, definition
 
     class Cheap:
@@ -298,6 +328,7 @@ def test_the_list_names_every_table_and_what_it_costs(capsys, monkeypatch):
             return Prediction(120.0, 10**6, 5 * 10**8)
 
     monkeypatch.setattr(command, "source_of", lambda *of: Cheap())
+    monkeypatch.setenv("ATTN_CACHE", str(tmp_path))
     assert show_table(None, [], Options(format="csv")) == 0
     rows = rows_of(capsys.readouterr().out, "table")
     assert set(rows) == set(definition.names())

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from experiments.record.durable import RunFolderError
-from experiments.training.checkpoint import newest, restore, save, weights
+from experiments.training.checkpoint import load, restore, save, weights
 
 
 def state(value):
@@ -21,15 +21,15 @@ def said():
 
 def test_what_was_saved_comes_back(tmp_path, said):
     header = {"progress": {"loss": 0.1 + 0.2, "skipped": [3]}, "text": "\N{GREEK SMALL LETTER ALPHA}"}
-    save(tmp_path / "checkpoint", "step", 7, state(1.5), header)
-    found = newest(tmp_path / "checkpoint", "step", said.append)
+    save(tmp_path / "checkpoint", "newest", 7, state(1.5), header)
+    found = load(tmp_path / "checkpoint", "newest", said.append)
     assert found.header == header and torch.equal(found.tensors["weight"], state(1.5)["weight"])
-    assert newest(tmp_path / "checkpoint", "best", said.append) is None and said == []
+    assert load(tmp_path / "checkpoint", "best", said.append) is None and said == []
 
 
 def test_the_newest_two_and_one_best_are_kept(tmp_path):
     for step in (1, 2, 3, 4):
-        save(tmp_path, "step", step, state(step), {})
+        save(tmp_path, "newest", step, state(step), {})
         save(tmp_path, "best", step, state(step), {})
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "best-000000004.safetensors", "best-000000004.sha256",
@@ -40,15 +40,15 @@ def test_the_newest_two_and_one_best_are_kept(tmp_path):
 
 def test_going_back_drops_what_is_later(tmp_path, said):
     for step in (1, 5, 9, 2):
-        save(tmp_path, "step", step, state(step), {"step": step})
-    assert newest(tmp_path, "step", said.append).header == {"step": 2}
+        save(tmp_path, "newest", step, state(step), {"step": step})
+    assert load(tmp_path, "newest", said.append).header == {"step": 2}
     assert sorted(path.stem for path in tmp_path.glob("*.safetensors")) == ["step-000000002"]
 
 
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "no checksum", "other checksum"])
 def test_a_damaged_one_gives_way_to_the_one_before(tmp_path, said, damage):
     for step in (1, 2):
-        save(tmp_path, "step", step, state(step), {"step": step})
+        save(tmp_path, "newest", step, state(step), {"step": step})
     path = tmp_path / "step-000000002.safetensors"
     content = bytearray(path.read_bytes())
     if damage == "flip":
@@ -59,14 +59,14 @@ def test_a_damaged_one_gives_way_to_the_one_before(tmp_path, said, damage):
         path.with_suffix(".sha256").unlink()
     else:
         path.with_suffix(".sha256").write_text("0" * 64)
-    assert newest(tmp_path, "step", said.append).header == {"step": 1}
+    assert load(tmp_path, "newest", said.append).header == {"step": 1}
     assert len(said) == 1 and "step-000000002.safetensors: damaged" in said[0] and "passed over" in said[0]
 
 
 def test_nothing_good_left_is_said(tmp_path, said):
-    save(tmp_path, "step", 1, state(1), {})
+    save(tmp_path, "newest", 1, state(1), {})
     (tmp_path / "step-000000001.safetensors").write_bytes(b"")
-    assert newest(tmp_path, "step", said.append) is None
+    assert load(tmp_path, "newest", said.append) is None
     assert "no good checkpoint is left" in said[-1]
 
 
@@ -76,7 +76,7 @@ def test_a_pickle_is_not_read(tmp_path, said):
             return os.mkdir, (str(tmp_path / "trapped"),)
 
     torch.save(Trap(), tmp_path / "step-000000001.safetensors")
-    assert newest(tmp_path, "step", said.append) is None
+    assert load(tmp_path, "newest", said.append) is None
     assert not (tmp_path / "trapped").exists()
 
 
@@ -90,13 +90,13 @@ def file_size_limit():
 
 
 def test_a_full_disk_leaves_the_earlier_one_and_no_litter(tmp_path, said, file_size_limit):
-    save(tmp_path, "step", 1, state(1), {"step": 1})
+    save(tmp_path, "newest", 1, state(1), {"step": 1})
     before = sorted(tmp_path.iterdir())
     with pytest.raises(RunFolderError, match="step-000000002") as error:
-        save(tmp_path, "step", 2, {"weight": torch.zeros(1 << 15)}, {"step": 2})
+        save(tmp_path, "newest", 2, {"weight": torch.zeros(1 << 15)}, {"step": 2})
     assert "\n" not in str(error.value) and "free some space" in str(error.value)
     assert sorted(tmp_path.iterdir()) == before
-    assert newest(tmp_path, "step", said.append).header == {"step": 1}
+    assert load(tmp_path, "newest", said.append).header == {"step": 1}
 
 
 def test_a_run_on_a_full_disk_says_so_and_goes_on_when_there_is_room(settings, go, outcome):
@@ -115,7 +115,7 @@ def test_a_run_on_a_full_disk_says_so_and_goes_on_when_there_is_room(settings, g
 def test_a_folder_in_the_way_is_one_clear_line(tmp_path):
     (tmp_path / "checkpoint").write_text("a file")
     with pytest.raises(RunFolderError, match="a file stands where a folder should be"):
-        save(tmp_path / "checkpoint", "step", 1, state(1), {})
+        save(tmp_path / "checkpoint", "newest", 1, state(1), {})
 
 
 @pytest.mark.parametrize("damaged", [1, 2])
