@@ -54,11 +54,21 @@ def readable(key: str, value: Any) -> str:
         return "-"
     if key.endswith("_bytes"):
         return f"{value / 1e6:,.0f} MB"
+    if key == "seconds":
+        return time_text(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if isinstance(value, int) or abs(value) >= 1000:
         return f"{value:,.0f}"
     return f"{value:.4g}" if abs(value) >= 100 or 0 < abs(value) < 1e-3 else f"{value:.4f}"
+
+
+def time_text(seconds: float) -> str:
+    """In the largest unit of which there is one."""
+    for size, unit in ((365 * 86400, "years"), (86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _is_number_column(rows: list[Row], key: str) -> bool:

@@ -132,7 +132,7 @@ def rows_of(contenders: list[Contender], options: Options) -> list[Row]:
         row |= {
             "milliseconds": 1000 * seconds,
             "spread": 1000 * spread(timing.seconds),
-            "tokens_per_second": settings.batch_size * settings.length / seconds,
+            "tokens_per_second": timing.tokens / seconds,
             "floor_share": rates.floor(timing.flops, timing.moved_bytes) / seconds,
             "peak_bytes": peak_bytes(contender) if options.memory else None,
         }

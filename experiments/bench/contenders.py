@@ -55,6 +55,7 @@ class Ready(NamedTuple):
 
     run: Callable[[], None]
     kernels: Callable[[], list[str]]  # attention kernels that ran
+    tokens: int  # that one run reads
     flops: float  # of the products of one run
     moved_bytes: float  # at least, of one run
 
@@ -99,9 +100,8 @@ def _attention(contender: Contender) -> Ready:
     cost = layer.cost(settings.length, settings.length)
     # x and the gradient of the output are read, the output and the gradient of x written; weights read twice
     moved = 4 * x.nbytes + 3 * 4 * cost.parameters
-    return Ready(
-        run, lambda: [layer.kernel] if layer.kernel else [], 6.0 * cost.multiplies * settings.batch_size, moved
-    )
+    tokens, flops = settings.batch_size * settings.length, 6.0 * cost.multiplies * settings.batch_size
+    return Ready(run, lambda: [layer.kernel] if layer.kernel else [], tokens, flops, moved)
 
 
 def _step(contender: Contender) -> Ready:
@@ -117,9 +117,9 @@ def _step(contender: Contender) -> Ready:
         backward(forward, batch, 1, micro_batch)
         step(optimizers)
 
-    tokens = settings.batch_size * settings.length
+    tokens = _tokens(settings)
     flops = model.flops_per_token(settings.length, len(batch.rows) / tokens) * tokens
-    return Ready(run, model.kernels, flops, _step_bytes(model))
+    return Ready(run, model.kernels, tokens, flops, _step_bytes(model))
 
 
 def _peer_step(contender: Contender) -> Ready:
@@ -144,7 +144,7 @@ def _peer_step(contender: Contender) -> Ready:
     # what the model needs is counted as ours is: products of every weight matrix and of the maps
     tokens = tokens_BN.numel()
     flops = assembled(settings).flops_per_token(settings.length, len(batch.rows) / tokens) * tokens
-    return Ready(run, list, flops, _step_bytes(model))
+    return Ready(run, list, tokens, flops, _step_bytes(model))
 
 
 def _step_bytes(model: nn.Module) -> float:
@@ -156,10 +156,15 @@ def assembled(settings: Settings) -> Assembly:
     return Text(settings).start(vocabulary_size(settings))
 
 
+def _tokens(settings: Settings) -> int:
+    """That a step's model reads."""
+    return settings.batch_size * (settings.objective.tokens_read(settings.length) or settings.length)
+
+
 def made_up_batch(settings: Settings) -> Batch:
     """Random tokens, masked as in training: the time of a step doesn't depend on which they are."""
     vocabulary = Ids(vocabulary_size(settings))
     tokens_BN = np.random.default_rng(settings.seed).integers(
-        len(vocabulary.special), vocabulary.vocabulary_size, (settings.batch_size, settings.length)
+        len(vocabulary.special), vocabulary.vocabulary_size, (settings.batch_size, settings.row_length)
     )
     return Text(settings).objective(vocabulary).batch(tokens_BN, settings.seed, 0)

@@ -17,6 +17,7 @@ WARMUPS = 2
 class Timing(NamedTuple):
     seconds: list[float]  # of one run, a round each
     kernels: list[str]  # attention kernels that ran
+    tokens: int
     flops: float
     moved_bytes: float
 
@@ -35,7 +36,10 @@ def timed(contenders: list[Contender], rounds: int) -> list[Timing]:
         for index in order if number % 2 == 0 else reversed(order):
             gc.collect()
             times[index].append(seconds(functools.partial(_run, ready[index], repeats[index]), device) / repeats[index])
-    return [Timing(of, each.kernels(), each.flops, each.moved_bytes) for of, each in zip(times, ready, strict=True)]
+    return [
+        Timing(of, each.kernels(), each.tokens, each.flops, each.moved_bytes)
+        for of, each in zip(times, ready, strict=True)
+    ]
 
 
 def _run(ready: Ready, times: int) -> None:

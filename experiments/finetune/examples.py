@@ -82,10 +82,17 @@ def read(task: Task, split: str, cache: Cache) -> Iterator[Question | Labelled]:
     """The examples of a split, in their order. Raises DataError at the first that can't be used."""
     place = places(task)[split]
     columns = columns_of(task)
-    number = -1
+    number, rows_by_id = -1, dict[str, int]()
     for number, row in enumerate(islice(_rows(task, place, columns, cache), place.limit)):
         where = f"{place.key}={place.value}, row {number}"
-        yield _question(task, row, where) if isinstance(task, Span) else _labelled(task, row, where)
+        if not isinstance(task, Span):
+            yield _labelled(task, row, where)
+            continue
+        question = _question(task, row, where)
+        # an answer is filed under its question's id
+        if (other := rows_by_id.setdefault(question.id, number)) != number:
+            raise DataError(f"{where}: row {other} has the {task.id} {question.id!r} too")
+        yield question
     if number < 0:
         raise DataError(f"{place.key}={place.value} has no rows")
 

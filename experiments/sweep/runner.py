@@ -99,8 +99,9 @@ def _outcome(folder: RunFolder, code: int, said: str) -> Outcome:
 
 
 def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[-1] if lines else ""
+    """The last that is no hint or other continuation, which are indented."""
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(" ")]
+    return lines[-1].strip() if lines else ""
 
 
 @contextmanager

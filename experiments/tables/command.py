@@ -19,7 +19,7 @@ from experiments.mistake import Mistake
 from experiments.tables.definition import BUDGETS, Table, budget_of, load, names
 from experiments.tables.source import Cell, Prediction, Source, source_of
 from experiments.tables.words import of_rows
-from experiments.tabulate import show
+from experiments.tabulate import show, time_text
 from experiments.training.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def print_cells(cells: list[Cell], source: Source, options: Options, tasks: list
     for cell, state in zip(cells, states, strict=True):
         prediction = by_row.get(cell.row) or by_row.setdefault(cell.row, source.predict(cell, says))
         rows.append(
-            {"cell": cell.name, "row": cell.row, "seed": cell.seed, "minutes": _minutes(prediction.seconds),
+            {"cell": cell.name, "row": cell.row, "seed": cell.seed, "seconds": prediction.seconds,
              "tokens": prediction.tokens, "peak_memory_bytes": prediction.peak_memory_bytes,
              "state": state}
         )  # fmt: skip
@@ -124,7 +124,7 @@ def _left(missing: list[Prediction]) -> str:
     seconds = [prediction.seconds for prediction in missing if prediction.seconds is not None]
     tokens = sum(prediction.tokens or 0 for prediction in missing)
     unknown = "" if len(seconds) == len(missing) else f" and {len(missing) - len(seconds)} of unknown length"
-    return f"missing: {len(missing)} cells, about {_time(sum(seconds))}{unknown}, {tokens:,} tokens"
+    return f"missing: {len(missing)} cells, about {time_text(sum(seconds))}{unknown}, {tokens:,} tokens"
 
 
 def list_tables(options: Options) -> None:
@@ -167,22 +167,11 @@ def _cost(table: Table, budget_name: str, prediction: Prediction | None) -> str:
     count = len(table.rows_at(budget_name)) * budget.seeds
     if prediction is None or prediction.seconds is None:
         return f"{count} cells, unknown time"
-    time = _time(count * prediction.seconds)
+    time = time_text(count * prediction.seconds)
     memory = f", {prediction.peak_memory_bytes / 1e9:.1f} GB" if prediction.peak_memory_bytes else ""
     tokens = f", {_short(count * prediction.tokens)} tokens" if prediction.tokens else ""
     tasks = f", then {', '.join(budget.finetune)}" if budget.finetune else ""
     return f"{count} cells, {time}{memory}{tokens}{tasks}"
-
-
-def _minutes(seconds: float | None) -> float | None:
-    return None if seconds is None else seconds / 60
-
-
-def _time(seconds: float) -> str:
-    for size, unit in ((365 * 86400, "years"), (86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s"
 
 
 def _short(count: int) -> str:

@@ -191,6 +191,14 @@ def test_the_command_draws_what_it_prints(attn, tmp_path):
     assert "<svg" in (tmp_path / "speed.svg").read_text()
 
 
+def test_a_step_of_span_corruption_reads_inputs_and_targets():
+    cell = contender("objective=span_corruption", "model=t5_nano", "layers=1", "length=32", what="step")
+    # 34 tokens, of which 5 in two spans are taken out: 34 - 5 + 2 + 1 are read by the encoder, 5 + 2 + 1 by the decoder
+    assert cell.settings.row_length == 35
+    assert made_up_batch(cell.settings).inputs["tokens"].shape == (2, 32)
+    assert get_ready(cell).tokens == 2 * (32 + 8)
+
+
 def test_tokens_are_made_up_within_the_vocabulary():
     batch = made_up_batch(contender().settings)
     assert batch.tokens.max() < 300 and batch.targets.min() >= 5

@@ -79,6 +79,11 @@ def test_wrong_questions(tmp_path, changes, said):
     assert all(part in text for part in [*said, "row 1"]), text
 
 
+def test_two_questions_of_one_id(tmp_path):
+    text = refused(tmp_path, "squad", [ASKED, ASKED | {"id": "2"}, ASKED])
+    assert "row 2: row 0 has the id '1' too" in text, text
+
+
 def test_questions_have_one_validation_split():
     several = {"matched": "a.json", "mismatched": "b.json"}
     assert task("mnli", "train", validation=several).held_out == several

@@ -14,7 +14,9 @@ import pytest
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeperConf
 from hydra.core.config_store import ConfigStore
 
+from experiments.configuration import compose
 from experiments.launch import launch
+from experiments.sweep import runner
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -110,6 +112,14 @@ def test_a_cell_that_leaves_no_folder_behind_gives_its_reason_too(attn, tiny, tm
     assert done.returncode == 3, done.stdout + done.stderr
     assert "2 of 2 cells failed" in done.stdout and done.stdout.count("output.txt") == 0
     assert done.stdout.count("the train split has") == 4, done.stdout
+
+
+def test_the_reason_is_the_mistake_and_not_its_hint(tiny, tmp_path, monkeypatch):
+    said = "there is no such library\n  pip install it"
+    process = {"args": [sys.executable, "-c", f"import sys; sys.exit({said!r})"], "env": None}
+    monkeypatch.setattr(runner, "child", lambda module, folder: process)
+    outcome = runner.run_cell(compose([*tiny, f"runs={tmp_path / 'runs'}"]))
+    assert not outcome.done and outcome.reason == "there is no such library"
 
 
 def test_hydras_joblib_launcher_runs_the_same_cells(attn, tiny, tmp_path):

@@ -142,12 +142,13 @@ def test_a_dry_run_predicts_from_a_calibration_that_is_kept(here, short, tmp_pat
     # 12 steps of 4 sequences of 16 tokens, and two evaluations of 16 sequences at three times the speed
     assert {row["tokens"] for row in rows} == {"768"}
     seconds = 5 + (768 + 2 * 16 * 16 / 3) / 100
-    assert float(rows[0]["minutes"]) == pytest.approx(seconds / 60)
-    assert float(rows[1]["minutes"]) == pytest.approx((2 * seconds - 5) / 60)
+    assert float(rows[0]["seconds"]) == pytest.approx(seconds)
+    assert float(rows[1]["seconds"]) == pytest.approx(2 * seconds - 5)
     assert all(10**7 < int(row["peak_memory_bytes"]) < 10**10 for row in rows)
     assert measured == [8, 16, 32] and first.stderr.count("calibrating") == 3
     assert not (tmp_path / "runs").exists()
     assert here(*words).stdout == first.stdout and measured == [8, 16, 32]
+    assert " | 14 s | " in here(*words[:6], "markdown", *words[7:]).stdout
 
 
 def test_the_list_is_composed_anew_only_when_a_yaml_has_changed(here, tmp_path, monkeypatch):
