@@ -50,12 +50,17 @@ function drawMeasure(found) {
     tiles: [{ title: "Layer (down), head (across)", values }],
     range: [low, high],
     most: 54,
-    text: (tile, layer, head) => [
-      `layer ${layer + 1}, head ${head + 1}: ${found.roles[layer]?.[head] ?? ""}`,
-      ...names
-        .filter((each) => isNumber(found.measures[each][layer]?.[head]))
-        .map((each) => `${HEAD_MEASURES[each] ?? each}: ${found.measures[each][layer][head]}`),
-    ],
+    text: (tile, layer, head) => {
+      // a layer may have other value heads than softmax heads: a role and a measure are of one of the two
+      const alike = (of) => of[layer]?.length === values[layer].length;
+      const is = alike(found.roles) ? `head ${head + 1}: ${found.roles[layer][head]}` : `value head ${head + 1}`;
+      return [
+        `layer ${layer + 1}, ${is}`,
+        ...names
+          .filter((each) => alike(found.measures[each]) && isNumber(found.measures[each][layer][head]))
+          .map((each) => `${HEAD_MEASURES[each] ?? each}: ${found.measures[each][layer][head]}`),
+      ];
+    },
   });
   note("measures", [low < high ? `From ${low} (faint) to ${high} (full colour).` : `All are ${low}.`]);
 }

@@ -59,17 +59,21 @@ def make(tmp_path: Path) -> Make:
 
 @pytest.fixture
 def measured() -> Callable[..., None]:
-    """measured(folder) leaves there what `attn heads` would: two layers, of two heads and of one, in another order."""
+    """measured(folder) leaves there what `attn heads` would: two layers, of two heads and of one, in another order.
 
-    def leave(folder: Path, talking: bool = True) -> None:
+    value_head: the second layer has two heads of values.
+    """
+
+    def leave(folder: Path, talking: bool = True, value_head: bool = False) -> None:
         places = [(2, 1), (1, 2), (1, 1)]
         heads = [{"layer": layer, "head": head} for layer, head in places]
+        valued = [*heads, {"layer": 2, "head": 2}] if value_head else heads
         rows = {
             "heads": [
                 {**place, "entropy": layer + head / 10 + 1 / 3e5, "role": f"r{layer}{head}", "offset": 1}
                 for place, (layer, head) in zip(heads, places, strict=True)
             ],
-            "importance": [{**place, "gradient": 0.5 * place["head"]} for place in heads],
+            "importance": [{**place, "gradient": 0.5 * place["head"]} for place in valued],
             "plane": [{**place, "x": place["layer"] / 3, "y": 0.0} for place in heads],
         }
         if talking:

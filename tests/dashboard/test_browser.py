@@ -156,7 +156,7 @@ def test_every_panel_draws_and_nothing_else_is_loaded(open_page):
 
 def test_the_heads_of_the_chosen_run(open_page, make, measured):
     measured(make("multi_head-7-0", heads=7), talking=False)
-    measured(make("talking_heads-7-0", heads=7, variant="talking_heads"))
+    measured(make("talking_heads-7-0", heads=7, variant="talking_heads"), value_head=True)
     shown = open_page()
     visible = "return !document.getElementById(arguments[0]).hidden"
     # the first in the table's order that has any
@@ -171,6 +171,11 @@ def test_the_heads_of_the_chosen_run(open_page, make, measured):
     shown.type("talking_heads-7-0")
     shown.click("tbody tr")
     assert shown.text("#whose b") == "talking_heads-7-0"
+    # the first layer's are as many; in the second a value head is not the softmax head of its number
+    shown.press("#measures svg", "\ue014")
+    assert shown.text("#measures .tip div") == "layer 1, head 2: r12" and "entropy" in shown.text("#measures .tip")
+    shown.press("#measures svg", "\ue015")
+    assert shown.text("#measures .tip div") == "layer 2, value head 2" and "entropy" not in shown.text("#measures .tip")
     assert shown.count("#projections .cell") == 4 * 6
     shown.press("#projections svg", "\ue014", "\ue015")
     assert shown.text("#projections .tip div:last-child") == "head 2 into head 1: 21"
