@@ -12,9 +12,9 @@ from torch import Tensor
 from experiments.data.batches import batch
 from experiments.heads.subject import Subject
 from experiments.heads.taps import read
+from experiments.material import Text
 from experiments.model.assembly import Assembly
 from experiments.model.batch_norm import commit
-from experiments.model.build import build
 from experiments.objectives.objective import Batch, loss
 from experiments.training.optimizer import build_optimizers, step
 
@@ -49,9 +49,8 @@ def spread_by_step(subject: Subject, start: str, steps: int) -> list[float]:
     settings = subject.settings
     dropout = 0.1 if start == DROPPED else 0.0
     config = settings.model.model_copy(update={"dropout": 0.0, "attention_dropout": dropout})
-    variant, size = settings.variant | {"dropout": dropout}, subject.tokenizer.vocabulary_size
-    model = build(subject.objective.assembly, config, variant, size, settings.seed)
-    model = model.double()
+    changed = settings.model_copy(update={"model": config, "variant": settings.variant | {"dropout": dropout}})
+    model = Text(changed).start(subject.tokenizer.vocabulary_size).double()
     if start != OWN:
         make_equal(model, output=start != PARTED)
     optimizers = build_optimizers(model, settings.optimizer)

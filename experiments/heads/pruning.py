@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -18,10 +19,10 @@ from experiments.configuration import from_tree
 from experiments.data.tokenizer import Tokenizer, load
 from experiments.heads.subject import Subject
 from experiments.heads.taps import check_own_heads, gated, value_heads
+from experiments.material import Text
 from experiments.mistake import Mistake
 from experiments.model.assembly import Assembly
-from experiments.model.build import build
-from experiments.objectives.objective import Batch, build_objective, loss
+from experiments.objectives.objective import Batch, loss
 from experiments.record.durable import explained, replacing, write
 from experiments.training.checkpoint import restore, weights
 
@@ -72,7 +73,7 @@ def remove(model: Assembly, removed: Iterable[Head]) -> list[list[int]]:
 
 def export(subject: Subject, removed: Iterable[Head], folder: Path) -> Assembly:
     """Write the model without these heads, for `load_pruned`; returns it. Raises Mistake, RunFolderError."""
-    model = _copy(subject)
+    model = copy.deepcopy(subject.model)
     kept = remove(model, removed)
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
@@ -94,9 +95,7 @@ def load_pruned(folder: Path) -> Pruned:
     """The model that `export` wrote. Raises ValueError where the files don't go together."""
     settings = from_tree(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")))
     tokenizer = load(folder / "tokenizer.json")
-    objective = build_objective(settings.objective, tokenizer)
-    size = tokenizer.vocabulary_size
-    model = build(objective.assembly, settings.model, settings.variant, size, settings.seed).eval()
+    model = Text(settings).assemble(tokenizer.vocabulary_size).eval()
     for layer, kept in zip(model.layers, json.loads((folder / "heads.json").read_text())["kept"], strict=True):
         layer.attention.keep_heads(kept)
     with torch.no_grad():
@@ -113,10 +112,3 @@ def difference(model: Assembly, smaller: Assembly, batches: Iterable[Batch], rem
                 expected = model(**batch.inputs, rows=batch.rows)
             largest = max(largest, float((expected - smaller(**batch.inputs, rows=batch.rows)).abs().max()))
     return largest
-
-
-def _copy(subject: Subject) -> Assembly:
-    settings, size = subject.settings, subject.tokenizer.vocabulary_size
-    model = build(subject.objective.assembly, settings.model, settings.variant, size, settings.seed).eval()
-    model.load_state_dict(subject.model.state_dict())
-    return model

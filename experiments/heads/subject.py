@@ -6,18 +6,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.data.packing import Dataset, prepare
+from experiments.data.packing import Dataset
 from experiments.data.tokenizer import Report, Tokenizer
+from experiments.material import Text
 from experiments.mistake import Mistake
 from experiments.model.assembly import Assembly
-from experiments.model.build import build
-from experiments.objectives.objective import Batch, Objective, assembly_of, build_objective
+from experiments.objectives.objective import Batch, Objective, assembly_of
 from experiments.record.folder import RunFolder, Which
 from experiments.settings import FileTokenizer, Settings
 from experiments.training.checkpoint import load_weights
@@ -77,10 +76,9 @@ def open_subject(folder: RunFolder, settings: Settings, which: Which, sequences:
             f"{folder.name}: its objective={settings.objective.kind} trains an {assembly}; heads are of encoders"
         )
     tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
-    dataset = prepare(settings.data, tokenizer, settings.length, Path(settings.cache), report)
-    objective = build_objective(settings.objective, dataset.tokenizer)
-    size = dataset.tokenizer.vocabulary_size
-    model = build(objective.assembly, settings.model, settings.variant, size, settings.seed)
+    source = Text(settings.model_copy(update={"tokenizer": tokenizer}))
+    dataset = source.prepare(report)
+    model = source.assemble(dataset.tokenizer.vocabulary_size)
     load_weights(model, folder.checkpoint, which, lambda text: report(text, 0, None))
     count = min(sequences, len(dataset.validation.tokens))
-    return Subject(folder.name, settings, model.eval(), objective, dataset, count)
+    return Subject(folder.name, settings, model.eval(), source.objective(dataset.tokenizer), dataset, count)
