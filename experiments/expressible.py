@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from experiments.compare import value_at
 from experiments.settings import Settings
 
 
@@ -15,7 +16,7 @@ def require(name: str, settings: Settings, needed: dict[str, Any]) -> None:
     wrong = [
         f"{place}={text(found)}: {name} has {text(value)}"
         for place, value in needed.items()
-        if (found := _value_at(tree, place)) != value
+        if (found := value_at(tree, place)) != value
     ]
     if wrong:
         raise ValueError("; ".join(wrong))
@@ -47,9 +48,3 @@ def head_size(settings: Settings) -> float:
 def text(value: Any) -> str:
     """As YAML and the command line write it."""
     return json.dumps(value) if value is None or isinstance(value, bool) else str(value)
-
-
-def _value_at(tree: Any, place: str) -> Any:
-    for key in place.split("."):
-        tree = tree.get(key) if isinstance(tree, dict) else None
-    return tree
