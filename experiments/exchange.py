@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shutil
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +14,7 @@ from experiments.configuration import compose
 from experiments.finetune.pretrained import pretraining
 from experiments.material import Text
 from experiments.mistake import Mistake
-from experiments.record.durable import explained, to_json
+from experiments.record.durable import new_folder, to_json
 from experiments.record.environment import describe
 from experiments.record.folder import RunFolder, Which
 from experiments.record.result import Result
@@ -75,16 +73,12 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
         seed=settings.seed, config=settings.model_dump(), tokenizer_digest=tokenizer.digest,
         attention_digest=source_digest(settings.variant),
     )  # fmt: skip
-    try:
-        with folder:
-            folder.create(settings.model_dump())
-            tokenizer.save(folder.path / "tokenizer.json")
-            save(folder.checkpoint, "best", 0, weights(model), {"step": 0, "imported": facts})
-            folder.write_environment({**describe({}, settings.seed, None), "imported": facts})
-            folder.write_result(result)
-    except BaseException:
-        shutil.rmtree(folder.path, ignore_errors=True)
-        raise
+    with new_folder(folder.path) as partial, RunFolder(partial) as made:
+        made.create(settings.model_dump())
+        tokenizer.save(made.path / "tokenizer.json")
+        save(made.checkpoint, "best", 0, weights(model), {"step": 0, "imported": facts})
+        made.write_environment({**describe({}, settings.seed, None), "imported": facts})
+        made.write_result(result)
     if unused:
         print(f"left out, as our model has no place for them: {', '.join(unused)}")
     print(f"{folder.path}: {sum(value.numel() for value in ours.values()):,} parameters, as {settings.variant['name']}")
@@ -108,21 +102,11 @@ def export_run(name: str, target: Path, runs: Path, which: Which, model_type: st
     ours = {key.removeprefix(MODEL): value for key, value in weights(model).items()}
     theirs = _each_once(chosen.to_hugging_face(ours, settings))
 
-    with explained(target):
-        target.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
-        try:
-            save_file(theirs, partial / "model.safetensors", {"format": "pt"})
-            (partial / "config.json").write_text(to_json(config, indent=2) + "\n", encoding="utf-8")
-            tokenizer.save(partial / "tokenizer.json")
-            (partial / "tokenizer_config.json").write_text(_tokenizer_config(tokenizer, settings), encoding="utf-8")
-            partial.chmod(0o755)
-            if target.exists():
-                target.rmdir()
-            partial.rename(target)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+    with new_folder(target) as partial:
+        save_file(theirs, partial / "model.safetensors", {"format": "pt"})
+        (partial / "config.json").write_text(to_json(config, indent=2) + "\n", encoding="utf-8")
+        tokenizer.save(partial / "tokenizer.json")
+        (partial / "tokenizer_config.json").write_text(_tokenizer_config(tokenizer, settings), encoding="utf-8")
     print(f"{target}: {config['architectures'][0]} of {run.name}")
     if hasattr(chosen, "note") and (note := chosen.note(settings)):
         print(note)

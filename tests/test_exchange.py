@@ -18,8 +18,10 @@ from experiments.evaluate import evaluate_run
 from experiments.exchange import export_run, import_folder
 from experiments.formats import formats
 from experiments.heads.command import show_heads
+from experiments.material import Text
 from experiments.mistake import Mistake
 from experiments.model.build import build
+from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder
 from experiments.training.checkpoint import load_weights
 
@@ -168,6 +170,22 @@ def test_nothing_is_overwritten(bert, tmp_path):
         export_run("mine", bert, tmp_path / "runs", "best", None)
     with pytest.raises(Mistake, match="--name a/b"):
         import_folder(bert, "a/b", tmp_path / "runs", [])
+
+
+def test_of_two_imports_by_one_name_the_first_to_end_stays_whole(bert, tmp_path, monkeypatch):
+    runs = tmp_path / "runs"
+    start, at_once = Text.start, iter([True])
+
+    def slowly(self, size):
+        if next(at_once, False):
+            import_folder(bert, "mine", runs, ["seed=1"])
+        return start(self, size)
+
+    monkeypatch.setattr(Text, "start", slowly)
+    with pytest.raises(RunFolderError, match="another process has made this folder"):
+        import_folder(bert, "mine", runs, ["seed=2"])
+    assert RunFolder(runs / "mine").config()["seed"] == 1 and RunFolder(runs / "mine").result().status == "imported"
+    assert [path.name for path in runs.iterdir()] == ["mine"]
 
 
 def test_a_run_that_no_format_expresses_is_refused_by_name(bert, tmp_path):

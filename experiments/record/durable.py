@@ -6,6 +6,8 @@ import errno
 import json
 import math
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +26,7 @@ _REASONS = {
     errno.EROFS: f"the file system is read-only; {_ANOTHER_FOLDER}",
     errno.EEXIST: _IN_THE_WAY,
     errno.ENOTDIR: _IN_THE_WAY,
+    errno.ENOTEMPTY: "another process has made this folder in the meantime",
 }
 
 
@@ -56,6 +59,24 @@ def replacing(path: Path) -> Iterator[Path]:
             _synchronize(path.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def new_folder(path: Path) -> Iterator[Path]:
+    """Yield a folder beside `path` to be filled; it becomes `path` if the block succeeds, and is removed if not.
+
+    `path` must not be there, or be empty: who comes second fails and changes nothing. Raises RunFolderError.
+    """
+    with explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        try:
+            yield partial
+            partial.chmod(0o755)
+            partial.rename(path)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
             raise
 
 
