@@ -80,8 +80,11 @@ def test_wrong_questions(tmp_path, changes, said):
 
 
 def test_two_questions_of_one_id(tmp_path):
-    text = refused(tmp_path, "squad", [ASKED, ASKED | {"id": "2"}, ASKED])
-    assert "row 2: row 0 has the id '1' too" in text, text
+    asked = task("squad", write(tmp_path / "rows.json", [ASKED, ASKED | {"id": "2"}, ASKED]))
+    asked = asked.model_copy(update={"validation": asked.train})
+    assert len(list(read(asked, "train", Cache(tmp_path, None)))) == 3
+    with pytest.raises(DataError, match=r"task\.validation=.*row 2: row 0 has the id '1' too"):
+        list(read(asked, "validation", Cache(tmp_path, None)))
 
 
 def test_questions_have_one_validation_split():
