@@ -36,10 +36,12 @@ def refusal(case: Case) -> str | None:
     query = case.query
     if query.device.type != "cpu":
         return f"it runs on a CPU, not on {query.device.type}"
-    if not {query.dtype, case.key.dtype, case.value.dtype} <= {query.dtype} & TYPES.keys():
-        return f"it needs one dtype of float32, bfloat16 and float64, not {query.dtype}"
-    terms = [*(case.logits_projection or ()), *(case.weights_projection or ())]
-    if any(term is not None and term.ndim > 2 for term in terms):
+    mixing = [*(case.logits_projection or ()), *(case.weights_projection or ())]
+    terms = [term for term in mixing if term is not None]
+    dtypes = {each.dtype for each in (query, case.key, case.value, *terms)}
+    if not dtypes <= {query.dtype} & TYPES.keys():
+        return f"it needs one dtype of float32, bfloat16 and float64, not {' and '.join(sorted(map(str, dtypes)))}"
+    if any(term.ndim > 2 for term in terms):
         return "it can't mix heads by position (a projection is dynamic)"
     if case.bias is not None and case.bias.requires_grad:
         return "it has no gradient of a bias"

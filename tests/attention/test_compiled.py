@@ -62,6 +62,16 @@ def test_equals_the_reference(threads, B, N, heads, K, V, causal):
             torch.testing.assert_close(got, expected, rtol=1e-9, atol=1e-10)
 
 
+def test_a_projection_of_another_dtype_is_refused_and_never_read_as_one():
+    query, key, value, logits, weights = leaves(1, 5, (3, 3, 3), 4, 4)
+    for projections in (
+        {"logits_projection": Projection(logits.float())},
+        {"weights_projection": Projection(weights.float())},
+    ):
+        with pytest.raises(ValueError, match=r"needs one dtype of .*, not torch.float32 and torch.float64"):
+            attend(query, key, value, **projections, backend="compiled")
+
+
 @pytest.mark.parametrize(("heads", "B", "N", "K"), [(6, 2, 100, 8), (24, 1, 128, 16), (4, 2, 257, 32), (3, 1, 33, 5)])
 def test_is_as_exact_as_its_dtype(heads, B, N, K):
     """In bf16 at least as the reference is, which rounds every map to it; few numbers may fall one way or the other."""
