@@ -28,11 +28,11 @@ class SentenceOrder(Bert):
         mask: Tensor | None = None,
         classes: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """As BERT's, where a model without a table of token types leaves them out.
+        """As BERT's, where a model whose table of token types has less than two rows leaves them out.
 
         With `classes`, which needs rows, also the logits [B, 2] of each sequence: of segments in order, and swapped.
         """
-        if self.embedding.token_type is None:
+        if self.embedding.token_type is None or self.embedding.token_type.num_embeddings < 2:
             token_types = None
         if not classes:
             return super().forward(tokens, rows, token_types=token_types, mask=mask)

@@ -74,6 +74,12 @@ def test_nothing_leaks(model_of, batch):
     assert_close(plain(**batch.inputs), plain(batch.tokens), rtol=0, atol=0)
 
 
+def test_a_table_of_one_type_tells_no_segments_apart(model_of, batch):
+    model = model_of(token_types=1)
+    assert_close(model(**batch.inputs), model(batch.tokens), rtol=0, atol=0)
+    assert_close(model(**batch.inputs, rows=ROWS, classes=True), model(batch.tokens, ROWS, classes=True))
+
+
 def test_flops_and_parameters(model_of, batch):
     model = model_of(token_types=2)
     with FlopCounterMode(display=False) as counter:
