@@ -76,6 +76,11 @@ class Model(Group):
             raise ValueError(
                 f"norm_kind {self.norm_kind} needs head_transform=false: that norm sees the predicted positions only"
             )
+        if self.norm_kind.startswith("batch") and self.sharing != "none":
+            raise ValueError(
+                f"norm_kind {self.norm_kind} needs sharing=none: shared norms have one running mean and variance for "
+                "layers whose own differ"
+            )
         return self
 
 

@@ -93,6 +93,12 @@ def test_the_norm_of_the_head_would_see_predicted_positions_only(settings_of):
         settings_of(norm_kind="batch", head_transform=True)
 
 
+@pytest.mark.parametrize("sharing", ["attention", "feed_forward", "all"])
+def test_shared_layers_have_statistics_of_their_own_and_no_place_for_them(settings_of, sharing):
+    with pytest.raises(ValidationError, match="norm_kind batch_masked needs sharing=none"):
+        settings_of(norm_kind="batch_masked", sharing=sharing)
+
+
 def test_sentence_order_with_batch_statistics(bert_of, tokens):
     model = bert_of(assembly="sentence_order", norm_kind="batch_masked").train()
     other = torch.where(MASK, tokens, (tokens + 1) % 23)
