@@ -58,7 +58,8 @@ class Model(Group):
     output_scaled: bool  # what meets the output embedding is divided by sqrt(hidden_size) first
     dropout: Fraction  # of embeddings and of each sub-layer's output
     attention_dropout: Fraction  # of the attention weights
-    # standard deviation of the normal start of linear maps and embeddings; null: 1 / sqrt(inputs) of a map, 1 of others
+    # standard deviation of the normal start of linear maps and embeddings; null: 1 / sqrt(inputs) of a map, for queries
+    # of unscaled logits 1 / sqrt(inputs key_size), 1 of embeddings
     initial_std: Positive | None
 
     @model_validator(mode="after")

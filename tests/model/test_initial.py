@@ -3,7 +3,9 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.testing import assert_close
 
+from experiments.model.build import build
 from experiments.model.initial import initialize, path_seed
 
 
@@ -99,3 +101,18 @@ def test_a_module_that_cannot_be_reset_is_refused():
 
     with pytest.raises(ValueError, match=r"Bare\) owns parameters"):
         initialize(nn.ModuleList([nn.Linear(1, 1), Bare()]), seed=0, std=1.0)
+
+
+@pytest.mark.parametrize("variant", ["multi_head", "talking_heads", "gated", "general_bilinear"])
+@pytest.mark.parametrize("sharing", ["none", "all"])
+def test_by_size_unscaled_logits_start_as_scaled_ones(settings_of, variant_of, tokens, variant, sharing):
+    """T5's start: the factor is in the query maps."""
+    model = settings_of(initial_std=None, sharing=sharing)
+    group = variant_of(model, variant, 3, 5, 4)
+    scaled, unscaled = (build("encoder", model, group | {"scaled": each}, 23, 0).double() for each in (True, False))
+    # the starts are drawn, and multiplied, in float32
+    assert_close(unscaled(tokens), scaled(tokens), rtol=1e-4, atol=1e-4)
+    # a given deviation is that of every map
+    given = settings_of()
+    scaled, unscaled = (build("encoder", given, group | {"scaled": each}, 23, 0) for each in (True, False))
+    assert assert_shared_equal(scaled, unscaled)
