@@ -49,7 +49,7 @@ def refusal(case: Case) -> str | None:
         return "it mixes heads by static projections only"
     if case.bias is not None:
         return "it takes no bias on the logits"
-    if mask is not None and mask.shape[1:3] != (1, 1):
+    if mask is not None and mask.shape[1:] != (1, 1, case.key.shape[1]):
         return "it takes a mask of memory positions only, [B, 1, 1, M]"
     if query.shape[-1] == 0 or value.shape[-1] == 0:
         return "it needs a key size and a value size of at least 1"

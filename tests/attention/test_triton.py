@@ -202,6 +202,7 @@ def test_a_layer_runs_on_it_and_tells():
     [
         ({"bias": torch.zeros(5, 4)}, "it takes no bias"),
         ({"mask": torch.ones(5, 4, dtype=torch.bool)}, r"a mask of memory positions only, \[B, 1, 1, M\]"),
+        ({"mask": torch.ones(2, 1, 1, 1, dtype=torch.bool)}, r"a mask of memory positions only, \[B, 1, 1, M\]"),
         ({"weights_projection": Projection(query=torch.zeros(2, 5, 3, 3))}, "by static projections only"),
         ({"value": torch.zeros(2, 4, 3, 5).half()}, r"one type, not torch\.float16 and torch\.float32"),
         (
