@@ -18,7 +18,7 @@ os.environ.setdefault("GOMP_SPINCOUNT", "5000")
 KEEP_MEMORY = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1099511627776"
 TENSOR_COMMANDS = ("train", "finetune", "evaluate", "table", "bench", "heads")
 
-FAILED, USER_MISTAKE = 1, 2
+FAILED, USER_MISTAKE, OUT_OF_MEMORY = 1, 2, 5
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}  # -m, --cfg, -cn ... are Hydra's
 
 app = typer.Typer(
@@ -351,7 +351,7 @@ def completion(shell: Literal["bash", "zsh"]) -> None:
 
 
 class _mistakes:  # noqa: N801 - used as a statement
-    """What the user can mend is said in a line or two: code 2 for the words, 1 for the disk."""
+    """What the user can mend is said in a line or two: code 2 for the words, 1 for the disk, 5 for the memory."""
 
     def __init__(self, command: str) -> None:
         self.command = command
@@ -364,8 +364,10 @@ class _mistakes:  # noqa: N801 - used as a statement
             return
         if isinstance(error, ValueError):
             _refuse(f"{self.command}: {error}", USER_MISTAKE)
-        if type(error).__name__ == "RunFolderError":  # by name: its module is not imported before it is needed
-            _refuse(f"{self.command}: {error}", FAILED)
+        # by name: their modules are not imported before they are needed
+        codes = {"RunFolderError": FAILED, "OutOfMemoryError": OUT_OF_MEMORY}
+        if code := codes.get(type(error).__name__):
+            _refuse(f"{self.command}: {error}", code)
 
 
 def _refuse(text: str, code: int) -> NoReturn:

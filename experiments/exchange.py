@@ -54,7 +54,11 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
     file, state = _weights(source)
     if hasattr(chosen, "completed"):
         config = chosen.completed(config, state)
-    settings = compose([*chosen.words(config), *overrides])
+    try:
+        words = chosen.words(config)
+    except (TypeError, ZeroDivisionError) as error:
+        raise Mistake(f"{source / 'config.json'}: a size is no number, or is 0: {error}") from error
+    settings = compose([*words, *overrides])
     settings = settings.model_copy(update={"tokenizer": own, "runs": str(runs)})
     unused = [key for key in state if re.fullmatch(getattr(chosen, "UNUSED", "(?!)"), key)]
     ours = chosen.from_hugging_face({key: value for key, value in state.items() if key not in unused})
@@ -134,23 +138,24 @@ def _each_once(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 def _config(source: Path) -> dict[str, Any]:
     path = source / "config.json"
+    if not path.is_file():
+        raise Mistake(f"{source}: there is no config.json", "name a folder that transformers has saved")
+    return _mapping(path)
+
+
+def _mapping(path: Path) -> dict[str, Any]:
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise Mistake(f"{source}: there is no config.json", "name a folder that transformers has saved") from None
+        found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise Mistake(f"{path}: no JSON: {error}") from error
-    if not isinstance(config, dict):
+    if not isinstance(found, dict):
         raise Mistake(f"{path}: no mapping")
-    return config
+    return found
 
 
 def _weights(source: Path) -> tuple[Path, Mapping[str, Tensor]]:
     """The file and its tensors. Neither kind of file can run code: a .bin is unpickled to tensors alone."""
-    import pickle
-
     import torch
-    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     found = [source / name for name in WEIGHTS if (source / name).is_file()]
@@ -163,8 +168,10 @@ def _weights(source: Path) -> tuple[Path, Mapping[str, Tensor]]:
         if file.suffix == ".safetensors":
             return file, load_file(file)
         state = torch.load(file, map_location="cpu", weights_only=True)
-    except (SafetensorError, pickle.UnpicklingError, RuntimeError, EOFError) as error:
-        raise Mistake(f"{file}: can't be read as tensors alone: {str(error).strip().splitlines()[0]}") from error
+    except Exception as error:
+        # what torch's unpickler raises depends on the bytes: KeyError, IndexError, struct.error, ...
+        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise Mistake(f"{file}: can't be read as tensors alone: {said}") from error
     if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
         raise Mistake(f"{file}: is no state dict")
     return file, state
@@ -179,7 +186,7 @@ def _tokenizer(source: Path) -> Tokenizer:
     if not (source / "vocab.txt").is_file():
         raise Mistake(f"{source}: there is neither tokenizer.json nor vocab.txt")
     path = source / "tokenizer_config.json"
-    said = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    said = _mapping(path) if path.is_file() else {}
     return from_vocabulary(source / "vocab.txt", lowercase=bool(said.get("do_lower_case", True)))
 
 

@@ -6,7 +6,9 @@ import json
 
 import pytest
 import torch
+from typer.testing import CliRunner
 
+from cli import app
 from experiments.configuration import compose
 from experiments.evaluate import evaluate_run
 from experiments.run import execute
@@ -53,3 +55,13 @@ def test_a_batch_that_does_not_fit_is_halved(score, monkeypatch):
     assert loss == pytest.approx(trained, abs=1e-3)
     assert sizes[:3] == [8, 4, 2] and set(sizes[2:]) == {2}
     assert "out of memory: 2 sequences at once" in said
+
+
+def test_one_sequence_that_does_not_fit_is_said_in_a_line(score, tmp_path, monkeypatch):
+    def none(self, part):
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(Forward, "predict", none)
+    done = CliRunner().invoke(app, ["evaluate", "multi_head", "--runs", str(tmp_path / "runs")])
+    assert done.exit_code == 5
+    assert "attn evaluate: one sequence at a time doesn't fit in memory: out of memory" in done.output

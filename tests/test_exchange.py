@@ -134,6 +134,11 @@ def test_a_key_size_of_its_own_comes_from_a_converted_file(bert, tmp_path, capsy
         logits(tmp_path / "again", torch.zeros(1, 3, dtype=torch.int64))
 
 
+def torch_file(folder: Path) -> Path:
+    (folder / "model.safetensors").unlink()
+    return folder / "pytorch_model.bin"
+
+
 def spoil(folder: Path, **keys: object) -> None:
     path = folder / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | keys))
@@ -145,6 +150,9 @@ def spoil(folder: Path, **keys: object) -> None:
         (lambda folder: (folder / "config.json").unlink(), "there is no config.json"),
         (lambda folder: (folder / "config.json").write_text("{"), "no JSON"),
         (lambda folder: spoil(folder, model_type="berd"), r"model_type = 'berd'.*did you mean bert"),
+        (lambda folder: spoil(folder, model_type=["bert"]), r"model_type = \['bert'\]: must be one of"),
+        (lambda folder: spoil(folder, num_attention_heads=0), r"config\.json: a size is no number, or is 0"),
+        (lambda folder: spoil(folder, hidden_size="24"), r"config\.json: a size is no number, or is 0"),
         (lambda folder: spoil(folder, vocab_size=15), "vocab_size = 15 of config.json, but the tokenizer has 14"),
         (lambda folder: spoil(folder, hidden_act="silu"), "hidden_act = 'silu'"),
         (lambda folder: spoil(folder, num_hidden_layers=3), "another model: it lacks model/encoder.layers.2"),
@@ -153,6 +161,10 @@ def spoil(folder: Path, **keys: object) -> None:
         (lambda folder: (folder / "vocab.txt").write_text("a\nb\n"), r"there is no \[PAD\]"),
         (lambda folder: (folder / "model.safetensors").unlink(), "no model.safetensors or pytorch_model.bin"),
         (lambda folder: (folder / "model.safetensors").write_bytes(b"{}"), "can't be read as tensors alone"),
+        (lambda folder: torch_file(folder).write_bytes(b"junk\n"), r"model\.bin: can't be read as tensors alone"),
+        (lambda folder: torch_file(folder).touch(), r"model\.bin: can't be read as tensors alone"),
+        (lambda folder: (folder / "tokenizer_config.json").write_text("{"), r"tokenizer_config\.json: no JSON"),
+        (lambda folder: (folder / "tokenizer_config.json").write_text("[]"), r"tokenizer_config\.json: no mapping"),
     ],
 )
 def test_what_can_not_be_imported_is_named_and_leaves_nothing(bert, tmp_path, damage, said):
@@ -160,6 +172,11 @@ def test_what_can_not_be_imported_is_named_and_leaves_nothing(bert, tmp_path, da
     with pytest.raises(ValueError, match=said):
         import_folder(bert, "mine", tmp_path / "runs", [])
     assert not (tmp_path / "runs/mine").exists()
+
+
+def test_a_file_is_no_folder_to_import(bert, tmp_path):
+    with pytest.raises(Mistake, match="there is no config"):
+        import_folder(bert / "config.json", "mine", tmp_path / "runs", [])
 
 
 def test_nothing_is_overwritten(bert, tmp_path):

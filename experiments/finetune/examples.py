@@ -172,14 +172,21 @@ def _question(task: Span, row: Row, where: str) -> Question:
     answers = row[task.answers]
     if not isinstance(answers, dict) or not {"text", "answer_start"} <= answers.keys():
         raise DataError(f"{where}: column {task.answers} must hold {{text: [...], answer_start: [...]}}")
-    texts, starts = list(answers["text"]), list(answers["answer_start"])
-    if not texts or len(texts) != len(starts) or not all(isinstance(text, str) and text.strip() for text in texts):
+    texts, starts = answers["text"], answers["answer_start"]
+    if not _is_answers(texts, starts):
         raise DataError(f"{where} ({name}): a question needs at least one answer, each a text with its answer_start")
-    start = int(starts[0])
+    start = starts[0]
     if context[start : start + len(texts[0])] != texts[0]:
         hint = f"it stands at {at}" if (at := context.find(texts[0])) >= 0 else "it is nowhere in the context"
         raise DataError(f"{where} ({name}): the answer {texts[0]!r} is not at answer_start={start}; {hint}")
     return Question(name, question, context, texts, start)
+
+
+def _is_answers(texts: Any, starts: Any) -> bool:
+    if not isinstance(texts, list) or not isinstance(starts, list) or not 0 < len(texts) == len(starts):
+        return False
+    written = all(isinstance(text, str) and text.strip() for text in texts)
+    return written and all(type(start) is int and start >= 0 for start in starts)
 
 
 def _labelled(task: Classification | Regression, row: Row, where: str) -> Labelled:

@@ -46,7 +46,7 @@ def formats() -> dict[str, Format]:
 def format_of(model_type: Any) -> Format:
     """Raises ValueError for a model_type that no module is about."""
     known = formats()
-    if model_type not in known:
+    if not isinstance(model_type, str) or model_type not in known:
         hint = nearest(str(model_type), known)
         raise ValueError(f"model_type = {model_type!r}: must be one of {', '.join(known)}{hint}")
     return known[model_type]

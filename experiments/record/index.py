@@ -20,7 +20,7 @@ WAIT_SECONDS = 5.0
 class Index:
     """The index of a folder of runs; it holds only what can be derived again, and may be removed at any time.
 
-    A folder that can't be written is indexed in memory, and so is one whose index is no SQLite file.
+    A folder that can't be written is indexed in memory, and so is one whose index is no SQLite file or stays locked.
     """
 
     def __init__(self, runs: Path) -> None:
@@ -49,7 +49,12 @@ class Index:
             return None
         key = os.path.abspath(path)  # noqa: PTH100 - a hundred times as fast as resolve()
         stamp = f"{found.st_mtime_ns} {found.st_size}"
-        known = self._database.execute("SELECT stamp, content FROM files WHERE path = ?", (key,)).fetchone()
+        try:
+            known = self._database.execute("SELECT stamp, content FROM files WHERE path = ?", (key,)).fetchone()
+        except sqlite3.Error:
+            # another process writes a lot: without the index rather than to wait again for every file
+            self._database.close()
+            self._database, known = _open(":memory:"), None
         if known and known[0] == stamp:
             return json.loads(known[1])
         content = parse(path.read_bytes())

@@ -59,9 +59,11 @@ def run_cell(settings: Settings, watch: Callable[[RunFolder], None] = lambda fol
             folder.create(settings.model_dump())
     except RunFolderError as error:
         return Outcome(folder, None, str(error))
+    path = folder.path / "output.txt"
+    before = path.stat().st_size if path.exists() else 0  # what earlier attempts said
     # the open pipe tells the cell that its sweep is alive: when it closes, the cell saves and ends
     with (
-        (folder.path / "output.txt").open("a+", encoding="utf-8", errors="replace") as output,
+        path.open("a+", encoding="utf-8", errors="replace") as output,
         subprocess.Popen(
             **child("experiments.run", folder.path),
             stdin=subprocess.PIPE,
@@ -75,7 +77,7 @@ def run_cell(settings: Settings, watch: Callable[[RunFolder], None] = lambda fol
             watch(folder)
             time.sleep(POLL_SECONDS)
         # not by its name: a mistake leaves no folder behind
-        output.seek(0)
+        output.seek(before)
         said = _last_line(output.read())
     if received:
         raise Interrupted(received[0])

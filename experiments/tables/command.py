@@ -46,6 +46,8 @@ def show_table(name: str | None, words: list[str], options: Options) -> int:
     if find_spec("scipy") is None:
         raise Mistake("attn table needs scipy", 'pip install -c constraints.txt -e ".[tables]"')
     if name is None:
+        if options != Options(runs=options.runs, format=options.format):
+            raise Mistake("which table?", "attn table PAPER/NAME; `attn table` alone lists what there is")
         list_tables(options)
         return 0
     from experiments.tables import published

@@ -107,7 +107,8 @@ def _given(file: Path, table: str, paper: Paper) -> dict[str, dict[str, float]]:
         tables = {str(key): value for key, value in tree["tables"].items()}
         rows = tables.get(table, {"rows": {}})["rows"]
         numbers = {
-            row: {key: value for key, value in found.items() if value is not None} for row, found in rows.items()
+            str(row): {str(key): value for key, value in found.items() if value is not None}
+            for row, found in rows.items()
         }
     except (OSError, UnicodeDecodeError) as error:
         raise Mistake(f"--published {file}: {getattr(error, 'strerror', None) or error}") from error

@@ -59,9 +59,9 @@ class Runs:
                 return Finding("missing", "begun" if folder.path.exists() else "")
             if result.attention_digest is not None:
                 check_unchanged(cell.what, folder, result)
+            facts = {"environment": folder.environment() or {}}
         except (DataError, RunFolderError) as error:
             return Finding("refused", str(error))
-        facts = {"environment": folder.environment() or {}}
         return Finding(STATES.get(result.status, "failed"), result.reason or "", result.to_dict() | facts)
 
     def sizes(self, cell: Cell) -> dict[str, Any]:

@@ -21,7 +21,13 @@ def of_rows(rows: Mapping[str, Row], budget: Budget, given: Sequence[str]) -> di
             raise Mistake(f"{FINETUNE}{name}: this budget fine-tunes {known}" + nearest(name, budget.finetune))
     _check_given(rows, given)
     common = split(budget.words)
-    return {key: merged(common, _rate(row, budget), split(row.words), given) for key, row in rows.items()}
+    found = {}
+    for key, row in rows.items():
+        own = split(row.words)
+        # in a group that the user chooses, what the row sets stays: by it the rows differ
+        inside = [word for word in own if "." in key_of(word)]
+        found[key] = merged(common, _rate(row, budget), own, given, inside)
+    return found
 
 
 def apart(given: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:

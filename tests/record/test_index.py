@@ -74,3 +74,17 @@ def test_an_index_that_is_of_no_use_is_done_without(tmp_path, parsed, spoil):
     with Index(runs) as index:
         assert index.read(path, parsed) == index.read(path, parsed) == {"length": 3}
     assert parsed.calls == [b"one"]
+
+
+def test_an_index_that_another_process_locks_meanwhile_is_done_without(tmp_path, parsed, monkeypatch):
+    monkeypatch.setattr("experiments.record.index.WAIT_SECONDS", 0.01)
+    path = tmp_path / "a"
+    path.write_bytes(b"one")
+    with Index(tmp_path) as index:
+        index.read(path, parsed)
+    with Index(tmp_path) as index:
+        other = sqlite3.connect(tmp_path / NAME)
+        other.execute("BEGIN EXCLUSIVE")
+        assert index.read(path, parsed) == index.read(path, parsed) == {"length": 3}
+        other.close()
+    assert len(parsed.calls) == 2

@@ -122,6 +122,15 @@ def test_the_reason_is_the_mistake_and_not_its_hint(tiny, tmp_path, monkeypatch)
     assert not outcome.done and outcome.reason == "there is no such library"
 
 
+def test_the_reason_is_of_this_attempt_and_not_of_one_before(tiny, tmp_path, monkeypatch):
+    reasons = []
+    for code in ("import sys; sys.exit('the first')", "import os; os._exit(9)"):
+        process = {"args": [sys.executable, "-c", code], "env": None}
+        monkeypatch.setattr(runner, "child", lambda module, folder, process=process: process)
+        reasons.append(runner.run_cell(compose([*tiny, f"runs={tmp_path / 'runs'}"])).reason)
+    assert reasons == ["the first", "ended with code 9"]
+
+
 def test_hydras_joblib_launcher_runs_the_same_cells(attn, tiny, tmp_path):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     done = attn("train", "-m", "heads=1,2", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", *tiny)

@@ -30,7 +30,7 @@ def here(environment, tmp_path, monkeypatch) -> Table:
         folder = runner.folder_of(settings)
         try:
             with redirect_stdout(io.StringIO()):
-                return runner._outcome(folder, execute(settings))
+                return runner._outcome(folder, execute(settings), "")
         except ValueError as error:
             return runner.Outcome(folder, None, str(error))
 

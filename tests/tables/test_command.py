@@ -236,6 +236,12 @@ def test_a_cell_that_fails_ends_no_table(here, short, tmp_path):
     states = {row: found["state"] for row, found in rows_of(done.stdout).items()}
     assert states == {"h8": "done", "h16": "0 of 1 done, refused", "h32": "done"}
     assert f"{cell.name}: " in done.stderr and "result.json" in done.stderr
+    # and so of any other file of a cell
+    (facts,) = tmp_path.glob("runs/*-h8-*/environment.json")
+    facts.write_text("{")
+    shown = here("table", TABLE, "--seeds", "1", "--format", "csv", "--render-only", *short)
+    assert shown.exit_code == 0, shown.output
+    assert rows_of(shown.stdout)["h8"]["state"] == "0 of 1 done, refused"
 
 
 @pytest.mark.parametrize(
@@ -255,6 +261,9 @@ def test_a_cell_that_fails_ends_no_table(here, short, tmp_path):
         ([TABLE, "--format", "html"], "'table', 'markdown', 'csv', 'latex'"),
         (["bhojanapalli2020/theorem1", "--published", "x.yaml"], "no published numbers"),
         (["bhojanapalli2020/theorem1", "token=9"], "did you mean tokens?"),
+        (["--budget", "smal"], "which table?"),
+        (["--out", "results"], "which table?"),
+        (["--seeds", "0"], "which table?"),
     ],
 )
 def test_mistakes_are_named_and_change_nothing(here, tmp_path, words, said):

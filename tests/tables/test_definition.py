@@ -190,6 +190,14 @@ def test_later_words_win_and_a_group_puts_away_what_was_set_inside_it():
     assert split("heads=6 key_size=${times:4,${value_size}}") == ["heads=6", "key_size='${times:4,${value_size}}'"]
 
 
+def test_a_group_that_the_user_chooses_keeps_what_the_rows_set_inside_it():
+    table = load("shazeer2020/dynamic")
+    words = of_rows(table.rows_at("nano"), table.budgets["nano"], ["optimizer=muon"])
+    rates = {row: compose(words[row]).optimizer.projection_rate for row in ("all", "all_fast")}
+    assert rates == {"all": 0.1, "all_fast": 1.0}
+    assert compose(words["all"]).optimizer.kind == "muon"
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [("norm=pre", "the table itself sets norm"), ("seed=3", "--seeds"), ("runs=x", "--runs"), ("heads", "key=value")],

@@ -221,6 +221,8 @@ def test_the_users_own_reading_of_the_paper(tmp_path):
         ('tables: {"1": {rows: {h8: {squad_f: 1}}}}', "did you mean squad_f1"),
         ('tables: {"1": {rows: {h8: {squad_f1: much}}}}', "must be a number"),
         ('tables: {"1": {rows: {h8: {squad_f1: .nan}}}}', "must be a number"),
+        ('tables: {"1": {rows: {8: {squad_f1: 90.0}}}}', "table 1 has no '8'.*did you mean h8"),
+        ('tables: {"1": {rows: {h8: {1: 90.0}}}}', "table 1, row h8 has no '1'"),
         ('tables: {"2a": {rows: {h8: {squad_f1: 90.0}}}}', "the paper has no '2a'"),
         ("{", "holds no tables"),
     ],
