@@ -14,6 +14,7 @@ from experiments.record.folder import RunFolder, Which
 from experiments.settings import FileTokenizer, Settings, Translation
 from experiments.tabulate import show
 
+IN_USE = {"length", "dropout", "attention_dropout", "backend"}  # of a model: what doesn't make it another one
 SPLITS = ("train", "validation", "test")
 
 
@@ -25,6 +26,7 @@ def evaluate_run(name: str, words: list[str], runs: Path, which: Which, format: 
     settings = override(config, words)
     if settings.objective.kind != (trained := config["objective"]["kind"]):
         raise Mistake(f"objective={settings.objective.kind}: {folder.name} was trained for objective={trained} only")
+    _check_model(folder.name, config, settings.model_dump())
     if bleu and not isinstance(settings.objective, Translation):
         raise Mistake(f"--bleu: {folder.name} has objective={settings.objective.kind}, which translates nothing")
     own: dict[str, object] = {"tokenizer": FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))}
@@ -34,6 +36,14 @@ def evaluate_run(name: str, words: list[str], runs: Path, which: Which, format: 
         own = {"pretrained": str(folder.path)}  # whose tokenizer is read
     step, score = _score(folder, settings.model_copy(update=own), split, which, bleu)
     show([{"run": folder.name, "checkpoint": f"{which}, step {step}", "split": split, **score}], format)
+
+
+def _check_model(name: str, trained: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Weights of the same shapes make another model with other heads or norms. Raises Mistake."""
+    for group in ("model", "variant"):
+        for key, value in trained[group].items():
+            if key not in IN_USE and asked[group].get(key) != value:
+                raise Mistake(f"{group}.{key} = {asked[group].get(key)!r}: {name} was trained with {value!r}")
 
 
 def _take_split(words: list[str]) -> tuple[str, list[str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 from cli import app
 from experiments.configuration import compose
 from experiments.evaluate import evaluate_run
+from experiments.mistake import Mistake
 from experiments.run import execute
 from experiments.training.micro_batches import Forward
 
@@ -38,6 +40,15 @@ def test_the_precision_is_that_of_the_training_unless_another_is_asked_for(score
     trained, scored = score
     assert scored()[0] == trained
     assert scored("precision=fp32")[0] != trained
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [("heads=1", "variant.heads = 1"), ("norm=post", "model.norm = 'post'")],
+)
+def test_another_model_of_the_same_shapes_is_refused(score, word, said):
+    with pytest.raises(Mistake, match=f"{re.escape(said)}.* was trained with"):
+        score[1](word)
 
 
 def test_a_batch_that_does_not_fit_is_halved(score, monkeypatch):
