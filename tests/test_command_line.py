@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -61,6 +62,18 @@ def test_help_shows_examples_first(command):
     text = attn(command, "--help").stdout
     example = text.index("  attn ")
     assert example < text.index("Options" if command != "train" else "Groups")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["evaluate", "any", "--checkpoint", "bst"], "'--checkpoint': .*'bst' is not one of 'best', 'newest'"),
+        (["compare", "--format", "tabel"], "'--format': .*'tabel' is not one of 'table', 'markdown', 'csv', 'json'"),
+    ],
+)
+def test_an_option_with_few_values_names_them(words, said):
+    done = attn(*words)
+    assert done.returncode == 2 and re.search(said, done.stderr), done.stderr
 
 
 def test_a_mistake_changes_nothing_and_ends_with_code_2(tmp_path):

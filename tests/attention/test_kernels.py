@@ -359,7 +359,8 @@ def test_auto_takes_what_was_measured_to_be_fastest(monkeypatch, compiler, amx):
     by_position = Projection(query=torch.zeros(1, 64, 2, 2))
     trained_bias = torch.zeros(2, 64, 64, requires_grad=True)
     assert name(64, logits_projection=eye) == name(1024, weights_projection=eye, dropout=0.1) == own
-    assert name(64, torch.bfloat16, logits_projection=eye) == name(1024, dropout=0.1) == own
+    half = Projection(torch.eye(2, dtype=torch.bfloat16))
+    assert name(64, torch.bfloat16, logits_projection=half) == name(1024, dropout=0.1) == own
     assert name(64, logits_projection=by_position) == name(64, logits_projection=eye, bias=trained_bias) == "blocked"
     assert name(64) == name(1024) == name(64, logits_projection=Projection()) == plain
     assert name(64, bias=trained_bias) == "blocked"

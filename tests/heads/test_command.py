@@ -87,7 +87,6 @@ def test_what_cannot_be_shown_is_said(tmp_path, monkeypatch):
 def test_wrong_options_name_themselves_and_what_is_allowed(attn, tiny, tmp_path):
     assert attn("train", "heads=3", *tiny).returncode == 0
     cases: list[tuple[str, object, str]] = [
-        ("checkpoint", "bst", "one of best, newest (did you mean best?)"),
         ("sequences", 0, "at least 1"),
         ("sentence", "te " * 40, "at most length = 16"),
         ("sentence", " ", "has no words"),
