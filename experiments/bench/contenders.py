@@ -117,7 +117,7 @@ def _step(contender: Contender) -> Ready:
         backward(forward, batch, 1, micro_batch)
         step(optimizers)
 
-    tokens = _tokens(settings)
+    tokens = batch.tokens_read
     flops = model.flops_per_token(settings.length, len(batch.rows) / tokens) * tokens
     return Ready(run, model.kernels, tokens, flops, _step_bytes(model))
 
@@ -142,7 +142,7 @@ def _peer_step(contender: Contender) -> Ready:
         step(optimizers)
 
     # what the model needs is counted as ours is: products of every weight matrix and of the maps
-    tokens = tokens_BN.numel()
+    tokens = batch.tokens_read
     flops = assembled(settings).flops_per_token(settings.length, len(batch.rows) / tokens) * tokens
     return Ready(run, list, tokens, flops, _step_bytes(model))
 
@@ -154,11 +154,6 @@ def _step_bytes(model: nn.Module) -> float:
 def assembled(settings: Settings) -> Assembly:
     """The model that the objective trains, with its starting values."""
     return Text(settings).start(vocabulary_size(settings))
-
-
-def _tokens(settings: Settings) -> int:
-    """That a step's model reads."""
-    return settings.batch_size * (settings.objective.tokens_read(settings.length) or settings.length)
 
 
 def made_up_batch(settings: Settings) -> Batch:
