@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from experiments import settings
+from experiments.objectives.cross_entropy import IGNORED, CrossEntropy, wide
 
 
 class Batch(NamedTuple):
@@ -125,9 +125,6 @@ def _class(chosen: settings.Objective) -> type[Objective]:
     return kind
 
 
-IGNORED = -100  # a target that is left out of the sum, as by torch's cross entropy
-
-
 def predict(model: Callable[..., Any], batch: Batch, label_smoothing: float = 0.0) -> tuple[Tensor, Sums]:
     """Logits [P, V] of the positions, and what the model makes of the batch; all on one device."""
     if batch.labels is None:
@@ -146,9 +143,8 @@ def loss(logits_PV: Tensor, targets_P: Tensor, label_smoothing: float = 0.0) -> 
     label_smoothing: the share of a target's probability that is spread evenly over the vocabulary (Szegedy et al. 2016,
     1512.00567, 7).
     """
-    logits_PV = logits_PV.to(torch.promote_types(logits_PV.dtype, torch.float32))
     if targets_P.is_floating_point():
-        errors_P = (logits_PV[:, 0] - targets_P).square()
+        errors_P = (wide(logits_PV[:, 0]) - targets_P).square()
         return errors_P.masked_fill(targets_P == IGNORED, 0.0).sum(dtype=torch.float64)
-    losses_P = F.cross_entropy(logits_PV, targets_P, reduction="none", label_smoothing=label_smoothing)
+    losses_P: Tensor = CrossEntropy.apply(logits_PV, targets_P, label_smoothing)
     return losses_P.sum(dtype=torch.float64)

@@ -1,0 +1,59 @@
+"""Cross entropy of many positions, a few at a time.
+
+In float32, logits, their logarithms and the gradients of both would be the largest tensors of a whole step.
+"""
+
+# P positions, V vocabulary
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional as F
+
+IGNORED = -100  # a target that costs nothing, as by torch's cross entropy
+AT_ONCE = {"cpu": 2**20, "cuda": 2**24}  # logits; of a CPU, as many as stay in its cache
+
+
+class CrossEntropy(torch.autograd.Function):
+    """Nats [P], as by F.cross_entropy, which it calls, in float32 at least; its gradient is in the logits' dtype."""
+
+    @staticmethod
+    def forward(ctx: Any, logits_PV: Tensor, targets_P: Tensor, label_smoothing: float) -> Tensor:
+        ctx.save_for_backward(logits_PV, targets_P)
+        ctx.label_smoothing = label_smoothing
+        losses = [
+            F.cross_entropy(wide(logits), targets, reduction="none", label_smoothing=label_smoothing)
+            for logits, targets in _parts(logits_PV, targets_P)
+        ]
+        return torch.cat(losses)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient_P: Tensor) -> tuple[Tensor, None, None]:
+        """What the model gives, less what is so: softmax(logits) - (1 - smoothing) [v = target] - smoothing / V."""
+        logits_PV, targets_P = ctx.saved_tensors
+        smoothing, result_PV = ctx.label_smoothing, torch.empty_like(logits_PV)
+        gradient_P = gradient_P.masked_fill(targets_P == IGNORED, 0.0)
+        for logits, targets, gradient, result in _parts(logits_PV, targets_P.clamp(min=0), gradient_P, result_PV):
+            error = wide(logits).softmax(-1)
+            if smoothing:
+                error -= smoothing / logits.size(1)
+            error[torch.arange(len(targets), device=targets.device), targets] -= 1 - smoothing
+            result.copy_(error.mul_(gradient[:, None]))
+        return result_PV, None, None
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """In float32 at least."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def _parts(logits_PV: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    at_once = AT_ONCE.get(logits_PV.device.type, AT_ONCE["cuda"])
+    positions = max(1, at_once // logits_PV.size(1))
+    return zip(*(tensor.split(positions) for tensor in (logits_PV, *others)), strict=True)
