@@ -100,13 +100,9 @@ def _score(folder: RunFolder, settings: Settings, split: str, which: Which, bleu
 
             assert isinstance(settings.objective, Translation) and isinstance(model, EncoderDecoder)
             chosen = settings.objective
-            translated, _ = fitting(
-                lambda size: score(
-                    model, forward, packed, data.tokenizer, objective,
-                    chosen=chosen, pairs=chosen.bleu_pairs or None, batch_size=size, report=display.stage,
-                ),
-                size,
-                again,
+            translated = score(
+                model, forward, packed, data.tokenizer, objective,
+                chosen=chosen, pairs=chosen.bleu_pairs or None, batch_size=size, report=display.stage, again=again,
             )  # fmt: skip
             scores |= translated._asdict()
     return step, scores

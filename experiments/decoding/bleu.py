@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -11,9 +12,9 @@ from experiments.data.packing import Packed
 from experiments.data.tokenizer import Tokenizer
 from experiments.decoding.beam import beam_search
 from experiments.model.encoder_decoder import EncoderDecoder
-from experiments.objectives.objective import Objective
+from experiments.objectives.objective import Batch, Objective
 from experiments.settings import Translation
-from experiments.training.micro_batches import Forward
+from experiments.training.micro_batches import Forward, fitting
 from experiments.training.precision import autocast
 
 
@@ -34,22 +35,28 @@ def score(
     pairs: int | None,
     batch_size: int,
     report: Callable[[str, int, int | None], None],
+    again: Callable[[int], None],
 ) -> Bleu:
     """Translate the first `pairs` of a split (None: all), in evaluation mode; the model's mode is then as before.
 
-    A reference is what the tokenizer makes of its target's tokens: the text itself where it keeps all bytes.
+    A reference is what the tokenizer makes of its target's tokens: the text itself where it keeps all bytes. Where
+    memory runs out it goes on with half as many sentences at once; `again` is told how many.
     """
     from sacrebleu.metrics import BLEU
 
     count = len(packed.tokens) if pairs is None else min(pairs, len(packed.tokens))
     hypotheses: list[str] = []
     references: list[str] = []
+
+    def attempt(start: int, size: int) -> tuple[Batch, list[list[int]]]:
+        batch = objective.batch(packed.tokens[start : min(start + size, count)], 0, 0)
+        return batch, translate(model, forward, batch.inputs, tokenizer, chosen)
+
     was_training = model.training
     model.eval()
     try:
-        for start in range(0, count, batch_size):
-            batch = objective.batch(packed.tokens[start : min(start + batch_size, count)], 0, 0)
-            found = translate(model, forward, batch.inputs, tokenizer, chosen)
+        while len(hypotheses) < count:
+            (batch, found), batch_size = fitting(functools.partial(attempt, len(hypotheses)), batch_size, again)
             hypotheses += [tokenizer.decode(tokens) for tokens in found]
             ends = batch.rows.div(batch.length, rounding_mode="floor").bincount(minlength=len(batch.tokens)).cumsum(0)
             references += [tokenizer.decode(part[:-1].numpy()) for part in batch.targets.tensor_split(ends[:-1])]

@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from experiments.objectives.objective import IGNORED, Batch, Sums, predict
+from experiments.objectives.cross_entropy import IGNORED
+from experiments.objectives.objective import Batch, Sums, predict
 from experiments.training.precision import autocast
 
 T = TypeVar("T")

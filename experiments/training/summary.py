@@ -10,7 +10,6 @@ from experiments.model.encoder_decoder import EncoderDecoder
 from experiments.record.result import Result, Status
 from experiments.settings import Settings, Translation
 from experiments.signature import source_digest
-from experiments.training.micro_batches import fitting
 from experiments.training.run import Run
 
 
@@ -62,19 +61,14 @@ def translations(run: Run) -> dict[str, Any]:
     chosen, model, data = run.settings.objective, run.model, run.dataset
     if not isinstance(chosen, Translation) or chosen.bleu_pairs == 0:
         return {}
-    from experiments.decoding.bleu import Bleu, score
+    from experiments.decoding.bleu import score
 
     assert isinstance(model, EncoderDecoder)
-
-    def attempt(batch_size: int) -> Bleu:
-        return score(
-            model, run.forward, data.validation, data.tokenizer, run.objective,
-            chosen=chosen, pairs=chosen.bleu_pairs, batch_size=batch_size, report=run.display.stage,
-        )  # fmt: skip
-
-    found, _ = fitting(
-        attempt, run.progress.micro_batch, lambda size: run.say(f"out of memory: {size} sentences at once")
-    )
+    found = score(
+        model, run.forward, data.validation, data.tokenizer, run.objective,
+        chosen=chosen, pairs=chosen.bleu_pairs, batch_size=run.progress.micro_batch, report=run.display.stage,
+        again=lambda size: run.say(f"out of memory: {size} sentences at once"),
+    )  # fmt: skip
     return found._asdict()
 
 

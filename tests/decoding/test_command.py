@@ -85,7 +85,7 @@ def test_references_are_the_targets_and_a_perfect_model_has_100(monkeypatch, tmp
         monkeypatch.setattr(scoring, "translate", translate)
         return scoring.score(
             Parrot(), None, data.validation, data.tokenizer, objective,
-            chosen=settings.objective, pairs=None, batch_size=4, report=lambda *_: None,
+            chosen=settings.objective, pairs=None, batch_size=4, report=lambda *_: None, again=print,
         )  # fmt: skip
 
     perfect = said(shout=True)

@@ -87,22 +87,22 @@ def test_a_cut_run_ends_as_one_that_was_not(words_of, go, outcome, monkeypatch, 
 def test_a_run_cut_in_its_translations_goes_on_with_them(words_of, go, monkeypatch):
     """Nor are the time and the memory of the training those of the translations, or too little memory the end."""
     settings = compose([*words_of("transformer_nano"), "max_steps=2", "trainer.evaluate_every=2"])
-    real, sizes = bleu.score, []
+    real, sizes = bleu.translate, []
 
-    def cut(*arguments, batch_size, **options):
-        sizes.append(batch_size)
+    def cut(model, forward, inputs, *rest):
+        sizes.append(len(inputs["tokens"]))
         if len(sizes) == 1:
             signal.raise_signal(signal.SIGTERM)
-        if batch_size > 4:
+        if sizes[-1] > 4:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-        return real(*arguments, batch_size=batch_size, **options)
+        return real(model, forward, inputs, *rest)
 
-    monkeypatch.setattr(bleu, "score", cut)
+    monkeypatch.setattr(bleu, "translate", cut)
     with pytest.raises(Interrupted):
         go(settings)
     monkeypatch.setattr(training, "take_step", None)
     result, folder = go(settings)
-    assert result.status == "done" and result.bleu_pairs == 6 and sizes == [8, 8, 4]
+    assert result.status == "done" and result.bleu_pairs == 6 and sizes == [6, 6, 4, 2]
     assert result.perplexity == pytest.approx(math.exp(result.validation_loss))
     assert "out of memory: 4 sentences at once" in (folder.path / "log.txt").read_text()
 
