@@ -209,8 +209,10 @@ def test_a_run_that_no_format_expresses_is_refused_by_name(bert, tmp_path):
     runs = tmp_path / "runs"
     import_folder(bert, "mine", runs, [])
     config = (runs / "mine/config.yaml").read_text()
-    (runs / "mine/config.yaml").write_text(config.replace("norm: post", "norm: pre"))
-    with pytest.raises(Mistake, match=r"no format can express this run:\n(  .*\n)*  bert: norm=pre: a BERT has post\n"):
+    other = config.replace("norm: post", "norm: pre").replace("head_transform: true", "head_transform: false")
+    (runs / "mine/config.yaml").write_text(other)
+    said = r"  bert: norm=pre: a BERT has post; model\.head_transform=false: a BERT has true\n"
+    with pytest.raises(Mistake, match=rf"no format can express this run:\n(  .*\n)*{said}"):
         export_run("mine", tmp_path / "out", runs, "best", None)
     with pytest.raises(ValueError, match=r"model_type = 'bart'"):
         export_run("mine", tmp_path / "out", runs, "best", "bart")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.command_line import only_asks, split_words
+from experiments.command_line import MULTIRUN_FLAGS, only_asks, split_words
 from experiments.compare import find_run
 from experiments.explain import options
 from experiments.finetune.pretrained import DECIDED
@@ -23,6 +23,8 @@ def finetune(words: list[str]) -> int:
     if not names:
         raise Mistake("which run?", "attn finetune RUN task=NAME; `attn compare` lists the finished ones")
     check_keys(others)
+    if len(names) > 1 and not MULTIRUN_FLAGS & set(flags):
+        raise Mistake(f"{' and '.join(names)}: several runs are a sweep", "add -m")
     runs = next((Path(word.partition("=")[2]) for word in others if word.startswith("runs=")), Path("runs"))
     found = [str(find_run(name, runs)) for name in names]
     return launch([*others, *flags, f"pretrained={','.join(map(_quoted, found))}"], "finetune")

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from experiments.expressible import require_config, text
 from experiments.settings import Settings
 
 MODEL_TYPE = "bert"
@@ -83,14 +84,13 @@ def words(config: Mapping[str, Any]) -> list[str]:
     found = DEFAULTS | dict(config)
     if missing := sorted(set(SAME.values()) - set(found)):
         raise ValueError(f"config.json lacks {', '.join(missing)}")
-    for key, needed in (
-        ("position_embedding_type", "absolute"),
-        ("is_decoder", False),
-        ("add_cross_attention", False),
-        ("embedding_size", found["hidden_size"]),
-    ):
-        if found.get(key, needed) != needed:
-            raise ValueError(f"{key} = {found[key]!r} of config.json: only {needed!r} can be expressed")
+    needed = {
+        "position_embedding_type": "absolute",
+        "is_decoder": False,
+        "add_cross_attention": False,
+        "embedding_size": found["hidden_size"],
+    }
+    require_config(found, needed)
     if (activation := found["hidden_act"]) not in ACTIVATIONS:
         raise ValueError(f"hidden_act = {activation!r} of config.json: must be one of {', '.join(ACTIVATIONS)}")
     value_size = found.get("attention_head_size") or found["hidden_size"] // found["num_attention_heads"]
@@ -104,7 +104,7 @@ def words(config: Mapping[str, Any]) -> list[str]:
         "model.activation": ACTIVATIONS[activation],
         "model.tied": bool(found["tie_word_embeddings"]),
     }
-    return [f"{key}={str(value).lower() if isinstance(value, bool) else value}" for key, value in chosen.items()]
+    return [f"{key}={text(value)}" for key, value in chosen.items()]
 
 
 def config(settings: Settings, vocabulary_size: int) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def _inexpressible(settings: Settings) -> Iterator[str]:
         yield f"objective={settings.objective.kind}: a BERT predicts masked tokens"
     for key, needed in FIXED.items():
         if (value := _value(settings, key)) != needed:
-            yield f"{key}={value}: a BERT has {needed}"
+            yield f"{key}={text(value)}: a BERT has {text(needed)}"
     if settings.model.embedding_size != settings.hidden_size:
         yield f"model.embedding_size={settings.model.embedding_size}: a BERT has that of the layers"
     if settings.model.token_types < 1:

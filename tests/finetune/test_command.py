@@ -189,6 +189,7 @@ def test_mistakes_of_the_run_and_the_data(words, tmp_path, monkeypatch):
     other = next(word for word in words("squad") if word.startswith("task.train="))
     assert "which run?" in refused()
     assert "no run 'absent'" in refused("absent", "task=squad")
+    assert "a and b: several runs are a sweep\n  add -m" in refused("a", "b", "task=squad")
     assert "no such file" in refused(*words("sst2", "task.train=absent.jsonl"))
     assert "no such column" in refused(*words("sst2", other))
     assert "has 200 windows" in refused(*words("sst2", "batch_size=1000"))

@@ -155,8 +155,8 @@ def test_a_config_that_is_no_bert_of_ours_is_refused(change, said):
         (["norm=pre"], "norm=pre"),
         (["model.norm_kind=rms"], "model.norm_kind=rms"),
         (["model.position=rotary"], "model.position=rotary"),
-        (["model.linear_bias=false"], "model.linear_bias=False"),
-        (["model.head_transform=false"], "model.head_transform=False"),
+        (["model.linear_bias=false"], "model.linear_bias=false"),
+        (["model.head_transform=false"], "model.head_transform=false"),
         (["model.token_types=0"], "model.token_types=0"),
     ],
 )
