@@ -9,13 +9,8 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
-# two threads beside a busy core fall off a cliff while OpenMP spins for long, and are slower than one where it sleeps
-# at once: it spins for 5,000 rounds (docs/performance.md); read when torch is imported
-os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-os.environ.setdefault("GOMP_SPINCOUNT", "5000")
+from experiments.tuned import tune
 
-# glibc, keep what is freed, in huge pages: by default it goes back to the system and is asked for again in every step
-KEEP_MEMORY = "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1099511627776"
 TENSOR_COMMANDS = ("train", "finetune", "evaluate", "table", "bench", "heads")
 
 FAILED, USER_MISTAKE, OUT_OF_MEMORY = 1, 2, 5
@@ -263,7 +258,6 @@ def bench(
     peers: Annotated[bool, typer.Option("--peers", help="Also what one would use instead, at the same sizes.")] = False,
     compile: Annotated[bool, typer.Option("--compile", help="Each also by torch.compile.")] = False,
     rounds: Annotated[int, typer.Option(help="Interleaved rounds; the median of them counts.")] = 7,
-    memory: Annotated[bool, typer.Option(help="Measure peak memory, each in a process of its own.")] = True,
     format: Format = "table",
     plot: Annotated[Path | None, typer.Option(help="Also draw it: a file that ends in .svg, .png or .pdf.")] = None,
 ) -> None:
@@ -279,7 +273,7 @@ def bench(
     with _mistakes("attn bench"):
         from experiments.bench.command import Options, bench
 
-        options = Options(what, peers, compile, rounds, memory)
+        options = Options(what, peers, compile, rounds)
         raise typer.Exit(bench(overrides or [], options, format, plot))
 
 
@@ -375,16 +369,10 @@ def _refuse(text: str, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-def _keep_memory() -> None:
-    """Start this process again with KEEP_MEMORY, which glibc reads at its start only; its children have it then too."""
-    if sys.platform == "linux" and "GLIBC_TUNABLES" not in os.environ:
-        os.environ["GLIBC_TUNABLES"] = KEEP_MEMORY
-        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
-
-
 def main() -> None:
-    if sys.argv[1:2] and sys.argv[1] in TENSOR_COMMANDS:
-        _keep_memory()
+    if "GLIBC_TUNABLES" in tune() and sys.argv[1:2] and sys.argv[1] in TENSOR_COMMANDS:
+        # glibc has read it already
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     if "_ATTN_COMPLETE" in os.environ:
         # what add_completion=True would do, without its two options and its script, which stops at "="
         from typer.completion import completion_init

@@ -8,21 +8,25 @@ bench() { attn bench hidden_size=384 --format csv "${@:2}" > "runs/performance/$
 export OMP_NUM_THREADS=1
 for precision in bf16 fp32; do
   bench "kernels-128-$precision" heads=24 length=128 batch_size=8 precision=$precision variant=talking_heads,multi_head \
-    backend=compiled,blocked,sdpa --no-memory
+    backend=compiled,blocked,sdpa
   bench "kernels-512-$precision" heads=24 length=512 batch_size=2 precision=$precision variant=talking_heads,multi_head \
-    backend=compiled,blocked,sdpa --no-memory
+    backend=compiled,blocked,sdpa
 done
-bench wide-128 heads=6 length=128 batch_size=8 precision=bf16 variant=talking_heads,multi_head backend=compiled,blocked --no-memory
-bench wide-512 heads=6 length=512 batch_size=2 precision=bf16 variant=talking_heads backend=compiled,blocked --no-memory
-bench dropout-24 heads=24 length=128 batch_size=8 precision=bf16 variant=multi_head variant.dropout=0.1 backend=compiled,blocked --no-memory
-bench dropout-6 heads=6 length=512 batch_size=2 precision=bf16 variant=multi_head variant.dropout=0.1 backend=compiled,blocked --no-memory
-bench dropout-6-fp32 heads=6 length=128 batch_size=8 precision=fp32 variant=multi_head variant.dropout=0.1 backend=compiled,blocked --no-memory
+bench wide-128 heads=6 length=128 batch_size=8 precision=bf16 variant=talking_heads,multi_head backend=compiled,blocked
+bench wide-512 heads=6 length=512 batch_size=2 precision=bf16 variant=talking_heads backend=compiled,blocked
+bench dropout-24 heads=24 length=128 batch_size=8 precision=bf16 variant=multi_head variant.dropout=0.1 backend=compiled,blocked
+bench dropout-6 heads=6 length=512 batch_size=2 precision=bf16 variant=multi_head variant.dropout=0.1 backend=compiled,blocked
+bench dropout-6-fp32 heads=6 length=128 batch_size=8 precision=fp32 variant=multi_head variant.dropout=0.1 backend=compiled,blocked
 
-# whole training steps beside what one would use instead
-step() { bench "$1" --what step --peers layers=6 heads=24 tokenizer.vocabulary_size=8192 model.intermediate_size=1536 precision=bf16 \
-  variant=talking_heads,multi_head "${@:2}"; }
-step steps-128 length=128 batch_size=16
-step steps-512 length=512 batch_size=4
+# whole training steps beside what one would use instead, each as its user starts it
+unset OMP_NUM_THREADS
+step() { attn bench --what step --peers --format csv precision=bf16 tokenizer.vocabulary_size=8192 --rounds 3 "${@:2}" \
+  > "runs/performance/$1.csv"; }
+step small-128 --compile layers=4 hidden_size=256 heads=4 model.intermediate_size=1024 length=128 batch_size=32
+step steps-128 --compile layers=6 hidden_size=384 heads=24 model.intermediate_size=1536 length=128 batch_size=32 \
+  variant=talking_heads,multi_head
+step steps-512 layers=6 hidden_size=384 heads=24 model.intermediate_size=1536 length=512 batch_size=8 \
+  variant=talking_heads,multi_head
 
 # memory against length
 bench memory heads=24 batch_size=1 length=128,256,512,1024,2048 precision=bf16 variant=talking_heads --rounds 1

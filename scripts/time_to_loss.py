@@ -4,22 +4,26 @@
 
 The model has the words' sizes, the Trainer their batch; what the words don't say is as the library has it, but no
 dropout. The steps that fit are found by a short run first, as the learning rate falls to 0 over them.
-Needs transformers[torch], for accelerate.
+Needs the extra `peers`.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 import transformers
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from experiments.configuration import compose
 from experiments.material import material
+from experiments.objectives.objective import Batch
+from experiments.settings import Settings
 from experiments.training.evaluate import evaluation_batches
 
 KINDS = {
@@ -41,7 +45,7 @@ def main() -> None:
     dataset = source.prepare(print)
     objective = source.objective(dataset.tokenizer)
 
-    def collated(rows: list[dict[str, Any]]) -> dict[str, torch.Tensor]:
+    def collated(rows: list[dict[str, Any]]) -> dict[str, Tensor]:
         """Masked as by `attn train`, anew each time: 80% masks, 10% random tokens, 10% as they are."""
         indices = [row["index"] for row in rows]
         batch = objective.batch(dataset.train.tokens[indices], settings.seed, indices[0])
@@ -49,63 +53,89 @@ def main() -> None:
         labels.view(-1)[batch.rows] = batch.targets
         return {"input_ids": batch.tokens, "labels": labels}
 
-    def train(steps: int) -> tuple[nn.Module, float]:
+    def trained(steps: int) -> tuple[nn.Module, float]:
         transformers.set_seed(settings.seed)
-        configuration, kind = KINDS[chosen.kind]
-        model = kind(
-            configuration(
-                vocab_size=dataset.tokenizer.vocabulary_size,
-                hidden_size=settings.hidden_size,
-                num_hidden_layers=settings.layers,
-                num_attention_heads=settings.heads,
-                intermediate_size=settings.model.intermediate_size,
-                max_position_embeddings=settings.length,
-                pad_token_id=0, cls_token_id=0, sep_token_id=0, bos_token_id=0, eos_token_id=0,
-                hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
-            )
-        )  # fmt: skip
-        trainer = transformers.Trainer(
-            model,
-            transformers.TrainingArguments(
-                max_steps=steps,
-                per_device_train_batch_size=settings.batch_size,
-                learning_rate=chosen.learning_rate,
-                warmup_steps=min(steps // 10, 60),
-                weight_decay=0.01,
-                bf16=True,
-                use_cpu=not torch.cuda.is_available(),
-                save_strategy="no",
-                report_to="none",
-                remove_unused_columns=False,
-                logging_steps=200,
-                disable_tqdm=True,
-                seed=settings.seed,
-            ),
-            data_collator=collated,
-            train_dataset=[{"index": index} for index in range(len(dataset.train.tokens))],
-        )
-        began = time.perf_counter()
-        trainer.train()
-        return model, time.perf_counter() - began
+        model = peer(chosen.kind, settings, dataset.tokenizer.vocabulary_size)
+        rows = [{"index": index} for index in range(len(dataset.train.tokens))]
+        return model, train(model, settings, chosen.learning_rate, steps, collated, rows)
 
-    train(CALIBRATION // 10)  # what is paid once
-    _, seconds = train(CALIBRATION)
+    trained(CALIBRATION // 10)  # what is paid once
+    _, seconds = trained(CALIBRATION)
     steps = round(chosen.minutes * 60 / seconds * CALIBRATION)
-    model, seconds = train(steps)
-    model.eval()
-    nats, count = 0.0, 0
-    with torch.inference_mode(), torch.autocast(next(model.parameters()).device.type, dtype=torch.bfloat16):
-        for batch in evaluation_batches(dataset.validation, objective, settings.trainer.evaluation_sequences):
-            batch = batch.each(lambda tensor: tensor.to(next(model.parameters()).device))
-            logits = model(input_ids=batch.tokens).logits.flatten(0, 1)[batch.rows].float()
-            nats += float(F.cross_entropy(logits, batch.targets, reduction="sum"))
-            count += len(batch.targets)
+    model, seconds = trained(steps)
+    batches = evaluation_batches(dataset.validation, objective, settings.trainer.evaluation_sequences)
+    loss, count = evaluated(model, batches)
     speed = steps * settings.batch_size * settings.length / seconds
     print(
         f"{chosen.kind}, learning rate {chosen.learning_rate:g}: {steps:,} steps in {seconds:.0f} s, "
         f"{speed:,.0f} tokens/s, {sum(each.numel() for each in model.parameters()):,} parameters, "
-        f"validation loss {nats / count:.4f} of {count:,} positions"
+        f"validation loss {loss:.4f} of {count:,} positions"
     )
+
+
+def peer(kind: str, settings: Settings, vocabulary_size: int) -> nn.Module:
+    configuration, model = KINDS[kind]
+    made: nn.Module = model(
+        configuration(
+            vocab_size=vocabulary_size,
+            hidden_size=settings.hidden_size,
+            num_hidden_layers=settings.layers,
+            num_attention_heads=settings.heads,
+            intermediate_size=settings.model.intermediate_size,
+            max_position_embeddings=settings.length,
+            pad_token_id=0, cls_token_id=0, sep_token_id=0, bos_token_id=0, eos_token_id=0,
+            hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0,
+        )
+    )  # fmt: skip
+    return made
+
+
+def train(
+    model: nn.Module,
+    settings: Settings,
+    learning_rate: float,
+    steps: int,
+    collated: Callable[[list[dict[str, Any]]], dict[str, Tensor]],
+    rows: list[dict[str, Any]],
+) -> float:
+    """Seconds that it took."""
+    with tempfile.TemporaryDirectory() as folder:
+        arguments = transformers.TrainingArguments(
+            folder,
+            max_steps=steps,
+            per_device_train_batch_size=settings.batch_size,
+            learning_rate=learning_rate,
+            warmup_steps=min(steps // 10, 60),
+            weight_decay=0.01,
+            bf16=True,
+            use_cpu=not torch.cuda.is_available(),
+            save_strategy="no",
+            report_to="none",
+            remove_unused_columns=False,
+            logging_steps=200,
+            disable_tqdm=True,
+            seed=settings.seed,
+        )
+        trainer = transformers.Trainer(model, arguments, data_collator=collated, train_dataset=rows)
+        began = time.perf_counter()
+        trainer.train()
+        return time.perf_counter() - began
+
+
+@torch.inference_mode()
+def evaluated(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int]:
+    """Nats a position, and how many positions."""
+    model.eval()
+    device = next(model.parameters()).device
+    nats, count = 0.0, 0
+    for batch in batches:
+        batch = batch.each(lambda tensor: tensor.to(device))
+        with torch.autocast(device.type, dtype=torch.bfloat16):
+            logits_BNV = model(input_ids=batch.tokens).logits
+        logits = logits_BNV.flatten(0, 1)[batch.rows].float()
+        nats += float(F.cross_entropy(logits, batch.targets, reduction="sum"))
+        count += len(batch.targets)
+    return nats / count, count
 
 
 if __name__ == "__main__":

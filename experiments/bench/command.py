@@ -17,7 +17,7 @@ from experiments.tabulate import Row, show
 if TYPE_CHECKING:
     from experiments.bench.contenders import Contender
 
-WRONG = 1  # exit code where a kernel's numbers are wrong
+FAILED = 1  # exit code where a kernel's numbers are wrong, or a contender's process ended
 # what contenders must share to be timed side by side
 SIZES = ("layers", "hidden_size", "heads", "length", "batch_size", "precision")
 CAPTIONS = {
@@ -32,7 +32,6 @@ class Options:
     peers: bool
     compiled: bool  # each also by torch.compile
     rounds: int
-    memory: bool
 
     def __post_init__(self) -> None:
         if self.peers and self.what != "step":
@@ -56,11 +55,12 @@ def bench(words: list[str], options: Options, format: str, plot: Path | None) ->
         raise Mistake("--peers are encoders that predict masked tokens", "leave objective=masked as it is")
     for alike in groups(cells):
         contenders, left_out = checked(alike, options)
-        for each in left_out:
-            code = max(code, WRONG if each.wrong else 0)
-            print(f"attn bench: {each.sentence}", file=sys.stderr)
         if contenders:
-            rows += rows_of(contenders, options)
+            found, more = rows_of(contenders, options)
+            rows, left_out = rows + found, left_out + more
+        for each in left_out:
+            code = max(code, FAILED if each.failed else 0)
+            print(f"attn bench: {each.sentence}", file=sys.stderr)
     if not rows and not code:
         raise Mistake("there is nothing left to time")
     if rows:
@@ -83,7 +83,7 @@ def groups(cells: list[Settings]) -> Iterator[list[Settings]]:
 
 class LeftOut(NamedTuple):
     sentence: str  # which, and why
-    wrong: bool  # its numbers are; else its backend can't do the variant
+    failed: bool  # its numbers are wrong, or its process ended; else its backend can't do the variant
 
 
 def checked(cells: list[Settings], options: Options) -> tuple[list[Contender], list[LeftOut]]:
@@ -97,16 +97,14 @@ def checked(cells: list[Settings], options: Options) -> tuple[list[Contender], l
     left_out: list[LeftOut] = []
     for cell in cells:
         contender = Contender(cell, options.what)
-        sizes = " ".join(f"{size}={getattr(cell, size)}" for size in SIZES)
         try:
             found = check(contender)
         except ValueError as refusal:
-            left_out.append(LeftOut(f"{contender.name}, {sizes}: not timed: {refusal}", wrong=False))
+            left_out.append(LeftOut(f"{contender.name}, {sizes(cell)}: not timed: {refusal}", failed=False))
             continue
         if found.wrong:
-            left_out.append(
-                LeftOut(f"{contender.name}, kernel {found.kernel}, {sizes}: not timed: {found.wrong}", True)
-            )
+            sentence = f"{contender.name}, kernel {found.kernel}, {sizes(cell)}: not timed: {found.wrong}"
+            left_out.append(LeftOut(sentence, failed=True))
         else:
             contenders += [contender._replace(compiled=way) for way in ways]
     if options.peers and contenders:
@@ -114,33 +112,45 @@ def checked(cells: list[Settings], options: Options) -> tuple[list[Contender], l
     return contenders, left_out
 
 
-def rows_of(contenders: list[Contender], options: Options) -> list[Row]:
+def sizes(cell: Settings) -> str:
+    return " ".join(f"{size}={getattr(cell, size)}" for size in SIZES)
+
+
+def rows_of(contenders: list[Contender], options: Options) -> tuple[list[Row], list[LeftOut]]:
     """Each against its floor and, round by round, against the peers; without peers against the first."""
-    from experiments.bench.memory import peak_bytes
-    from experiments.bench.rounds import timed
+    from experiments.bench.rounds import Timing, timed
     from experiments.measure.rates import measure_rates
 
     rates = measure_rates(contenders[0].device, contenders[0].precision)
-    timings = timed(contenders, options.rounds)
-    against = {each.name: timing.seconds for each, timing in zip(contenders, timings, strict=True) if each.peer}
-    against = against or {"first": timings[0].seconds}
+    outcomes = list(zip(contenders, timed(contenders, options.rounds), strict=True))
+    left_out = [
+        LeftOut(f"{contender.name}, {sizes(contender.settings)}: not timed: {outcome}", failed=True)
+        for contender, outcome in outcomes
+        if isinstance(outcome, str)
+    ]
+    timings = [(contender, outcome) for contender, outcome in outcomes if isinstance(outcome, Timing)]
+    # a column for every peer, whether or not it could be timed at these sizes
+    against: dict[str, list[float]] = {contender.name: [] for contender in contenders if contender.peer}
+    against |= {contender.name: timing.seconds for contender, timing in timings if contender.peer}
+    if timings and not against:
+        against["first"] = timings[0][1].seconds
     rows = []
-    for contender, timing in zip(contenders, timings, strict=True):
+    for contender, timing in timings:
         settings, seconds = contender.settings, statistics.median(timing.seconds)
-        row: Row = {"contender": contender.name, "backend": "+".join(timing.kernels) or None}
+        row: Row = {"contender": contender.name, "backend": "+".join(timing.warm.kernels) or None}
         row |= {size: getattr(settings, size) for size in SIZES} | {"precision": contender.precision}
         row |= {
             "milliseconds": 1000 * seconds,
             "spread": 1000 * spread(timing.seconds),
-            "tokens_per_second": timing.tokens / seconds,
-            "floor_share": rates.floor(timing.flops, timing.moved_bytes) / seconds,
-            "peak_bytes": peak_bytes(contender) if options.memory else None,
+            "tokens_per_second": timing.size.tokens / seconds,
+            "floor_share": rates.floor(timing.size.flops, timing.size.moved_bytes) / seconds,
+            "peak_bytes": timing.warm.peak_bytes,
         }
         for name, theirs in against.items():
-            ratios = [other / own for other, own in zip(theirs, timing.seconds, strict=True)]
-            row[f"speed/{name}"] = statistics.median(ratios)
+            ratios = [other / own for other, own in zip(theirs, timing.seconds, strict=bool(theirs))]
+            row[f"speed/{name}"] = statistics.median(ratios) if ratios else None
         rows.append(row)
-    return rows
+    return rows, left_out
 
 
 def spread(values: list[float]) -> float:

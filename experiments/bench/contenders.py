@@ -50,14 +50,20 @@ class Contender(NamedTuple):
         return resolve_precision(self.settings.trainer.precision, self.device)
 
 
+class Size(NamedTuple):
+    """Of what is timed."""
+
+    tokens: int  # that one run reads
+    flops: float  # of the products of one run
+    moved_bytes: float  # at least, of one run
+
+
 class Ready(NamedTuple):
     """Built and able to go: `run()` does it once."""
 
     run: Callable[[], None]
     kernels: Callable[[], list[str]]  # attention kernels that ran
-    tokens: int  # that one run reads
-    flops: float  # of the products of one run
-    moved_bytes: float  # at least, of one run
+    size: Size
 
 
 def get_ready(contender: Contender) -> Ready:
@@ -101,7 +107,7 @@ def _attention(contender: Contender) -> Ready:
     # x and the gradient of the output are read, the output and the gradient of x written; weights read twice
     moved = 4 * x.nbytes + 3 * 4 * cost.parameters
     tokens, flops = settings.batch_size * settings.length, 6.0 * cost.multiplies * settings.batch_size
-    return Ready(run, lambda: [layer.kernel] if layer.kernel else [], tokens, flops, moved)
+    return Ready(run, lambda: [layer.kernel] if layer.kernel else [], Size(tokens, flops, moved))
 
 
 def _step(contender: Contender) -> Ready:
@@ -119,7 +125,7 @@ def _step(contender: Contender) -> Ready:
 
     tokens = batch.tokens_read
     flops = model.flops_per_token(settings.length, len(batch.rows) / tokens) * tokens
-    return Ready(run, model.kernels, tokens, flops, _step_bytes(model))
+    return Ready(run, model.kernels, Size(tokens, flops, _step_bytes(model)))
 
 
 def _peer_step(contender: Contender) -> Ready:
@@ -144,7 +150,7 @@ def _peer_step(contender: Contender) -> Ready:
     # what the model needs is counted as ours is: products of every weight matrix and of the maps
     tokens = batch.tokens_read
     flops = assembled(settings).flops_per_token(settings.length, len(batch.rows) / tokens) * tokens
-    return Ready(run, list, tokens, flops, _step_bytes(model))
+    return Ready(run, list, Size(tokens, flops, _step_bytes(model)))
 
 
 def _step_bytes(model: nn.Module) -> float:

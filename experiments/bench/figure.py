@@ -27,17 +27,17 @@ def draw(rows: list[Row], caption: str, path: Path) -> None:
     """A panel of tokens a second, with the quartiles, and one of peak memory; a bar a row, the first on top."""
     from matplotlib.figure import Figure
 
-    panels = ["tokens_per_second"] + (["peak_bytes"] if all(row["peak_bytes"] is not None for row in rows) else [])
-    figure = Figure(figsize=(4.5 * len(panels) + 2, BAR_INCHES * len(rows) + 1.5), layout="constrained")
+    figure = Figure(figsize=(11, BAR_INCHES * len(rows) + 1.5), layout="constrained")
     figure.suptitle(caption, fontsize=9)
-    axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for axis, key in zip(axes, panels, strict=True):
-        values = [row[key] / (1e6 if key == "peak_bytes" else 1) for row in rows]
-        spread = [value * row["spread"] / row["milliseconds"] / 2 for value, row in zip(values, rows, strict=True)]
-        axis.barh(range(len(rows)), values, xerr=spread if key == "tokens_per_second" else None)
-        axis.set_yticks(range(len(rows)), [_label(row) for row in rows], fontsize=7)
-        axis.set_xlabel("peak above the start, MB" if key == "peak_bytes" else "tokens a second")
-    axes[0].invert_yaxis()
+    speed, memory = figure.subplots(1, 2, sharey=True)
+    tokens = [row["tokens_per_second"] for row in rows]
+    spread = [each * row["spread"] / row["milliseconds"] / 2 for each, row in zip(tokens, rows, strict=True)]
+    speed.barh(range(len(rows)), tokens, xerr=spread)
+    speed.set_yticks(range(len(rows)), [_label(row) for row in rows], fontsize=7)
+    speed.set_xlabel("tokens a second")
+    memory.barh(range(len(rows)), [row["peak_bytes"] / 1e6 for row in rows])
+    memory.set_xlabel("peak above the start, MB")
+    speed.invert_yaxis()
     figure.savefig(path)
 
 

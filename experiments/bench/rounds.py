@@ -2,46 +2,44 @@
 
 from __future__ import annotations
 
-import functools
-import gc
 import math
+from contextlib import ExitStack
 from typing import NamedTuple
 
-from experiments.bench.contenders import Contender, Ready, get_ready
-from experiments.measure.rates import seconds
+from experiments.bench.contenders import Contender, Size
+from experiments.bench.worker import Ended, Turn, Worker
 
-SHORTEST = 0.05  # seconds that a timing takes at least, by repeating what is shorter
-WARMUPS = 2
+SHORTEST = 0.5  # seconds that a timing takes at least, by repeating what is shorter
 
 
 class Timing(NamedTuple):
     seconds: list[float]  # of one run, a round each
-    kernels: list[str]  # attention kernels that ran
-    tokens: int
-    flops: float
-    moved_bytes: float
+    warm: Turn  # the one before the rounds
+    size: Size
 
 
-def timed(contenders: list[Contender], rounds: int) -> list[Timing]:
-    """A timing each, in the same order; the odd rounds go backwards through them."""
-    ready = [get_ready(contender) for contender in contenders]
-    device = contenders[0].device
-    repeats = []
-    for each in ready:
-        once = min(seconds(each.run, device) for _ in range(WARMUPS))
-        repeats.append(max(1, math.ceil(SHORTEST / once)))
-    times: list[list[float]] = [[] for _ in ready]
-    for number in range(rounds):
-        order = range(len(ready))
-        for index in order if number % 2 == 0 else reversed(order):
-            gc.collect()
-            times[index].append(seconds(functools.partial(_run, ready[index], repeats[index]), device) / repeats[index])
-    return [
-        Timing(of, each.kernels(), each.tokens, each.flops, each.moved_bytes)
-        for of, each in zip(times, ready, strict=True)
-    ]
+def timed(contenders: list[Contender], rounds: int) -> list[Timing | str]:
+    """A timing each, in the same order, or why there is none; the odd rounds go backwards through them.
 
-
-def _run(ready: Ready, times: int) -> None:
-    for _ in range(times):
-        ready.run()
+    Raises Mistake for a contender that can't be built.
+    """
+    with ExitStack() as stack:
+        workers = [stack.enter_context(Worker(contender)) for contender in contenders]
+        found: list[Timing | str] = []
+        for worker in workers:
+            try:
+                found.append(Timing([], size=worker.size(), warm=worker.go(1)))
+            except Ended as ended:
+                found.append(str(ended))
+        for number in range(rounds):
+            order = range(len(workers))
+            for index in order if number % 2 == 0 else reversed(order):
+                timing = found[index]
+                if isinstance(timing, str):
+                    continue
+                try:
+                    turn = workers[index].go(math.ceil(SHORTEST / timing.warm.seconds))
+                    timing.seconds.append(turn.seconds)
+                except Ended as ended:
+                    found[index] = str(ended)
+        return found

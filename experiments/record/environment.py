@@ -12,12 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from experiments.measure.cores import cpu_field, usable
+from experiments.tuned import TUNED
 
 PACKAGES = (
     "torch", "numpy", "datasets", "hydra-core", "omegaconf", "pydantic", "rich",
     "safetensors", "tokenizers", "typer", "wandb",
 )  # fmt: skip
-VARIABLES = ("OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "GLIBC_TUNABLES")  # what is fast depends on them
+VARIABLES = ("OMP_NUM_THREADS", *TUNED)  # what is fast depends on them
 
 
 def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from experiments.child import child
+from experiments.child import child, why_ended
 from experiments.data.errors import DataError
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder
@@ -78,7 +78,7 @@ def run_cell(settings: Settings, watch: Callable[[RunFolder], None] = lambda fol
             time.sleep(POLL_SECONDS)
         # not by its name: a mistake leaves no folder behind
         output.seek(before)
-        said = _last_line(output.read())
+        said = output.read()
     if received:
         raise Interrupted(received[0])
     return _outcome(folder, process.returncode, said)
@@ -91,19 +91,9 @@ def outcome_of(folder: RunFolder, state: str) -> Outcome:
 
 def _outcome(folder: RunFolder, code: int, said: str) -> Outcome:
     result = folder.result()
-    if code < 0:
-        name = signal.Signals(-code).name
-        hint = " (out of memory?)" if name == "SIGKILL" else ""
-        return Outcome(folder, None, f"killed by {name}{hint}")
-    if result is None or (code != 0 and result.status == "done"):
-        return Outcome(folder, None, said or f"ended with code {code}")
+    if code < 0 or result is None or (code != 0 and result.status == "done"):
+        return Outcome(folder, None, why_ended(code, said))
     return Outcome(folder, result, "" if result.status == "done" else f"{result.status}: {result.reason}")
-
-
-def _last_line(text: str) -> str:
-    """The last that is no hint or other continuation, which are indented."""
-    lines = [line for line in text.splitlines() if line.strip() and not line.startswith(" ")]
-    return lines[-1].strip() if lines else ""
 
 
 @contextmanager

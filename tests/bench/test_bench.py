@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
+import re
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -14,11 +18,12 @@ from attention.kernels import blocked
 from experiments.bench.check import check
 from experiments.bench.command import Options, bench, groups, spread
 from experiments.bench.contenders import Contender, get_ready, made_up_batch
-from experiments.bench.memory import peak_bytes
 from experiments.bench.peers import PEERS
+from experiments.bench.worker import Ended, Worker
 from experiments.configuration import compose
 from experiments.measure.rates import Rates, measure_rates
 from experiments.mistake import Mistake
+from experiments.tuned import ADDED, TUNED, tune
 
 TINY = ["hidden_size=16", "heads=2", "layers=1", "length=9", "batch_size=2", "tokenizer.vocabulary_size=300"]
 CPU = ["trainer.device=cpu", "precision=fp32"]
@@ -31,25 +36,20 @@ def contender(*words: str, what: str = "attention", peer: str = "") -> Contender
     )
 
 
-def options(what: str = "attention", peers: bool = False, memory: bool = False) -> Options:
-    return Options(what, peers, compiled=False, rounds=2, memory=memory)
+def options(what: str = "attention", peers: bool = False) -> Options:
+    return Options(what, peers, compiled=False, rounds=2)
 
 
-def test_a_table_of_variants_kernels_and_lengths(capsys):
-    words = [*TINY[:3], *TINY[4:], *CPU, "variant=multi_head,talking_heads", "backend=auto,reference", "length=8,9"]
-    assert bench(words, options(), "json", None) == 0
+def test_a_table_of_variants(capsys):
+    assert bench([*TINY, *CPU, "variant=multi_head,talking_heads"], options(), "json", None) == 0
     rows = json.loads(capsys.readouterr().out)
-    assert [(row["length"], row["contender"], row["backend"]) for row in rows][:4] == [
-        (8, "multi_head", core.choose("auto", case_of("multi_head"))),
-        (8, "multi_head", "reference"),
-        (8, "talking_heads", core.choose("auto", case_of("talking_heads"))),
-        (8, "talking_heads", "reference"),
-    ]
-    assert len(rows) == 8
+    kernels = {variant: core.choose("auto", case_of(variant)) for variant in ("multi_head", "talking_heads")}
+    assert {row["contender"]: row["backend"] for row in rows} == kernels
     for row in rows:
-        assert row["tokens_per_second"] == pytest.approx(2 * row["length"] / row["milliseconds"] * 1000)
-        assert row["floor_share"] > 0 and row["peak_bytes"] is None
-    assert rows[0]["speed/first"] == rows[4]["speed/first"] == 1
+        assert row["length"] == 9
+        assert row["tokens_per_second"] == pytest.approx(2 * 9 / row["milliseconds"] * 1000)
+        assert row["floor_share"] > 0 and row["peak_bytes"] > 0
+    assert rows[0]["speed/first"] == 1
 
 
 def case_of(variant: str):
@@ -126,7 +126,7 @@ def test_the_kernels_that_auto_chooses_are_right(variant, precision):
 def test_a_step_of_everyone_runs(peer):
     ready = get_ready(contender("layers=2", "learning_rate=1e-2", what="step", peer=peer))
     ready.run()
-    assert ready.flops > 0 and ready.moved_bytes > 0 and bool(ready.kernels()) == (not peer)
+    assert min(ready.size) > 0 and bool(ready.kernels()) == (not peer)
 
 
 @pytest.mark.parametrize("peer", PEERS)
@@ -147,9 +147,64 @@ def test_a_peer_predicts_the_masked_positions_and_learns(peer):
 
 
 def test_peak_memory_is_that_of_a_process_of_its_own():
-    words = ("length=256", "batch_size=4", "variant=talking_heads")
+    with Worker(contender("length=256", "batch_size=4", "variant=talking_heads", "backend=reference")) as worker:
+        assert worker.size().tokens == 4 * 256
+        turn = worker.go(1)
     # the reference keeps six maps at least
-    assert peak_bytes(contender(*words, "backend=reference")) > 6 * 4 * 4 * 2 * 256**2
+    assert turn.peak_bytes > 6 * 4 * 4 * 2 * 256**2 and turn.seconds > 0 and turn.kernels == ["reference"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_peer_has_the_environment_of_its_user_and_ours_that_of_a_training(monkeypatch):
+    for name in (*TUNED, ADDED):
+        monkeypatch.setenv(name, "7")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GOMP_SPINCOUNT", "7")
+    assert tune() == ["OMP_WAIT_POLICY", "GLIBC_TUNABLES"] and tune() == []
+
+    def variables(peer: str) -> dict[str, str | None]:
+        with Worker(contender(what="step", peer=peer)) as worker:
+            worker.size()
+            lines = Path(f"/proc/{worker.process.pid}/environ").read_text().split("\0")
+        found = dict(line.split("=", 1) for line in lines if line)
+        return {name: found.get(name) for name in TUNED}
+
+    # glibc cuts the string in its place where it reads it
+    keeps_memory = TUNED["GLIBC_TUNABLES"].split(":")[0]
+    assert variables("") == {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "7", "GLIBC_TUNABLES": keeps_memory}
+    assert variables("torch") == {"OMP_WAIT_POLICY": None, "GOMP_SPINCOUNT": "7", "GLIBC_TUNABLES": None}
+
+
+def test_a_contender_that_cannot_be_built_or_dies_says_why():
+    cannot = Contender(compose([*TINY[:5], *CPU, "tokenizer=file", "tokenizer.path=x.json"]), "step")
+    with Worker(cannot) as worker, pytest.raises(Mistake, match="tokenizer=file: a bench reads no file"):
+        worker.size()
+    with Worker(contender()) as worker:
+        worker.size()
+        worker.process.kill()
+        with pytest.raises(Ended, match="killed by SIGKILL"):
+            worker.go(1)
+    with Worker(contender()) as worker:
+        worker.size()
+        with pytest.raises(Ended, match="ValueError: invalid literal"):
+            worker.go("once")
+
+
+def test_a_contender_whose_process_ends_is_named_and_the_others_are_timed(monkeypatch, capsys):
+    real, calls = Worker.size, itertools.count()
+
+    def size(self):
+        found = real(self)
+        if next(calls) == 1:
+            self.process.kill()
+        return found
+
+    monkeypatch.setattr(Worker, "size", size)
+    assert bench([*TINY, *CPU, "backend=blocked,reference"], options(), "csv", None) == 1
+    printed = capsys.readouterr()
+    (row,) = csv.DictReader(io.StringIO(printed.out))
+    assert row["backend"] == "blocked" and row["speed/first"] == "1.0"
+    assert re.search(r"attn bench: multi_head, layers=1 .*: not timed: killed by SIGKILL", printed.err)
 
 
 def test_only_what_shares_its_sizes_is_timed_side_by_side():
@@ -196,7 +251,7 @@ def test_a_step_of_span_corruption_reads_inputs_and_targets():
     # 34 tokens, of which 5 in two spans are taken out: 34 - 5 + 2 + 1 are read by the encoder, 5 + 2 + 1 by the decoder
     assert cell.settings.row_length == 35
     assert made_up_batch(cell.settings).inputs["tokens"].shape == (2, 32)
-    assert get_ready(cell).tokens == 2 * (32 + 8)
+    assert get_ready(cell).size.tokens == 2 * (32 + 8)
 
 
 def test_tokens_are_made_up_within_the_vocabulary():

@@ -1,0 +1,129 @@
+"""A contender in a process of its own, which goes when it is told: `python -m experiments.bench.worker FOLDER`."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NamedTuple, NoReturn
+
+from experiments.bench.contenders import Contender, Size, get_ready
+from experiments.child import child, why_ended
+from experiments.configuration import from_tree
+from experiments.measure.memory import PeakMemory
+from experiments.measure.rates import seconds
+from experiments.mistake import Mistake
+from experiments.tuned import untuned
+
+MODULE = "experiments.bench.worker"
+NAME, SAID, MISTAKE = "contender.json", "said.txt", "mistake"
+
+
+class Turn(NamedTuple):
+    seconds: float  # of one run, on average
+    peak_bytes: int  # so far, above model, moments and batch
+    kernels: list[str]  # attention kernels that ran
+
+
+class Ended(RuntimeError):
+    """A contender's process has ended, with what it said last: out of memory, as a rule."""
+
+
+class Worker:
+    """Ours is started as `attn` starts a training, a peer in the environment that `attn` itself was started in.
+
+    So each has the memory and the threads that its user would have. Ends with its block, at the latest with this
+    process. Raises Mistake for a contender that can't be built, Ended for one whose process has ended.
+    """
+
+    def __init__(self, contender: Contender) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        path = Path(self._folder.name)
+        words = contender._asdict() | {"settings": contender.settings.model_dump()}
+        (path / NAME).write_text(json.dumps(words), encoding="utf-8")
+        self._said = (path / SAID).open("w+", encoding="utf-8", errors="replace")
+        self.process = subprocess.Popen(
+            **child(MODULE, path, untuned() if contender.peer else os.environ),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._said,
+            text=True,
+        )
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.process.kill()
+        self.process.communicate()
+        self._said.close()
+        self._folder.cleanup()
+
+    def size(self) -> Size:
+        """To be asked once, first: waits until the contender is built."""
+        return Size(**self._answer())
+
+    def go(self, times: int) -> Turn:
+        assert self.process.stdin
+        try:
+            print(times, file=self.process.stdin, flush=True)
+        except BrokenPipeError:
+            self._fail()
+        return Turn(**self._answer())
+
+    def _answer(self) -> dict[str, Any]:
+        assert self.process.stdout
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline() or "{}")
+        if not answer:
+            self._fail()
+        if MISTAKE in answer:
+            raise Mistake(answer[MISTAKE])
+        return answer
+
+    def _fail(self) -> NoReturn:
+        code = self.process.wait()
+        self._said.seek(0)
+        raise Ended(why_ended(code, self._said.read()))
+
+
+def main() -> None:
+    # what libraries print is no answer
+    answers, sys.stdout = sys.stdout, sys.stderr
+
+    def answer(words: dict[str, Any]) -> None:
+        print(json.dumps(words), file=answers, flush=True)
+
+    words = json.loads((Path(sys.argv[1]) / NAME).read_text(encoding="utf-8"))
+    contender = Contender(**(words | {"settings": from_tree(words["settings"])}))
+    try:
+        ready = get_ready(contender)
+    except ValueError as error:
+        answer({MISTAKE: str(error)})
+        return
+    answer(ready.size._asdict())
+    memory = PeakMemory(contender.device)
+    for line in sys.stdin:
+        gc.collect()
+        # steps follow each other in training: not what the first one pays for having waited
+        ready.run()
+        took = seconds(functools.partial(repeat, ready.run, int(line)), contender.device) / int(line)
+        turn = Turn(took, memory.peak_bytes() - memory.baseline_bytes, ready.kernels())
+        answer(turn._asdict())
+
+
+def repeat(call: Callable[[], None], times: int) -> None:
+    for _ in range(times):
+        call()
+
+
+if __name__ == "__main__":
+    main()
