@@ -162,7 +162,9 @@ def table(
     ] = None,
     overrides: Overrides = None,
     budget: Annotated[str, typer.Option(help="nano, small, medium or paper.")] = "nano",
-    seeds: Annotated[int | None, typer.Option(help="Seeds 0 .. N-1; default: the budget's.")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(metavar="N", help="Seeds 0 .. N-1, or FIRST-LAST; default: the budget's.")
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="The cells and what they will cost; trains nothing.")
     ] = False,

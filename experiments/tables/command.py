@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from functools import partial
@@ -31,7 +32,7 @@ class Options:
     """Of the command line; None where it says nothing."""
 
     budget: str = "nano"
-    seeds: int | None = None
+    seeds: str | None = None
     dry_run: bool = False
     render_only: bool = False
     published: Path | None = None
@@ -55,9 +56,10 @@ def show_table(name: str | None, words: list[str], options: Options) -> int:
 
     table = load(name)
     budget = budget_of(table, options.budget)
-    if options.seeds is not None and options.seeds < 1:
-        raise Mistake(f"--seeds {options.seeds}: must be at least 1")
-    asked = Asked(name, table, options.budget, options.seeds or budget.seeds, words, options.published)
+    seeds = range(budget.seeds) if options.seeds is None else seeds_of(options.seeds)
+    if options.out and options.out.exists() and not options.out.is_dir():
+        raise Mistake(f"--out {options.out}: is no folder", "name one; it is made where there is none")
+    asked = Asked(name, table, options.budget, seeds, words, options.published)
     printed = None
     if table.published:
         printed = published.read(name, table.published.table, options.published)
@@ -66,7 +68,7 @@ def show_table(name: str | None, words: list[str], options: Options) -> int:
     elif options.published:
         raise Mistake(f"--published {options.published}: {name} has no published numbers")
     source = source_of(table.source, budget, words)
-    cells = source.cells(of_rows(asked.rows, budget, words), range(asked.seeds), options.runs)
+    cells = source.cells(of_rows(asked.rows, budget, words), asked.seeds, options.runs)
     if options.dry_run:
         print_cells(cells, source, options, list(budget.finetune))
         return 0
@@ -82,6 +84,18 @@ def show_table(name: str | None, words: list[str], options: Options) -> int:
     _put_out(report(asked, source, cells, printed), options)
     complete = all(source.finding(cell).state in ("done", "diverged") for cell in cells)
     return 0 if complete or options.render_only else SWEEP_FAILED
+
+
+def seeds_of(text: str) -> range:
+    """`N`: 0 to N-1; `FIRST-LAST`: both of them and what is between. Raises Mistake."""
+    found = re.fullmatch(r"(\d+)|(\d+)-(\d+)", text, re.ASCII)
+    seeds = range(0)
+    if found:
+        count, first, last = found.groups()
+        seeds = range(int(count)) if count else range(int(first), int(last) + 1)
+    if not seeds:
+        raise Mistake(f"--seeds {text}: must be a number of seeds, from 1 on, or FIRST-LAST, such as 24-47")
+    return seeds
 
 
 def _put_out(made: Report, options: Options) -> None:

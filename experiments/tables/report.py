@@ -28,7 +28,7 @@ class Asked:
     name: str
     table: Table
     budget_name: str
-    seeds: int
+    seeds: range
     given: list[str]  # further overrides
     published_file: Path | None = None
 
@@ -55,7 +55,9 @@ class Asked:
 
     def command(self) -> str:
         """As it can be typed again; of a file only its name, as folders differ between machines."""
-        words = ["attn", "table", self.name, "--budget", self.budget_name, "--seeds", str(self.seeds)]
+        first, count = self.seeds.start, len(self.seeds)
+        seeds = f"{first}-{self.seeds[-1]}" if first else str(count)
+        words = ["attn", "table", self.name, "--budget", self.budget_name, "--seeds", seeds]
         if self.published_file:
             words += ["--published", self.published_file.name]
         return shlex.join([*words, *map(_without_folder, self.given)])

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from experiments.mistake import Mistake
-from experiments.tables.command import Options, show_table
+from experiments.tables.command import Options, seeds_of, show_table
 from experiments.tables.source import Prediction, source_of
 
 TABLE = "bhojanapalli2020/table1"
@@ -52,6 +52,10 @@ def test_a_table_is_made_rendered_and_shared(here, short, tmp_path):
     assert {row["state"] for row in rows.values()} == {"2 of 3 done, missing"}
     losses = [json.loads(path.read_text())["validation_loss"] for path in tmp_path.glob("runs/*-h16-*/result.json")]
     assert float(rows["h16"]["validation_loss"]) == pytest.approx(sum(losses) / 2)
+
+    # seeds that another result doesn't have
+    second = here("table", TABLE, "--seeds", "1-1", "--render-only", "--format", "markdown", *short)
+    assert second.exit_code == 0 and "--seeds 1-1" in second.stdout and "* seeds: 1\n" in second.stdout
 
     # a result of other attention code is refused, not shown
     (path, _) = tmp_path.glob("runs/*-h32-*/result.json")
@@ -244,6 +248,12 @@ def test_a_cell_that_fails_ends_no_table(here, short, tmp_path):
     assert rows_of(shown.stdout)["h8"]["state"] == "0 of 1 done, refused"
 
 
+def test_seeds_by_their_number_or_by_the_first_and_the_last():
+    assert [*seeds_of("3")] == [0, 1, 2]
+    assert [*seeds_of("24-26")] == [24, 25, 26]
+    assert seeds_of("0-2") == seeds_of("3")
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -251,7 +261,10 @@ def test_a_cell_that_fails_ends_no_table(here, short, tmp_path):
         (["heads_t5"], "did you mean shazeer2020/heads_t5?"),
         ([TABLE, "--budget", "tiny"], "must be one of nano, small, medium, paper"),
         ([TABLE, "--budget", "smal"], "did you mean small?"),
-        ([TABLE, "--seeds", "0"], "--seeds 0"),
+        ([TABLE, "--out", __file__], "is no folder\n  name one"),
+        ([TABLE, "--seeds", "0"], "--seeds 0: must be a number of seeds, from 1 on, or FIRST-LAST"),
+        ([TABLE, "--seeds", "five"], "--seeds five"),
+        ([TABLE, "--seeds", "7-6"], "--seeds 7-6"),
         ([TABLE, "heads=4"], "the table itself sets heads"),
         ([TABLE, "seed=4"], "--seeds sets seed"),
         ([TABLE, "hiden_size=4"], "did you mean hidden_size?"),

@@ -70,7 +70,7 @@ def test_a_folder_that_can_not_be_written_is_said_in_a_line(tmp_path):
 
 def test_render_only_keeps_it_too(tmp_path, monkeypatch):
     monkeypatch.setattr(kept, "as_shown", lambda report: {"rows": [line["state"] for line in report.lines]})
-    options = Options(render_only=True, runs=tmp_path / "runs", seeds=2)
+    options = Options(render_only=True, runs=tmp_path / "runs", seeds="2")
     assert command.show_table is show_table and show_table(TABLE, ["logger.wandb=off"], options) == 0
     found = json.loads((tmp_path / "runs" / "tables" / NAME).read_text())
     assert found == {"rows": ["0 of 2 done, missing"] * 3}

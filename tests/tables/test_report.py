@@ -58,7 +58,7 @@ def made(changes: dict[tuple[str, int], Finding] | None = None, given: list[str]
                 for row, losses in LOSSES.items() for seed, loss in enumerate(losses)}  # fmt: skip
     source = Known(findings | (changes or {}))
     cells = [Cell(row, seed, f"{row}-s{seed}", None) for row, seed in findings]
-    asked = Asked("bhojanapalli2020/table1", table, "nano", 3, given or [], file)
+    asked = Asked("bhojanapalli2020/table1", table, "nano", range(3), given or [], file)
     return report(asked, source, cells, published.read(asked.name, "1", file))
 
 
@@ -117,7 +117,8 @@ def test_a_learning_rate_that_is_given_stands_in_place_of_the_tuned_one():
     source = Known({(cell.row, 0): Finding("missing") for cell in cells})
     source.sizes = lambda cell: {}
     for given, rates in (([], 2), (["learning_rate=0.1"], 0)):
-        facts = dict(report(Asked("shazeer2020/projections", table, "nano", 1, given), source, cells, None).facts)
+        asked = Asked("shazeer2020/projections", table, "nano", range(1), given)
+        facts = dict(report(asked, source, cells, None).facts)
         assert sum(name.startswith("learning rate of") for name in facts) == rates
 
 
@@ -183,7 +184,7 @@ def test_parameters_are_compared_where_runs_were_too_short_for_a_speed():
             return {"layers": 4, "h": 6}
 
     cells = [Cell(row, seed, "", None) for row, seed in findings]
-    asked = Asked("shazeer2020/projections", table, "nano", 2, [])
+    asked = Asked("shazeer2020/projections", table, "nano", range(2), [])
     found = report(asked, Sized(findings), cells, None)
     assert found.verdicts[0].word == "holds"
 
