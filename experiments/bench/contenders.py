@@ -21,6 +21,7 @@ from experiments.model.initial import initialize
 from experiments.model.variant import build_attention
 from experiments.objectives.objective import Batch
 from experiments.settings import FileTokenizer, Settings
+from experiments.training.compiling import compile_layers
 from experiments.training.micro_batches import Forward, backward
 from experiments.training.optimizer import build_optimizers, step
 from experiments.training.precision import autocast
@@ -114,8 +115,9 @@ def _step(contender: Contender) -> Ready:
     settings, batch = contender.settings, made_up_batch(contender.settings)
     model = assembled(settings).to(contender.device)
     optimizers = build_optimizers(model, settings.optimizer)
-    called = torch.compile(model) if contender.compiled else model
-    forward = Forward(called, contender.device, contender.precision, settings.seed)
+    if contender.compiled:
+        compile_layers(model, [batch])
+    forward = Forward(model, contender.device, contender.precision, settings.seed)
     micro_batch = min(settings.trainer.micro_batch or settings.batch_size, settings.batch_size)
 
     def run() -> None:

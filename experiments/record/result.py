@@ -60,6 +60,7 @@ class Result:
     # conditions
     backend: str | None  # attention kernels that ran, joined by +
     precision: str | None
+    compiled: bool | None = None  # layers by torch.compile; None where nobody recorded it
     device: str | None
     micro_batch: int | None  # sequences at once
     seed: int

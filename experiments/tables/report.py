@@ -19,6 +19,13 @@ from experiments.tables.verdict import Measures, Verdict, decide
 from experiments.tables.words import apart, key_of, merged, split
 
 Line = dict[str, Any]
+# what the cells of a table must not differ in, of a result
+ALIKE = {
+    "device": "machine",
+    "precision": "precision",
+    "compiled": "choice of torch.compile",
+    "tokenizer_digest": "tokenizer",
+}
 
 
 @dataclass(frozen=True)
@@ -225,6 +232,8 @@ def _facts(
     for title, place in (("steps", "steps"), ("tokens", "tokens"), ("precision", "precision"), ("kernel", "backend")):
         if values := _distinct(value_at(result, place) for result in results):
             yield title, ", ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in values)
+    if any(result.get("compiled") for result in results):
+        yield "torch.compile", "of layers"
     if texts := _distinct(_corpus(result.get("corpus")) for result in results):
         yield "text", "; ".join(texts)
     if machines := _distinct(result.get("device") for result in results):
@@ -253,7 +262,7 @@ def _notes(asked: Asked, findings: Mapping[tuple[str, int], Finding]) -> Iterato
             counts = f"; counts as the {asked.budget.diverged} of the others" if asked.budget.diverged else ""
             said = f"{row}, seed {seed}: {finding.state}: {finding.reason}"
             yield said + (counts if finding.state == "diverged" else "")
-    for place, what in (("device", "machine"), ("precision", "precision"), ("tokenizer_digest", "tokenizer")):
+    for place, what in ALIKE.items():
         if len(_distinct(finding.result.get(place) for finding in findings.values())) > 1:
             yield f"The cells are of more than one {what}: what is measured of them is not comparable."
 

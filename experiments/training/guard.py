@@ -9,6 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from experiments.training.compiling import EAGER
+
 
 class NonFiniteError(ArithmeticError):
     """A step that was stopped before it changed a weight; the message says all that is known of it."""
@@ -56,7 +58,8 @@ def first_module(model: nn.Module, forward: Callable[[], object]) -> tuple[str, 
 
     handles = [module.register_forward_hook(watch(name)) for name, module in model.named_modules()]
     try:
-        with torch.no_grad():
+        # what is compiled runs no hooks of its parts
+        with torch.compiler.set_stance(EAGER), torch.no_grad():
             forward()
     finally:
         for handle in handles:

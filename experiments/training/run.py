@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from experiments.material import material
 from experiments.measure.cores import Cores, usable
 from experiments.measure.hardware import device_name, resolve_device, resolve_precision, resolve_threads
 from experiments.measure.memory import PeakMemory
+from experiments.measure.rates import seconds
 from experiments.measure.throughput import Throughput
 from experiments.model.assembly import Assembly
 from experiments.objectives.objective import Batch, Objective
@@ -25,6 +27,7 @@ from experiments.record.tracking import Tracker
 from experiments.settings import Settings
 from experiments.signature import module_of, source_digest
 from experiments.training.checkpoint import load, restore, save, weights
+from experiments.training.compiling import TRIED, choose, compile_layers
 from experiments.training.micro_batches import Forward, split
 from experiments.training.optimizer import build_optimizers, moments
 from experiments.training.planned import planned_steps
@@ -35,6 +38,7 @@ class Progress:
     """How far a run is: what its next numbers depend on besides weights and moments. JSON in a checkpoint."""
 
     micro_batch: int  # sequences at once; smaller than asked for after an out-of-memory
+    compiled: bool = False  # layers, by torch.compile
     step: int = 0  # the last one taken or skipped, the first being 1
     tokens: int = 0  # trained on
     loss_sum: float = 0.0  # nats, since the last logged step
@@ -120,9 +124,7 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
         memory=PeakMemory(device),
     )
     begin(run)
-    if trainer.compile:
-        run.forward = replace(run.forward, model=torch.compile(model))
-    folder.write_environment(describe(torch_facts(device), settings.seed, run.backend))
+    folder.write_environment(describe(torch_facts(run), settings.seed, run.backend))
     if trainer.threads is None and (threads := torch.get_num_threads()) < usual:
         run.say(
             f"on {threads} of {usual} threads, as other processes had the other cores when the run began; "
@@ -153,8 +155,32 @@ def begin(run: Run) -> None:
     # before anything is kept: a first batch that can't be made is the user's to mend
     run.backend = "+".join(kernels(run))
     if header is None:
+        # a trial is part of the run's time
+        run.earlier_seconds = seconds(lambda: decide_to_compile(run), run.forward.device)
         run.folder.truncate_metrics(0)
         keep(run)
+    elif run.progress.compiled:
+        compile_layers(run.model, first_batches(run))
+
+
+def decide_to_compile(run: Run) -> None:
+    """As the settings say; `auto`: as a trial says. The run keeps to it."""
+    trainer, progress = run.settings.trainer, run.progress
+    if trainer.compile == "auto":
+        limit = math.inf if trainer.max_minutes is None else 60 * trainer.max_minutes
+        progress.compiled, why = choose(
+            run.model, run.forward, first_batches(run), progress.micro_batch, steps=run.planned, limit=limit
+        )
+        if why:
+            run.say(why)
+    elif trainer.compile:
+        progress.compiled = True
+        compile_layers(run.model, first_batches(run))
+
+
+def first_batches(run: Run) -> list[Batch]:
+    """Those that tell what torch.compile has to deal with."""
+    return [training_batch(run, step) for step in range(1, TRIED + 1)]
 
 
 def restore_newest(run: Run) -> dict[str, Any] | None:
@@ -226,9 +252,10 @@ def kernels(run: Run) -> list[str]:
     return sorted(found)
 
 
-def torch_facts(device: torch.device) -> dict[str, Any]:
+def torch_facts(run: Run) -> dict[str, Any]:
     return {
-        "device": device_name(device),
+        "device": device_name(run.forward.device),
         "threads": torch.get_num_threads(),
+        "compiled": run.progress.compiled,
         "cuda": torch.version.cuda,
     }

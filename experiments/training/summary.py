@@ -91,6 +91,7 @@ def conditions(run: Run) -> dict[str, Any]:
     return {
         "backend": run.backend,
         "precision": run.forward.precision,
+        "compiled": run.progress.compiled,
         "device": device_name(run.forward.device),
         "micro_batch": run.progress.micro_batch,
         "corpus": run.dataset.identity["corpus"],

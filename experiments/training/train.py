@@ -101,9 +101,7 @@ def take_step(run: Run, step: int) -> None:
         )
         norm = float(total_norm)
         if not math.isfinite(mean + norm):
-            # not the compiled model, as that runs no hooks
-            forward = replace(run.forward, model=run.model)
-            where = locate(run.model, lambda: list(forward.losses(batch, step, progress.micro_batch)))
+            where = locate(run.model, lambda: list(run.forward.losses(batch, step, progress.micro_batch)))
             raise NonFiniteError(step, describe(step, batch.tokens, mean, norm, where))
         if clip is not None:
             clip_grads_with_norm_(run.model.parameters(), clip, total_norm)

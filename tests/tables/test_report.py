@@ -126,6 +126,17 @@ def test_two_machines_are_said():
     assert any("more than one machine" in note for note in made({("h8", 0): done(4.0, device="another")}).notes)
 
 
+def test_torch_compile_is_said_and_so_is_that_some_cells_went_without():
+    compiled = {(row, seed): done(loss, compiled=True) for row in LOSSES for seed, loss in enumerate(LOSSES[row])}
+    found = made(compiled)
+    assert dict(found.facts)["torch.compile"] == "of layers" and not any(
+        "torch.compile" in note for note in found.notes
+    )
+    found = made(compiled | {("h8", 0): done(4.0, compiled=False)})
+    assert any("more than one choice of torch.compile" in note for note in found.notes)
+    assert "torch.compile" not in dict(made().facts)
+
+
 def test_markdown_has_marks_verdicts_and_conditions():
     text = render(made(given=["data=text", "data.train=/home/me/book.txt"]), "markdown")
     assert "90.89 +- 0.15 (s)" in text and "a third party's transcription" in text

@@ -1,0 +1,126 @@
+"""torch.compile of layers: when it is chosen, that numbers change by rounding only, and that a cut run goes on."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import signal
+
+import pytest
+import torch
+
+from experiments.record.folder import RunFolder
+from experiments.training import compiling
+from experiments.training import run as run_module
+from experiments.training import train as train_module
+from experiments.training.compiling import weigh
+from tests.training.test_kill import start, wait_for_step
+
+
+def test_it_pays_where_the_steps_save_more_than_the_compiler_took():
+    # a fifth of 1,000 seconds is saved
+    pairs = [(0.100, 0.080), (0.110, 0.088), (0.500, 0.100)]
+    assert weigh(pairs, 199.0, 1000.0).compiled
+    refused = weigh(pairs, 201.0, 1000.0)
+    assert not refused.compiled
+    assert refused.why == (
+        "torch.compile is not used: a gradient takes 88 ms by it and 110 without, and the compiler took 201 s"
+    )
+    # the median of the pairs' ratios, not the ratio of the medians, and never where it is slower
+    assert not weigh([(0.1, 0.11), (0.1, 0.12), (0.9, 0.1)], 0.0, 1e9).compiled
+
+
+@pytest.fixture
+def worth_it(monkeypatch):
+    """Any run is long enough for a trial."""
+    monkeypatch.setattr(compiling, "LONG", 0.0)
+    monkeypatch.setattr(compiling, "FEWEST", 1)
+
+
+def test_a_short_run_tries_nothing(settings, go, monkeypatch):
+    monkeypatch.delattr(compiling, "backward")
+    result, folder = go(settings(trainer__compile="auto"))
+    assert result.compiled is False and folder.environment()["torch"]["compiled"] is False
+    assert not (folder.path / "log.txt").exists()
+
+
+@pytest.mark.usefixtures("worth_it")
+def test_what_fails_is_not_used_and_leaves_no_trace(settings, go, outcome, monkeypatch):
+    _, plain = go(settings(), "plain")
+    monkeypatch.setattr(torch, "compile", lambda *_, **__: lambda *_, **__: 1 / 0)
+    _, folder = go(settings(trainer__compile="auto"), "auto")
+    assert "torch.compile is not used, as it failed: division by zero" in (folder.path / "log.txt").read_text()
+    assert outcome(folder) == outcome(plain)
+
+
+@pytest.mark.usefixtures("worth_it")
+def test_what_comes_to_another_gradient_is_not_used_and_leaves_no_trace(settings, go, outcome, monkeypatch):
+    _, plain = go(settings(), "plain")
+    signs = itertools.cycle([1, -1])
+    monkeypatch.setattr(torch, "compile", lambda call, **_: lambda *x, **context: next(signs) * call(*x, **context))
+    monkeypatch.delattr(compiling, "weigh")
+    _, folder = go(settings(trainer__compile="auto"), "auto")
+    assert "torch.compile is not used: by it a gradient is " in (folder.path / "log.txt").read_text()
+    assert outcome(folder) == outcome(plain)
+
+
+@pytest.mark.usefixtures("worth_it")
+def test_what_a_trial_chose_is_kept_when_the_run_goes_on(settings, go, monkeypatch):
+    made = []
+    monkeypatch.setattr(torch, "compile", lambda call, **_: made.append(call) or call)
+    monkeypatch.setattr(compiling, "weigh", lambda *_: compiling.Choice(True, "torch.compile is used: so it is"))
+
+    def cut(run, step):
+        if step == 7:
+            raise KeyboardInterrupt
+        return run_module.training_batch(run, step)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(train_module, "training_batch", cut)
+        go(settings(trainer__compile="auto"))
+    monkeypatch.delattr(run_module, "choose")
+    result, folder = go(settings(trainer__compile="auto"))
+    assert result.compiled and folder.environment()["torch"]["compiled"]
+    assert (folder.path / "log.txt").read_text().count("so it is") == 1
+    # the last layer goes on with the predicted positions only
+    assert len(made) == 2 * (settings().layers - 1)
+    assert result.wall_seconds > 0
+
+
+def test_compiled_layers_differ_by_rounding_and_a_killed_run_goes_on_byte_by_byte(settings, go, outcome, tmp_path):
+    _, plain = go(settings(), "plain")
+    config = settings(trainer__compile=True)
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    assert start(config, whole).wait() == 0
+    process = start(config, killed)
+    wait_for_step(process, killed, 8)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    assert start(config, killed).wait() == 0
+    lines, tensors = outcome(RunFolder(whole))
+    assert outcome(RunFolder(killed)) == (lines, tensors)
+    assert RunFolder(whole).result().compiled
+    # dropout is the same, or losses would differ by much more
+    expected = [line["loss"] for line in outcome(plain)[0]]
+    found = [line["loss"] for line in lines]
+    assert found != expected and found == pytest.approx(expected, rel=1e-3)
+
+
+def test_where_a_compiled_model_went_wrong_is_still_found(settings, go, monkeypatch):
+    def poisoned(run, step):
+        if step == 3:
+            with torch.no_grad():
+                run.model.layers[0].feed_forward.inner.weight[0, 0] = float("nan")
+        return run_module.training_batch(run, step)
+
+    monkeypatch.setattr(train_module, "training_batch", poisoned)
+    result, _ = go(settings(trainer__compile=True))
+    assert result.status == "nan" and "layers.0.feed_forward.inner" in result.reason
+
+
+@pytest.mark.usefixtures("worth_it")
+def test_a_trial_says_what_it_measured(settings, go):
+    result, folder = go(settings(trainer__compile="auto"))
+    used = r"torch.compile is (not )?used: a gradient takes [\d.]+ ms by it and [\d.]+ without, .* took \d+ s"
+    (said,) = re.findall(used, (folder.path / "log.txt").read_text())
+    assert result.compiled == (said == "")
