@@ -19,7 +19,7 @@ from experiments.model.encoder import Encoder, Layer
 from experiments.objectives.objective import Batch
 from experiments.training.micro_batches import Forward, backward
 
-LONG = 600.0  # seconds that a run must take to be worth a trial, of 20 to 40 on two cores
+LONG = 600.0  # seconds that a run must take to be worth a trial, of 10 to 40 on two cores
 FEWEST = 100  # steps that it must have, so that two more, which only tell how long it will be, don't matter
 SAME = 0.1  # of a gradient's norm, which two gradients may differ by: those in bf16 do by hundredths
 TRIED = 5  # batches
