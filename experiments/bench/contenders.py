@@ -116,7 +116,7 @@ def _step(contender: Contender) -> Ready:
     model = assembled(settings).to(contender.device)
     optimizers = build_optimizers(model, settings.optimizer)
     if contender.compiled:
-        compile_layers(model, [batch])
+        compile_layers(model)
     forward = Forward(model, contender.device, contender.precision, settings.seed)
     micro_batch = min(settings.trainer.micro_batch or settings.batch_size, settings.batch_size)
 

@@ -24,6 +24,7 @@ class Objective:
     """Two positions for each window of a span (where the answer begins, where it ends), else one label or number."""
 
     assembly: ClassVar[str] = "fine_tuned"
+    lengths_vary: ClassVar[bool] = True
     evaluation_seed = 0
 
     def __init__(

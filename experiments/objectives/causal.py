@@ -22,6 +22,7 @@ class Objective:
     """
 
     assembly: ClassVar[str] = "causal"
+    lengths_vary: ClassVar[bool] = False
     evaluation_seed = 0  # nothing is drawn
     predicted_share = 1.0
 

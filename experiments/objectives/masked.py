@@ -25,6 +25,7 @@ class Objective:
     """
 
     assembly: ClassVar[str] = "encoder"
+    lengths_vary: ClassVar[bool] = False
 
     def __init__(self, chosen: settings.Masking, vocabulary: Vocabulary) -> None:
         self.chosen, self.vocabulary = chosen, vocabulary

@@ -79,6 +79,7 @@ class Vocabulary(Protocol):
 
 class Objective(Protocol):
     assembly: ClassVar[str]  # the model that it trains, a key of experiments.model.build.ASSEMBLIES
+    lengths_vary: ClassVar[bool]  # from batch to batch
     vocabulary: Vocabulary  # of what the model reads
 
     def __init__(self, chosen: settings.Objective, vocabulary: Vocabulary) -> None: ...

@@ -27,6 +27,7 @@ class Objective:
     """
 
     assembly: ClassVar[str] = "permutation"
+    lengths_vary: ClassVar[bool] = False
 
     def __init__(self, chosen: settings.Permutation, vocabulary: Vocabulary) -> None:
         self.chosen, self.vocabulary = chosen, vocabulary

@@ -29,6 +29,7 @@ class Objective:
     """
 
     assembly: ClassVar[str] = "encoder_decoder"
+    lengths_vary: ClassVar[bool] = False
 
     def __init__(self, chosen: settings.SpanCorruption, vocabulary: Vocabulary) -> None:
         self.chosen, self.vocabulary = chosen, vocabulary

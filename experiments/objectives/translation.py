@@ -22,6 +22,7 @@ class Objective:
     """Every target token is predicted, [SEP] included, from the source and the target before it; first stands [CLS]."""
 
     assembly: ClassVar[str] = "encoder_decoder"
+    lengths_vary: ClassVar[bool] = True
 
     def __init__(self, chosen: settings.Translation, vocabulary: Vocabulary) -> None:
         self.chosen, self.vocabulary = chosen, vocabulary

@@ -39,7 +39,8 @@ def write_all(report: Report, folder: Path) -> list[Path]:
     """Every format, and claims as CSV of their own, each file replaced at once. Raises RunFolderError."""
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    stem = report.asked.name.replace("/", "_")
+    asked = report.asked
+    stem = asked.name.replace("/", "_") + (f"_seeds{asked.span}" if asked.span else "")
     texts = {f"{stem}.{ending}": render(report, format) for format, ending in ENDINGS.items()}
     if report.verdicts:
         texts[f"{stem}_claims.csv"] = as_csv(claim_rows(report))

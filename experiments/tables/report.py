@@ -56,15 +56,18 @@ class Asked:
         return [*self.table.columns, *self.budget.columns]
 
     @property
+    def span(self) -> str:
+        """FIRST-LAST of seeds that don't begin with 0, else empty."""
+        return f"{self.seeds[0]}-{self.seeds[-1]}" if self.seeds[0] else ""
+
+    @property
     def stem(self) -> str:
         """Of names of files and of runs in W&B."""
-        return f"{self.name.replace('/', '-')}-{self.budget_name}"
+        return "-".join([self.name.replace("/", "-"), self.budget_name, *([self.span] if self.span else [])])
 
     def command(self) -> str:
         """As it can be typed again; of a file only its name, as folders differ between machines."""
-        first, count = self.seeds.start, len(self.seeds)
-        seeds = f"{first}-{self.seeds[-1]}" if first else str(count)
-        words = ["attn", "table", self.name, "--budget", self.budget_name, "--seeds", seeds]
+        words = ["attn", "table", self.name, "--budget", self.budget_name, "--seeds", self.span or str(len(self.seeds))]
         if self.published_file:
             words += ["--published", self.published_file.name]
         return shlex.join([*words, *map(_without_folder, self.given)])

@@ -15,9 +15,14 @@ from experiments.record.durable import RunFolderError
 from experiments.run import check_unchanged, folder_of
 from experiments.settings import Settings
 from experiments.tables.source import Cell, Finding, Prediction, State
+from experiments.tables.words import merged
 
 # how a result's status reads in a table
 STATES: dict[str, State] = {"done": "done", "nan": "diverged", "interrupted": "missing"}
+
+
+# of every row, or what is measured of a long one would depend on what a trial found; unless the user says otherwise
+ALIKE = ["trainer.compile=false"]
 
 
 class Runs:
@@ -27,7 +32,7 @@ class Runs:
         wrong: dict[str, str] = {}
         for row, words in rows.items():
             try:
-                composed[row] = compose([*words, f"runs={runs}"])
+                composed[row] = compose(merged(ALIKE, words, [f"runs={runs}"]))
             except Mistake as mistake:
                 wrong[row] = str(mistake)
         if wrong:

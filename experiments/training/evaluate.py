@@ -14,6 +14,7 @@ from torch import nn
 from experiments.data.packing import Packed
 from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.objectives.objective import Batch, Objective, Scored
+from experiments.training.compiling import eager
 from experiments.training.micro_batches import Forward, split
 
 ROWS = 64  # sequences that make a batch: a constant, so that the positions don't depend on the batch size
@@ -62,7 +63,8 @@ def evaluate(
     was_training = model.training
     model.eval()
     try:
-        with torch.inference_mode():
+        # as `attn evaluate` does, and no code is made for the last, shorter batch
+        with torch.inference_mode(), eager(model):
             for batch in evaluation_batches(packed, objective, sequences):
                 for part in split(batch, micro_batch):
                     logits_PV, found = forward.predict(part)

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments.training.compiling import EAGER
+from experiments.training.compiling import eager
 
 
 class NonFiniteError(ArithmeticError):
@@ -59,7 +59,7 @@ def first_module(model: nn.Module, forward: Callable[[], object]) -> tuple[str, 
     handles = [module.register_forward_hook(watch(name)) for name, module in model.named_modules()]
     try:
         # what is compiled runs no hooks of its parts
-        with torch.compiler.set_stance(EAGER), torch.no_grad():
+        with eager(model), torch.no_grad():
             forward()
     finally:
         for handle in handles:

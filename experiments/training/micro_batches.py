@@ -28,7 +28,7 @@ class OutOfMemoryError(RuntimeError):
 
 @dataclass(frozen=True)
 class Forward:
-    """The forward pass of a run: model (perhaps compiled), device, precision, the seed of its dropout, and its loss."""
+    """The forward pass of a run: model, device, precision, the seed of its dropout, and its loss."""
 
     model: Callable[..., Tensor]
     device: torch.device

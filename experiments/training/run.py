@@ -157,30 +157,30 @@ def begin(run: Run) -> None:
     if header is None:
         # a trial is part of the run's time
         run.earlier_seconds = seconds(lambda: decide_to_compile(run), run.forward.device)
+        run.throughput.start()
         run.folder.truncate_metrics(0)
         keep(run)
     elif run.progress.compiled:
-        compile_layers(run.model, first_batches(run))
+        compile_layers(run.model, lengths_vary=run.objective.lengths_vary)
 
 
 def decide_to_compile(run: Run) -> None:
-    """As the settings say; `auto`: as a trial says. The run keeps to it."""
-    trainer, progress = run.settings.trainer, run.progress
-    if trainer.compile == "auto":
-        limit = math.inf if trainer.max_minutes is None else 60 * trainer.max_minutes
-        progress.compiled, why = choose(
-            run.model, run.forward, first_batches(run), progress.micro_batch, steps=run.planned, limit=limit
-        )
-        if why:
-            run.say(why)
-    elif trainer.compile:
+    """As the settings say; `auto`: as a trial says, where code that is made once is good for every step."""
+    model, trainer, progress = run.settings.model, run.settings.trainer, run.progress
+    if trainer.compile is True:
         progress.compiled = True
-        compile_layers(run.model, first_batches(run))
-
-
-def first_batches(run: Run) -> list[Batch]:
-    """Those that tell what torch.compile has to deal with."""
-    return [training_batch(run, step) for step in range(1, TRIED + 1)]
+        compile_layers(run.model, lengths_vary=run.objective.lengths_vary)
+    # the kernels' dropout has another seed in every step, and batch statistics are of as many tokens as are no padding
+    changing = run.objective.lengths_vary or model.attention_dropout or model.norm_kind.startswith("batch")
+    if trainer.compile != "auto" or changing:
+        return
+    batches = [training_batch(run, step) for step in range(1, TRIED + 1)]
+    limit = math.inf if trainer.max_minutes is None else 60 * trainer.max_minutes
+    progress.compiled, why = choose(
+        run.model, run.forward, batches, progress.micro_batch, steps=run.planned, limit=limit
+    )
+    if why:
+        run.say(why)
 
 
 def restore_newest(run: Run) -> dict[str, Any] | None:

@@ -10,6 +10,7 @@ from experiments.model.encoder_decoder import EncoderDecoder
 from experiments.record.result import Result, Status
 from experiments.settings import Settings, Translation
 from experiments.signature import source_digest
+from experiments.training.compiling import eager
 from experiments.training.run import Run
 
 
@@ -64,11 +65,12 @@ def translations(run: Run) -> dict[str, Any]:
     from experiments.decoding.bleu import score
 
     assert isinstance(model, EncoderDecoder)
-    found = score(
-        model, run.forward, data.validation, data.tokenizer, run.objective,
-        chosen=chosen, pairs=chosen.bleu_pairs, batch_size=run.progress.micro_batch, report=run.display.stage,
-        again=lambda size: run.say(f"out of memory: {size} sentences at once"),
-    )  # fmt: skip
+    with eager(model):
+        found = score(
+            model, run.forward, data.validation, data.tokenizer, run.objective,
+            chosen=chosen, pairs=chosen.bleu_pairs, batch_size=run.progress.micro_batch, report=run.display.stage,
+            again=lambda size: run.say(f"out of memory: {size} sentences at once"),
+        )  # fmt: skip
     return found._asdict()
 
 

@@ -41,7 +41,7 @@ def test_a_table_is_made_rendered_and_shared(here, short, tmp_path):
 
     # the cells are those of attn train, and in the order of the seeds
     assert [line.split("-s")[1][0] for line in done.stderr.splitlines() if ": done" in line] == list("000111")
-    row = ["experiment=nano_table", "objective.rate=0.4", "variant=multi_head", "heads=16"]
+    row = ["experiment=nano_table", "objective.rate=0.4", "variant=multi_head", "heads=16", "trainer.compile=false"]
     again = here("train", *row, "seed=1", *short)
     assert again.exit_code == 0 and "validation loss" in again.output and "step" not in again.stderr
     assert len(list(tmp_path.glob("runs/*/result.json"))) == 6
@@ -56,6 +56,7 @@ def test_a_table_is_made_rendered_and_shared(here, short, tmp_path):
     # seeds that another result doesn't have
     second = here("table", TABLE, "--seeds", "1-1", "--render-only", "--format", "markdown", *short)
     assert second.exit_code == 0 and "--seeds 1-1" in second.stdout and "* seeds: 1\n" in second.stdout
+    assert (tmp_path / "runs/tables/bhojanapalli2020-table1-nano-1-1.json").exists()
 
     # a result of other attention code is refused, not shown
     (path, _) = tmp_path.glob("runs/*-h32-*/result.json")

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 import signal
 
 import pytest
 import torch
+from torch import nn
 
 from experiments.record.folder import RunFolder
 from experiments.training import compiling
 from experiments.training import run as run_module
 from experiments.training import train as train_module
-from experiments.training.compiling import weigh
+from experiments.training.compiling import Choice, choose, weigh
+from experiments.training.micro_batches import Forward
 from tests.training.test_kill import start, wait_for_step
 
 
@@ -24,10 +27,13 @@ def test_it_pays_where_the_steps_save_more_than_the_compiler_took():
     refused = weigh(pairs, 201.0, 1000.0)
     assert not refused.compiled
     assert refused.why == (
-        "torch.compile is not used: a gradient takes 88 ms by it and 110 without, and the compiler took 201 s"
+        "torch.compile is not used: a gradient takes 88.0 ms by it and 110.0 without, and the compiler took 201 s"
     )
     # the median of the pairs' ratios, not the ratio of the medians, and never where it is slower
     assert not weigh([(0.1, 0.11), (0.1, 0.12), (0.9, 0.1)], 0.0, 1e9).compiled
+
+
+AUTO = {"trainer__compile": "auto", "model__attention_dropout": 0.0, "variant__dropout": 0.0}
 
 
 @pytest.fixture
@@ -37,29 +43,54 @@ def worth_it(monkeypatch):
     monkeypatch.setattr(compiling, "FEWEST", 1)
 
 
-def test_a_short_run_tries_nothing(settings, go, monkeypatch):
-    monkeypatch.delattr(compiling, "backward")
-    result, folder = go(settings(trainer__compile="auto"))
+@pytest.mark.parametrize(
+    ("steps", "limit", "once", "said"),
+    [
+        (1000, math.inf, 1.8, "tried"),
+        (1000, math.inf, 1.7, ""),
+        (999, math.inf, 100.0, ""),
+        (None, 1799.0, 0.1, ""),
+        (None, 3600.0, 3.6, "tried"),
+        (None, 3600.0, 3.7, ""),
+        (10**6, 1799.0, 1.0, ""),
+    ],
+)
+def test_only_a_run_of_half_an_hour_and_a_thousand_gradients_is_tried(monkeypatch, steps, limit, once, said):
+    monkeypatch.setattr(compiling, "backward", lambda *_: None)
+    monkeypatch.setattr(compiling, "seconds", lambda *_: once)
+    monkeypatch.setattr(compiling, "_tried", lambda *_: Choice(False, "tried"))
+    model = nn.Linear(1, 1)
+    forward = Forward(model, torch.device("cpu"), "fp32", 0)
+    assert choose(model, forward, [None], 1, steps=steps, limit=limit) == Choice(False, said)
+
+
+def test_a_short_run_and_one_that_changes_from_step_to_step_try_nothing(settings, go, monkeypatch):
+    result, folder = go(settings(**AUTO), "short")
     assert result.compiled is False and folder.environment()["torch"]["compiled"] is False
-    assert not (folder.path / "log.txt").exists()
+    monkeypatch.setattr(compiling, "LONG", 0.0)
+    monkeypatch.setattr(compiling, "FEWEST", 1)
+    monkeypatch.delattr(run_module, "choose")
+    for number, changes in enumerate(({"model__attention_dropout": 0.1}, {"model__norm_kind": "batch"})):
+        result, folder = go(settings(**AUTO | changes), f"{number}")
+        assert result.compiled is False and not (folder.path / "log.txt").exists()
 
 
 @pytest.mark.usefixtures("worth_it")
 def test_what_fails_is_not_used_and_leaves_no_trace(settings, go, outcome, monkeypatch):
-    _, plain = go(settings(), "plain")
+    _, plain = go(settings(**AUTO | {"trainer__compile": False}), "plain")
     monkeypatch.setattr(torch, "compile", lambda *_, **__: lambda *_, **__: 1 / 0)
-    _, folder = go(settings(trainer__compile="auto"), "auto")
+    _, folder = go(settings(**AUTO), "auto")
     assert "torch.compile is not used, as it failed: division by zero" in (folder.path / "log.txt").read_text()
     assert outcome(folder) == outcome(plain)
 
 
 @pytest.mark.usefixtures("worth_it")
 def test_what_comes_to_another_gradient_is_not_used_and_leaves_no_trace(settings, go, outcome, monkeypatch):
-    _, plain = go(settings(), "plain")
+    _, plain = go(settings(**AUTO | {"trainer__compile": False}), "plain")
     signs = itertools.cycle([1, -1])
     monkeypatch.setattr(torch, "compile", lambda call, **_: lambda *x, **context: next(signs) * call(*x, **context))
     monkeypatch.delattr(compiling, "weigh")
-    _, folder = go(settings(trainer__compile="auto"), "auto")
+    _, folder = go(settings(**AUTO), "auto")
     assert "torch.compile is not used: by it a gradient is " in (folder.path / "log.txt").read_text()
     assert outcome(folder) == outcome(plain)
 
@@ -68,7 +99,7 @@ def test_what_comes_to_another_gradient_is_not_used_and_leaves_no_trace(settings
 def test_what_a_trial_chose_is_kept_when_the_run_goes_on(settings, go, monkeypatch):
     made = []
     monkeypatch.setattr(torch, "compile", lambda call, **_: made.append(call) or call)
-    monkeypatch.setattr(compiling, "weigh", lambda *_: compiling.Choice(True, "torch.compile is used: so it is"))
+    monkeypatch.setattr(compiling, "weigh", lambda *_: Choice(True, "torch.compile is used: so it is"))
 
     def cut(run, step):
         if step == 7:
@@ -77,9 +108,9 @@ def test_what_a_trial_chose_is_kept_when_the_run_goes_on(settings, go, monkeypat
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(train_module, "training_batch", cut)
-        go(settings(trainer__compile="auto"))
+        go(settings(**AUTO))
     monkeypatch.delattr(run_module, "choose")
-    result, folder = go(settings(trainer__compile="auto"))
+    result, folder = go(settings(**AUTO))
     assert result.compiled and folder.environment()["torch"]["compiled"]
     assert (folder.path / "log.txt").read_text().count("so it is") == 1
     # the last layer goes on with the predicted positions only
@@ -88,8 +119,10 @@ def test_what_a_trial_chose_is_kept_when_the_run_goes_on(settings, go, monkeypat
 
 
 def test_compiled_layers_differ_by_rounding_and_a_killed_run_goes_on_byte_by_byte(settings, go, outcome, tmp_path):
-    _, plain = go(settings(), "plain")
-    config = settings(trainer__compile=True)
+    # dropout of the stream, not of the attention: its seed would be in the code
+    steps = AUTO | {"max_steps": 60, "trainer__max_steps": 60}
+    _, plain = go(settings(**steps | {"trainer__compile": False}), "plain")
+    config = settings(**steps | {"trainer__compile": True})
     whole, killed = tmp_path / "whole", tmp_path / "killed"
     assert start(config, whole).wait() == 0
     process = start(config, killed)
@@ -120,7 +153,7 @@ def test_where_a_compiled_model_went_wrong_is_still_found(settings, go, monkeypa
 
 @pytest.mark.usefixtures("worth_it")
 def test_a_trial_says_what_it_measured(settings, go):
-    result, folder = go(settings(trainer__compile="auto"))
+    result, folder = go(settings(**AUTO))
     used = r"torch.compile is (not )?used: a gradient takes [\d.]+ ms by it and [\d.]+ without, .* took \d+ s"
     (said,) = re.findall(used, (folder.path / "log.txt").read_text())
     assert result.compiled == (said == "")
