@@ -1,0 +1,69 @@
+"""Where the time of a training step goes, by kind of work: milliseconds of one thread, as torch's profiler sees them.
+
+    python scripts/step_profile.py layers=4 hidden_size=256 heads=4 length=128 batch_size=32
+    python scripts/step_profile.py --peer hugging_face layers=4 hidden_size=256 heads=4 length=128 batch_size=32
+
+The process has the memory of `attn train` either way. A peer needs the extra `peers`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections import defaultdict
+
+from experiments.tuned import tune
+
+STEPS, WARMUP = 5, 3
+# the first kind whose pattern is part of an operator's name
+KINDS = {
+    "attention kernel": ("attention", "einsum", "bmm", "conv"),
+    "linear maps": ("aten::mm", "addmm", "linear"),
+    "optimizer": ("_foreach", "_fused_adam", "Optimizer"),
+    "activation": ("gelu", "relu", "silu"),
+    "norms": ("layer_norm", "LayerNorm", "rms_norm"),
+    "softmax, loss and embedding": ("softmax", "nll_loss", "CrossEntropy", "embedding", "index_select", "gather"),
+    "casts, copies, allocation": ("copy", "contiguous", "clone", "cat", "fill_", "zero_", "empty"),
+    "sums and products of tensors": ("aten::add", "aten::mul", "aten::sub", "aten::sum", "aten::neg", "aten::div",
+                                     "_Turn"),
+}  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--peer", default="")
+    parser.add_argument("--operators", action="store_true", help="each operator by itself")
+    parser.add_argument("words", nargs="*")
+    chosen = parser.parse_args()
+    if "GLIBC_TUNABLES" in tune():
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    import torch
+    from torch.profiler import ProfilerActivity, profile
+
+    from experiments.bench.contenders import Contender, get_ready
+    from experiments.configuration import compose
+    from experiments.tabulate import show
+
+    torch.set_num_threads(1)
+    ready = get_ready(Contender(compose(chosen.words), "step", chosen.peer))
+    for _ in range(WARMUP):
+        ready.run()
+    with profile(activities=[ProfilerActivity.CPU]) as found:
+        for _ in range(STEPS):
+            ready.run()
+    times: dict[str, float] = defaultdict(float)
+    for event in found.key_averages():
+        times[event.key if chosen.operators else kind(event.key)] += event.self_cpu_time_total / 1000 / STEPS
+    total = sum(times.values())
+    rows = [{"kind": name, "milliseconds": time, "share": time / total} for name, time in times.items()]
+    rows.sort(key=lambda row: -row["milliseconds"])
+    show([*rows, {"kind": "all", "milliseconds": total, "share": 1.0}], "table", caption=chosen.peer or "ours")
+
+
+def kind(operator: str) -> str:
+    return next((name for name, parts in KINDS.items() if any(part in operator for part in parts)), "the rest")
+
+
+if __name__ == "__main__":
+    main()
