@@ -172,7 +172,7 @@ def decide_to_compile(run: Run) -> None:
         compile_layers(run.model, lengths_vary=run.objective.lengths_vary)
     # the kernels' dropout has another seed in every step, and batch statistics are of as many tokens as are no padding
     changing = run.objective.lengths_vary or model.attention_dropout or model.norm_kind.startswith("batch")
-    if trainer.compile != "auto" or changing:
+    if trainer.compile != "auto" or changing or model.layers == 1:
         return
     batches = [training_batch(run, step) for step in range(1, TRIED + 1)]
     limit = math.inf if trainer.max_minutes is None else 60 * trainer.max_minutes

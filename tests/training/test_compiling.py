@@ -70,7 +70,8 @@ def test_a_short_run_and_one_that_changes_from_step_to_step_try_nothing(settings
     monkeypatch.setattr(compiling, "LONG", 0.0)
     monkeypatch.setattr(compiling, "FEWEST", 1)
     monkeypatch.delattr(run_module, "choose")
-    for number, changes in enumerate(({"model__attention_dropout": 0.1}, {"model__norm_kind": "batch"})):
+    changing = ({"model__attention_dropout": 0.1}, {"model__norm_kind": "batch"}, {"layers": 1})
+    for number, changes in enumerate(changing):
         result, folder = go(settings(**AUTO | changes), f"{number}")
         assert result.compiled is False and not (folder.path / "log.txt").exists()
 
