@@ -19,10 +19,8 @@ from experiments.tables.words import merged
 
 # how a result's status reads in a table
 STATES: dict[str, State] = {"done": "done", "nan": "diverged", "interrupted": "missing"}
-
-
 # of every row, or what is measured of a long one would depend on what a trial found; unless the user says otherwise
-ALIKE = ["trainer.compile=false"]
+COMMON = ["trainer.compile=false"]
 
 
 class Runs:
@@ -32,7 +30,7 @@ class Runs:
         wrong: dict[str, str] = {}
         for row, words in rows.items():
             try:
-                composed[row] = compose(merged(ALIKE, words, [f"runs={runs}"]))
+                composed[row] = compose(merged(COMMON, words, [f"runs={runs}"]))
             except Mistake as mistake:
                 wrong[row] = str(mistake)
         if wrong:

@@ -70,12 +70,12 @@ class Run:
     memory: PeakMemory
     backend: str = ""  # attention kernels that run
     throughput: Throughput = field(default_factory=Throughput)
-    earlier_seconds: float = 0.0  # of this run's former starts
+    earlier_seconds: float = 0.0  # of this run's former starts, and of a trial of torch.compile
     earlier_peak_bytes: int = 0
 
     @property
     def wall_seconds(self) -> float:
-        """Since the first step, over all starts."""
+        """Since the first step, over all starts; and of a trial of torch.compile."""
         return self.earlier_seconds + self.throughput.elapsed()
 
     @property
