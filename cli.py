@@ -9,7 +9,7 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
-from experiments.tuned import tune
+from experiments.measure.process_environment import tune
 
 TENSOR_COMMANDS = ("train", "finetune", "evaluate", "table", "bench", "heads")
 
@@ -37,7 +37,7 @@ app = typer.Typer(
 
 
 def _complete(ctx: typer.Context, incomplete: str) -> list[str]:
-    from experiments.completion import complete
+    from experiments.config.completion import complete
 
     words = ctx.params.get("overrides") or ctx.params.get("words") or []
     return complete([*words, *ctx.args], incomplete, "finetune" if ctx.info_name == "finetune" else "config")
@@ -66,7 +66,7 @@ def train(ctx: typer.Context, overrides: Overrides = None) -> None:
     The same command again continues what was cut and skips what is done.
     """
     with _mistakes("attn train"):
-        from experiments.launch import launch
+        from experiments.commands.train import launch
 
         raise typer.Exit(launch([*(overrides or []), *ctx.args]))
 
@@ -83,7 +83,7 @@ def finetune(ctx: typer.Context, words: Overrides = None) -> None:
       attn finetune --help                                 every task and setting
     """
     with _mistakes("attn finetune"):
-        from experiments.finetune.command import finetune
+        from experiments.commands.finetune import finetune
 
         raise typer.Exit(finetune([*(words or []), *ctx.args]))
 
@@ -100,7 +100,7 @@ def variants(
       attn variants hidden_size=768 heads=24 length=512
     """
     with _mistakes("attn variants"):
-        from experiments.variants import print_variants
+        from experiments.commands.variants import print_variants
 
         print_variants(overrides or [], format)
 
@@ -123,7 +123,7 @@ def evaluate(
       attn evaluate multi_head --bleu objective.beam=1 objective.length_penalty=0
     """
     with _mistakes("attn evaluate"):
-        from experiments.evaluate import evaluate_run
+        from experiments.commands.evaluate import evaluate_run
 
         evaluate_run(run, overrides or [], runs, checkpoint, format, bleu)
 
@@ -145,7 +145,7 @@ def compare(
     import gc
 
     with _mistakes("attn compare"):
-        from experiments.compare import compare_runs
+        from experiments.commands.compare import compare_runs
 
         # all that it reads it needs to the end; looking for garbage takes a fifth of the time of 10,000 runs
         gc.disable()
@@ -189,7 +189,7 @@ def table(
     Overrides go to every cell. Cells are runs of `attn train`: shared with it, and continued by the same command.
     """
     with _mistakes("attn table"):
-        from experiments.tables.command import Options, show_table
+        from experiments.commands.table import Options, show_table
 
         options = Options(budget, seeds, dry_run, render_only, published, runs, format, out, wandb)
         raise typer.Exit(show_table(name, overrides or [], options))
@@ -214,13 +214,13 @@ def dashboard(
     with _mistakes("attn dashboard"):
         if wandb:
             from experiments.dashboard.workspace import save_workspace
-            from experiments.mistake import Mistake
+            from experiments.settings.mistake import Mistake
 
             if out or watch or show:
                 raise Mistake("--wandb saves a workspace and writes no file: leave out --out, --watch, --open")
             save_workspace(which or [], runs)
         else:
-            from experiments.dashboard.command import write_dashboard
+            from experiments.commands.dashboard import write_dashboard
 
             write_dashboard(which or [], runs, out, watch, show)
 
@@ -246,7 +246,7 @@ def heads(
       attn heads talking_heads --sentence "The cat sat on the mat." --export 48
     """
     with _mistakes("attn heads"):
-        from experiments.heads.command import show_heads
+        from experiments.commands.heads import show_heads
 
         show_heads(names, runs, checkpoint, sequences, sentence, treebank, export, equal, gates, penalty)
 
@@ -273,7 +273,7 @@ def bench(
     Each kernel is checked against the papers' equations in float64 first; a wrong one is named and not timed.
     """
     with _mistakes("attn bench"):
-        from experiments.bench.command import Options, bench
+        from experiments.commands.bench import Options, bench
 
         options = Options(what, peers, compile, rounds)
         raise typer.Exit(bench(overrides or [], options, format, plot))
@@ -293,7 +293,7 @@ def import_(
       attn import my_bert --name mine data=text data.train=book.txt
     """
     with _mistakes("attn import"):
-        from experiments.exchange import import_folder
+        from experiments.commands.import_export import import_folder
 
         import_folder(source, name or source.resolve().name, runs, overrides or [])
 
@@ -312,7 +312,7 @@ def export(
       attn export multi_head-l12-d768 my_bert
     """
     with _mistakes("attn export"):
-        from experiments.exchange import export_run
+        from experiments.commands.import_export import export_run
 
         export_run(run, target, runs, checkpoint, format)
 
@@ -329,7 +329,7 @@ def sync(
       attn sync
     """
     with _mistakes("attn sync"):
-        from experiments.sync import sync_runs
+        from experiments.commands.sync import sync_runs
 
         raise typer.Exit(sync_runs(which or [], runs))
 
@@ -341,7 +341,7 @@ def completion(shell: Literal["bash", "zsh"]) -> None:
     \b
       eval "$(attn completion bash)"
     """
-    from experiments.completion import script
+    from experiments.config.completion import script
 
     print(script(shell))
 

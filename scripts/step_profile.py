@@ -13,7 +13,7 @@ import os
 import sys
 from collections import defaultdict
 
-from experiments.tuned import tune
+from experiments.measure.process_environment import tune
 
 STEPS, WARMUP = 5, 3
 # the first kind whose pattern is part of an operator's name
@@ -42,8 +42,8 @@ def main() -> None:
     from torch.profiler import ProfilerActivity, profile
 
     from experiments.bench.contenders import Contender, get_ready
-    from experiments.configuration import compose
-    from experiments.tabulate import show
+    from experiments.config.compose import compose
+    from experiments.display.rows import show
 
     torch.set_num_threads(1)
     ready = get_ready(Contender(compose(chosen.words), "step", chosen.peer))

@@ -20,10 +20,10 @@ import transformers
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments.configuration import compose
-from experiments.material import material
+from experiments.config.compose import compose
 from experiments.objectives.objective import Batch
-from experiments.settings import Settings
+from experiments.settings.run import Settings
+from experiments.tasks.choose import task_of
 from experiments.training.evaluate import evaluation_batches
 
 KINDS = {
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("words", nargs="*")
     chosen = parser.parse_args()
     settings = compose(chosen.words)
-    source = material(settings)
+    source = task_of(settings)
     dataset = source.prepare(print)
     objective = source.objective(dataset.tokenizer)
 

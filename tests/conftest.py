@@ -17,6 +17,9 @@ os.environ["OMP_NUM_THREADS"] = "1"
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+# fixtures that the tests of several rooms share
+pytest_plugins = ["tests.fixtures.finetuning", "tests.fixtures.record", "tests.fixtures.tables"]
+
 ROOT = Path(__file__).resolve().parents[1]
 TINY = (
     "hidden_size=24", "layers=2", "length=16", "batch_size=4", "max_steps=12", "model.intermediate_size=32",

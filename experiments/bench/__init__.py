@@ -1,0 +1,1 @@
+"""Timing: attention layers and whole training steps, in interleaved rounds."""

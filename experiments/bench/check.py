@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from experiments.bench.contenders import Contender, layer_and_input
-from experiments.settings import Settings
+from experiments.settings.run import Settings
 from experiments.training.precision import autocast
 
 # largest error of a tensor relative to its norm: in float64, and in the precision that is timed

@@ -12,19 +12,20 @@ import torch
 from torch import Tensor, nn
 
 from experiments.bench.peers import PEERS
-from experiments.material import Text
 from experiments.measure.hardware import resolve_device, resolve_precision
-from experiments.measure.memory import Ids
-from experiments.mistake import Mistake
 from experiments.model.assembly import Assembly
 from experiments.model.initial import initialize
 from experiments.model.variant import build_attention
 from experiments.objectives.objective import Batch
-from experiments.settings import FileTokenizer, Settings
+from experiments.settings.mistake import Mistake
+from experiments.settings.run import Settings
+from experiments.settings.tokenizer import FileTokenizer
+from experiments.tasks.pretraining import Pretraining
 from experiments.training.compiling import compile_layers
 from experiments.training.micro_batches import Forward, backward
 from experiments.training.optimizer import build_optimizers, step
 from experiments.training.precision import autocast
+from experiments.training.predicted_memory import Ids
 
 # float32 weights, of a step: read forward and backward, gradient written and read, weight and two moments read, written
 STEP_BYTES_PER_PARAMETER = 4 * (2 + 2 + 6)
@@ -161,7 +162,7 @@ def _step_bytes(model: nn.Module) -> float:
 
 def assembled(settings: Settings) -> Assembly:
     """The model that the objective trains, with its starting values."""
-    return Text(settings).start(vocabulary_size(settings))
+    return Pretraining(settings).start(vocabulary_size(settings))
 
 
 def made_up_batch(settings: Settings) -> Batch:
@@ -170,4 +171,4 @@ def made_up_batch(settings: Settings) -> Batch:
     tokens_BN = np.random.default_rng(settings.seed).integers(
         len(vocabulary.special), vocabulary.vocabulary_size, (settings.batch_size, settings.row_length)
     )
-    return Text(settings).objective(vocabulary).batch(tokens_BN, settings.seed, 0)
+    return Pretraining(settings).objective(vocabulary).batch(tokens_BN, settings.seed, 0)

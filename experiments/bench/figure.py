@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.mistake import Mistake
-from experiments.tabulate import Row
+from experiments.display.rows import Row
+from experiments.settings.mistake import Mistake
 
 ENDINGS = (".svg", ".png", ".pdf")
 BAR_INCHES = 0.3

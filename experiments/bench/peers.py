@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments.mistake import Mistake
-from experiments.settings import Settings
+from experiments.settings.mistake import Mistake
+from experiments.settings.run import Settings
 
 
 class HuggingFace(nn.Module):

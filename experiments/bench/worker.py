@@ -15,12 +15,12 @@ from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
 
 from experiments.bench.contenders import Contender, Size, get_ready
-from experiments.child import child, why_ended
-from experiments.configuration import from_tree
+from experiments.config.check import from_tree
+from experiments.launch.child import child, why_ended
 from experiments.measure.memory import PeakMemory
+from experiments.measure.process_environment import untuned
 from experiments.measure.rates import seconds
-from experiments.mistake import Mistake
-from experiments.tuned import untuned
+from experiments.settings.mistake import Mistake
 
 MODULE = "experiments.bench.worker"
 NAME, SAID, MISTAKE = "contender.json", "said.txt", "mistake"

@@ -9,13 +9,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from experiments.compare import COLUMNS, TASK, rows_of, scores_of, table_of, value_at
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import POINTS, averaged, chosen_runs, curve_of, evenly
+from experiments.display.comparison import COLUMNS, TASK, rows_of, scores_of, table_of
+from experiments.record.dotted import value_at
 from experiments.record.folder import RENDERED
 from experiments.record.index import Index
 
-HERE = Path(__file__).parent
+ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = (
     "statistics.js", "drawing.js", "chart.js", "heatmap.js", "parallel.js", "table.js", "panels.js", "heads.js",
     "paper_tables.js", "page.js",
@@ -74,11 +75,11 @@ def page(data: dict[str, Any]) -> str:
     written = data | {"written": time.strftime("%Y-%m-%d %H:%M:%S")}
     parts = {
         "quality": "Loss" if data["task"] else "Perplexity",
-        "style": (HERE / "page.css").read_text(encoding="utf-8"),
-        "script": "\n".join((HERE / name).read_text(encoding="utf-8") for name in SCRIPTS),
+        "style": (ASSETS / "page.css").read_text(encoding="utf-8"),
+        "script": "\n".join((ASSETS / name).read_text(encoding="utf-8") for name in SCRIPTS),
         "data": json.dumps(written, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c"),
     }
-    text = (HERE / "page.html").read_text(encoding="utf-8")
+    text = (ASSETS / "page.html").read_text(encoding="utf-8")
     for name, part in parts.items():
         text = text.replace(f"{{{{{name}}}}}", part)
     return text

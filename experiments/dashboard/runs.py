@@ -11,11 +11,12 @@ from typing import Any
 
 import yaml
 
-from experiments.compare import TASK, matching, named_folders, near_value, value_at
-from experiments.mistake import Mistake
+from experiments.display.comparison import TASK, matching, named_folders, near_value
+from experiments.record.dotted import value_at
 from experiments.record.durable import RunFolderError, number
 from experiments.record.folder import RunFolder
 from experiments.record.index import Index
+from experiments.settings.mistake import Mistake
 
 # points of a curve that are kept; more than a panel has pixels for is waste
 POINTS = 200

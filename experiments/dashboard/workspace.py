@@ -6,14 +6,15 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from experiments.compare import place_of, table_of, value_at
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs
-from experiments.mistake import Mistake
-from experiments.record import view
+from experiments.display.comparison import place_of, table_of
+from experiments.display.rows import as_markdown
+from experiments.record import wandb_views as view
+from experiments.record.dotted import value_at
 from experiments.record.index import Index
-from experiments.record.tracking import TrackingError
-from experiments.tabulate import as_markdown
+from experiments.record.wandb_mirror import TrackingError
+from experiments.settings.mistake import Mistake
 
 NAME = "attn: comparison of runs"
 MEASURES = ("validation_loss", "tokens_per_second", "peak_memory_bytes")

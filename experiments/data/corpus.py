@@ -14,7 +14,7 @@ from typing import Any
 from experiments.data import documents, files, pairs
 from experiments.data.errors import DataError
 from experiments.data.store import Cache, digest
-from experiments.settings import Data, HubSet, PairFiles, ParquetFiles, PythonDocs, TextFiles
+from experiments.settings.data import Data, HubSet, PairFiles, ParquetFiles, PythonDocs, TextFiles
 
 SPLITS = ("train", "validation", "test")
 

@@ -6,7 +6,7 @@ import hashlib
 import re
 from collections.abc import Iterable, Iterator
 
-from experiments.settings import Documents
+from experiments.settings.data import Documents
 
 SHARES = 20
 LONGEST = 1 << 20  # characters; a longer document is cut after a row, so that memory stays bounded

@@ -19,7 +19,7 @@ from experiments.data.documents import SHARES, group
 from experiments.data.errors import OTHER_DATA, OTHER_PAIRS, DataError, first_line
 from experiments.data.files import check_column
 from experiments.data.store import Cache, digest
-from experiments.settings import Hub, HubPairs, HubSet
+from experiments.settings.data import Hub, HubPairs, HubSet
 
 PATIENCE = 3.0  # seconds for the hub to answer
 ROWS = 256  # rows in memory at once

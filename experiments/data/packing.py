@@ -13,13 +13,14 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from experiments.data import pairs
+from experiments.data import packing_pairs
 from experiments.data.corpus import SPLITS, Corpus, open_corpus
 from experiments.data.errors import DataError
 from experiments.data.permutation import keys, permute
 from experiments.data.store import Cache, MissingError, digest
 from experiments.data.tokenizer import Report, Tokenizer, obtain
-from experiments.settings import Data, FileTokenizer, HubPairs, PairFiles, TrainedTokenizer
+from experiments.settings.data import Data, HubPairs, PairFiles
+from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 
 FORMAT = 1  # part of the cache's key: raise it when the same text is packed differently
 DOCUMENTS = 2  # purpose of the keys
@@ -31,7 +32,7 @@ BLOCK = 1 << 21  # bytes of tokens that are packed at once
 class Packed(NamedTuple):
     """A split: [CLS] and the next N - 1 tokens of `document [SEP] document [SEP] ...` a sequence; a rest is dropped.
 
-    Of sentence pairs: a pair a row, as `pairs.pack` says.
+    Of sentence pairs: a pair a row, as `packing_pairs.pack` says.
     """
 
     split: str
@@ -93,7 +94,7 @@ def _obtain(
     chosen = own.with_sentinels(sentinels)
     tokenizer_identity |= {"vocabulary_size": chosen.vocabulary_size, "digest": chosen.digest}
     key = digest([FORMAT, corpus.identity, chosen.digest, length])
-    pack = pairs.pack if isinstance(data, PairFiles | HubPairs) else _pack
+    pack = packing_pairs.pack if isinstance(data, PairFiles | HubPairs) else _pack
     folder, facts = store.obtain("packed", key, lambda partial: pack(partial, corpus, chosen, length, report))
     splits = {split: _open(folder, split, fact, length, facts["dtype"]) for split, fact in facts["splits"].items()}
     return Dataset(

@@ -1,27 +1,16 @@
-"""Sentence pairs: a text is `source TAB target`, a packed row the tokens of both."""
-
-# N tokens a side
+"""Sentence pairs: a text is `source TAB target`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from typing import Any
 
 from experiments.data import files
 from experiments.data.errors import DataError, suggestion
-from experiments.data.permutation import keys, permute
-from experiments.settings import HubPairs, PairFiles
+from experiments.settings.data import HubPairs, PairFiles
 
-if TYPE_CHECKING:
-    from experiments.data.corpus import Corpus
-    from experiments.data.tokenizer import Report, Tokenizer
-
-PAIRS = 3  # purpose of the keys
 TAB = "\t"
-CHUNK = 4096  # pairs that are tokenized, or put into their order, at once
 
 
 def is_parquet(path: Path) -> bool:
@@ -62,95 +51,3 @@ def joined(source: str, target: str) -> str | None:
     """The two as one text, white space inside them as single blanks; None where a side is empty."""
     source, target = (" ".join(side.split()) for side in (source, target))
     return f"{source}{TAB}{target}" if source and target else None
-
-
-def pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, report: Report) -> dict[str, Any]:
-    """Fill a cache folder: a row of `length` = 2 N a pair, each side its tokens and [SEP], filled up with [PAD].
-
-    A pair with a side of more than N tokens is left out, in every split, and how many is in the facts. `token_count`
-    and `text_bytes` are of the targets, each [SEP] counted, as it is predicted. The rows are in an order of their own,
-    the same for every run.
-    """
-    dtype = np.dtype("<u2" if tokenizer.vocabulary_size <= 1 << 16 else "<u4")
-    unigram = np.zeros(tokenizer.vocabulary_size, dtype="<i8")
-    empty = {"sequences": 0, "documents": 0, "token_count": 0, "text_bytes": 0, "left_out": 0}
-    facts: dict[str, dict[str, int]] = {}
-    for chunk in _chunks(corpus):
-        for split, (found, fact) in _encoded(chunk, tokenizer, length // 2, dtype).items():
-            held = facts.setdefault(split, dict(empty))
-            for key, count in fact.items():
-                held[key] += count
-            with (folder / f"{split}.spool").open("ab") as file:
-                file.write(found.tobytes())
-            if split == "train":
-                unigram += np.bincount(found[:, length // 2 :].reshape(-1), minlength=len(unigram))
-        report("tokenizing pairs", sum(fact["documents"] for fact in facts.values()), None)
-    unigram[list(tokenizer.special)] = 0
-    unigram.tofile(folder / "unigram")
-    for number, split in enumerate(("train", "validation", "test")):
-        fact = facts.get(split, empty)
-        _told(split, fact, length // 2, report)
-        if split in facts:
-            _write(folder, split, fact["sequences"], length, dtype, keys(PAIRS, 0, number))
-    there = {split: fact for split, fact in facts.items() if fact["sequences"]}
-    return {"dtype": dtype.str, "splits": there}
-
-
-def _chunks(corpus: Corpus) -> Iterator[dict[str, list[str]]]:
-    """The pairs of each split, CHUNK of all together."""
-    chunk: dict[str, list[str]] = {}
-    for number, (split, text) in enumerate(corpus.documents(), 1):
-        chunk.setdefault(split, []).append(text)
-        if number % CHUNK == 0:
-            yield chunk
-            chunk = {}
-    yield chunk
-
-
-def _encoded(
-    chunk: dict[str, list[str]], tokenizer: Tokenizer, side: int, dtype: np.dtype[Any]
-) -> dict[str, tuple[np.ndarray, dict[str, int]]]:
-    """By split: rows [pairs, 2 N], and what there is of them."""
-    found = {}
-    for split, texts in chunk.items():
-        sources, targets = zip(*(text.split(TAB) for text in texts), strict=True)
-        encoded = zip(tokenizer.encode(sources), tokenizer.encode(targets), targets, strict=True)
-        fitting = [each for each in encoded if max(len(each[0]), len(each[1])) < side]
-        rows = np.full((len(fitting), 2, side), tokenizer.pad_id, dtype=dtype)
-        for row, (source, target, _) in zip(rows, fitting, strict=True):
-            for place, ids in zip(row, (source, target), strict=True):
-                place[: len(ids)] = ids
-                place[len(ids)] = tokenizer.sep_id
-        fact = {
-            "sequences": len(rows),
-            "documents": len(texts),
-            "token_count": sum(len(target) + 1 for _, target, _ in fitting),
-            "text_bytes": sum(len(text.encode()) for _, _, text in fitting),
-            "left_out": len(texts) - len(rows),
-        }
-        found[split] = (rows.reshape(len(rows), 2 * side), fact)
-    return found
-
-
-def _told(split: str, fact: dict[str, int], side: int, report: Report) -> None:
-    """Say what was left out. Raises DataError where a split that a run needs has nothing."""
-    has = (
-        f"the {split} split has {fact['documents']:,} pair(s), {fact['left_out']:,} of them of more than {side} tokens"
-    )
-    if not fact["sequences"] and split != "test":
-        raise DataError(f"{has}: use a larger length, or more pairs")
-    if fact["left_out"]:
-        report(f"{has}: they are left out", 0, None)
-
-
-def _write(folder: Path, split: str, pairs: int, length: int, dtype: np.dtype[Any], round_keys: np.ndarray) -> None:
-    """The spooled rows of a split in their order."""
-    spool = folder / f"{split}.spool"
-    if pairs:
-        rows = np.memmap(spool, dtype=dtype, mode="r", shape=(pairs, length))
-        with (folder / split).open("wb") as file:
-            for first in range(0, pairs, CHUNK):
-                order = permute(np.arange(first, min(first + CHUNK, pairs)), pairs, round_keys)
-                file.write(rows[order].tobytes())
-        del rows
-    spool.unlink()

@@ -17,7 +17,7 @@ from experiments.data.corpus import Corpus
 from experiments.data.errors import DataError, first_line
 from experiments.data.files import find
 from experiments.data.store import Cache, digest
-from experiments.settings import FileTokenizer, TrainedTokenizer
+from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 
 if TYPE_CHECKING:
     import tokenizers

@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from torch import Tensor
 
-from experiments.mistake import nearest
-from experiments.settings import Settings
+from experiments.settings.mistake import nearest
+from experiments.settings.run import Settings
 
 
 class Format(Protocol):
@@ -40,7 +40,7 @@ def formats() -> dict[str, Format]:
     """By model_type."""
     names = sorted(module.name for module in pkgutil.iter_modules(__path__))
     modules: list[Any] = [importlib.import_module(f"{__name__}.{name}") for name in names]
-    return {module.MODEL_TYPE: module for module in modules}
+    return {module.MODEL_TYPE: module for module in modules if hasattr(module, "MODEL_TYPE")}
 
 
 def format_of(model_type: Any) -> Format:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.expressible import head_size, our_activation, require, require_config
-from experiments.settings import Settings
+from experiments.formats.requirements import head_size, our_activation, require, require_config
+from experiments.settings.run import Settings
 
 MODEL_TYPE = "albert"
 ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu": "gelu", "relu": "relu"}

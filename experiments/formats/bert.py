@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.expressible import require_config, text
-from experiments.settings import Settings
+from experiments.formats.requirements import require_config, text
+from experiments.settings.run import Settings
 
 MODEL_TYPE = "bert"
 # the pooler and the next-sentence head of a pre-training checkpoint, and positions that are only counted

@@ -11,9 +11,9 @@ from typing import Any
 
 from torch import Tensor
 
-from experiments.expressible import require, text
-from experiments.settings import Settings
-from experiments.signature import module_of
+from experiments.formats.requirements import require, text
+from experiments.settings.run import Settings
+from experiments.settings.variant import module_of
 
 MODEL_TYPE = "t5"
 

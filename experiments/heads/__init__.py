@@ -1,1 +1,1 @@
-"""What the heads of a trained run do, on held-out text: maps, roles, distances, importance, rank."""
+"""What the heads of a trained run do, on held-out text."""

@@ -11,12 +11,13 @@ import torch
 from scipy.stats import spearmanr
 from torch import Tensor
 
-from experiments.heads import distance, figures, syntax
-from experiments.heads.profile import profile
+from experiments.heads import figures
+from experiments.heads.hooks import read
+from experiments.heads.measures import distance, syntax
+from experiments.heads.measures.profile import profile
 from experiments.heads.section import Options, Section, by_layer
-from experiments.heads.subject import Subject
-from experiments.heads.taps import read
-from experiments.mistake import Mistake
+from experiments.heads.trained_run import Subject
+from experiments.settings.mistake import Mistake
 
 SHOWN = 24  # tokens of the held-out text whose maps are shown, where no sentence is given
 

@@ -14,11 +14,11 @@ import pyarrow
 from matplotlib.figure import Figure
 from pyarrow import parquet
 
-from experiments.heads.pruning import export
+from experiments.heads.measures.pruning import export
 from experiments.heads.section import Section
 from experiments.record.durable import explained, replacing, write
 
-HERE = Path(__file__).parent
+ASSETS = Path(__file__).parent / "assets"
 
 
 def save(sections: Sequence[Section], folder: Path) -> None:
@@ -54,14 +54,14 @@ def page(runs: Sequence[tuple[str, str, Sequence[Section]]]) -> str:
         blocks.append(f'<section id="{anchor}"><h2>{html.escape(title)}</h2><div class="runs">{cells}</div></section>')
     heads = "".join(f"<div><h1>{html.escape(name)}</h1><p>{html.escape(what)}</p></div>" for name, what, _ in runs)
     links = "".join(f'<a href="#{_anchor(title)}">{html.escape(title)}</a>' for title in titles)
-    return (HERE / "page.html").read_text(encoding="utf-8").format(
+    return (ASSETS / "page.html").read_text(encoding="utf-8").format(
         title=html.escape(" and ".join(name for name, _, _ in runs)),
         columns=len(runs),
         heads=heads,
         links=links,
         sections="".join(blocks),
-        style=(HERE / "page.css").read_text(encoding="utf-8"),
-        script=(HERE / "page.js").read_text(encoding="utf-8"),
+        style=(ASSETS / "page.css").read_text(encoding="utf-8"),
+        script=(ASSETS / "page.js").read_text(encoding="utf-8"),
     )  # fmt: skip
 
 

@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 from matplotlib.figure import Figure
 
-from experiments.heads.pruning import Head
-from experiments.heads.subject import Subject
-from experiments.heads.syntax import Tree
+from experiments.heads.measures.pruning import Head
+from experiments.heads.measures.syntax import Tree
+from experiments.heads.trained_run import Subject
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from experiments.heads import equal, figures, gates, importance, projections, pruning, rank
+from experiments.heads import figures
+from experiments.heads.hooks import read, value_heads
+from experiments.heads.measures import equal_start as equal
+from experiments.heads.measures import importance, projections, pruning, rank
+from experiments.heads.measures import l0_gates as gates
 from experiments.heads.section import Options, Section, by_layer
-from experiments.heads.subject import Subject
-from experiments.heads.taps import read, value_heads
+from experiments.heads.trained_run import Subject
 from experiments.training.evaluate import unigram_loss
 
 RANDOM_ORDERS = 3

@@ -1,0 +1,1 @@
+"""What is measured of a machine and of a run: time, memory, operations, quality."""

@@ -8,8 +8,8 @@ from typing import Literal
 
 import torch
 
-from experiments.measure.cores import Cores, cpu_field, usable
-from experiments.settings import Precision
+from experiments.measure.free_cores import Cores, cpu_field, usable
+from experiments.settings.trainer import Precision
 
 
 def resolve_device(device: str) -> torch.device:

@@ -7,8 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from experiments import settings
 from experiments.model.encoder import Layer
+from experiments.settings.model import Model
 
 
 class Assembly(nn.Module):
@@ -17,7 +17,7 @@ class Assembly(nn.Module):
     `variant`: what a YAML of conf/variant holds: `name`, a module of `attention`, and its arguments.
     """
 
-    def __init__(self, model: settings.Model, variant: dict[str, Any], vocabulary_size: int) -> None:
+    def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__()
 
     @property

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attention.rotary import Rotary
-from experiments import settings
 from experiments.model.assembly import Assembly, linear_multiplies
 from experiments.model.batch_norm import tell_real
 from experiments.model.embedding import Embedding
@@ -19,12 +18,13 @@ from experiments.model.encoder import ACTIVATIONS, Encoder, Layer
 from experiments.model.norm import build_norm
 from experiments.model.position import RelativeBias
 from experiments.model.variant import build_attention
+from experiments.settings.model import Model
 
 
 class Bert(Assembly):
     causal: ClassVar[bool] = False  # a position attends to itself and those before it only
 
-    def __init__(self, model: settings.Model, variant: dict[str, Any], vocabulary_size: int) -> None:
+    def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__(model, variant, vocabulary_size)
         if model.output_scaled:
             raise ValueError("model.output_scaled=true: of an encoder-decoder (objective=span_corruption) only")
@@ -102,7 +102,7 @@ class MaskedHead(nn.Module):
     Where the embedding size E is another than D, the transform leads to it; without one a linear map does.
     """
 
-    def __init__(self, model: settings.Model, vocabulary_size: int) -> None:
+    def __init__(self, model: Model, vocabulary_size: int) -> None:
         super().__init__()
         self.transform: nn.Module = nn.Identity()
         if model.head_transform:
@@ -125,7 +125,7 @@ class MaskedHead(nn.Module):
 class Transform(nn.Module):
     """norm(activation(dense(x))), D to E, between BERT's encoder and its output embedding."""
 
-    def __init__(self, model: settings.Model) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__()
         self.dense = nn.Linear(model.hidden_size, model.embedding_size)
         self.activation = ACTIVATIONS[model.activation]

@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from experiments import settings
 from experiments.model.assembly import Assembly
 from experiments.model.bert import Bert
 from experiments.model.causal import Causal
@@ -18,6 +17,7 @@ from experiments.model.initial import initialize
 from experiments.model.norm import deep_gains, ends_with_norm
 from experiments.model.permutation import Permutation
 from experiments.model.sentence_order import SentenceOrder
+from experiments.settings.model import Model
 
 ASSEMBLIES: dict[str, type[Assembly]] = {
     "encoder": Bert,
@@ -28,7 +28,7 @@ ASSEMBLIES: dict[str, type[Assembly]] = {
 }
 
 
-def build(assembly: str, model: settings.Model, variant: dict[str, Any], vocabulary_size: int, seed: int) -> Assembly:
+def build(assembly: str, model: Model, variant: dict[str, Any], vocabulary_size: int, seed: int) -> Assembly:
     """On the CPU, with its starting values: a function of the arguments. The global RNG is left as it was."""
     with torch.random.fork_rng(devices=[]):
         whole = ASSEMBLIES[assembly](model, variant, vocabulary_size)
@@ -64,7 +64,7 @@ def scale_branches(layers: Sequence[Layer], gain: float) -> None:
             linear.weight.mul_(gain)
 
 
-def keep_scale(embedding: nn.Module, model: settings.Model) -> None:
+def keep_scale(embedding: nn.Module, model: Model) -> None:
     """Let the stream, and the logits of tied embeddings, begin at the scale that they have where E is D.
 
     Without a norm after its sums the stream keeps the scale that it begins with: its first layers would drown narrow

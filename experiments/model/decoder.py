@@ -10,9 +10,9 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from experiments import settings
 from experiments.model.encoder import Layer
 from experiments.model.norm import Residual, build_norm, ends_with_norm
+from experiments.settings.model import Model
 
 
 class DecoderLayer(Layer):
@@ -20,7 +20,7 @@ class DecoderLayer(Layer):
 
     cross_attention: Any
 
-    def __init__(self, model: settings.Model, attention: nn.Module, cross_attention: nn.Module) -> None:
+    def __init__(self, model: Model, attention: nn.Module, cross_attention: nn.Module) -> None:
         super().__init__(model, attention)
         self.cross_attention = cross_attention
         self.cross_attention_residual = Residual(model)
@@ -51,7 +51,7 @@ class DecoderLayer(Layer):
 class Decoder(nn.Module):
     """The layers, and a final norm where the last layer does not end with one (norm=pre, sandwich)."""
 
-    def __init__(self, model: settings.Model, attentions: Sequence[tuple[nn.Module, nn.Module]]) -> None:
+    def __init__(self, model: Model, attentions: Sequence[tuple[nn.Module, nn.Module]]) -> None:
         """attentions: of each layer, to itself and to the encoder."""
         super().__init__()
         self.layers = nn.ModuleList(DecoderLayer(model, own, cross) for own, cross in attentions)

@@ -8,9 +8,9 @@ import math
 
 from torch import Tensor, nn
 
-from experiments import settings
 from experiments.model.norm import build_norm
 from experiments.model.position import sinusoids
+from experiments.settings.model import Model
 
 
 class Embedding(nn.Module):
@@ -27,7 +27,7 @@ class Embedding(nn.Module):
     Where E is not D all this is E wide, and a linear map to D follows (Lan et al. 2020, 1909.11942, 3.1).
     """
 
-    def __init__(self, model: settings.Model, vocabulary_size: int) -> None:
+    def __init__(self, model: Model, vocabulary_size: int) -> None:
         super().__init__()
         size = model.embedding_size
         self.token = nn.Embedding(vocabulary_size, size)

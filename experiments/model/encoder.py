@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-from experiments import settings
 from experiments.model.norm import Residual, build_norm, ends_with_norm
+from experiments.settings.model import Model
 
 ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
@@ -29,7 +29,7 @@ class FeedForward(nn.Module):
     before it.
     """
 
-    def __init__(self, model: settings.Model) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__()
         self.inner = nn.Linear(model.hidden_size, model.intermediate_size, bias=model.linear_bias)
         self.gate: nn.Linear | None = None
@@ -55,7 +55,7 @@ class Layer(nn.Module):
     attention: Any
     feed_forward: FeedForward
 
-    def __init__(self, model: settings.Model, attention: nn.Module) -> None:
+    def __init__(self, model: Model, attention: nn.Module) -> None:
         super().__init__()
         self.attention = attention
         self.attention_residual = Residual(model)
@@ -103,7 +103,7 @@ class Encoder(nn.Module):
     fair sample of the text.
     """
 
-    def __init__(self, model: settings.Model, attentions: Sequence[nn.Module]) -> None:
+    def __init__(self, model: Model, attentions: Sequence[nn.Module]) -> None:
         super().__init__()
         self.layers = nn.ModuleList(Layer(model, attention) for attention in attentions)
         first, *others = self.layers

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from attention.rotary import Rotary
-from experiments import settings
 from experiments.model.assembly import Assembly, linear_multiplies
 from experiments.model.decoder import Decoder, DecoderLayer
 from experiments.model.embedding import Embedding
 from experiments.model.encoder import Encoder, Layer
 from experiments.model.position import RelativeBias
 from experiments.model.variant import build_attention
+from experiments.settings.model import Model
 
 
 class EncoderDecoder(Assembly):
@@ -29,7 +29,7 @@ class EncoderDecoder(Assembly):
     embedding size of its own, and for norm=deep.
     """
 
-    def __init__(self, model: settings.Model, variant: dict[str, Any], vocabulary_size: int) -> None:
+    def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__(model, variant, vocabulary_size)
         if model.token_types or model.head_transform:
             raise ValueError(
@@ -125,7 +125,7 @@ class Output(nn.Module):
     Scaled, the products are divided by sqrt(D): a tied embedding of unit variance, as T5's, then gives unit logits.
     """
 
-    def __init__(self, model: settings.Model, vocabulary_size: int) -> None:
+    def __init__(self, model: Model, vocabulary_size: int) -> None:
         super().__init__()
         self.output = None if model.tied else nn.Linear(model.hidden_size, vocabulary_size, bias=False)
         self.scale = model.hidden_size**-0.5 if model.output_scaled else 1.0

@@ -9,16 +9,16 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from experiments import settings
 from experiments.model.assembly import Assembly, linear_multiplies
 from experiments.model.bert import Bert
 from experiments.model.encoder import Layer
+from experiments.settings.model import Model
 
 
 class FineTuned(Assembly):
     """`body`, a pretrained encoder that loses its own head, and a new one. `outputs`: labels; None for a span."""
 
-    def __init__(self, body: Bert, model: settings.Model, outputs: int | None) -> None:
+    def __init__(self, body: Bert, model: Model, outputs: int | None) -> None:
         nn.Module.__init__(self)
         body.behead()
         self.body = body
@@ -52,7 +52,7 @@ class FineTuned(Assembly):
 class SpanHead(nn.Module):
     """Two logits a token (Devlin et al. 2019, 1810.04805, 4.2)."""
 
-    def __init__(self, model: settings.Model) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__()
         self.dropout = nn.Dropout(model.dropout)
         self.output = nn.Linear(model.hidden_size, 2)
@@ -68,7 +68,7 @@ class SpanHead(nn.Module):
 class LabelHead(nn.Module):
     """dense, tanh, and an output layer on [CLS], as BERT's pooler and classifier; dropout before the output."""
 
-    def __init__(self, model: settings.Model, outputs: int) -> None:
+    def __init__(self, model: Model, outputs: int) -> None:
         super().__init__()
         self.dense = nn.Linear(model.hidden_size, model.hidden_size)
         self.dropout = nn.Dropout(model.dropout)

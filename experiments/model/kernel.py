@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from experiments.mistake import Mistake
-from experiments.settings import Settings
+from experiments.settings.mistake import Mistake
+from experiments.settings.run import Settings
 
 
 def check_kernel(settings: Settings) -> None:

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from experiments import settings
 from experiments.model.batch_norm import BatchNorm
+from experiments.settings.model import Model, Norm
 
 
-def build_norm(model: settings.Model, size: int | None = None) -> nn.Module:
+def build_norm(model: Model, size: int | None = None) -> nn.Module:
     """A norm over the last dimension, `size` wide, `model.hidden_size` where that is None.
 
     layer: Ba et al. 2016, 1607.06450; layer_no_bias: that without its bias; rms: Zhang and Sennrich 2019, 1910.07467;
@@ -42,7 +42,7 @@ class Residual(nn.Module):
     deep (Wang et al. 2022, 2203.00555):       norm(alpha x + f(x))
     """
 
-    def __init__(self, model: settings.Model) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__()
         self.norm_first = not ends_with_norm(model.norm)
         self.alpha = deep_gains(model.layers).alpha if model.norm == "deep" else 1.0
@@ -59,7 +59,7 @@ class Residual(nn.Module):
         return x if self.norm_first else self.norm(x)
 
 
-def ends_with_norm(placement: settings.Norm) -> bool:
+def ends_with_norm(placement: Norm) -> bool:
     """Whether the norm stands after the sum, so that a stack of such sub-layers needs no final one."""
     return placement in ("post", "deep")
 

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments import settings
 from experiments.model.assembly import linear_multiplies
 from experiments.model.bert import Bert
+from experiments.settings.model import Model
 
 
 class Permutation(Bert):
@@ -27,7 +27,7 @@ class Permutation(Bert):
     Raises ValueError for a model without positions: its queries would all be the same.
     """
 
-    def __init__(self, model: settings.Model, variant: dict[str, Any], vocabulary_size: int) -> None:
+    def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__(model, variant, vocabulary_size)
         if model.position == "none":
             raise ValueError("model.position=none: a query must know its place; use rotary, relative, learned ...")

@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments import settings
 from experiments.model.assembly import linear_multiplies
 from experiments.model.bert import Bert
+from experiments.settings.model import Model
 
 
 class SentenceOrder(Bert):
-    def __init__(self, model: settings.Model, variant: dict[str, Any], vocabulary_size: int) -> None:
+    def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__(model, variant, vocabulary_size)
         self.order = OrderHead(model.hidden_size)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from experiments.signature import arguments_of, module_of
+from experiments.settings.variant import arguments_of, module_of
 
 
 def build_attention(variant: dict[str, Any]) -> Any:

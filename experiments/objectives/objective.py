@@ -17,8 +17,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from experiments import settings
 from experiments.objectives.cross_entropy import IGNORED, CrossEntropy, wide
+from experiments.settings import objective as settings
 
 
 class Batch(NamedTuple):

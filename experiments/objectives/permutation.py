@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from experiments import settings
 from experiments.objectives.objective import Batch, Vocabulary
+from experiments.settings import objective as settings
 
 # parts these random numbers from others that are keyed by the same seed and step
 STREAM = int.from_bytes(b"perm", "big")

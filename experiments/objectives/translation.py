@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from experiments import settings
 from experiments.objectives.objective import Batch, Vocabulary
+from experiments.settings import objective as settings
 
 # sides are as long as their longest sentence, up to the next multiple: fewer shapes, for which oneDNN makes plans
 MULTIPLE = 8

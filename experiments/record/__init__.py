@@ -1,1 +1,1 @@
-"""What a run leaves behind: its folder, its mirror in W&B, and what the screen shows meanwhile."""
+"""What a run leaves behind: its folder, its checkpoints, and its mirror in W&B."""

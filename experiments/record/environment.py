@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from experiments.measure.cores import cpu_field, usable
-from experiments.tuned import TUNED
+from experiments.measure.free_cores import cpu_field, usable
+from experiments.measure.process_environment import TUNED
 
 PACKAGES = (
     "torch", "numpy", "datasets", "hydra-core", "omegaconf", "pydantic", "rich",

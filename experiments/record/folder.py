@@ -12,15 +12,15 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
 from experiments.record.durable import RunFolderError, explained, number, to_json, write
 from experiments.record.result import Result
+from experiments.settings.group import WhichCheckpoint
 
-Which = Literal["best", "newest"]  # checkpoint: of the lowest validation loss, or the last
-PREFIX: dict[Which, str] = {"best": "best", "newest": "step"}  # of its file
+PREFIX: dict[WhichCheckpoint, str] = {"best": "best", "newest": "step"}  # of its file
 # settings that say where a run is kept and mirrored, and change no number of it
 PLACES = frozenset({"runs", "cache", "logger", "pretrained"})
 RENDERED = "tables"  # of the runs' folder: papers' tables as they were last rendered

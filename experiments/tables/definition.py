@@ -11,9 +11,9 @@ from typing import Annotated, Any, Literal
 import yaml
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from experiments.explain import CONF
-from experiments.mistake import Mistake, nearest
-from experiments.settings import Group, Positive, Size, Text
+from experiments.config.messages import CONF
+from experiments.settings.group import Group, Positive, Size, Text
+from experiments.settings.mistake import Mistake, nearest
 from experiments.tables.inequality import NAME, Part, parse
 
 TABLES = CONF / "table"

@@ -10,8 +10,8 @@ from typing import Any, Literal
 import yaml
 from pydantic import model_validator
 
-from experiments.mistake import Mistake, nearest
-from experiments.settings import Group, Size, Text
+from experiments.settings.group import Group, Size, Text
+from experiments.settings.mistake import Mistake, nearest
 from experiments.tables.definition import PUBLISHED, TABLES, checked
 
 Verification = Literal["primary", "secondary", "text_only", "derived", "none", "user"]

@@ -8,12 +8,12 @@ from pathlib import Path
 
 from rich.console import Console
 
+from experiments.display.rows import Row, as_csv, as_markdown, readable, show
 from experiments.record.durable import explained, write
 from experiments.tables.published import MARKS
 from experiments.tables.report import Line, Report
 from experiments.tables.statistics import NOTHING
 from experiments.tables.verdict import PartFinding, Verdict
-from experiments.tabulate import Row, as_csv, as_markdown, readable, show
 
 ENDINGS = {"table": "txt", "markdown": "md", "csv": "csv", "latex": "tex"}
 # columns of the third table; what stands before them are names and sizes, or scores

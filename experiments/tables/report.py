@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from experiments.compare import value_at
+from experiments.record.dotted import value_at
 from experiments.tables.definition import Budget, Printed, Row, Table
+from experiments.tables.overrides import apart, key_of, merged, split
 from experiments.tables.published import Number, Published
-from experiments.tables.source import Cell, Finding, Source
+from experiments.tables.sources.source import Cell, Finding, Source
 from experiments.tables.statistics import standard_error, t_interval
 from experiments.tables.verdict import Measures, Verdict, decide
-from experiments.tables.words import apart, key_of, merged, split
 
 Line = dict[str, Any]
 # what the cells of a table must not differ in, of a result

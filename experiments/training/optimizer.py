@@ -15,14 +15,14 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from attention.layer import Layer
-from experiments import settings
 from experiments.model.assembly import part
+from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon, Stepping
 
 # of LAMB, what it says of its last step: nothing that the next one needs
 REPORTED = frozenset({"weight_norm", "adam_norm", "trust_ratio"})
 
 
-def build_optimizers(model: nn.Module, config: settings.Optimizer) -> list[Optimizer]:
+def build_optimizers(model: nn.Module, config: Stepping) -> list[Optimizer]:
     """The optimizers that share the model's parameters, each parameter in one, at the peak learning rate.
 
     Their state exists before the first step, so that a step never runs out of memory half way through its update.
@@ -62,12 +62,12 @@ def moments(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tens
     return found
 
 
-def adamw(model: nn.Module, config: settings.AdamW) -> list[Optimizer]:
+def adamw(model: nn.Module, config: AdamW) -> list[Optimizer]:
     """Loshchilov and Hutter 2019, 1711.05101."""
     return [_adamw(groups(model, model.parameters(), config), config)]
 
 
-def adafactor(model: nn.Module, config: settings.Adafactor) -> list[Optimizer]:
+def adafactor(model: nn.Module, config: Adafactor) -> list[Optimizer]:
     """Shazeer and Stern 2018, 1804.04235: the learning rate is relative to each parameter's own scale."""
     return [
         torch.optim.Adafactor(
@@ -80,7 +80,7 @@ def adafactor(model: nn.Module, config: settings.Adafactor) -> list[Optimizer]:
     ]
 
 
-def muon(model: nn.Module, config: settings.Muon) -> list[Optimizer]:
+def muon(model: nn.Module, config: Muon) -> list[Optimizer]:
     """Jordan et al. 2024 for the hidden matrices, AdamW for the rest: embeddings, head, vectors, head projections.
 
     The updates have the size of AdamW's (Liu et al. 2025, 2502.16982), so one learning rate is right for both.
@@ -102,7 +102,7 @@ def muon(model: nn.Module, config: settings.Muon) -> list[Optimizer]:
     return [matrices, _adamw(groups(model, rest, config), config)]
 
 
-def lamb(model: nn.Module, config: settings.Lamb) -> list[Optimizer]:
+def lamb(model: nn.Module, config: Lamb) -> list[Optimizer]:
     """You et al. 2020, 1904.00962, without bias correction; biases and norms take no trust ratio."""
     try:
         from pytorch_optimizer import Lamb
@@ -128,14 +128,14 @@ def lamb(model: nn.Module, config: settings.Lamb) -> list[Optimizer]:
 
 
 BUILDERS: dict[type, Any] = {
-    settings.AdamW: adamw,
-    settings.Adafactor: adafactor,
-    settings.Muon: muon,
-    settings.Lamb: lamb,
+    AdamW: adamw,
+    Adafactor: adafactor,
+    Muon: muon,
+    Lamb: lamb,
 }
 
 
-def groups(model: nn.Module, parameters: Iterable[nn.Parameter], config: settings.Optimizer) -> list[dict[str, Any]]:
+def groups(model: nn.Module, parameters: Iterable[nn.Parameter], config: Stepping) -> list[dict[str, Any]]:
     """Parameter groups of matrices or vectors, by `rate`, the factor of the learning rate; each in the order given."""
     layers = [module for module in model.modules() if isinstance(module, Layer)]
     projections = {each for layer in layers for each in layer.head_projections()}
@@ -165,7 +165,7 @@ def allocate(optimizers: Sequence[Optimizer]) -> None:
         optimizer.zero_grad()
 
 
-def _adamw(parameters: list[dict[str, Any]], config: settings.AdamW | settings.Muon) -> Optimizer:
+def _adamw(parameters: list[dict[str, Any]], config: AdamW | Muon) -> Optimizer:
     return torch.optim.AdamW(
         parameters, lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=True
     )

@@ -11,26 +11,27 @@ from torch import Tensor
 
 from experiments.data.batches import batch
 from experiments.data.packing import Dataset
-from experiments.material import material
-from experiments.measure.cores import Cores, usable
+from experiments.display.progress import Display
+from experiments.measure.free_cores import Cores, usable
 from experiments.measure.hardware import device_name, resolve_device, resolve_precision, resolve_threads
 from experiments.measure.memory import PeakMemory
 from experiments.measure.rates import seconds
 from experiments.measure.throughput import Throughput
 from experiments.model.assembly import Assembly
 from experiments.objectives.objective import Batch, Objective
-from experiments.record.display import Display
+from experiments.record.checkpoint import load, restore, save, weights
+from experiments.record.code_digest import source_digest
 from experiments.record.durable import replacing
 from experiments.record.environment import describe
 from experiments.record.folder import RunFolder, digest
-from experiments.record.tracking import Tracker
-from experiments.settings import Settings
-from experiments.signature import module_of, source_digest
-from experiments.training.checkpoint import load, restore, save, weights
+from experiments.record.wandb_mirror import Tracker
+from experiments.settings.run import Settings
+from experiments.settings.variant import module_of
+from experiments.tasks.choose import task_of
 from experiments.training.compiling import TRIED, choose, compile_layers
 from experiments.training.micro_batches import Forward, split
 from experiments.training.optimizer import build_optimizers, moments
-from experiments.training.planned import planned_steps
+from experiments.training.run_length import planned_steps
 
 
 @dataclass
@@ -100,7 +101,7 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
     device = resolve_device(trainer.device)
     usual = torch.get_num_threads()
     torch.set_num_threads(resolve_threads(trainer.threads, device, cores))
-    source = material(settings)
+    source = task_of(settings)
     dataset = source.prepare(display.stage)
     planned = planned_steps(settings, len(dataset.train.tokens))
     with replacing(folder.path / "tokenizer.json") as temporary:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from experiments.settings import Endless, Schedule
+from experiments.settings.schedule import Endless, Schedule
 
 
 def learning_rate(step: int, planned: int | None, peak: float, schedule: Schedule) -> float:

@@ -7,9 +7,10 @@ from typing import Any
 from experiments.measure.flops import mfu
 from experiments.measure.hardware import device_name
 from experiments.model.encoder_decoder import EncoderDecoder
+from experiments.record.code_digest import source_digest
 from experiments.record.result import Result, Status
-from experiments.settings import Settings, Translation
-from experiments.signature import source_digest
+from experiments.settings.objective import Translation
+from experiments.settings.run import Settings
 from experiments.training.compiling import eager
 from experiments.training.run import Run
 
@@ -62,7 +63,7 @@ def translations(run: Run) -> dict[str, Any]:
     chosen, model, data = run.settings.objective, run.model, run.dataset
     if not isinstance(chosen, Translation) or chosen.bleu_pairs == 0:
         return {}
-    from experiments.decoding.bleu import score
+    from experiments.training.decoding.bleu import score
 
     assert isinstance(model, EncoderDecoder)
     with eager(model):

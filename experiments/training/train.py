@@ -9,20 +9,20 @@ from typing import Any
 
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from experiments.measure.cores import Cores
+from experiments.display.progress import Display
 from experiments.measure.flops import mfu
+from experiments.measure.free_cores import Cores
 from experiments.measure.memory import give_back_freed_memory
 from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.model.batch_norm import commit, discard
 from experiments.objectives.objective import Batch, Scored, Sums
-from experiments.record.display import Display
+from experiments.record.checkpoint import save, weights
 from experiments.record.durable import RunFolderError, to_json, write
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result, Status
-from experiments.record.tracking import Tracker
-from experiments.settings import Settings
+from experiments.record.wandb_mirror import Tracker
+from experiments.settings.run import Settings
 from experiments.training import optimizer
-from experiments.training.checkpoint import save, weights
 from experiments.training.evaluate import evaluate
 from experiments.training.guard import NonFiniteError, describe, locate
 from experiments.training.interruption import Interrupted, Interruption

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.dashboard.command import write_dashboard
+from experiments.commands.dashboard import write_dashboard
 from experiments.dashboard.page import page, page_data
 
 EVIL = "<img src=x onerror=document.title='owned'>"

@@ -9,10 +9,11 @@ from html.parser import HTMLParser
 
 import pytest
 
-from experiments.dashboard import command, page
-from experiments.dashboard.command import write_dashboard
+from experiments.commands import dashboard as command
+from experiments.commands.dashboard import write_dashboard
+from experiments.dashboard import page
 from experiments.dashboard.page import page_data
-from experiments.mistake import Mistake
+from experiments.settings.mistake import Mistake
 
 
 def held(text: str) -> dict:

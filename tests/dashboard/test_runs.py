@@ -9,8 +9,8 @@ import math
 import pytest
 
 from experiments.dashboard.runs import averaged, chosen_runs, curve_of, evenly, parse_metrics
-from experiments.mistake import Mistake
 from experiments.record.index import Index
+from experiments.settings.mistake import Mistake
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "experiments" / "dashboard" / "statistics.js"
+SOURCE = Path(__file__).parents[2] / "experiments" / "dashboard" / "assets" / "statistics.js"
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.settings import TextFiles, TrainedTokenizer
+from experiments.settings.data import TextFiles
+from experiments.settings.tokenizer import TrainedTokenizer
 
 ROOT = Path(__file__).parents[2]
 

@@ -10,7 +10,7 @@ from experiments.data import python_docs
 from experiments.data.corpus import open_corpus
 from experiments.data.errors import DataError
 from experiments.data.store import Cache
-from experiments.settings import PythonDocs, TextFiles
+from experiments.settings.data import PythonDocs, TextFiles
 
 HERE = PythonDocs(kind="python_docs", python=platform.python_version())
 

@@ -15,14 +15,16 @@ import pytest
 from experiments.data import packing, tokenizer
 from experiments.data.errors import DataError
 from experiments.data.packing import Dataset, Packed, prepare
-from experiments.settings import FileTokenizer, ParquetFiles, TextFiles, TrainedTokenizer
+from experiments.settings.data import ParquetFiles, TextFiles
+from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 
 LENGTH = 16
 PREPARE = """
 import hashlib, json, sys
 from pathlib import Path
 from experiments.data import packing
-from experiments.settings import TextFiles, TrainedTokenizer
+from experiments.settings.data import TextFiles
+from experiments.settings.tokenizer import TrainedTokenizer
 
 data, cache = json.loads(sys.argv[1])
 packing.CHUNK = 2000

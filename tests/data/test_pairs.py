@@ -9,7 +9,8 @@ from experiments.data.errors import DataError
 from experiments.data.packing import prepare
 from experiments.data.pairs import joined
 from experiments.data.store import Cache
-from experiments.settings import HubPairs, PairFiles, TrainedTokenizer
+from experiments.settings.data import HubPairs, PairFiles
+from experiments.settings.tokenizer import TrainedTokenizer
 
 TOKENIZER = TrainedTokenizer(kind="byte_bpe", vocabulary_size=300)
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from experiments.data import tokenizer as module
 from experiments.data.errors import DataError
 from experiments.data.tokenizer import SPECIAL, Tokenizer, load, train
-from experiments.settings import TrainedTokenizer
+from experiments.settings.tokenizer import TrainedTokenizer
 
 TRAIN = """
 import json, sys
 from experiments.data.tokenizer import train
-from experiments.settings import TrainedTokenizer
+from experiments.settings.tokenizer import TrainedTokenizer
 
 kind, texts = json.loads(sys.argv[1])
 print(train(texts, TrainedTokenizer(kind=kind, vocabulary_size=700)).digest)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 
-from experiments.configuration import compose
+from experiments.config.compose import compose
 from experiments.model.assembly import Assembly
 from experiments.model.build import build
 from experiments.objectives.objective import assembly_of
-from experiments.settings import Settings
+from experiments.settings.run import Settings
 from tests.model.conftest import settings_of, variant_of
 
 __all__ = ["settings_of", "variant_of"]

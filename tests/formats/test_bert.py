@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from experiments.configuration import compose
+from experiments.config.compose import compose
 from experiments.formats.bert import config, from_hugging_face, note, to_hugging_face, words
 from experiments.model.bert import Bert
 from experiments.model.build import build

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from experiments.configuration import compose
+from experiments.config.compose import compose
 from experiments.formats import gpt2
 
 transformers = pytest.importorskip("transformers")

@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import save_file
 from torch.testing import assert_close
 
-from experiments.configuration import compose
+from experiments.config.compose import compose
 from experiments.formats import t5
 from experiments.model.build import build
 

@@ -16,12 +16,12 @@ from typing import get_args
 import pytest
 import torch
 
-from experiments.configuration import compose
+from experiments.config.compose import compose
+from experiments.config.messages import options
 from experiments.data.packing import prepare
-from experiments.explain import options
+from experiments.launch.cell import execute, folder_of
 from experiments.model.bert import Bert
-from experiments.run import execute, folder_of
-from experiments.settings import Model, Norm
+from experiments.settings.model import Model, Norm
 
 STORED = Path(__file__).with_name("losses.json")
 LOSSES = json.loads(STORED.read_text()) if STORED.exists() else {}

@@ -12,18 +12,18 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from experiments import settings
 from experiments.data.packing import Dataset, Packed
-from experiments.heads.subject import Subject
+from experiments.heads.trained_run import Subject
 from experiments.model.bert import Bert
 from experiments.model.build import build
 from experiments.objectives.objective import Batch
+from experiments.settings.model import Model
 
 CONF = Path(__file__).parents[2] / "conf"
 VOCABULARY, LENGTH, CLS = 23, 8, 0
 
 
-def small_model(**changes: Any) -> settings.Model:
+def small_model(**changes: Any) -> Model:
     base = {
         "hidden_size": 12, "intermediate_size": 20, "embedding_size": changes.get("hidden_size", 12), "layers": 2,
         "sharing": "none", "length": LENGTH, "norm": "pre", "norm_kind": "layer",
@@ -33,7 +33,7 @@ def small_model(**changes: Any) -> settings.Model:
         "output_scaled": False, "token_types": 0, "head_transform": False,
         "tied": True, "dropout": 0.0, "attention_dropout": 0.0, "initial_std": 0.3,
     }  # fmt: skip
-    return settings.Model(**(base | changes))
+    return Model(**(base | changes))
 
 
 def group(name: str) -> Any:

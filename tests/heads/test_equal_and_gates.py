@@ -8,13 +8,14 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from experiments.heads import equal, gates
-from experiments.heads.equal import make_equal, spread, verdict
-from experiments.heads.gates import open_probability, sample, settled
-from experiments.heads.pruning import remove
-from experiments.heads.taps import gated
+from experiments.heads.hooks import gated
+from experiments.heads.measures import equal_start as equal
+from experiments.heads.measures import l0_gates as gates
+from experiments.heads.measures.equal_start import make_equal, spread, verdict
+from experiments.heads.measures.l0_gates import open_probability, sample, settled
+from experiments.heads.measures.pruning import remove
 from experiments.objectives.objective import loss
-from experiments.settings import AdamW
+from experiments.settings.optimizer import AdamW
 from experiments.training.optimizer import build_optimizers, step
 
 OPTIMIZER = AdamW(

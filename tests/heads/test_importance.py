@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.heads.importance import (
+from experiments.heads.hooks import gated, read, value_heads
+from experiments.heads.measures.importance import (
     by_gradient,
     by_relevance,
     first_of_each_sequence,
@@ -13,8 +14,7 @@ from experiments.heads.importance import (
     held,
     per_layer,
 )
-from experiments.heads.pruning import gates_without, loss_with, order, remove
-from experiments.heads.taps import gated, read, value_heads
+from experiments.heads.measures.pruning import gates_without, loss_with, order, remove
 from experiments.objectives.objective import loss
 
 VARIANTS = ["multi_head", "talking_heads", "dynamic_talking_heads", "additive", "general_bilinear", "low_rank_value"]

@@ -8,8 +8,8 @@ import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
 
-from experiments.heads.distance import distances_of, jensen_shannon, plane, within_and_between, within_layers
-from experiments.heads.profile import (
+from experiments.heads.measures.distance import distances_of, jensen_shannon, plane, within_and_between, within_layers
+from experiments.heads.measures.profile import (
     confidence,
     entropy,
     offset_pointed_to,

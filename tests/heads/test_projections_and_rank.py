@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from experiments.heads.projections import from_identity, off_diagonal, partners, projections_of
-from experiments.heads.rank import divergence_at, effective_rank, numerical_rank
-from experiments.heads.taps import read
+from experiments.heads.hooks import read
+from experiments.heads.measures.projections import from_identity, off_diagonal, partners, projections_of
+from experiments.heads.measures.rank import divergence_at, effective_rank, numerical_rank
 
 
 def test_the_identity_is_at_distance_zero_and_has_one_partner():

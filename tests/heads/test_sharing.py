@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.heads.equal import make_equal, spread
-from experiments.heads.importance import by_gradient, by_relevance
-from experiments.heads.pruning import gates_without, loss_with, remove
-from experiments.heads.taps import check_own_heads, read
-from experiments.mistake import Mistake
+from experiments.heads.hooks import check_own_heads, read
+from experiments.heads.measures.equal_start import make_equal, spread
+from experiments.heads.measures.importance import by_gradient, by_relevance
+from experiments.heads.measures.pruning import gates_without, loss_with, remove
+from experiments.settings.mistake import Mistake
 
 
 @pytest.fixture

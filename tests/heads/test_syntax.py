@@ -10,8 +10,8 @@ import pytest
 import torch
 from pyarrow import parquet
 
-from experiments.heads import syntax
-from experiments.heads.syntax import Tree, accuracies, by_words, pointed_to, read_treebank
+from experiments.heads.measures import syntax
+from experiments.heads.measures.syntax import Tree, accuracies, by_words, pointed_to, read_treebank
 
 CONLLU = """\
 # text = Dogs don't bark.

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from experiments.measure import memory, throughput
-from experiments.measure.cores import Cores, usable
 from experiments.measure.flops import peak_flops
+from experiments.measure.free_cores import Cores, usable
 from experiments.measure.hardware import device_name, resolve_device, resolve_precision, resolve_threads
 from experiments.measure.memory import PeakMemory
 from experiments.measure.quality import bits_per_byte, perplexity

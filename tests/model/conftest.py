@@ -8,16 +8,16 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from experiments import settings
 from experiments.model.bert import Bert
 from experiments.model.build import build
+from experiments.settings.model import Model
 
 CONF = Path(__file__).parents[2] / "conf"
 VOCABULARY = 23
 
 
-def small_model(**changes: Any) -> settings.Model:
-    base = settings.Model(
+def small_model(**changes: Any) -> Model:
+    base = Model(
         hidden_size=12,
         intermediate_size=20,
         embedding_size=12,
@@ -46,7 +46,7 @@ def small_model(**changes: Any) -> settings.Model:
     )
     if "hidden_size" in changes:
         changes = {"embedding_size": changes["hidden_size"]} | changes
-    return settings.Model(**(base.model_dump() | changes))
+    return Model(**(base.model_dump() | changes))
 
 
 def variant_group(name: str) -> Any:
@@ -54,7 +54,7 @@ def variant_group(name: str) -> Any:
     return OmegaConf.merge(*map(variant_group, own.pop("defaults", [])), own)
 
 
-def resolved_variant(model: settings.Model, name: str, heads: int, key_size: int, value_size: int) -> dict[str, Any]:
+def resolved_variant(model: Model, name: str, heads: int, key_size: int, value_size: int) -> dict[str, Any]:
     """conf/variant/NAME.yaml, resolved for the model."""
     scalars = {"hidden_size": model.hidden_size, "heads": heads, "key_size": key_size, "value_size": value_size}
     tree = OmegaConf.create({**scalars, "backend": "reference", "model": model.model_dump()})
@@ -63,7 +63,7 @@ def resolved_variant(model: settings.Model, name: str, heads: int, key_size: int
 
 
 @pytest.fixture
-def settings_of() -> Callable[..., settings.Model]:
+def settings_of() -> Callable[..., Model]:
     return small_model
 
 

@@ -8,8 +8,8 @@ from omegaconf import OmegaConf
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from experiments import settings
 from experiments.model.bert import Bert
+from experiments.settings.model import Model
 
 NORMS = ["post", "pre", "sandwich", "deep"]
 NORM_KINDS = ["layer", "layer_no_bias", "rms", "batch", "batch_masked"]
@@ -173,4 +173,4 @@ def test_flops_are_those_that_torch_counts(bert_of, tokens, variant, sizes, pred
 
 def test_the_yaml_has_the_fields_of_the_settings_in_their_order(request):
     keys = OmegaConf.load(request.config.rootpath / "conf" / "model" / "bert.yaml").keys()
-    assert list(keys) == list(settings.Model.model_fields)
+    assert list(keys) == list(Model.model_fields)

@@ -5,8 +5,8 @@ import torch
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from experiments.configuration import compose
-from experiments.explain import options
+from experiments.config.compose import compose
+from experiments.config.messages import options
 from experiments.model.build import build
 from experiments.model.encoder_decoder import EncoderDecoder
 from experiments.model.position import RelativeBias, bucket

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from experiments.configuration import compose
+from experiments.config.compose import compose
 from experiments.model.build import build
 
 VOCABULARY, SIZE, HEADS = 23, 12, 3

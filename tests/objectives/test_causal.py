@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.objectives.causal import Objective
-from experiments.settings import Causal
+from experiments.settings.objective import Causal
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 SPECIAL = frozenset(range(5))

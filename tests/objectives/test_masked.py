@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from experiments.objectives.masked import Objective, random_tokens
 from experiments.objectives.objective import Batch, loss
-from experiments.settings import Masked
+from experiments.settings.objective import Masked
 
 VOCABULARY, MASK, SPECIAL = 50, 4, frozenset({0, 2, 4, 49})
 ORDINARY = sorted(set(range(VOCABULARY)) - SPECIAL)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.objectives.masked_sop import Objective
-from experiments.settings import MaskedSop
+from experiments.settings.objective import MaskedSop
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 VOCABULARY = 40

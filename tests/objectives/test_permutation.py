@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from experiments.model.permutation import known
 from experiments.objectives.permutation import Objective
-from experiments.settings import Permutation
+from experiments.settings.objective import Permutation
 
 SPECIAL = frozenset(range(5))
 VOCABULARY = 30

@@ -9,11 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.configuration import compose
-from experiments.mistake import Mistake
+from experiments.config.compose import compose
 from experiments.model.build import build
 from experiments.objectives.span_corruption import Objective, corrupted, partitions
-from experiments.settings import SpanCorruption
+from experiments.settings.mistake import Mistake
+from experiments.settings.objective import SpanCorruption
 
 T5 = SpanCorruption(kind="span_corruption", rate=0.15, mean_span=3.0, sentinels=100, evaluation_seed=0)
 PAD, CLS, SEP = 0, 2, 3

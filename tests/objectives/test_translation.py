@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from experiments.configuration import compose
+from experiments.config.compose import compose
 from experiments.model.build import build
 from experiments.objectives.objective import loss
 from experiments.objectives.translation import Objective
-from experiments.settings import Translation
+from experiments.settings.objective import Translation
 from experiments.training.micro_batches import split
 
 PAD, CLS, SEP = 0, 2, 3

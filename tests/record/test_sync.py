@@ -114,11 +114,11 @@ def steps(run):
 
 
 HURRY = """
-import experiments.record.tracking as tracking
+import experiments.record.wandb_mirror as tracking
 tracking.START_SECONDS = tracking.FINISH_SECONDS = 2.0
 """
 SYNC = """
-from experiments.record.tracking import TrackingError, sync
+from experiments.record.wandb_mirror import TrackingError, sync
 try:
     print(sync([RunFolder(path)], None, None, print))
 except TrackingError as error:

@@ -9,14 +9,14 @@ import pytest
 import torch
 import yaml
 
-from experiments.configuration import compose
-from experiments.explain import CONF, options
-from experiments.mistake import Mistake
+from experiments.config.compose import compose
+from experiments.config.messages import CONF, options
 from experiments.model.bert import Bert
+from experiments.settings.mistake import Mistake
 from experiments.tables import published
 from experiments.tables.definition import BUDGETS, TABLES, Budget, Table, Tuning, checked, load, names
-from experiments.tables.source import source_of
-from experiments.tables.words import merged, of_rows, split
+from experiments.tables.overrides import merged, of_rows, split
+from experiments.tables.sources.choose import source_of
 
 DEARER = {("shazeer2020/projections", "C9 from the identity"), ("bhojanapalli2020/figure1", "wider")}
 TRAINED = [name for name in names() if load(name).source == "runs"]
@@ -96,7 +96,7 @@ def test_matched_arms_have_the_parameters_of_what_they_match(name, larger, match
 
 @pytest.mark.parametrize("name", ["shazeer2020/heads", "shazeer2020/heads_t5", "shazeer2020/albert"])
 def test_the_projections_parameters_are_as_claimed(name):
-    from experiments.sweep.report import check_buildable
+    from experiments.launch.report import check_buildable
     from experiments.tables.verdict import Measures, decide
 
     table, source = load(name), source_of("runs")
@@ -113,7 +113,7 @@ def test_the_projections_parameters_are_as_claimed(name):
 
 @pytest.mark.parametrize("name", ["bhojanapalli2020/table2a", "lan2020/sharing", "vaswani2017/table3b"])
 def test_the_papers_own_set_up_has_the_papers_parameters(name):
-    from experiments.sweep.report import check_buildable
+    from experiments.launch.report import check_buildable
 
     table = load(name)
     found = published.read(name, table.published.table, None)

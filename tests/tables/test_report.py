@@ -9,12 +9,12 @@ import re
 import pytest
 from rich.console import Console
 
-from experiments.mistake import Mistake
+from experiments.settings.mistake import Mistake
 from experiments.tables import published
 from experiments.tables.definition import load
 from experiments.tables.render import claim_rows, render, write_all
 from experiments.tables.report import Asked, Report, report
-from experiments.tables.source import Cell, Finding
+from experiments.tables.sources.source import Cell, Finding
 
 # F1 falls with heads in the paper; here the loss of 16 and 32 heads is worse, but theirs change places
 LOSSES = {"h8": (4.00, 4.02, 4.01), "h16": (4.30, 4.35, 4.32), "h32": (4.20, 4.26, 4.22)}

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
-from experiments.measure.cores import Cores
-from experiments.record.display import Display
+from experiments.display.progress import Display
+from experiments.measure.free_cores import Cores
 from experiments.record.folder import RunFolder
-from experiments.record.tracking import Tracker
-from experiments.settings import Settings
+from experiments.record.wandb_mirror import Tracker
+from experiments.settings.run import Settings
 from experiments.training.train import MEASURED, train
 
 WIDTH, HEADS, LAYERS, LENGTH, BATCH = 32, 4, 2, 16, 8

@@ -6,8 +6,8 @@ import resource
 import pytest
 import torch
 
+from experiments.record.checkpoint import load, restore, save, weights
 from experiments.record.durable import RunFolderError
-from experiments.training.checkpoint import load, restore, save, weights
 
 
 def state(value):

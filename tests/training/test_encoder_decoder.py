@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.configuration import compose
-from experiments.decoding import bleu
-from experiments.measure.memory import predict_peak_bytes
+from experiments.config.compose import compose
 from experiments.training import train as training
+from experiments.training.decoding import bleu
 from experiments.training.interruption import Interrupted
+from experiments.training.predicted_memory import predict_peak_bytes
 
 SIZES = (
     "precision=fp32", "trainer.device=cpu", "logger.wandb=off", "hidden_size=32", "heads=4", "layers=2", "length=16",

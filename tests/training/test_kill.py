@@ -19,11 +19,11 @@ ROOT = Path(__file__).parents[2]
 TRAINEE = """
 import sys, torch
 torch.set_num_threads(1)
-from experiments.measure.cores import Cores
-from experiments.record.display import Display
+from experiments.measure.free_cores import Cores
+from experiments.display.progress import Display
 from experiments.record.folder import RunFolder
-from experiments.record.tracking import Tracker
-from experiments.settings import Settings
+from experiments.record.wandb_mirror import Tracker
+from experiments.settings.run import Settings
 from experiments.training.interruption import Interrupted
 from experiments.training.train import train
 

@@ -12,11 +12,12 @@ import torch
 import yaml
 from pydantic import TypeAdapter
 
-from experiments import settings as groups
+from experiments.config.messages import CONF
 from experiments.data.packing import Dataset, prepare
-from experiments.explain import CONF
 from experiments.model.build import build
 from experiments.objectives.objective import build_objective
+from experiments.settings.objective import Objective
+from experiments.settings.run import Settings
 from experiments.training import train as train_module
 from experiments.training.evaluate import evaluate, evaluation_batches
 from experiments.training.micro_batches import Forward
@@ -29,16 +30,16 @@ CHANGED = {"span_corruption": {"rate": 0.4, "mean_span": 1.5}}
 
 @pytest.fixture
 def of_kind(settings):
-    def make(kind: str, **changes) -> groups.Settings:
+    def make(kind: str, **changes) -> Settings:
         tree = yaml.safe_load((CONF / "objective" / f"{kind}.yaml").read_text()) | CHANGED.get(kind, {})
         return settings(**changes).model_copy(
-            update={"objective": TypeAdapter(groups.Objective).validate_python(tree)}
+            update={"objective": TypeAdapter(Objective).validate_python(tree)}
         )  # fmt: skip
 
     return make
 
 
-def dataset_of(config: groups.Settings) -> Dataset:
+def dataset_of(config: Settings) -> Dataset:
     sentinels = config.objective.sentinel_count()
     return prepare(config.data, config.tokenizer, config.row_length, Path(config.cache), lambda *_: None, sentinels)
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from experiments import settings
-from experiments.configuration import compose
-from experiments.explain import options
+from experiments.config.compose import compose
+from experiments.config.messages import options
 from experiments.model.build import build
+from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon
 from experiments.training import train as module
 from experiments.training.interruption import Interrupted
 from experiments.training.optimizer import build_optimizers, moments, set_learning_rate, step
@@ -18,10 +18,10 @@ from experiments.training.optimizer import build_optimizers, moments, set_learni
 SHARED = {"learning_rate": 0.1, "projection_rate": 1.0, "weight_decay": 0.5, "clip": None}
 ADAM = {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8}
 CONFIGS = {
-    "adamw": settings.AdamW(kind="adamw", **SHARED, **ADAM),
-    "adafactor": settings.Adafactor(kind="adafactor", **SHARED, beta2_decay=-0.8, least_scale=1e-3, update_clip=1.0),
-    "muon": settings.Muon(kind="muon", **SHARED, **ADAM, momentum=0.95, nesterov=True, newton_schulz_steps=5),
-    "lamb": settings.Lamb(kind="lamb", **SHARED, **ADAM),
+    "adamw": AdamW(kind="adamw", **SHARED, **ADAM),
+    "adafactor": Adafactor(kind="adafactor", **SHARED, beta2_decay=-0.8, least_scale=1e-3, update_clip=1.0),
+    "muon": Muon(kind="muon", **SHARED, **ADAM, momentum=0.95, nesterov=True, newton_schulz_steps=5),
+    "lamb": Lamb(kind="lamb", **SHARED, **ADAM),
 }
 KINDS = pytest.mark.parametrize("kind", sorted(CONFIGS))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.settings import Decay, Endless
+from experiments.settings.schedule import Decay, Endless
 from experiments.training.schedule import learning_rate
 
 

@@ -10,10 +10,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from experiments.measure.cores import Cores
-from experiments.record.display import Display
+from experiments.display.progress import Display
+from experiments.measure.free_cores import Cores
 from experiments.record.folder import RunFolder
-from experiments.record.tracking import Tracker
+from experiments.record.wandb_mirror import Tracker
 from experiments.training import run as run_module
 from experiments.training import train as train_module
 from experiments.training.train import train

@@ -1,0 +1,64 @@
+"""`attn compare`: finished runs side by side, from their result files alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+from experiments.display.comparison import matching, named_folders, near_value, read_result, tables_of
+from experiments.display.rows import Row, show
+from experiments.settings.mistake import Mistake, nearest
+
+
+def compare_runs(which: list[str], runs: Path, sort: str, format: str) -> None:
+    """Print the runs that are named or that match every key=value; all finished ones without either. Raises Mistake."""
+    named = named_folders(which, runs)
+    results = [read_result(path) for path in named] if named else list(_all(runs))
+    tables = tables_of(matching(which, results))
+    if not tables:
+        words = f" matches {' '.join(which)}{near_value(which, results)}" if which else ""
+        raise Mistake(f"no finished run in {runs}/{words}", "attn train makes one")
+    tables = sorted_tables(sort, tables)
+    if format in ("table", "markdown"):
+        for number, rows in enumerate(tables):
+            if number:
+                print()
+            show(rows, format)
+        return
+    columns = list(dict.fromkeys(column for rows in tables for column in rows[0]))
+    show([{column: row.get(column) for column in columns} for rows in tables for row in rows], format)
+
+
+def sorted_tables(sort: str, tables: list[list[Row]]) -> list[list[Row]]:
+    """Each by a column, `-column` the largest first, if it has it. Raises Mistake where none has."""
+    column = sort.lstrip("-")
+    known = dict.fromkeys(column for rows in tables for column in rows[0])
+    if column not in known:
+        hint = f"there are: {', '.join(known)}"
+        raise Mistake(f"--sort {column}: there is no such column" + nearest(column, known), hint)
+    return [sorted_by(sort, rows) if column in rows[0] else rows for rows in tables]
+
+
+def sorted_by(sort: str, rows: list[Row]) -> list[Row]:
+    """By a column that they have, `-column` the largest first; rows without a value last."""
+    descending, column = sort.startswith("-"), sort.lstrip("-")
+    known = [row for row in rows if row[column] is not None]
+    unknown = [row for row in rows if row[column] is None]
+    return sorted(known, key=lambda row: _orderable(row[column]), reverse=descending) + unknown
+
+
+def _all(runs: Path) -> Iterator[dict[str, Any]]:
+    for folder in sorted(runs.iterdir(), key=attrgetter("name")) if runs.is_dir() else ():
+        if not (folder / "result.json").is_file():
+            continue
+        try:
+            yield read_result(folder)
+        except Mistake as damaged:
+            print(f"left out: {damaged}", file=sys.stderr)
+
+
+def _orderable(value: Any) -> tuple[int, Any]:
+    return (0, value) if isinstance(value, int | float) else (1, str(value))

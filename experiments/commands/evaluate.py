@@ -1,0 +1,115 @@
+"""`attn evaluate RUN`: the score of a run's checkpoint on any split of any text, with the run's own tokenizer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from experiments.config.compose import override
+from experiments.display.rows import show
+from experiments.record.find import find_run
+from experiments.record.folder import RunFolder
+from experiments.settings.finetuning import FineTuning
+from experiments.settings.group import WhichCheckpoint
+from experiments.settings.mistake import Mistake, nearest
+from experiments.settings.objective import Translation
+from experiments.settings.run import Settings
+from experiments.settings.tokenizer import FileTokenizer
+from experiments.tasks.choose import task_of
+
+IN_USE = {"length", "dropout", "attention_dropout", "backend"}  # of a model: what doesn't make it another one
+SPLITS = ("train", "validation", "test")
+
+
+def evaluate_run(
+    name: str, words: list[str], runs: Path, which: WhichCheckpoint, format: str, bleu: bool = False
+) -> None:
+    """Print the score of a checkpoint, BLEU too if asked for. Raises Mistake, DataError."""
+    split, words = _take_split(words)
+    folder = RunFolder(find_run(name, runs))
+    config = folder.config()
+    settings = override(config, words)
+    if settings.objective.kind != (trained := config["objective"]["kind"]):
+        raise Mistake(f"objective={settings.objective.kind}: {folder.name} was trained for objective={trained} only")
+    _check_model(folder.name, config, settings.model_dump())
+    if bleu and not isinstance(settings.objective, Translation):
+        raise Mistake(f"--bleu: {folder.name} has objective={settings.objective.kind}, which translates nothing")
+    own: dict[str, object] = {"tokenizer": FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))}
+    if isinstance(settings, FineTuning):
+        if split != "validation":
+            raise Mistake(f"split={split}: of a task the validation split is scored", "task.validation=FILE is another")
+        own = {"pretrained": str(folder.path)}  # whose tokenizer is read
+    step, score = _score(folder, settings.model_copy(update=own), split, which, bleu)
+    show([{"run": folder.name, "checkpoint": f"{which}, step {step}", "split": split, **score}], format)
+
+
+def _check_model(name: str, trained: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Weights of the same shapes make another model with other heads or norms. Raises Mistake."""
+    for group in ("model", "variant"):
+        for key, value in trained[group].items():
+            if key not in IN_USE and asked[group].get(key) != value:
+                raise Mistake(f"{group}.{key} = {asked[group].get(key)!r}: {name} was trained with {value!r}")
+
+
+def _take_split(words: list[str]) -> tuple[str, list[str]]:
+    """`split=test` says which split to score; the other words are overrides."""
+    given = [word.removeprefix("split=") for word in words if word.startswith("split=")]
+    split = given[-1] if given else "validation"
+    if split not in SPLITS:
+        raise Mistake(f"split = {split!r}: must be one of {', '.join(SPLITS)}" + nearest(split, SPLITS))
+    return split, [word for word in words if not word.startswith("split=")]
+
+
+def _score(
+    folder: RunFolder, settings: Settings, split: str, which: WhichCheckpoint, bleu: bool
+) -> tuple[int, dict[str, Any]]:
+    from experiments.display.progress import Display
+    from experiments.measure.hardware import resolve_device, resolve_precision
+    from experiments.model.encoder_decoder import EncoderDecoder
+    from experiments.record.checkpoint import load_weights
+    from experiments.training.evaluate import evaluate
+    from experiments.training.micro_batches import Forward, fitting
+
+    if bleu:
+        from experiments.objectives.translation import check_bleu
+
+        check_bleu("--bleu")
+    trainer = settings.trainer
+    with Display() as display:
+        source = task_of(settings)
+        data = source.prepare(display.stage)
+        packed = getattr(data, split)
+        if packed is None:
+            raise Mistake(f"split = {split!r}: this corpus has none", "split=validation, or data.test=FILE")
+        objective = source.objective(data.tokenizer)
+        model = source.assemble(data.tokenizer.vocabulary_size)
+        step, header = load_weights(model, folder.checkpoint, which, display.message)
+        device = resolve_device(trainer.device)
+        # unless it is said, that of the training, wherever that was; an imported model has none
+        precision = header.get("precision") if trainer.precision == "auto" else None
+        precision = precision or resolve_precision(trainer.precision, device)
+        forward = Forward(model.to(device), device, precision, settings.seed)
+
+        def again(size: int) -> None:
+            display.message(f"out of memory: {size} sequences at once")
+
+        found, size = fitting(
+            lambda size: evaluate(
+                model, forward, packed, data.unigram, objective,
+                sequences=trainer.evaluation_sequences, micro_batch=size,
+            ),
+            trainer.micro_batch or trainer.batch_size,
+            again,
+        )  # fmt: skip
+        scores: dict[str, Any] = {**found.numbers(), "tokens": found.tokens}
+        if bleu:
+            from experiments.training.decoding.bleu import score
+
+            assert isinstance(settings.objective, Translation) and isinstance(model, EncoderDecoder)
+            chosen = settings.objective
+            translated = score(
+                model, forward, packed, data.tokenizer, objective,
+                chosen=chosen, pairs=chosen.bleu_pairs or None, batch_size=size, report=display.stage, again=again,
+            )  # fmt: skip
+            scores |= translated._asdict()
+    return step, scores

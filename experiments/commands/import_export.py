@@ -1,0 +1,201 @@
+"""`attn import`, `attn export`: Hugging Face checkpoints into run folders, and back. Nothing that is read can run."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.config.compose import compose
+from experiments.config.pretrained import pretraining
+from experiments.record.code_digest import source_digest
+from experiments.record.durable import new_folder, to_json
+from experiments.record.environment import describe
+from experiments.record.find import find_run
+from experiments.record.folder import RunFolder
+from experiments.record.result import Result
+from experiments.settings.group import WhichCheckpoint
+from experiments.settings.mistake import Mistake
+from experiments.settings.run import Settings
+from experiments.settings.tokenizer import FileTokenizer
+from experiments.tasks.pretraining import Pretraining
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from experiments.data.tokenizer import Tokenizer
+
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+
+
+def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> None:
+    """Make `runs`/`name` of a folder with config.json, weights and a tokenizer. Raises Mistake, ValueError.
+
+    `overrides` are further settings, such as the data that the run is to be evaluated on.
+    """
+    from experiments.formats import format_of
+    from experiments.record.checkpoint import MODEL, restore, save, weights
+
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise Mistake(f"--name {name}: must be of letters, digits, '.', '_' and '-'")
+    folder = RunFolder(runs / name)
+    if folder.path.exists():
+        raise Mistake(f"{folder.path} exists already", "give another --name")
+    config = _config(source)
+    chosen = format_of(config.get("model_type"))
+    tokenizer = _tokenizer(source)
+    if tokenizer.vocabulary_size != config.get("vocab_size"):
+        raise Mistake(
+            f"{source}: vocab_size = {config.get('vocab_size')} of config.json, but the tokenizer has "
+            f"{tokenizer.vocabulary_size} ids"
+        )
+    own = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
+    file, state = _weights(source)
+    if hasattr(chosen, "completed"):
+        config = chosen.completed(config, state)
+    try:
+        words = chosen.words(config)
+    except (TypeError, ZeroDivisionError) as error:
+        raise Mistake(f"{source / 'config.json'}: a size is no number, or is 0: {error}") from error
+    settings = compose([*words, *overrides])
+    settings = settings.model_copy(update={"tokenizer": own, "runs": str(runs)})
+    unused = [key for key in state if re.fullmatch(getattr(chosen, "UNUSED", "(?!)"), key)]
+    ours = chosen.from_hugging_face({key: value for key, value in state.items() if key not in unused})
+    if (needed := settings.objective.sentinel_count()) > (there := len(tokenizer.sentinel_ids)):
+        raise Mistake(
+            f"objective.sentinels={needed}: the tokenizer of {source} has {there}", f"add objective.sentinels={there}"
+        )
+    model = Pretraining(settings).start(tokenizer.vocabulary_size)
+    restore(weights(model), {MODEL + key: value for key, value in ours.items()})
+
+    facts = {"folder": str(source.resolve()), "model_type": chosen.MODEL_TYPE, "weights": file.name}
+    facts["weights_digest"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    result = Result.unfinished(
+        "imported", f"weights of {file}, not trained here",
+        parameters=model.parameter_counts(), steps=0, skipped_steps=0, tokens=0, epochs=0.0, wall_seconds=0.0,
+        seed=settings.seed, config=settings.model_dump(), tokenizer_digest=tokenizer.digest,
+        attention_digest=source_digest(settings.variant),
+    )  # fmt: skip
+    with new_folder(folder.path) as partial, RunFolder(partial) as made:
+        made.create(settings.model_dump())
+        tokenizer.save(made.path / "tokenizer.json")
+        save(made.checkpoint, "best", 0, weights(model), {"step": 0, "imported": facts})
+        made.write_environment({**describe({}, settings.seed, None), "imported": facts})
+        made.write_result(result)
+    if unused:
+        print(f"left out, as our model has no place for them: {', '.join(unused)}")
+    print(f"{folder.path}: {sum(value.numel() for value in ours.values()):,} parameters, as {settings.variant['name']}")
+
+
+def export_run(name: str, target: Path, runs: Path, which: WhichCheckpoint, model_type: str | None) -> None:
+    """Write a run's checkpoint as a folder that transformers loads. Raises Mistake, ValueError."""
+    from safetensors.torch import save_file
+
+    from experiments.data.tokenizer import load
+    from experiments.record.checkpoint import MODEL, load_weights, weights
+
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise Mistake(f"{target} exists already", "name a folder that is new or empty")
+    run = RunFolder(find_run(name, runs))
+    settings = pretraining(run)
+    tokenizer = load(run.path / "tokenizer.json")
+    chosen, config = _expressing(settings, tokenizer.vocabulary_size, model_type)
+    model = Pretraining(settings).start(tokenizer.vocabulary_size)
+    load_weights(model, run.checkpoint, which, print)
+    ours = {key.removeprefix(MODEL): value for key, value in weights(model).items()}
+    theirs = _each_once(chosen.to_hugging_face(ours, settings))
+
+    with new_folder(target) as partial:
+        save_file(theirs, partial / "model.safetensors", {"format": "pt"})
+        (partial / "config.json").write_text(to_json(config, indent=2) + "\n", encoding="utf-8")
+        tokenizer.save(partial / "tokenizer.json")
+        (partial / "tokenizer_config.json").write_text(_tokenizer_config(tokenizer, settings), encoding="utf-8")
+    print(f"{target}: {config['architectures'][0]} of {run.name}")
+    if hasattr(chosen, "note") and (note := chosen.note(settings)):
+        print(note)
+
+
+def _expressing(settings: Settings, vocabulary_size: int, model_type: str | None) -> tuple[Any, dict[str, Any]]:
+    """The format that can hold a model, and its config.json. Raises Mistake that says why none can."""
+    from experiments.formats import format_of, formats
+
+    refusals = []
+    for each in formats().values() if model_type is None else [format_of(model_type)]:
+        try:
+            return each, each.config(settings, vocabulary_size)
+        except ValueError as error:
+            refusals.append(f"{each.MODEL_TYPE}: {error}")
+    raise Mistake("no format can express this run:\n  " + "\n  ".join(refusals))
+
+
+def _each_once(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Of names for one tensor the first: a file of safetensors holds no other, and transformers ties them again."""
+    firsts: dict[int, str] = {}
+    contiguous = {name: value.contiguous() for name, value in state.items()}
+    return {name: value for name, value in contiguous.items() if firsts.setdefault(value.data_ptr(), name) == name}
+
+
+def _config(source: Path) -> dict[str, Any]:
+    path = source / "config.json"
+    if not path.is_file():
+        raise Mistake(f"{source}: there is no config.json", "name a folder that transformers has saved")
+    return _mapping(path)
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise Mistake(f"{path}: no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise Mistake(f"{path}: no mapping")
+    return found
+
+
+def _weights(source: Path) -> tuple[Path, Mapping[str, Tensor]]:
+    """The file and its tensors. Neither kind of file can run code: a .bin is unpickled to tensors alone."""
+    import torch
+    from safetensors.torch import load_file
+
+    found = [source / name for name in WEIGHTS if (source / name).is_file()]
+    if not found:
+        sharded = any(source.glob("*.index.json"))
+        said = "its weights are in several files, which is not supported" if sharded else f"no {' or '.join(WEIGHTS)}"
+        raise Mistake(f"{source}: {said}", "transformers' save_pretrained(FOLDER, max_shard_size='100GB') writes one")
+    file = found[0]
+    try:
+        if file.suffix == ".safetensors":
+            return file, load_file(file)
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:
+        # what torch's unpickler raises depends on the bytes: KeyError, IndexError, struct.error, ...
+        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise Mistake(f"{file}: can't be read as tensors alone: {said}") from error
+    if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
+        raise Mistake(f"{file}: is no state dict")
+    return file, state
+
+
+def _tokenizer(source: Path) -> Tokenizer:
+    """Of tokenizer.json, or WordPiece of vocab.txt, lower-casing unless tokenizer_config.json says otherwise."""
+    from experiments.data.tokenizer import from_vocabulary, load
+
+    if (source / "tokenizer.json").is_file():
+        return load(source / "tokenizer.json")
+    if not (source / "vocab.txt").is_file():
+        raise Mistake(f"{source}: there is neither tokenizer.json nor vocab.txt")
+    path = source / "tokenizer_config.json"
+    said = _mapping(path) if path.is_file() else {}
+    return from_vocabulary(source / "vocab.txt", lowercase=bool(said.get("do_lower_case", True)))
+
+
+def _tokenizer_config(tokenizer: Tokenizer, settings: Settings) -> str:
+    from experiments.data.tokenizer import SPECIAL
+
+    names = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+    special = dict(zip(names, SPECIAL, strict=True))
+    tree = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": settings.length, **special}
+    return to_json(tree, indent=2) + "\n"

@@ -1,0 +1,23 @@
+"""`attn sync`: upload what was trained offline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from experiments.record.find import find_runs
+from experiments.record.folder import RunFolder
+from experiments.record.wandb_mirror import TrackingError, sync
+from experiments.settings.mistake import Mistake
+
+
+def sync_runs(names: list[str], runs: Path) -> int:
+    """Upload the named runs, or all; the exit code. Raises Mistake."""
+    found = [path for name in names for path in find_runs(name, runs)]
+    found = found or sorted(path.parent for path in runs.glob("*/config.yaml"))
+    if not found:
+        raise Mistake(f"there are no runs in {runs}/", "attn train makes one; --runs names another folder")
+    try:
+        failures = sync(map(RunFolder, found), None, None, print)
+    except TrackingError as error:
+        raise Mistake(str(error)) from error
+    return 1 if failures else 0

@@ -1,0 +1,60 @@
+"""`attn variants`: what there is, from the folder of YAML files alone."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from experiments.config.compose import compose
+from experiments.config.messages import CONF, options
+from experiments.display.rows import show
+from experiments.settings.mistake import Mistake
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One YAML of `conf/variant`: its first comment line is the definition, its second the paper."""
+
+    name: str
+    definition: str
+    paper: str
+
+    @classmethod
+    def read(cls, name: str) -> Variant:
+        lines = (CONF / "variant" / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+        comments = [line.lstrip("# ").strip() for line in lines if line.startswith("#")]
+        return cls(name, *[*comments, "", ""][:2])
+
+
+def print_variants(overrides: list[str], format: str) -> None:
+    """A row a variant: parameters and multiplies of one attention layer, for one sequence at the composed sizes."""
+    if any(word.startswith("variant=") for word in overrides):
+        raise Mistake("attn variants lists every variant", "give sizes only, such as heads=24 hidden_size=768")
+    settings = compose(overrides)
+    import torch
+
+    from experiments.model.variant import build_attention
+
+    rows = []
+    for name in options("variant"):
+        variant = Variant.read(name)
+        try:
+            settings = compose([*overrides, f"variant={name}"])
+            with torch.device("meta"):
+                attention = build_attention(settings.variant)
+            cost = attention.cost(settings.length, settings.length)
+        except (ValueError, TypeError, ImportError, SyntaxError, AttributeError) as error:
+            # one that is broken hides no other
+            print(f"left out: {name}: {error}", file=sys.stderr)
+            continue
+        rows.append(
+            {
+                "variant": name,
+                "parameters": cost.parameters,
+                "multiplies": cost.multiplies,
+                "definition": variant.definition,
+                "paper": variant.paper,
+            }
+        )
+    sizes = " ".join(f"{key}={getattr(settings, key)}" for key in ("hidden_size", "heads", "key_size", "length"))
+    show(rows, format, caption=f"parameters and multiplies: one attention layer, one sequence, at {sizes}")

@@ -1,0 +1,1 @@
+"""From YAML and the words of a command line to checked settings."""

@@ -1,0 +1,118 @@
+"""From plain values to checked settings; whatever is wrong names the key, the value and what is allowed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from pydantic import ValidationError
+
+from experiments.settings.finetuning import FineTuning
+from experiments.settings.mistake import Mistake, nearest
+from experiments.settings.run import Settings
+from experiments.settings.variant import module_of, schema
+
+
+def from_tree(tree: dict[str, Any], sources: dict[Any, Any] | None = None) -> Settings:
+    """The settings of plain values, such as a run folder's `config.yaml`. Raises Mistake."""
+    kind = class_of(tree)
+    wrong = list(errors_of(tree, sources or {}, kind))
+    variant = tree.get("variant")
+    if isinstance(variant, dict):
+        wrong += _variant_errors(variant, sources or {})
+    if wrong:
+        raise Mistake("\n".join(wrong))
+    return kind.model_validate(tree)
+
+
+def _variant_errors(variant: dict[Any, Any], sources: dict[Any, Any]) -> Iterator[str]:
+    try:
+        schema(module_of(variant)).model_validate(variant)
+    except ValidationError as errors:
+        for error in errors.errors():
+            path = ("variant", *error["loc"])
+            if not _follows(sources, path):
+                yield _sentence(error, path, sources)
+    except ValueError as error:
+        yield f"variant: {error}"
+
+
+def class_of(tree: dict[Any, Any]) -> type[Settings]:
+    return FineTuning if "pretrained" in tree else Settings
+
+
+def errors_of(tree: dict[str, Any], sources: dict[Any, Any], kind: type[Settings]) -> Iterator[str]:
+    try:
+        kind.model_validate(tree)
+    except ValidationError as errors:
+        for error in errors.errors():
+            path = _without_tags(tree, error["loc"])
+            if not _follows(sources, path):
+                yield _sentence(error, path, sources)
+
+
+def _without_tags(tree: Any, path: tuple[int | str, ...]) -> tuple[int | str, ...]:
+    """The path of an error without the tag that pydantic puts in for a union (data.text.train -> data.train)."""
+    kept: list[int | str] = []
+    for part in path:
+        if isinstance(tree, dict) and part == tree.get("kind") and part not in tree:
+            continue
+        kept.append(part)
+        tree = tree.get(part) if isinstance(tree, dict) else None
+    return tuple(kept)
+
+
+def _sentence(error: Any, path: tuple[int | str, ...], sources: dict[Any, Any]) -> str:
+    key = ".".join(map(str, path))
+    if error["type"] == "missing":
+        return f"{key} is missing"
+    if error["type"] == "extra_forbidden":
+        return f"there is no setting {key!r}"
+    if error["type"] == "value_error":  # a rule between several keys
+        return f"{key}: {error['ctx']['error']}" if key else str(error["ctx"]["error"])
+    origin = f"; it is {source}" if (source := _source(sources, path)) else ""
+    return f"{key} = {error['input']!r}: must be {_allowed(error)}{origin}"
+
+
+def _allowed(error: Any) -> str:
+    context = error.get("ctx", {})
+    match error["type"]:
+        case "literal_error":
+            choices = [word.strip("'") for word in re.split(r", | or ", context["expected"])]
+            return f"one of {', '.join(choices)}" + nearest(str(error["input"]), choices)
+        case "union_tag_invalid":
+            return f"of a kind out of {context['expected_tags']}"
+        case "greater_than_equal":
+            return f"at least {context['ge']}"
+        case "greater_than":
+            return f"greater than {context['gt']}"
+        case "less_than":
+            return f"less than {context['lt']}"
+        case "less_than_equal":
+            return f"at most {context['le']}"
+        case "int_type" | "int_from_float":
+            return "a whole number"
+        case "float_type" | "finite_number":
+            return "a finite number"
+        case "bool_type":
+            return "true or false"
+        case "string_type" | "string_too_short":
+            return "a text"
+        case "list_type":
+            return "a list, such as [a,b]"
+        case other:
+            return f"{error['msg']} ({other})"
+
+
+def _source(sources: Any, path: tuple[int | str, ...]) -> str:
+    """The expression that a value comes from, when nobody typed it; else nothing."""
+    for part in path:
+        sources = sources.get(part) if isinstance(sources, dict) else None
+    return sources if isinstance(sources, str) and "${" in sources else ""
+
+
+def _follows(sources: Any, path: tuple[int | str, ...]) -> bool:
+    """Whether a value is that of a key people vary, `${key}`: then the error is that key's."""
+    found = re.fullmatch(r"\$\{(\w+)\}", _source(sources, path))
+    return found is not None and found[1] in Settings.model_fields

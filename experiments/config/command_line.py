@@ -1,0 +1,86 @@
+"""The words after `attn train`: sorted into overrides and Hydra's flags, checked, and handed to `hydra.main`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import hydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from omegaconf import DictConfig
+
+from experiments.config.messages import COMMANDS, CONF, explained, known_keys, near_key
+from experiments.settings.mistake import Mistake, nearest
+
+# flags of Hydra that take the next word with them
+VALUE_FLAGS = {
+    "--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd",
+    "--experimental-rerun",
+}  # fmt: skip
+INFO_VALUES = {"all", "config", "defaults", "defaults-tree", "plugins", "searchpath"}
+MULTIRUN_FLAGS = {"--multirun", "-m"}
+ASKING_FLAGS = {"--cfg", "-c", "--info", "-i", "--help", "-h", "--hydra-help", "--version", "--shell-completion", "-sc"}
+FLAGS = VALUE_FLAGS | MULTIRUN_FLAGS | ASKING_FLAGS | {"--resolve", "--run", "-r"}
+
+
+def split_words(words: list[str]) -> tuple[list[str], list[str]]:
+    """(overrides, flags): Hydra wants all overrides in one piece. Raises Mistake for an unknown flag."""
+    overrides, flags = [], []
+    rest = list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("-"):
+            overrides.append(word)
+            continue
+        name = word.split("=", 1)[0]
+        if name not in FLAGS:
+            raise Mistake(f"there is no flag {word}" + nearest(name, [*FLAGS, "--dry-run"]))
+        flags.append(word)
+        if rest and (word in VALUE_FLAGS or (word in ("--info", "-i") and rest[0] in INFO_VALUES)):
+            flags.append(rest.pop(0))
+    return overrides, flags
+
+
+def only_asks(flags: list[str]) -> bool:
+    """Whether they print something about the configuration, and train nothing."""
+    return bool(ASKING_FLAGS & {flag.split("=", 1)[0] for flag in flags})
+
+
+def check_overrides(words: list[str], name: str = "config") -> list[Override]:
+    """The parsed overrides. They set keys: they don't invent, remove or repeat them. Raises Mistake."""
+    for word in words:
+        if "=" not in word and not word.startswith("~"):
+            raise Mistake(f"{word!r} is not an override", "write key=value, for example heads=24")
+    with explained():
+        parsed = OverridesParser.create().parse_overrides(words)
+    seen: dict[str, str] = {}
+    for override, word in zip(parsed, words, strict=True):
+        key = override.get_key_element().lstrip("+~")
+        if key.startswith(("hydra.", "hydra/")):
+            continue
+        if override.is_add() or override.is_force_add() or override.is_delete():
+            hint = f"write {word.lstrip('+~')}" if key in known_keys(name=name) else near_key(key, name=name)
+            raise Mistake(f"{word!r}: overrides set keys, they don't add or remove them", hint)
+        if key in seen:
+            raise Mistake(f"{key} is given twice: {seen[key]} and {word}")
+        seen[key] = word
+    return parsed
+
+
+def hydra_main(task: Callable[[DictConfig], Any], overrides: list[str], flags: list[str], name: str = "config") -> None:
+    """Hydra's own command line, as `python app.py OVERRIDES FLAGS`. Raises Mistake, and whatever `task` raises."""
+    arguments, full_error = sys.argv, os.environ.get("HYDRA_FULL_ERROR")
+    sys.argv = [f"attn {COMMANDS[name]}", *overrides, *flags]
+    os.environ["HYDRA_FULL_ERROR"] = "1"  # documented: Hydra re-raises instead of printing and leaving
+    try:
+        with explained(overrides, name):
+            hydra.main(config_path=str(CONF), config_name=name, version_base="1.3")(task)()
+    finally:
+        sys.argv = arguments
+        if full_error is None:
+            del os.environ["HYDRA_FULL_ERROR"]
+        else:
+            os.environ["HYDRA_FULL_ERROR"] = full_error

@@ -1,0 +1,47 @@
+"""Completion of overrides on the shell's Tab: Hydra's engine behind Typer's callback."""
+
+from __future__ import annotations
+
+from experiments.config.messages import CONF
+
+# Typer's own bash script stops at "=", which is where an override begins to be interesting
+BASH = """\
+COMP_WORDBREAKS=${COMP_WORDBREAKS//=}
+_attn_completion() {
+    local IFS=$'\\n'
+    COMPREPLY=( $( env COMP_WORDS="${COMP_WORDS[*]}" COMP_CWORD=$COMP_CWORD _ATTN_COMPLETE=complete_bash $1 ) )
+    [[ ${#COMPREPLY[@]} == 1 && ${COMPREPLY[0]} != *[=./] ]] && COMPREPLY[0]+=' '
+    return 0
+}
+complete -o nospace -o default -F _attn_completion attn"""
+
+ZSH = """\
+#compdef attn
+_attn_completion() {
+    eval $(env _TYPER_COMPLETE_ARGS="${words[1,$CURRENT]}" _ATTN_COMPLETE=complete_zsh attn)
+}
+compdef _attn_completion attn"""
+
+
+def script(shell: str) -> str:
+    """The script that a shell evaluates: `eval "$(attn completion bash)"`."""
+    return {"bash": BASH, "zsh": ZSH}[shell]
+
+
+def complete(words: list[str], incomplete: str, name: str = "config") -> list[str]:
+    """What may stand for `incomplete` after `words`: keys, groups and their options. Empty where Hydra can't tell.
+
+    name: of the file of `conf/` that is composed.
+    """
+    from hydra._internal.config_loader_impl import ConfigLoaderImpl
+    from hydra._internal.utils import create_config_search_path
+    from hydra.errors import HydraException
+    from hydra.plugins.completion_plugin import DefaultCompletionPlugin
+    from omegaconf.errors import OmegaConfBaseException
+
+    loader = ConfigLoaderImpl(config_search_path=create_config_search_path(str(CONF)))
+    line = " ".join([*(word for word in words if "=" in word and not word.startswith("-")), incomplete])
+    try:
+        return DefaultCompletionPlugin(loader)._query(name, line)
+    except (HydraException, OmegaConfBaseException):
+        return []

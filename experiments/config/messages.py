@@ -1,0 +1,115 @@
+"""What Hydra refuses of a configuration, as a mistake that names what would be right."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import hydra
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from experiments.settings.mistake import Mistake, nearest
+
+COMMANDS = {"config": "train", "finetune": "finetune"}  # a file of `conf/` -> the command that composes it
+CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+@contextmanager
+def explained(overrides: Iterable[str] = (), name: str = "config") -> Iterator[None]:
+    """What Hydra and OmegaConf refuse inside the block becomes a Mistake, explained by the groups that are chosen.
+
+    name: of the file of `conf/` that is composed, here and below: `config`, of `attn train`, or another command's.
+    """
+    try:
+        yield
+    except (HydraException, OmegaConfBaseException) as error:
+        raise Mistake(*_explain(error, overrides, name)) from error
+
+
+def groups() -> list[str]:
+    return sorted(path.name for path in CONF.iterdir() if path.is_dir())
+
+
+def options(group: str) -> list[str]:
+    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+
+
+def known_keys(overrides: Iterable[str] = (), name: str = "config") -> list[str]:
+    """Every key of the configuration with the groups that are chosen, dotted; a group is a key too."""
+
+    def walk(node: dict[Any, Any], prefix: str) -> Iterator[str]:
+        for key, value in node.items():
+            yield f"{prefix}{key}"
+            if isinstance(value, dict):
+                yield from walk(value, f"{prefix}{key}.")
+
+    own = _groups_of(name)
+    chosen = [f"{group}={option}" for group, option in _choices(overrides) if group in own]
+    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+        tree = OmegaConf.to_container(hydra.compose(name, chosen), resolve=False)
+    assert isinstance(tree, dict)
+    return list(walk(tree, ""))
+
+
+def _groups_of(name: str) -> set[str]:
+    """Of the defaults list of a file of `conf/`: `_self_`, {"variant": "multi_head"}, {"optional experiment": None}."""
+    entries = OmegaConf.load(CONF / f"{name}.yaml").defaults
+    return {str(key).split()[-1] for entry in entries if not isinstance(entry, str) for key in entry}
+
+
+def _choices(overrides: Iterable[str]) -> Iterator[tuple[str, str]]:
+    """(group, option) of the words that choose one that there is."""
+    for word in overrides:
+        group, _, option = word.partition("=")
+        if group in groups() and option in options(group):
+            yield group, option
+
+
+def near_key(key: str, overrides: Iterable[str] = (), name: str = "config") -> str:
+    """The nearest known key, the options of its group that have it, or the keys beside an unknown one."""
+    known = known_keys(overrides, name)
+    parent, _, leaf = key.rpartition(".")
+    of_group = options(parent) if parent else ()
+    if having := [option for option in of_group if leaf in set(OmegaConf.load(CONF / parent / f"{option}.yaml"))]:
+        return f"{key} is a setting of {', '.join(f'{parent}={option}' for option in having)}"
+    siblings = [each.rpartition(".")[2] for each in known if each.rpartition(".")[0] == parent]
+    if close := difflib.get_close_matches(leaf, siblings, n=1, cutoff=0.6):
+        return f"did you mean {parent}.{close[0]}?" if parent else f"did you mean {close[0]}?"
+    if parent and siblings:
+        return f"{parent} has: {', '.join(siblings)}"
+    for other, command in COMMANDS.items():
+        if other != name and key.split(".")[0] in {*known_keys(name=other), *_groups_of(other)}:
+            return f"it is a setting of `attn {command}`"
+    return f"`attn {COMMANDS[name]} --cfg job` prints every setting"
+
+
+def _explain(error: BaseException, overrides: Iterable[str], name: str) -> tuple[str, str]:
+    text = "\n".join(map(str, _causes(error)))
+    if found := re.search(r"Could not override '([^']+)'", text):
+        return f"there is no setting {found[1]!r}", near_key(found[1], overrides, name)
+    if found := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
+        group, option = found[1], found[2]
+        if group.startswith("hydra/"):
+            return f"there is no {group} {option!r}", "is its plugin installed?"
+        known = options(group)
+        return f"there is no {group} {option!r}" + nearest(option, known), f"there are: {', '.join(known)}"
+    if "Missing mandatory value" in text and (found := re.search(r"full_key: (\S+)", text)):
+        return f"{found[1]} has no value", f"write {found[1]}=..."
+    first_line = str(error).strip().split("\n")[0]
+    if first_line.startswith("Ambiguous value"):
+        return first_line, "to sweep over the values add -m; to give a list write key=[a,b]"
+    if type(error).__name__ == "OverrideParseException":
+        return first_line, "write key=value; quote what the shell or Hydra's grammar would take apart"
+    return first_line, ""
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,153 @@
+"""The pretrained run that a fine-tuned one goes on from: what it decides, which weights, and how they are read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from experiments.config.check import from_tree
+from experiments.config.messages import options
+from experiments.data.tokenizer import NAME as TOKENIZER
+from experiments.record.code_digest import source_digest
+from experiments.record.durable import RunFolderError
+from experiments.record.folder import PREFIX, RunFolder
+from experiments.settings.finetuning import LIBRARIES, FineTuning
+from experiments.settings.group import WhichCheckpoint
+from experiments.settings.mistake import Mistake, nearest
+from experiments.settings.objective import Objective
+from experiments.settings.run import Settings
+from experiments.settings.variant import module_of
+
+# what `conf/finetune.yaml` has of the settings of a run
+OWN = frozenset(
+    {"length", "batch_size", "learning_rate", "max_steps", "precision", "backend", "seed", "runs", "cache"}
+    | {"optimizer", "schedule", "trainer", "logger"}
+)
+DECIDED = frozenset(Settings.model_fields) - OWN
+
+
+def inherit(tree: dict[str, Any]) -> dict[str, Any]:
+    """The composed `conf/finetune.yaml` with what the pretrained run decides. Raises Mistake."""
+    folder = RunFolder(str(tree["pretrained"]))
+    return inherited(tree, _read(folder), _origin(folder, tree["checkpoint"]))
+
+
+def inherited(tree: dict[str, Any], run: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]:
+    """The same of a run by its settings, which may be one still to come. Raises Mistake."""
+    _check_encodes(run, origin["run"])
+    _check_libraries(tree["task"])
+    decided = {key: run[key] for key in DECIDED} | {"backend": tree["backend"]}
+    model, variant = dict(run["model"]), dict(run["variant"])
+    length = run["length"] if tree["length"] is None else tree["length"]
+    _check_length(length, run)
+    model["length"] = length
+    dropout = tree["dropout"]
+    if dropout is not None:
+        model |= {"dropout": dropout, "attention_dropout": dropout}
+        variant["dropout"] = dropout
+    variant["backend"] = tree["backend"]
+    own = {key: value for key, value in tree.items() if key != "dropout"}
+    return own | decided | {
+        "length": length,
+        "model": model,
+        "variant": variant,
+        "origin": origin,
+    }  # fmt: skip
+
+
+def pretraining(folder: RunFolder) -> Settings:
+    """What a run was pretrained with. Raises Mistake for a fine-tuned one."""
+    settings = from_tree(folder.config())
+    if isinstance(settings, FineTuning):
+        raise Mistake(f"{folder.name} is fine-tuned", f"name the pretrained run: {settings.origin.run}")
+    return settings
+
+
+def check_keys(words: list[str]) -> None:
+    """Raises Mistake for what the pretrained run decides, and without a task."""
+    keys = {word.partition("=")[0]: word for word in words}
+    for key, word in keys.items():
+        if key.split(".")[0] in DECIDED:
+            raise Mistake(f"{word}: {key} is the pretrained run's", "attn finetune --help lists what can be set")
+        if key in ("pretrained", "origin"):
+            raise Mistake(f"{word}: the run is named without a key", "attn finetune RUN task=NAME")
+    if "task" not in keys:
+        known = options("task")
+        wrong = next((key for key in keys if nearest(key, ["task"])), "")
+        raise Mistake(
+            "which task?" + (nearest(wrong, ["task"]) if wrong else ""), f"task=NAME; there are: {', '.join(known)}"
+        )
+
+
+def _read(folder: RunFolder) -> dict[str, Any]:
+    """The settings of a finished pretraining, or of an imported one. Raises Mistake."""
+    try:
+        run, result = folder.config(), folder.result()
+    except RunFolderError as error:
+        raise Mistake(str(error)) from error
+    if "task" in run:
+        raise Mistake(f"{folder.name} is fine-tuned itself", f"name the pretrained run: {run['origin']['run']}")
+    if result is None or result.status not in ("done", "imported"):
+        state = "not finished" if result is None else result.status
+        raise Mistake(f"{folder.name}: its pretraining is {state}", "the command that began it continues it")
+    if result.attention_digest != source_digest(run["variant"]):
+        raise Mistake(f"attention/{module_of(run['variant'])}.py is another than {folder.name} was trained with")
+    return run
+
+
+def _check_encodes(run: dict[str, Any], name: str) -> None:
+    objective = TypeAdapter[Any](Objective).validate_python(run["objective"])
+    if not objective.encodes:
+        raise Mistake(
+            f"{name}: its objective={objective.kind} trains no encoder; what is fine-tuned attends both ways",
+            "those of objective=masked, masked_sop and permutation are",
+        )
+
+
+def _check_libraries(task: dict[str, Any]) -> None:
+    """Raises Mistake where a score could not be computed in the end."""
+    needed = sorted({LIBRARIES[metric] for metric in task.get("metrics", ()) if metric in LIBRARIES})
+    if missing := [library for library in needed if find_spec(library) is None]:
+        raise Mistake(
+            f"task={task['name']} is scored with {', '.join(missing)}",
+            'pip install -c constraints.txt -e ".[finetune]"',
+        )
+
+
+def _check_length(length: Any, run: dict[str, Any]) -> None:
+    """Positions that are computed go on; a learned one that was never trained is none. Raises Mistake."""
+    if run["model"]["position"] == "learned" and isinstance(length, int) and length > run["length"]:
+        raise Mistake(
+            f"length = {length!r}: model.position=learned has a table of {run['length']} positions",
+            f"use length={run['length']} or less; rotary, relative, sinusoidal and no positions have no such end",
+        )
+
+
+def _origin(folder: RunFolder, checkpoint: Any) -> dict[str, Any]:
+    """Which weights they are, by the checksum beside them. Raises Mistake."""
+    if checkpoint not in PREFIX:
+        raise Mistake(
+            f"checkpoint = {checkpoint!r}: must be one of {', '.join(PREFIX)}" + nearest(str(checkpoint), PREFIX)
+        )
+    path = next(_files(folder, checkpoint), None)
+    tokenizer = folder.path / TOKENIZER
+    if path is None or not tokenizer.is_file():
+        missing = f"{checkpoint} checkpoint" if path is None else TOKENIZER
+        raise Mistake(f"{folder.path}: there is no {missing}")
+    return {
+        "run": folder.name,
+        "step": int(path.stem.partition("-")[2]),
+        "digest": path.with_suffix(".sha256").read_text(encoding="ascii").strip(),
+        "tokenizer": hashlib.sha256(tokenizer.read_bytes()).hexdigest(),
+    }
+
+
+def _files(folder: RunFolder, which: WhichCheckpoint) -> Iterator[Path]:
+    """The checkpoints of a kind that have a checksum, the newest first."""
+    paths = sorted(folder.checkpoint.glob(f"{PREFIX[which]}-*.safetensors"), reverse=True)
+    return (path for path in paths if path.with_suffix(".sha256").is_file())

@@ -1,0 +1,1 @@
+"""The comparison page: one HTML file, or a workspace in W&B."""

@@ -1,0 +1,1 @@
+"""From text to packed tokens: corpora, tokenizers, the cache, batches."""

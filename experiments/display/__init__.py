@@ -1,0 +1,1 @@
+"""What is shown in the terminal: the progress of a run, and runs side by side."""

@@ -1,0 +1,176 @@
+"""Runs side by side: which are chosen, the columns that tell them apart, and their measurements."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import chain, takewhile
+from pathlib import Path
+from typing import Any
+
+from experiments.display.rows import Row
+from experiments.record.dotted import value_at, values_at
+from experiments.record.find import find_runs
+from experiments.record.folder import PLACES
+from experiments.settings.mistake import Mistake, nearest
+
+# column -> where it stands in a result; dotted keys of the configuration under `config`
+COLUMNS = {
+    "variant": "config.variant.name",
+    "layers": "config.layers",
+    "hidden_size": "config.hidden_size",
+    "heads": "config.heads",
+    "key_size": "config.key_size",
+    "value_size": "config.value_size",
+    "norm": "config.norm",
+    "loss": "validation_loss",
+    "perplexity": "perplexity",
+    "unigram_loss": "unigram_loss",
+    "tokens_per_second": "tokens_per_second",
+    "peak_memory_bytes": "peak_memory_bytes",
+    "parameters": "parameters.total",
+    "steps": "steps",
+    "backend": "backend",
+    "seed": "seed",
+    "status": "status",
+    "run": "run",
+}
+# columns that only some tables have
+TASK = {"task": "config.task.name"}  # of fine-tuned runs
+OBJECTIVE = {"objective": "config.objective.kind"}  # of pretrained runs that differ in it
+BLEU = {"bleu": "bleu"}  # of translations
+NAMED = TASK | OBJECTIVE | BLEU | COLUMNS
+
+
+def named_folders(which: list[str], runs: Path) -> list[Path]:
+    """The run folders that the words without a `=` name. Raises Mistake for one that names none."""
+    return [path for word in which if "=" not in word for path in find_runs(word, runs)]
+
+
+def matching(which: list[str], results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The results that agree with every key=value of the words; key=a,b means either. Raises Mistake."""
+    filters = dict(word.split("=", 1) for word in which if "=" in word)
+    for key in filters:
+        _check_filter(key, results)
+    return [
+        each
+        for each in results
+        if all(any(_matches(each, key, one) for one in wanted.split(",")) for key, wanted in filters.items())
+    ]
+
+
+def near_value(which: list[str], results: list[dict[str, Any]]) -> str:
+    """` (did you mean x?)` for the first value of the words that is near one that a result has, or nothing."""
+    for key, wanted in (word.split("=", 1) for word in which if "=" in word):
+        known = dict.fromkeys(map(str, values_at(results, place_of(key))))
+        for one in wanted.split(","):
+            if one not in known and (said := nearest(one, known)):
+                return said
+    return ""
+
+
+def read_result(folder: Path) -> dict[str, Any]:
+    """`result.json` with the folder's name under `run`. Raises Mistake."""
+    path = folder / "result.json"
+    try:
+        return json.loads(path.read_text(encoding="utf-8")) | {"run": folder.name}
+    except FileNotFoundError:
+        hint = "the command that began it continues it"
+        raise Mistake(f"{folder}: not finished, there is no result.json", hint) from None
+    except (OSError, ValueError) as error:
+        raise Mistake(f"{path}: {error}") from error
+
+
+def tables_of(results: list[dict[str, Any]]) -> list[list[Row]]:
+    """A table of what was pretrained, and one for each task that runs were fine-tuned on: those have other scores."""
+    by_task: dict[str | None, list[dict[str, Any]]] = {}
+    for task, result in zip(values_at(results, TASK["task"]), results, strict=True):
+        by_task.setdefault(task, []).append(result)
+    return [table_of(by_task[task]) for task in sorted(by_task, key=lambda task: task or "")]
+
+
+def table_of(results: list[dict[str, Any]]) -> list[Row]:
+    """A row a result; a column too for every setting that tells two of them apart where no column before it does."""
+    columns = _subject(results)
+    columns |= {column: place for column, place in COLUMNS.items() if place.startswith("config.")} | {"seed": "seed"}
+    # results with the same number are alike in every column so far
+    alike = _numbered(list(zip(*(map(str, values_at(results, place)) for place in columns.values()), strict=True)))
+    for place in _differing([result["config"] or {} for result in results]):
+        apart = _numbered(list(zip(alike, map(str, values_at(results, place)), strict=True)))
+        if max(apart) > max(alike):
+            alike, columns[place.removeprefix("config.")] = apart, place
+    columns |= _measured(results)
+    return rows_of(results, columns)
+
+
+def _subject(results: list[dict[str, Any]]) -> dict[str, str]:
+    """The column of what the losses are of: never is a loss beside one of something else without it."""
+    if any(values_at(results, TASK["task"])):
+        return dict(TASK)
+    kinds = set(values_at(results, OBJECTIVE["objective"]))
+    return dict(OBJECTIVE) if len(kinds) > 1 else {}
+
+
+def _measured(results: list[dict[str, Any]]) -> dict[str, str]:
+    """COLUMNS, with the scores that any of the results has before the loss; a task has no perplexity."""
+    columns = dict(COLUMNS)
+    if any(result.get("scores") for result in results):
+        del columns["perplexity"]
+    before = dict(takewhile(lambda item: item[0] != "loss", columns.items()))
+    return before | scores_of(results) | columns
+
+
+def scores_of(results: list[dict[str, Any]]) -> dict[str, str]:
+    """Where the scores stand, besides losses, that any of the results has: of a task, or of translations."""
+    of_tasks = dict.fromkeys(chain.from_iterable(result.get("scores") or {} for result in results))
+    translated = any(result.get("bleu") is not None for result in results)
+    return {score: f"scores.{score}" for score in of_tasks} | (dict(BLEU) if translated else {})
+
+
+def rows_of(results: list[dict[str, Any]], columns: dict[str, str]) -> list[Row]:
+    values = zip(*(values_at(results, place) for place in columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in values]
+
+
+def place_of(key: str) -> str:
+    """Where a column, or a setting by its dotted keys, stands in a result."""
+    return NAMED.get(key, f"config.{key}")
+
+
+def _numbered(values: Sequence[Hashable]) -> list[int]:
+    """For every value the number of its kind, from 0 in order of appearance."""
+    numbers: dict[Hashable, int] = {}
+    return [numbers.setdefault(value, len(numbers)) for value in values]
+
+
+def _differing(trees: list[dict[str, Any]], above: str = "config") -> Iterator[str]:
+    """Where settings stand that can change a result and aren't the same in all trees; those outside of groups first."""
+    groups: list[tuple[str, list[dict[str, Any]]]] = []
+    for key in dict.fromkeys(chain.from_iterable(trees)):
+        values: list[Any] = [tree.get(key) for tree in trees]
+        if key in PLACES or values.count(values[0]) == len(values):
+            continue
+        if any(isinstance(value, dict) for value in values):
+            groups.append((key, [value if isinstance(value, dict) else {} for value in values]))
+        else:
+            yield f"{above}.{key}"
+    for key, branches in groups:
+        yield from _differing(branches, f"{above}.{key}")
+
+
+def _check_filter(key: str, results: list[dict[str, Any]]) -> None:
+    if results and key not in NAMED and all(value is None for value in values_at(results, place_of(key))):
+        known = [*COLUMNS, *(name for name in results[0].get("config", {}) if name not in COLUMNS)]
+        raise Mistake(f"{key}: no run has such a setting" + nearest(key, known))
+
+
+def _matches(result: dict[str, Any], key: str, wanted: str) -> bool:
+    value = value_at(result, place_of(key))
+    if isinstance(value, bool) or value is None:
+        return str(value).lower() == wanted.lower() or (value is None and wanted == "null")
+    if isinstance(value, int | float):
+        try:
+            return float(wanted) == value
+        except ValueError:
+            return False
+    return str(value) == wanted

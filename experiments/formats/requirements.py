@@ -1,0 +1,50 @@
+"""What a format can't express is refused by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from experiments.record.dotted import value_at
+from experiments.settings.run import Settings
+
+
+def require(name: str, settings: Settings, needed: dict[str, Any]) -> None:
+    """Raises ValueError that names the settings, by dotted keys, which a model of this name can't have."""
+    tree = settings.model_dump()
+    wrong = [
+        f"{place}={text(found)}: {name} has {text(value)}"
+        for place, value in needed.items()
+        if (found := value_at(tree, place)) != value
+    ]
+    if wrong:
+        raise ValueError("; ".join(wrong))
+
+
+def require_config(config: Mapping[str, Any], needed: dict[str, Any]) -> None:
+    """Raises ValueError that names the keys of a config.json which our models can't have; a missing key is fine."""
+    wrong = [
+        f"{key} = {config[key]!r} of config.json: only {value!r} can be expressed"
+        for key, value in needed.items()
+        if config.get(key, value) != value
+    ]
+    if wrong:
+        raise ValueError("; ".join(wrong))
+
+
+def our_activation(theirs: str, known: dict[str, str]) -> str:
+    if theirs not in known:
+        raise ValueError(f"activation {theirs!r} of config.json: must be one of {', '.join(known)}")
+    return known[theirs]
+
+
+def head_size(settings: Settings) -> float:
+    """Of the formats that know no other: an equal share of the hidden size."""
+    size, rest = divmod(settings.hidden_size, settings.heads)
+    return settings.hidden_size / settings.heads if rest else size
+
+
+def text(value: Any) -> str:
+    """As YAML and the command line write it."""
+    return json.dumps(value) if value is None or isinstance(value, bool) else str(value)

@@ -1,0 +1,71 @@
+"""Reading and gating the heads of a model, whatever the variant, through the taps of its attention layers."""
+
+# L layers, B batch, N queries, M memory, H heads, V value size
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from experiments.model.assembly import Assembly
+from experiments.settings.mistake import Mistake
+
+# as `attention.case.Tap` names them
+Stage = Literal["logits", "mixed_logits", "weights", "mixed_weights", "outputs"]
+
+
+@contextmanager
+def tapped(model: Assembly, tap: Callable[[int, str, Tensor], Tensor]) -> Iterator[None]:
+    """In the block the reference kernel runs, and `tap(layer, stage, tensor)` hands back what it is to go on with.
+
+    Layers may share their attention, so that each sets its tap when its turn comes.
+    """
+
+    def set_tap(index: int, layer: Any, _: object) -> None:
+        layer.attention.tap = partial(tap, index)
+
+    handles = [layer.register_forward_pre_hook(partial(set_tap, index)) for index, layer in enumerate(model.layers)]
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+        for layer in model.layers:
+            layer.attention.tap = None
+
+
+@contextmanager
+def gated(model: Assembly, gates: Sequence[Tensor]) -> Iterator[None]:
+    """In the block the outputs of each layer's value heads are multiplied by its gates, [H] or [B, H]."""
+    with tapped(model, lambda layer, stage, x: x * gates[layer].unsqueeze(-2)[..., None] if stage == "outputs" else x):
+        yield
+
+
+def read(model: Assembly, tokens_BN: Tensor, *stages: Stage) -> list[dict[str, Tensor]]:
+    """What the stages hold on these tokens, a dictionary a layer, without gradients."""
+    seen: list[dict[str, Tensor]] = [{} for _ in model.layers]
+
+    def keep(layer: int, stage: str, tensor: Tensor) -> Tensor:
+        if stage in stages:
+            seen[layer][stage] = tensor
+        return tensor
+
+    with torch.inference_mode(), tapped(model, keep):
+        model(tokens_BN, torch.zeros(1, dtype=torch.long))
+    return seen
+
+
+def value_heads(model: Assembly) -> list[int]:
+    """How many heads each layer can lose: those of the values, whose outputs are what a layer passes on."""
+    return [layer.attention.value_heads for layer in model.layers]
+
+
+def check_own_heads(model: Assembly, what: str) -> None:
+    """Raises Mistake where layers share their attention: a head can then be gated in one of them, not taken out."""
+    if len({layer.attention for layer in model.layers}) < len(model.layers):
+        raise Mistake(f"{what}: the layers share their attention (model.sharing), so no head is one layer's alone")

@@ -1,0 +1,67 @@
+"""How different two heads are, and a map of all of them (Clark et al. 2019, 1906.04341, section 6)."""
+
+# G heads of all layers, R rows (queries of all sequences), M memory
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from experiments.heads.hooks import read
+from experiments.heads.measures.profile import entropy
+from experiments.heads.trained_run import Subject
+
+ROWS = 1024  # queries that distances are averaged over, at most; at least one sequence
+
+
+def jensen_shannon(weights_GRM: Tensor) -> Tensor:
+    """[G, G]: the mean over rows of the Jensen-Shannon divergence, in nats: 0 for the same, ln 2 for disjoint weights.
+
+    The paper's formula is the sum over tokens, its caption the mean; the mean does not depend on the amount of text.
+    """
+    own = entropy(weights_GRM)
+    distances = torch.zeros(len(own), len(own), dtype=torch.float64)
+    for head, weights in enumerate(weights_GRM[:-1]):
+        others = weights_GRM[head + 1 :]
+        between = entropy((weights + others) / 2) - (own[head] + own[head + 1 :]) / 2
+        distances[head, head + 1 :] = between.double().mean(-1).clamp(min=0)
+    return distances + distances.T
+
+
+def distances_of(subject: Subject) -> tuple[npt.NDArray[np.float64], list[tuple[int, int]]]:
+    """Distances [G, G] of all softmax heads on held-out text, and (layer, head) of each, counted from 1."""
+    tokens = next(subject.text())[: max(1, ROWS // subject.settings.length)]
+    content = ~subject.special(tokens)
+    layers = [seen["weights"].transpose(0, 1)[:, content] for seen in read(subject.model, tokens, "weights")]
+    names = [(layer, head) for layer, weights in enumerate(layers, 1) for head in range(1, len(weights) + 1)]
+    return jensen_shannon(torch.cat(layers)).numpy(), names
+
+
+def within_layers(distances: npt.NDArray[np.float64], layers: npt.NDArray[np.int64]) -> dict[int, float]:
+    """The mean distance between two heads of a layer, by layer; layers with one head are left out."""
+    means = {}
+    for layer in np.unique(layers).tolist():
+        own = distances[np.ix_(layers == layer, layers == layer)]
+        if len(own) > 1:
+            means[layer] = float(own[np.triu_indices(len(own), 1)].mean())
+    return means
+
+
+def within_and_between(distances: npt.NDArray[np.float64], layers: npt.NDArray[np.int64]) -> tuple[float, float]:
+    """The mean distance between two heads of the same layer, and of different layers; nan where there are none."""
+    first, second = np.triu_indices(len(layers), 1)
+    same = layers[first] == layers[second]
+    pairs = distances[first, second]
+    within, between = (float(part.mean()) if len(part) else np.nan for part in (pairs[same], pairs[~same]))
+    return within, between
+
+
+def plane(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """[G, 2]: points whose distances are as near to the given ones as they get (metric MDS by SMACOF)."""
+    from sklearn.manifold import smacof
+
+    # the function that scikit-learn's MDS calls: the names of the class's arguments differ between versions
+    points, _ = smacof(distances, n_components=2, n_init=8, random_state=0, normalized_stress=False)
+    return np.asarray(points)

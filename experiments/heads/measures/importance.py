@@ -1,0 +1,125 @@
+"""Which heads matter: by gradient (Michel et al. 2019, 1905.10650) and by relevance (Voita et al. 2019, 1905.09418)."""
+
+# L layers, B batch, N queries, H value heads, V value size
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from experiments.heads.hooks import gated, tapped, value_heads
+from experiments.model.assembly import Assembly
+from experiments.objectives.objective import Batch, loss
+
+
+def by_gradient(model: Assembly, batches: Iterable[Batch]) -> list[Tensor]:
+    """[H] a layer: the sum over sequences of |d loss / d gate| at gates of 1, in nats per predicted token (equation 2).
+
+    To first order, what the loss of a sequence changes by when the head is removed. `per_layer` is the paper's scale.
+    """
+    totals = [torch.zeros(heads, dtype=torch.float64) for heads in value_heads(model)]
+    tokens = 0
+    for batch in batches:
+        gates = [torch.ones(len(batch.tokens), heads, requires_grad=True) for heads in value_heads(model)]
+        with gated(model, [gate.to(next(model.parameters()).dtype) for gate in gates]):
+            total = loss(model(**batch.inputs, rows=batch.rows), batch.targets)
+        for layer, gradient in enumerate(torch.autograd.grad(total, gates)):
+            totals[layer] += gradient.double().abs().sum(0)
+        tokens += len(batch.targets)
+    return [total / tokens for total in totals]
+
+
+def per_layer(importance: list[Tensor]) -> list[Tensor]:
+    """Each layer's importance divided by its l2 norm, by which the paper compares layers."""
+    return [values / values.norm().clamp(min=1e-30) for values in importance]
+
+
+def by_relevance(model: Assembly, batches: Iterable[Batch]) -> list[Tensor]:
+    """[H] a layer, of sum 1: a head's share of the relevance for the likeliest token, averaged over predictions.
+
+    The relevance of a layer's outputs is divided among its heads by its size; one prediction a sequence, the first.
+    """
+    totals = [torch.zeros(heads, dtype=torch.float64) for heads in value_heads(model)]
+    predictions = 0
+    for batch in batches:
+        relevance = head_relevance(model, first_of_each_sequence(batch))
+        for layer, values in enumerate(relevance):
+            size = values.double().abs()
+            totals[layer] += (size / size.sum(-1, keepdim=True).clamp(min=1e-30)).sum(0)
+        predictions += len(relevance[0])
+    return [total / predictions for total in totals]
+
+
+def head_relevance(model: Assembly, batch: Batch) -> list[Tensor]:
+    """[B, H] a layer: the relevance of each head for the top-1 logit of the one prediction of each sequence, signed.
+
+    Layer-wise relevance propagation by ratios of weights (Voita et al., appendix A): through a linear map a feature
+    gets the share of the relevance that it has in the sum. With the other steps held at the ratio of output to input
+    - activations, the scale of norms, the attention weights - that is output times gradient (Ali et al. 2022,
+    2202.07304). What biases add is nobody's.
+    """
+    outputs: dict[int, Tensor] = {}
+
+    def tap(layer: int, stage: str, tensor: Tensor) -> Tensor:
+        if stage == "mixed_weights":
+            return tensor.detach()
+        if stage == "outputs":
+            outputs[layer] = tensor
+        return tensor
+
+    with held(model), tapped(model, tap):
+        top = model(**batch.inputs, rows=batch.rows).amax(-1).sum()
+    gradients = torch.autograd.grad(top, [outputs[layer] for layer in sorted(outputs)])
+    return [(outputs[layer] * gradient).sum((1, 3)).detach() for layer, gradient in enumerate(gradients)]
+
+
+def first_of_each_sequence(batch: Batch) -> Batch:
+    """The batch with the first position to predict of each of its sequences that has one, and those sequences only."""
+    length = batch.length
+    owner = batch.rows // length
+    first = torch.cat([torch.ones(1, dtype=torch.bool), owner[1:] != owner[:-1]])
+    rows = torch.arange(int(first.sum())) * length + batch.rows[first] % length
+    inputs = {name: tensor[owner[first]] for name, tensor in batch.inputs.items()}
+    return Batch(inputs, rows, batch.targets[first], length)
+
+
+@contextmanager
+def held(model: Assembly) -> Iterator[None]:
+    """In the block activations and norms are linear maps with the slope that they have at their input's ratio."""
+    changed: list[tuple[nn.Module, str, Any]] = []
+    for module in model.modules():
+        if isinstance(module, nn.LayerNorm | nn.RMSNorm):
+            changed.append((module, "forward", None))
+            module.__dict__["forward"] = _held_norm(module)
+        elif callable(activation := getattr(module, "activation", None)):
+            changed.append((module, "activation", activation))
+            setattr(module, "activation", _held_activation(activation))  # noqa: B010 - its type is a module's
+    try:
+        yield
+    finally:
+        for module, name, before in changed:
+            if before is None:
+                del module.__dict__[name]
+            else:
+                setattr(module, name, before)
+
+
+def _held_norm(norm: Any) -> Callable[[Tensor], Tensor]:
+    def forward(x: Tensor) -> Tensor:
+        centred = x - x.mean(-1, keepdim=True) if isinstance(norm, nn.LayerNorm) else x
+        scale = (centred.square().mean(-1, keepdim=True) + norm.eps).rsqrt().detach()
+        bias = getattr(norm, "bias", None)
+        return centred * scale * norm.weight + (0 if bias is None else bias)
+
+    return forward
+
+
+def _held_activation(activation: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    def forward(x: Tensor) -> Tensor:
+        return x * torch.where(x == 0, 0.0, activation(x) / x).detach()
+
+    return forward

@@ -1,0 +1,111 @@
+"""What each softmax head looks at, as numbers: entropy, confidence, special tokens, positions, rare tokens.
+
+Clark et al. 2019 (1906.04341) and Voita et al. 2019 (1905.09418). Means over the queries that are not special tokens.
+"""
+
+# B batch, N queries, M memory, H heads
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from experiments.heads.hooks import read
+from experiments.heads.trained_run import Subject
+
+REACH = 8  # offsets that a positional head is looked for at, either way
+POSITIONAL = 0.9  # share of the tokens (Voita et al.)
+RARE = 0.5  # share of the sequences' tokens (Voita et al.)
+SINK = 0.5  # share of the weight on special tokens
+BROAD = 0.8  # entropy, of the largest possible
+
+
+def entropy(weights: Tensor) -> Tensor:
+    """[..., M] -> [...], nats, between 0 and ln M (Clark et al., section 3.3)."""
+    return -torch.xlogy(weights, weights).sum(-1)
+
+
+def confidence(weights_BHNM: Tensor, special_BM: Tensor) -> Tensor:
+    """[B, H, N]: the largest weight that a token which is not special gets (Voita et al., section 4)."""
+    return weights_BHNM.masked_fill(special_BM[:, None, None], 0.0).amax(-1)
+
+
+def share(weights_BHNM: Tensor, chosen_BM: Tensor) -> Tensor:
+    """[B, H, N]: the weight on the chosen memory positions together."""
+    return (weights_BHNM * chosen_BM[:, None, None]).sum(-1)
+
+
+def weight_at(weights_BHNM: Tensor, offset: int) -> Tensor:
+    """[B, H, N]: the weight on the position `offset` after the query's own; 0 where there is none."""
+    N, M = weights_BHNM.shape[-2:]
+    position = torch.arange(N) + offset
+    inside = (position >= 0) & (position < M)
+    index = position.clamp(0, M - 1)[:, None].expand(*weights_BHNM.shape[:-1], 1)
+    return weights_BHNM.gather(-1, index).squeeze(-1) * inside
+
+
+def offset_pointed_to(weights_BHNM: Tensor) -> Tensor:
+    """int64 [B, H, N]: where the largest weight stands, minus where the query stands."""
+    return weights_BHNM.argmax(-1) - torch.arange(weights_BHNM.shape[-2])
+
+
+def rarest(tokens_BM: Tensor, special_BM: Tensor, counts: Tensor, among: int = 1) -> Tensor:
+    """Bool [B, M]: tokens of which at most `among` - 1 kinds in the row are rarer, by `counts` [vocabulary]."""
+    count = torch.where(special_BM, torch.iinfo(torch.int64).max, counts[tokens_BM])
+    limits = [torch.unique(row)[:among][-1] for row in count]
+    return (count <= torch.stack(limits)[:, None]) & ~special_BM
+
+
+def profile(subject: Subject) -> list[dict[str, Any]]:
+    """A row a softmax head: its quantities, and the role they make. Layers and heads count from 1."""
+    counts = torch.from_numpy(subject.dataset.unigram.copy())
+    sums: list[dict[str, Tensor]] = [{} for _ in subject.model.layers]
+    queries = 0
+    for tokens in subject.text():
+        special = subject.special(tokens)
+        rare = rarest(tokens, special, counts)
+        queries += int((~special).sum())
+        for layer, seen in enumerate(read(subject.model, tokens, "weights")):
+            for name, values in _values(seen["weights"], special, rare).items():
+                total = (values * ~special[:, None]).double().sum((0, 2))
+                sums[layer][name] = sums[layer].get(name, 0) + total
+    rows = []
+    for layer, totals in enumerate(sums, 1):
+        means = {name: (total / queries).tolist() for name, total in totals.items()}
+        for head in range(len(means["entropy"])):
+            row = {name: values[head] for name, values in means.items() if not name.startswith("points_to_")}
+            pointed = {offset: means[f"points_to_{offset}"][head] for offset in range(-REACH, REACH + 1)}
+            best = max(pointed, key=lambda offset: pointed[offset])
+            row |= {"layer": layer, "head": head + 1, "offset": best, "offset_share": pointed[best]}
+            rows.append(row | {"role": role(row, subject.settings.length)})
+    return rows
+
+
+def _values(weights: Tensor, special: Tensor, rare: Tensor) -> dict[str, Tensor]:
+    """Each [B, H, N]."""
+    pointed = offset_pointed_to(weights)
+    return {
+        "entropy": entropy(weights),
+        "confidence": confidence(weights, special),
+        "special": share(weights, special),
+        "previous": weight_at(weights, -1),
+        "current": weight_at(weights, 0),
+        "next": weight_at(weights, 1),
+        "rarest": rare[:, None].expand(-1, weights.shape[1], -1).gather(-1, weights.argmax(-1)),
+        **{f"points_to_{offset}": pointed == offset for offset in range(-REACH, REACH + 1)},
+    }
+
+
+def role(row: dict[str, Any], length: int) -> str:
+    """What a head is mostly about; the first that fits of positional, rare tokens, special tokens, broad, mixed."""
+    if row["offset_share"] >= POSITIONAL:
+        return "positional"
+    if row["rarest"] > RARE:
+        return "rare tokens"
+    if row["special"] > SINK:
+        return "special tokens"
+    if row["entropy"] > BROAD * torch.tensor(float(length)).log().item():
+        return "broad"
+    return "mixed"

@@ -1,0 +1,114 @@
+"""Removing heads in order of importance (Michel et al. 2019, 1905.10650, section 4), and the smaller model."""
+
+# L layers, H value heads
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import yaml
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from experiments.config.check import from_tree
+from experiments.data.tokenizer import Tokenizer, load
+from experiments.heads.hooks import check_own_heads, gated, value_heads
+from experiments.heads.trained_run import Subject
+from experiments.model.assembly import Assembly
+from experiments.objectives.objective import Batch, loss
+from experiments.record.checkpoint import restore, weights
+from experiments.record.durable import explained, replacing, write
+from experiments.settings.mistake import Mistake
+from experiments.tasks.pretraining import Pretraining
+
+Head = tuple[int, int]  # layer and head, from 0
+
+
+def order(importance: Sequence[Tensor]) -> list[Head]:
+    """All heads, the least important first."""
+    heads = [(layer, head) for layer, values in enumerate(importance) for head in range(len(values))]
+    return sorted(heads, key=lambda each: float(importance[each[0]][each[1]]))
+
+
+def random_order(model: Assembly, seed: int) -> list[Head]:
+    generator = torch.Generator().manual_seed(seed)
+    return order([torch.rand(heads, generator=generator) for heads in value_heads(model)])
+
+
+def gates_without(model: Assembly, removed: Iterable[Head]) -> list[Tensor]:
+    """Gates [H] a layer: 0 for the removed heads, 1 for the others."""
+    gates = [torch.ones(heads, dtype=next(model.parameters()).dtype) for heads in value_heads(model)]
+    for layer, head in removed:
+        gates[layer][head] = 0.0
+    return gates
+
+
+def loss_with(model: Assembly, batches: Iterable[Batch], gates: Sequence[Tensor]) -> float:
+    """Nats per predicted token with the heads' outputs multiplied by the gates."""
+    total, tokens = 0.0, 0
+    with torch.inference_mode(), gated(model, gates):
+        for batch in batches:
+            total += float(loss(model(**batch.inputs, rows=batch.rows), batch.targets))
+            tokens += len(batch.targets)
+    return total / tokens
+
+
+def remove(model: Assembly, removed: Iterable[Head]) -> list[list[int]]:
+    """Take the heads out of the model for good, in place; the heads that are left, a list a layer. Raises Mistake."""
+    check_own_heads(model, "heads taken out")
+    gone = set(removed)
+    kept = [[h for h in range(heads) if (layer, h) not in gone] for layer, heads in enumerate(value_heads(model))]
+    before = [layer.attention.softmax_heads for layer in model.layers]
+    for layer, heads in zip(model.layers, kept, strict=True):
+        layer.attention.keep_heads(heads)
+    if model.relative is not None and before != [layer.attention.softmax_heads for layer in model.layers]:
+        raise Mistake("position=relative: its table has a column for every head, so none can be taken out")
+    return kept
+
+
+def export(subject: Subject, removed: Iterable[Head], folder: Path) -> Assembly:
+    """Write the model without these heads, for `load_pruned`; returns it. Raises Mistake, RunFolderError."""
+    model = copy.deepcopy(subject.model)
+    kept = remove(model, removed)
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write(folder / "config.yaml", yaml.safe_dump(subject.settings.model_dump(), sort_keys=False))
+    write(folder / "heads.json", json.dumps({"kept": kept}) + "\n")
+    with replacing(folder / "tokenizer.json") as temporary:
+        subject.tokenizer.save(temporary)
+    with replacing(folder / "model.safetensors") as temporary:
+        save_file({name: tensor.contiguous() for name, tensor in weights(model).items()}, temporary)
+    return model
+
+
+class Pruned(NamedTuple):
+    model: Assembly
+    tokenizer: Tokenizer
+
+
+def load_pruned(folder: Path) -> Pruned:
+    """The model that `export` wrote. Raises ValueError where the files don't go together."""
+    settings = from_tree(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")))
+    tokenizer = load(folder / "tokenizer.json")
+    model = Pretraining(settings).assemble(tokenizer.vocabulary_size).eval()
+    for layer, kept in zip(model.layers, json.loads((folder / "heads.json").read_text())["kept"], strict=True):
+        layer.attention.keep_heads(kept)
+    with torch.no_grad():
+        restore(weights(model), load_file(folder / "model.safetensors"))
+    return Pruned(model, tokenizer)
+
+
+def difference(model: Assembly, smaller: Assembly, batches: Iterable[Batch], removed: Iterable[Head]) -> float:
+    """The largest difference of a logit between the masked model and the one without the heads."""
+    largest = 0.0
+    with torch.inference_mode():
+        for batch in batches:
+            with gated(model, gates_without(model, removed)):
+                expected = model(**batch.inputs, rows=batch.rows)
+            largest = max(largest, float((expected - smaller(**batch.inputs, rows=batch.rows)).abs().max()))
+    return largest

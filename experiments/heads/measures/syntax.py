@@ -1,0 +1,145 @@
+"""Heads that find grammatical relations (Clark et al. 2019, 1906.04341, section 4.2; Voita et al. 2019, 1905.09418)."""
+
+# H heads, N tokens, W words
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from experiments.heads.hooks import read
+from experiments.heads.measures.profile import REACH
+from experiments.heads.trained_run import Subject
+from experiments.settings.mistake import Mistake
+
+SENTENCES = 500  # of the treebank's start that fit into the model's length
+LEAST = 20  # occurrences of a relation that is counted
+ABOVE = 0.1  # over the baseline: what makes a head syntactic (Voita et al.)
+DIRECTIONS = ("to its head", "from its head")
+
+
+class Tree(NamedTuple):
+    words: list[str]
+    heads: list[int]  # the word's head, from 0; -1: the root
+    relations: list[str]  # without subtypes
+    spaces: list[bool]  # whether a space follows the word
+
+
+def read_treebank(path: Path) -> list[Tree]:
+    """The trees of a CoNLL-U file, or of Parquet with the columns of `universal_dependencies`. Raises Mistake."""
+    if not path.is_file():
+        raise Mistake(f"--treebank {path}: there is no such file", "a .conllu or .parquet of Universal Dependencies")
+    try:
+        return list(_parquet(path) if path.suffix == ".parquet" else _conllu(path))
+    except (ValueError, KeyError, IndexError) as error:
+        raise Mistake(f"--treebank {path}: neither CoNLL-U nor its columns in Parquet ({error})") from error
+
+
+def _conllu(path: Path) -> Iterator[Tree]:
+    for block in path.read_text(encoding="utf-8").split("\n\n"):
+        rows = [line.split("\t") for line in block.splitlines() if line and not line.startswith("#")]
+        # 1-2 and 1.1 are contractions and words that are not said
+        rows = [row for row in rows if row[0].isdigit()]
+        if rows:
+            yield _tree(*zip(*((row[1], row[6], row[7], row[9]) for row in rows), strict=True))
+
+
+def _parquet(path: Path) -> Iterator[Tree]:
+    from pyarrow import parquet
+
+    columns = ["tokens", "head", "deprel", "misc"]
+    for part in parquet.ParquetFile(path).iter_batches(64, columns=columns):
+        for row in part.to_pylist():
+            # words of contractions have no head here
+            if all(str(head).isdigit() for head in row["head"]):
+                yield _tree(*(row[column] for column in columns))
+
+
+def _tree(words: Sequence[str], heads: Sequence[str], relations: Sequence[str], notes: Sequence[str]) -> Tree:
+    return Tree(
+        list(words),
+        [int(head) - 1 for head in heads],
+        [relation.partition(":")[0] for relation in relations],
+        ["SpaceAfter=No" not in note for note in notes],
+    )
+
+
+def by_words(weights_HNN: Tensor, word: Tensor) -> Tensor:
+    """[H, W, W]: to a word, the sum over its tokens; from a word, their mean. `word` [N] of a token, -1: of none."""
+    one_hot = (word[:, None] == torch.arange(int(word.max()) + 1)).to(weights_HNN.dtype)
+    return (one_hot / one_hot.sum(0)).T @ weights_HNN @ one_hot
+
+
+def pointed_to(weights_HWW: Tensor) -> Tensor:
+    """int64 [H, W]: the other word that gets the largest weight."""
+    return weights_HWW.masked_fill(torch.eye(weights_HWW.shape[-1], dtype=torch.bool), -1.0).argmax(-1)
+
+
+def accuracies(subject: Subject, trees: Iterable[Tree]) -> tuple[list[dict[str, Any]], int]:
+    """A row a relation, direction and head, with the best fixed offset beside it; and how many sentences there were."""
+    right: dict[tuple[str, str], Tensor] = {}
+    offsets: dict[tuple[str, str], Counter[int]] = {}
+    used = 0
+    for tree in trees:
+        encoded = encode(subject, tree)
+        if encoded is None:
+            continue
+        tokens, word = encoded
+        pointed = [pointed_to(by_words(seen["weights"][0], word)) for seen in read(subject.model, tokens, "weights")]
+        for dependent, (head, relation) in enumerate(zip(tree.heads, tree.relations, strict=True)):
+            if head < 0 or relation == "punct":
+                continue
+            for direction, (at, to) in zip(DIRECTIONS, ((dependent, head), (head, dependent)), strict=True):
+                key = relation, direction
+                hit = torch.cat([layer[:, at] == to for layer in pointed]).double()
+                right[key] = right.get(key, 0) + hit
+                offsets.setdefault(key, Counter())[to - at] += 1
+        used += 1
+        if used == SENTENCES:
+            break
+    names = [(i, h) for i, layer in enumerate(subject.model.layers, 1) for h in range(1, _heads(layer) + 1)]
+    rows = []
+    for (relation, direction), hits in right.items():
+        counts = offsets[relation, direction]
+        total = counts.total()
+        if total < LEAST:
+            continue
+        offset, most = max(((o, counts[o]) for o in range(-REACH, REACH + 1)), key=lambda each: each[1])
+        rows += [
+            {"relation": relation, "direction": direction, "layer": layer, "head": head, "accuracy": hit / total,
+             "baseline": most / total, "offset": offset, "count": total}
+            for (layer, head), hit in zip(names, hits.tolist(), strict=True)
+        ]  # fmt: skip
+    return rows, used
+
+
+def best_of_each_relation(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The row that is most above its baseline, for each relation; those most above first."""
+
+    def above(row: dict[str, Any]) -> float:
+        return float(row["accuracy"] - row["baseline"])
+
+    relations = sorted({row["relation"] for row in rows})
+    best = [max((row for row in rows if row["relation"] == relation), key=above) for relation in relations]
+    return sorted(best, key=above, reverse=True)
+
+
+def encode(subject: Subject, tree: Tree) -> tuple[Tensor, Tensor] | None:
+    """[CLS] sentence [SEP], int64 [1, N], and the word of each token, [N]; None where it has more tokens than fit."""
+    tokenizer = subject.tokenizer
+    before = [False, *tree.spaces[:-1]]
+    parts = tokenizer.encode([" " * space + word for space, word in zip(before, tree.words, strict=True)])
+    if any(not len(part) for part in parts) or sum(map(len, parts)) + 2 > subject.settings.length:
+        return None
+    ids = [tokenizer.cls_id, *(int(i) for part in parts for i in part), tokenizer.sep_id]
+    word = [-1, *(index for index, part in enumerate(parts) for _ in part), -1]
+    return torch.tensor([ids]), torch.tensor(word)
+
+
+def _heads(layer: Any) -> int:
+    return int(layer.attention.softmax_heads)

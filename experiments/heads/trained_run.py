@@ -1,0 +1,88 @@
+"""The run that is looked at: its trained model, and held-out text of its own data."""
+
+# B batch, N length
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from experiments.data.packing import Dataset
+from experiments.data.tokenizer import Report, Tokenizer
+from experiments.model.assembly import Assembly
+from experiments.objectives.objective import Batch, Objective, assembly_of
+from experiments.record.checkpoint import load_weights
+from experiments.record.folder import RunFolder
+from experiments.settings.group import WhichCheckpoint
+from experiments.settings.mistake import Mistake
+from experiments.settings.run import Settings
+from experiments.settings.tokenizer import FileTokenizer
+from experiments.tasks.pretraining import Pretraining
+from experiments.training.evaluate import evaluation_batches
+from experiments.training.micro_batches import split
+
+TOKENS = 1 << 11  # whose maps are in memory at once
+
+
+@dataclass(frozen=True)
+class Subject:
+    name: str
+    settings: Settings
+    model: Assembly  # trained, on the CPU, in float32, in evaluation mode
+    objective: Objective
+    dataset: Dataset
+    sequences: int  # of the validation split, from its start
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        return self.dataset.tokenizer
+
+    @property
+    def rows(self) -> int:
+        """Sequences that go through the model together."""
+        return max(1, TOKENS // self.settings.length)
+
+    def text(self) -> Iterator[Tensor]:
+        """Held-out tokens as they are, int64 [B, N] a batch."""
+        tokens = self.dataset.validation.tokens[: self.sequences]
+        for start in range(0, len(tokens), self.rows):
+            yield torch.from_numpy(tokens[start : start + self.rows].astype(np.int64))
+
+    def masked(self) -> Iterator[Batch]:
+        """The same with the run's evaluation masks."""
+        for batch in evaluation_batches(self.dataset.validation, self.objective, self.sequences):
+            yield from split(batch, self.rows)
+
+    def special(self, tokens: Tensor) -> Tensor:
+        """Bool, of the shape of `tokens`: [CLS], [SEP] and their kind."""
+        return torch.isin(tokens, torch.tensor(sorted(self.tokenizer.special)))
+
+    def words(self, tokens: Tensor) -> list[str]:
+        """The tokens [N] as a reader knows them: their text; the vocabulary's name for a part of a character."""
+        names = self.tokenizer.tokens(tokens.numpy())
+        texts = [self.tokenizer.decode([int(token)]) for token in tokens]
+        shown = [text.strip() or text.replace("\n", "\u21b5").replace(" ", "\u2423") for text in texts]
+        return [text if text and "\ufffd" not in text else name for text, name in zip(shown, names, strict=True)]
+
+
+def open_subject(
+    folder: RunFolder, settings: Settings, which: WhichCheckpoint, sequences: int, report: Report
+) -> Subject:
+    """The trained run with its own tokenizer. Raises Mistake, DataError, ValueError without a good checkpoint."""
+    if sequences < 1:
+        raise Mistake(f"--sequences {sequences}: must be at least 1")
+    if (assembly := assembly_of(settings.objective)) == "encoder_decoder":
+        raise Mistake(
+            f"{folder.name}: its objective={settings.objective.kind} trains an {assembly}; heads are of encoders"
+        )
+    tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
+    source = Pretraining(settings.model_copy(update={"tokenizer": tokenizer}))
+    dataset = source.prepare(report)
+    model = source.assemble(dataset.tokenizer.vocabulary_size)
+    load_weights(model, folder.checkpoint, which, lambda text: report(text, 0, None))
+    count = min(sequences, len(dataset.validation.tokens))
+    return Subject(folder.name, settings, model.eval(), source.objective(dataset.tokenizer), dataset, count)

@@ -1,0 +1,105 @@
+"""One run, whole: its folder is made or found again, locked, and trained in.
+
+`python -m experiments.launch.cell FOLDER` trains what FOLDER is configured for: a sweep gives each cell such a process.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from experiments.config.check import from_tree
+from experiments.data.errors import DataError
+from experiments.display.progress import Display, summary
+from experiments.launch.prepare import prepare_apart
+from experiments.measure.free_cores import Cores
+from experiments.record.code_digest import source_digest
+from experiments.record.durable import RunFolderError
+from experiments.record.folder import RunFolder, run_name
+from experiments.record.result import Result
+from experiments.record.wandb_mirror import Tracker
+from experiments.settings.run import Settings
+from experiments.settings.variant import module_of
+from experiments.tasks.choose import task_of
+from experiments.training.interruption import Interrupted, Interruption
+
+EXIT_CODES = {"done": 0, "nan": 4, "oom": 5}
+
+
+def folder_of(settings: Settings) -> RunFolder:
+    """The run folder of a configuration: the same configuration has the same folder. Nothing is made."""
+    return RunFolder(Path(settings.runs) / run_name(settings.model_dump()))
+
+
+def finished(settings: Settings) -> Result | None:
+    """The result of a run that is done. Raises RunFolderError, and DataError if it is not what would be trained now."""
+    folder = folder_of(settings)
+    result = folder.result()
+    if result is None or result.status != "done":
+        return None
+    check_unchanged(settings, folder, result)
+    return result
+
+
+def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> None:
+    """Raises DataError for a result of other attention code, or of other text, than there is now."""
+    anew = "begin anew in another folder with runs=FOLDER"
+    if result.attention_digest != source_digest(settings.variant):
+        raise DataError(
+            f"attention/{module_of(settings.variant)}.py is another than {folder.path} was trained with; {anew}"
+        )
+    if task_of(settings).identity() not in (None, result.corpus):
+        raise DataError(f"{folder.path} was trained on other text than there is now; {anew}")
+
+
+def execute(settings: Settings) -> int:
+    """Train, continue, or find done; the exit code, of SIGINT and SIGTERM too. Raises ValueError, RunFolderError."""
+    folder = folder_of(settings)
+    result = finished(settings)
+    if result is None:
+        cores = Cores()
+        try:
+            with folder, Interruption(), Display() as display:
+                folder.create(settings.model_dump())
+                prepare_apart(settings, folder)
+                display.stage("starting", 0, None)
+                # torch comes in here: a mistake in words or data, or a finished run, has been answered without it
+                from experiments.training.train import train
+
+                result = train(settings, folder, Tracker(), display, cores)
+        except ValueError:
+            # a mistake that only the data or the sizes could show leaves nothing behind
+            if not any(folder.checkpoint.glob("*")):
+                shutil.rmtree(folder.path, ignore_errors=True)
+            raise
+        except Interrupted as interrupted:
+            print(f"{interrupted.reason}: the same command goes on from {folder.path}", file=sys.stderr)
+            return interrupted.exit_code
+    summary(result, folder)
+    return EXIT_CODES[result.status]
+
+
+def main() -> int:
+    """Train what the folder in the first argument holds, as a child whose parent holds the other end of stdin."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    try:
+        return execute(from_tree(RunFolder(sys.argv[1]).config()))
+    except (ValueError, RunFolderError) as error:
+        print(error, file=sys.stderr)
+        return 2 if isinstance(error, ValueError) else 1
+
+
+def _end_with_parent() -> None:
+    """When the sweep is gone, however it went, the pipe closes: the cell saves and ends."""
+    # not sys.stdin.read(): Python aborts at exit while a thread holds that buffer's lock
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""A cell as a job of one of Hydra's launchers or sweepers: trained in a process of its own, its loss returned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+
+from experiments.config.compose import resolve
+from experiments.launch.plan import in_sweep
+from experiments.launch.worker import done_before, run_cell
+from experiments.settings.mistake import Mistake
+
+LEDGER = "cells.txt"  # in the sweep's folder: a line for each cell that was started, and what became of it
+
+
+def job(config: DictConfig) -> float | None:
+    """The validation loss, or None for a cell that failed: a sweeper then goes on with the next trial."""
+    sweep = Path(HydraConfig.get().sweep.dir)
+    ledger = sweep / LEDGER
+    try:
+        settings = in_sweep(resolve(config), sweep.name)
+    except Mistake as mistake:
+        _note(ledger, " ".join(HydraConfig.get().overrides.task), str(mistake))
+        return None
+    outcome = done_before(settings) or run_cell(settings)
+    _note(ledger, outcome.folder.path.name, outcome.reason or "done")
+    return outcome.result.validation_loss if outcome.done and outcome.result is not None else None
+
+
+def _note(ledger: Path, name: str, became: str) -> None:
+    with ledger.open("a", encoding="utf-8") as file:
+        file.write(f"{name}\t{' '.join(became.split())}\n")
+
+
+def read_ledger(folder: Path) -> dict[str, str]:
+    """What became of each cell, by its name; the last word counts."""
+    path = folder / LEDGER
+    lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    return dict(line.split("\t", 1) for line in lines)

@@ -1,0 +1,48 @@
+"""The corpus of a run, made in a process of its own: no memory that this takes is counted as the run's.
+
+`python -m experiments.launch.prepare FOLDER` makes it for the run configured in FOLDER.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from experiments.config.check import from_tree
+from experiments.data.errors import DataError
+from experiments.display.progress import Display
+from experiments.launch.child import child
+from experiments.record.folder import RunFolder
+from experiments.settings.run import Settings
+from experiments.tasks.choose import task_of
+
+
+def prepare_apart(settings: Settings, folder: RunFolder) -> None:
+    """See that the corpus is in the cache; progress goes to stderr. Raises DataError."""
+    source = task_of(settings)
+    if source.is_ready():
+        return
+    print(f"making the corpus, {source.name}, for the first time", file=sys.stderr)
+    made = subprocess.run(
+        **child("experiments.launch.prepare", folder.path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
+    )
+    if made.returncode:
+        raise DataError(made.stdout.strip() or f"making the corpus ended with exit code {made.returncode}")
+
+
+def main() -> int:
+    settings = from_tree(RunFolder(sys.argv[1]).config())
+    try:
+        with Display() as display:
+            task_of(settings).prepare(display.stage)
+    except DataError as mistake:
+        print(mistake)
+        return 2
+    except KeyboardInterrupt:
+        # the run says it
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,146 @@
+"""Checkpoints: safetensors files with a checksum beside them, so written that a kill at any moment leaves a good one.
+
+    checkpoint/step-000000100.safetensors + .sha256     weights, moments, the run's progress; the newest two are kept
+    checkpoint/best-000000050.safetensors + .sha256     weights of the lowest validation loss
+
+Reading one can't run code: the file holds numbers, and a JSON text in its header.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from experiments.record.durable import explained, replacing, write
+from experiments.record.folder import PREFIX
+from experiments.settings.group import WhichCheckpoint
+
+MODEL = "model/"
+KEPT: dict[WhichCheckpoint, int] = {"newest": 2, "best": 1}
+
+
+class Checkpoint(NamedTuple):
+    step: int
+    path: Path
+    tensors: dict[str, Tensor]  # on the CPU
+    header: dict[str, Any]
+
+
+def save(folder: Path, which: WhichCheckpoint, step: int, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
+    """Write a checkpoint and drop those of its kind that it outdates. `header` must be JSON.
+
+    Raises RunFolderError when it can't be written; the earlier checkpoints are then as they were.
+    """
+    path = folder / f"{PREFIX[which]}-{step:09d}.safetensors"
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with replacing(path) as temporary:
+        with _as_os_error():
+            save_file(tensors, temporary, {"header": json.dumps(header)})
+        # before the file gets its name: one without a checksum is no checkpoint, a checksum without a file is nothing
+        write(path.with_suffix(".sha256"), _digest(temporary) + "\n")
+    others = [file for file in _files(folder, which) if file != path]
+    kept = [file for file in others if file < path][: KEPT[which] - 1]
+    # what is later than this one was passed over as damaged, or belongs to steps that are being repeated
+    for file in set(others) - set(kept):
+        _remove(file, file.with_suffix(".sha256"))
+
+
+def load(folder: Path, which: WhichCheckpoint, report: Callable[[str], None]) -> Checkpoint | None:
+    """The newest good checkpoint of its kind; None if there is none. Each damaged one is passed over and reported."""
+    paths = _files(folder, which)
+    for path in paths:
+        checkpoint = _read(path, report)
+        if checkpoint is not None:
+            return checkpoint
+    if paths:
+        report(f"{folder}: no good checkpoint is left")
+    return None
+
+
+def load_weights(
+    model: nn.Module, folder: Path, which: WhichCheckpoint, report: Callable[[str], None]
+) -> tuple[int, dict[str, Any]]:
+    """Give `model` the weights of a run's best or newest good checkpoint; returns its step and its header.
+
+    Raises ValueError when there is none, or when it is of another model.
+    """
+    checkpoint = load(folder, which, report)
+    if checkpoint is None:
+        other = "newest" if which == "best" else "best"
+        raise ValueError(f"{folder}: there is no good {which} checkpoint to load; --checkpoint {other} loads the other")
+    live = weights(model)
+    restore(live, {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(MODEL)})
+    return checkpoint.step, checkpoint.header
+
+
+def weights(model: nn.Module) -> dict[str, Tensor]:
+    """The model's own live tensors as `model/NAME`, each once: a tied embedding bears its first name."""
+    unique: dict[int, tuple[str, Tensor]] = {}
+    for name, tensor in model.state_dict().items():
+        unique.setdefault(tensor.data_ptr(), (MODEL + name, tensor))
+    return dict(unique.values())
+
+
+def restore(live: dict[str, Tensor], stored: dict[str, Tensor]) -> None:
+    """Copy the stored tensors into the live ones. Raises ValueError, naming one, unless names and shapes agree."""
+    for name in sorted(live.keys() ^ stored.keys()):
+        raise ValueError(f"the checkpoint is of another model: it {'lacks' if name in live else 'also has'} {name}")
+    for name, tensor in live.items():
+        if tensor.shape != stored[name].shape:
+            shapes = f"{list(stored[name].shape)}, not {list(tensor.shape)}"
+            raise ValueError(f"the checkpoint is of another model: {name} is {shapes}")
+        tensor.copy_(stored[name])
+
+
+def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:
+    """The checkpoint, or None and a report if it isn't as it was written."""
+    try:
+        if _digest(path) != path.with_suffix(".sha256").read_text(encoding="ascii").strip():
+            raise ValueError("its checksum differs")
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no dict
+            return Checkpoint(int(path.stem.partition("-")[2]), path, tensors, json.loads(file.metadata()["header"]))
+    except (OSError, SafetensorError, KeyError, ValueError) as error:
+        report(f"{path}: damaged ({error}), passed over")
+        return None
+
+
+def _files(folder: Path, which: WhichCheckpoint) -> list[Path]:
+    return sorted(folder.glob(f"{PREFIX[which]}-*.safetensors"), reverse=True)
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+@contextmanager
+def _as_os_error() -> Iterator[None]:
+    """The library tells the system's error in words only: "... (os error 28)"."""
+    try:
+        yield
+    except SafetensorError as error:
+        found = re.search(r"os error (\d+)", str(error))
+        if found is None:
+            raise
+        number = int(found[1])
+        raise OSError(number, os.strerror(number)) from error
+
+
+def _remove(*paths: Path) -> None:
+    for path in paths:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,55 @@
+"""Views that W&B keeps (workspaces, reports): made once, then updated in place."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+from experiments.record.durable import to_json, write
+from experiments.record.folder import RENDERED
+from experiments.record.wandb_mirror import connect
+from experiments.settings.mistake import Mistake
+
+# in the runs' folder: where each view of each project was saved
+MEMORY = ".views.json"
+
+
+def owner(entity: str | None) -> str:
+    """The entity, or that of who is logged in. Raises Mistake without W&B's library of views, TrackingError without a
+    login: before anything is built."""
+    if importlib.util.find_spec("wandb_workspaces") is None:
+        raise Mistake("--wandb needs W&B's library of workspaces", "pip install -c constraints.txt -e '.[dashboard]'")
+    wandb = connect()
+    return entity or str(wandb.Api().default_entity)
+
+
+def rendered_tables(runs: Path) -> list[str]:
+    """The papers' tables that `runs` keeps, as Markdown."""
+    return [path.read_text(encoding="utf-8") for path in sorted((runs / RENDERED).glob("*.md"))]
+
+
+def save(made: Any, content: tuple[str, ...], runs: Path) -> str:
+    """Save a workspace or a report, and return its address. Raises Mistake.
+
+    Where one of its kind was saved in the project before, that one's fields `content` are replaced, and the rest of it
+    stays as people have set it.
+    """
+    kind = type(made).__name__.lower()
+    place = f"{made.entity}/{made.project}"
+    memory = runs / MEMORY
+    addresses = json.loads(memory.read_bytes()) if memory.exists() else {}
+    try:
+        if known := addresses.get(f"{kind} {place}"):
+            saved = type(made).from_url(known)
+            for field in content:
+                setattr(saved, field, getattr(made, field))
+            made = saved
+        made.save()
+        address: str = made.url
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300]
+        raise Mistake(f"the {kind} of {place} was not saved: {reason}", f"{memory} names it") from error
+    write(memory, to_json(addresses | {f"{kind} {place}": address}, indent=2) + "\n")
+    return address

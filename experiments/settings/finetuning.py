@@ -1,0 +1,130 @@
+"""The settings of a fine-tuned run: those of its pretrained run, and the task. The values live in `conf/task/`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from experiments.settings.group import Count, Group, Positive, Size, Text, WhichCheckpoint
+from experiments.settings.run import Settings
+
+# a metric of `experiments.tasks.finetuning.scores`
+ClassMetric = Literal["accuracy", "f1", "matthews"]
+NumberMetric = Literal["pearson", "spearman"]
+# what is imported for them, which `pip install attn` alone does not bring
+LIBRARIES = {"f1": "sklearn", "matthews": "sklearn", "pearson": "scipy", "spearman": "scipy"}
+
+
+class Source(Group):
+    """Where the examples of a task are: a data set of the hub, or local files with the same columns."""
+
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]
+    path: Text  # owner/name of the hub, or a folder that a data set was downloaded to
+    subset: Text | None  # configuration of the data set
+    revision: Text  # branch, tag or commit; the commit it resolved to is recorded
+    train: Text  # a split expression, or a local .parquet, .json or .jsonl file
+    validation: Text | dict[str, Text]  # likewise; several by their names, each scored by itself
+    train_examples: Size | None  # at most so many
+    validation_examples: Size | None
+
+    @property
+    def held_out(self) -> dict[str, str]:
+        """The validation splits by name; a single one has none."""
+        return self.validation if isinstance(self.validation, dict) else {"": self.validation}
+
+
+class Span(Source):
+    """Find the answer to a question in a text (Rajpurkar et al. 2016, 1606.05250), in windows that slide over it."""
+
+    kind: Literal["span"]
+    validation: Text  # a single split: each window is of a question by its number in it
+    id: Text  # columns
+    question: Text
+    context: Text
+    answers: Text
+    document_stride: Size  # tokens from the start of one window to that of the next
+    max_question: Size  # tokens
+    max_answer: Size  # tokens
+    n_best: Size  # starts, and ends, of a window that are tried
+    window_score: Literal["logits", "log_probabilities"]
+
+
+class Classification(Source):
+    """One of several labels for a text, or for a pair of texts."""
+
+    kind: Literal["classification"]
+    texts: Annotated[list[Text], Field(min_length=1, max_length=2)]  # columns
+    label: Text  # column
+    labels: Annotated[list[Text], Field(min_length=2)]  # by their numbers
+    metrics: Annotated[list[ClassMetric], Field(min_length=1)]
+
+    @model_validator(mode="after")
+    def _binary(self) -> Classification:
+        if "f1" in self.metrics and len(self.labels) != 2:
+            raise ValueError(f"metrics {self.metrics}: f1 is of the second of two labels, there are {len(self.labels)}")
+        return self
+
+
+class Regression(Source):
+    """A number for a text, or for a pair of texts."""
+
+    kind: Literal["regression"]
+    texts: Annotated[list[Text], Field(min_length=1, max_length=2)]  # columns
+    label: Text  # column
+    metrics: Annotated[list[NumberMetric], Field(min_length=1)]
+
+
+Task = Annotated[Span | Classification | Regression, Field(discriminator="kind")]
+
+
+class Origin(Group):
+    """The weights that a fine-tuned run starts from: what they are, wherever they lie."""
+
+    run: Text  # name of the pretrained run's folder
+    step: Count
+    digest: Text  # hex SHA-256 of the checkpoint's file
+    tokenizer: Text  # hex SHA-256
+
+
+class FineTuning(Settings):
+    """A run that goes on from the weights of another; `objective`, `data` and `tokenizer` are what those learned by."""
+
+    pretrained: Text  # folder of the pretrained run
+    checkpoint: WhichCheckpoint
+    origin: Origin
+    epochs: Positive | None  # the first limit reached ends the run
+    task: Task
+
+    @model_validator(mode="after")
+    def _room(self) -> FineTuning:
+        """[CLS] question [SEP] context [SEP]: of the context a token at least."""
+        if isinstance(self.task, Span) and self.task.max_question + 4 > self.length:
+            raise ValueError(
+                f"task.max_question = {self.task.max_question}: a window of length={self.length} has room for "
+                f"at most {self.length - 4} tokens of a question"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _smoothed(self) -> FineTuning:
+        """Positions of padding, which have no probability, can't get a share of it; numbers have none at all."""
+        if self.trainer.label_smoothing and not isinstance(self.task, Classification):
+            raise ValueError(
+                f"trainer.label_smoothing = {self.trainer.label_smoothing}: task={self.task.name} has no labels to "
+                "smooth; set 0"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _whole_examples(self) -> FineTuning:
+        if self.trainer.evaluation_sequences is not None:
+            raise ValueError(
+                f"trainer.evaluation_sequences = {self.trainer.evaluation_sequences}: whole examples are scored; "
+                "set task.validation_examples"
+            )
+        if self.trainer.max_tokens is not None:
+            raise ValueError(
+                f"trainer.max_tokens = {self.trainer.max_tokens}: windows differ in length; set epochs or max_steps"
+            )
+        return self

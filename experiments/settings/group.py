@@ -1,0 +1,24 @@
+"""What every group of settings is: closed, immutable and strictly typed; and the ranges that settings have."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Size = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Fraction = Annotated[float, Field(ge=0, lt=1)]
+Share = Annotated[float, Field(ge=0, le=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Text = Annotated[str, Field(min_length=1)]
+
+WhichCheckpoint = Literal["best", "newest"]  # of the lowest validation loss, or the last
+
+
+class Group(BaseModel):
+    """Immutable, strictly typed, and closed: a key nobody reads is an error."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)

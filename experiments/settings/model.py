@@ -1,0 +1,65 @@
+"""The layers around the attention."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, model_validator
+
+from experiments.settings.group import Count, Fraction, Group, Positive, Size
+
+Norm = Literal["post", "pre", "sandwich", "deep"]
+
+
+class Model(Group):
+    """The layers around the attention; sizes in features, lengths in tokens."""
+
+    hidden_size: Size
+    intermediate_size: Size
+    embedding_size: Size  # width of the embeddings; where it is not hidden_size, linear maps lead there and back
+    layers: Size
+    sharing: Literal["none", "attention", "feed_forward", "all"]  # sub-layers that are the same in all layers
+    length: Size  # longest sequence; the size of a learned position table
+    norm: Norm
+    norm_kind: Literal["layer", "layer_no_bias", "rms", "batch", "batch_masked"]
+    norm_epsilon: Positive
+    embedding_norm: bool  # a norm on the sum of the embeddings
+    position: Literal["learned", "sinusoidal", "rotary", "relative", "none"]
+    rotary_base: Positive
+    relative_buckets: Annotated[int, Field(ge=4)]  # T5's buckets of distance, both directions together
+    relative_distance: Size  # distances from here on share the last bucket
+    activation: Literal["gelu", "gelu_tanh", "relu"]
+    gated: bool  # the feed-forward has a second inner map, which the activation's output multiplies
+    linear_bias: bool  # biases of the attention's and the feed-forward's linear maps
+    token_types: Count  # rows of the token-type table; 0 = no table
+    head_transform: bool  # a dense layer, the activation and a norm before the output embedding, as BERT has
+    tied: bool  # the output embedding is the input embedding
+    head_bias: bool  # a bias on each logit
+    output_scaled: bool  # what meets the output embedding is divided by sqrt(hidden_size) first
+    dropout: Fraction  # of embeddings and of each sub-layer's output
+    attention_dropout: Fraction  # of the attention weights
+    # standard deviation of the normal start of linear maps and embeddings; null: 1 / sqrt(inputs) of a map, for queries
+    # of unscaled logits 1 / sqrt(inputs key_size), 1 of embeddings
+    initial_std: Positive | None
+
+    @model_validator(mode="after")
+    def _buckets(self) -> Model:
+        if self.relative_buckets % 2 or self.relative_distance <= self.relative_buckets // 4:
+            raise ValueError(
+                f"relative_buckets {self.relative_buckets} must be even, and less than 4 times "
+                f"relative_distance {self.relative_distance}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _statistics(self) -> Model:
+        if self.norm_kind.startswith("batch") and self.head_transform:
+            raise ValueError(
+                f"norm_kind {self.norm_kind} needs head_transform=false: that norm sees the predicted positions only"
+            )
+        if self.norm_kind.startswith("batch") and self.sharing != "none":
+            raise ValueError(
+                f"norm_kind {self.norm_kind} needs sharing=none: shared norms have one running mean and variance for "
+                "layers whose own differ"
+            )
+        return self

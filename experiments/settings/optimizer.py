@@ -1,0 +1,60 @@
+"""The optimizers."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from experiments.settings.group import Fraction, Group, NonNegative, Positive, Size
+
+
+class Stepping(Group):
+    """What all optimizers have; matrices decay, biases and norms don't."""
+
+    learning_rate: Positive
+    projection_rate: Positive  # of the heads' projections (P_l, P_w), as a factor of the learning rate
+    weight_decay: NonNegative
+    clip: Positive | None  # largest gradient norm; null: no clipping
+
+
+class AdamW(Stepping):
+    """AdamW with decoupled decay (Loshchilov and Hutter 2019)."""
+
+    kind: Literal["adamw"]
+    beta1: Fraction
+    beta2: Fraction
+    epsilon: Positive
+
+
+class Adafactor(Stepping):
+    """Adafactor (Shazeer and Stern 2018): its learning rate is relative to the scale of each parameter."""
+
+    kind: Literal["adafactor"]
+    beta2_decay: Annotated[float, Field(lt=0)]  # exponent of the step in 1 - beta2
+    least_scale: Positive  # what a parameter counts as where its own root mean square is less
+    update_clip: Positive  # largest root mean square of an update before the learning rate
+
+
+class Muon(Stepping):
+    """Muon (Jordan et al. 2024) for the hidden matrices; AdamW, with its betas and epsilon, for the rest."""
+
+    kind: Literal["muon"]
+    momentum: Fraction
+    nesterov: bool
+    newton_schulz_steps: Size
+    beta1: Fraction
+    beta2: Fraction
+    epsilon: Positive
+
+
+class Lamb(Stepping):
+    """LAMB (You et al. 2020), for large batches."""
+
+    kind: Literal["lamb"]
+    beta1: Fraction
+    beta2: Fraction
+    epsilon: Positive
+
+
+Optimizer = Annotated[AdamW | Adafactor | Muon | Lamb, Field(discriminator="kind")]

@@ -1,0 +1,97 @@
+"""One run, whole: what people vary, and the groups that refer to it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, model_validator
+
+from experiments.settings.data import Data, HubPairs, PairFiles
+from experiments.settings.group import Group, Positive, Seed, Size, Text
+from experiments.settings.logger import Logger
+from experiments.settings.model import Model, Norm
+from experiments.settings.objective import Objective, SpanCorruption, Translation
+from experiments.settings.optimizer import Optimizer
+from experiments.settings.schedule import Schedule
+from experiments.settings.tokenizer import Tokenizer
+from experiments.settings.trainer import Precision, Trainer
+
+# keys of a group that one of another name decides
+DECIDED = {"memory_size": "hidden_size", "softmax_heads": "heads"}
+
+
+class Settings(Group):
+    """One run, whole. `variant` is checked against the constructor it names."""
+
+    # what people vary; groups refer to these by interpolation
+    heads: Size
+    key_size: Size
+    value_size: Size
+    hidden_size: Size
+    layers: Size
+    norm: Norm
+    length: Annotated[int, Field(ge=8)]
+    batch_size: Size
+    learning_rate: Positive
+    max_steps: Size | None
+    precision: Precision
+    backend: Literal["auto", "reference", "sdpa", "blocked", "compiled", "triton"]
+    seed: Seed
+    runs: Text  # folder of the run folders
+    cache: Text  # folder of tokenizers and packed corpora
+    # groups
+    variant: dict[str, Any]
+    model: Model
+    objective: Objective
+    data: Data
+    tokenizer: Tokenizer
+    optimizer: Optimizer
+    schedule: Schedule
+    trainer: Trainer
+    logger: Logger
+
+    @property
+    def row_length(self) -> int:
+        """Tokens of a row of the packed data."""
+        return self.objective.row_length(self.length)
+
+    @model_validator(mode="after")
+    def _sentinels(self) -> Settings:
+        if isinstance(self.objective, SpanCorruption):
+            _, spans = self.objective.spans(self.objective.text_length(self.length))
+            if spans > self.objective.sentinels:
+                raise ValueError(
+                    f"objective.sentinels = {self.objective.sentinels}: length={self.length} has {spans} spans, "
+                    "and each needs one of its own"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _pairs(self) -> Settings:
+        pairs = isinstance(self.data, PairFiles | HubPairs)
+        if pairs != isinstance(self.objective, Translation):
+            of_pairs = "data of sentence pairs: data=pairs data.train=FILE, data=multi30k"
+            needs = "objective=translation" if pairs else of_pairs
+            asks = f"data.kind = {self.data.kind!r}" if pairs else f"objective.kind = {self.objective.kind!r}"
+            raise ValueError(f"{asks}: needs {needs}")
+        return self
+
+    @model_validator(mode="after")
+    def _no_leak(self) -> Settings:
+        if self.objective.reads_targets and self.model.norm_kind.startswith("batch"):
+            raise ValueError(
+                f"model.norm_kind = {self.model.norm_kind}: objective={self.objective.kind} gives the model the tokens "
+                "that it predicts, and the statistics of a batch would tell of them; use layer or rms"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Settings:
+        """A key of a group that a key above decides can't differ from it: names and tables say what was trained."""
+        above = dict(self)
+        for group in ("variant", "model", "optimizer", "trainer"):
+            for key, value in dict(above[group]).items():
+                decides = DECIDED.get(key, key)
+                if decides in above and value != above[decides]:
+                    raise ValueError(f"{group}.{key} = {value!r}: is {decides} = {above[decides]!r}; set {decides}")
+        return self

@@ -1,0 +1,41 @@
+"""The report where the comparison page and W&B's report find it: JSON and Markdown in `tables/` of the runs' folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from experiments.display.rows import readable
+from experiments.record.durable import explained, write
+from experiments.record.folder import RENDERED
+from experiments.tables.render import closing, legend, render, sentences, tables
+from experiments.tables.report import Report
+
+
+def keep(report: Report, runs: Path) -> None:
+    """A file of each kind a table and budget. Raises RunFolderError."""
+    folder, asked = runs / RENDERED, report.asked
+    with explained(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    write(folder / f"{asked.stem}.json", json.dumps(as_shown(report), indent=1) + "\n")
+    write(folder / f"{asked.stem}.md", render(report, "markdown"))
+
+
+def as_shown(report: Report) -> dict[str, Any]:
+    """Everything as text, as a reader sees it."""
+    asked = report.asked
+    return {
+        "name": asked.name,
+        "budget": asked.budget_name,
+        "title": asked.table.title,
+        "shows": asked.table.shows,
+        "tables": [[{key: readable(key, row[key]) for key in row} for row in rows] for rows in tables(report)],
+        "notes": [*legend(report), *report.notes, *([closing(report)] if report.verdicts else [])],
+        "claims": [
+            {"key": verdict.key, "says": verdict.claim.says, "word": verdict.word,
+             "lines": [line.strip() for line in sentences(verdict)[1:]]}
+            for verdict in report.verdicts
+        ],
+        "facts": [*report.facts],
+    }  # fmt: skip

@@ -1,0 +1,42 @@
+"""A rendered table in W&B: its numbers as tables of a W&B run, its text in a report of every table of the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from experiments.config.compose import compose
+from experiments.record import wandb_views as view
+from experiments.record.wandb_mirror import TrackingError, log_tables
+from experiments.settings.mistake import Mistake
+from experiments.tables.render import claim_rows
+from experiments.tables.report import Report
+
+TITLE = "attn: the papers' tables"
+
+
+def mirror(made: Report, runs: Path, says: Callable[[str], None]) -> None:
+    """Log the table, offline without a login, and bring the report up to date; a line says what came of each."""
+    logger = compose([]).logger
+    tables = {"table": made.lines, "claims": claim_rows(made)}
+    says(log_tables(f"table-{made.asked.stem}", tables, logger.model_dump(), runs))
+    try:
+        made_of_all = report(view.owner(logger.entity), logger.project, runs)
+        says(f"W&B report: {view.save(made_of_all, ('blocks',), runs)}")
+    except (Mistake, TrackingError) as error:
+        says(f"the report in W&B was not updated: {error}; --render-only --wandb does it later")
+
+
+def report(entity: str, project: str, runs: Path) -> Any:
+    """The report, unsaved, of every table that `runs` keeps: it needs no login."""
+    import wandb_workspaces.reports.v2 as wr
+
+    return wr.Report(
+        project=project,
+        entity=entity,
+        title=TITLE,
+        description="Published numbers beside ours, and which claims hold; made by attn table",
+        blocks=[wr.TableOfContents(), *(wr.MarkdownBlock(text) for text in view.rendered_tables(runs))],
+        width="fluid",
+    )

@@ -1,0 +1,14 @@
+"""Which task a configuration asks for."""
+
+from __future__ import annotations
+
+from experiments.settings.finetuning import FineTuning
+from experiments.settings.run import Settings
+from experiments.tasks.finetuning.task import Finetuning
+from experiments.tasks.pretraining import Pretraining
+from experiments.tasks.task import Task
+
+
+def task_of(settings: Settings) -> Task:
+    """The task of a run: torch comes in only where a model or an objective is asked for."""
+    return Finetuning(settings) if isinstance(settings, FineTuning) else Pretraining(settings)

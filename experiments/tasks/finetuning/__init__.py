@@ -1,0 +1,1 @@
+"""The examples of a benchmark: read, cut into windows, and scored."""

@@ -1,0 +1,71 @@
+"""From the logits of windows to the answer of each question: the best span of all, as it stands in the text."""
+
+# W windows, N tokens of a window, S and E starts and ends that are tried
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from experiments.settings.finetuning import Span
+from experiments.tasks.finetuning.features import Questions
+from experiments.tasks.finetuning.windows import NONE
+
+
+class Found(NamedTuple):
+    score: float
+    first: int  # tokens of the window
+    last: int
+
+
+def answer_texts(
+    starts_WN: np.ndarray, ends_WN: np.ndarray, questions: Questions, known: list[dict[str, Any]], task: Span
+) -> dict[str, str]:
+    """The answer to each question by its id, a substring of its context; empty where no span is possible.
+
+    The logits of padding are -inf. Of equally good spans the first counts.
+    """
+    if task.window_score == "log_probabilities":
+        starts_WN, ends_WN = _normalized(starts_WN), _normalized(ends_WN)
+    best: dict[int, Found] = {}
+    texts = {str(question["id"]): "" for question in known}
+    for window, owner in enumerate(questions.owner.tolist()):
+        offsets = questions.offsets[window]
+        found = best_span(starts_WN[window], ends_WN[window], offsets[:, 0] != NONE, questions.widest[window], task)
+        if found and (owner not in best or found.score > best[owner].score):
+            best[owner] = found
+            context = known[owner]["context"]
+            texts[str(known[owner]["id"])] = context[offsets[found.first, 0] : offsets[found.last, 1]].strip()
+    return texts
+
+
+def best_span(
+    start_N: np.ndarray, end_N: np.ndarray, context_N: np.ndarray, widest_N: np.ndarray, task: Span
+) -> Found | None:
+    """The span of the context with the highest sum of logits, of the `n_best` starts and ends; None without any.
+
+    It begins where no other window shows more around the token, and has at most `max_answer` tokens.
+    """
+    starts = _top(np.where(context_N & widest_N, start_N, -np.inf), task.n_best)
+    ends = _top(np.where(context_N, end_N, -np.inf), task.n_best)
+    if not starts.size or not ends.size:
+        return None
+    size_SE = ends[None, :] - starts[:, None]
+    sum_SE = start_N[starts][:, None] + end_N[ends][None, :]
+    sum_SE = np.where((size_SE >= 0) & (size_SE < task.max_answer), sum_SE, -np.inf)
+    row, column = np.unravel_index(sum_SE.argmax(), sum_SE.shape)
+    score = float(sum_SE[row, column])
+    return Found(score, int(starts[row]), int(ends[column])) if score > -np.inf else None
+
+
+def _top(logits_N: np.ndarray, count: int) -> np.ndarray:
+    """Positions of the largest finite logits, the largest first, of equals the first."""
+    order = np.argsort(-logits_N, kind="stable")[:count]
+    return order[np.isfinite(logits_N[order])]
+
+
+def _normalized(logits_WN: np.ndarray) -> np.ndarray:
+    """Log probabilities over a window, [CLS] (no answer here) included: comparable between windows."""
+    highest = logits_WN.max(1, keepdims=True)
+    return logits_WN - highest - np.log(np.exp(logits_WN - highest).sum(1, keepdims=True))

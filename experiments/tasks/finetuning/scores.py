@@ -1,0 +1,60 @@
+"""The scores of a task with labels or numbers, by scikit-learn and scipy."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+Values = npt.NDArray[np.integer] | npt.NDArray[np.floating]
+
+
+def score(metric: str, predicted: Values, true: Values) -> float:
+    """In percent where the field gives percent (accuracy, F1), else from -1 to 1; 0 where it is not defined."""
+    value = METRICS[metric](predicted, true)
+    return 0.0 if math.isnan(value) else value
+
+
+def accuracy(predicted: Values, true: Values) -> float:
+    return 100.0 * float(np.mean(predicted == true))
+
+
+def f1(predicted: Values, true: Values) -> float:
+    """Of the label with number 1."""
+    from sklearn.metrics import f1_score
+
+    return 100.0 * float(f1_score(true, predicted, zero_division=0.0))
+
+
+def matthews(predicted: Values, true: Values) -> float:
+    """Of any number of labels; 0 where all predictions, or all labels, are the same."""
+    from sklearn.metrics import matthews_corrcoef
+
+    return float(matthews_corrcoef(true, predicted))
+
+
+def pearson(predicted: Values, true: Values) -> float:
+    from scipy.stats import pearsonr
+
+    return float(pearsonr(predicted, true).statistic) if _vary(predicted, true) else math.nan
+
+
+def spearman(predicted: Values, true: Values) -> float:
+    from scipy.stats import spearmanr
+
+    return float(spearmanr(predicted, true).statistic) if _vary(predicted, true) else math.nan
+
+
+def _vary(*values: Values) -> bool:
+    return all(np.ptp(each) > 0 for each in values)
+
+
+METRICS: dict[str, Callable[[Values, Values], float]] = {
+    "accuracy": accuracy,
+    "f1": f1,
+    "matthews": matthews,
+    "pearson": pearson,
+    "spearman": spearman,
+}

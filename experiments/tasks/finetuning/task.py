@@ -1,0 +1,108 @@
+"""The examples of a task, and the pretrained model with a head for it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from experiments.data.packing import Dataset, Packed
+from experiments.data.store import Cache, MissingError
+from experiments.data.tokenizer import NAME, Report, Tokenizer, load
+from experiments.settings.finetuning import Classification, FineTuning, Regression, Span
+from experiments.tasks.finetuning.examples import identity, is_local
+from experiments.tasks.finetuning.features import Features, check_batch, obtain
+from experiments.tasks.finetuning.weights import pretrained_weights
+
+if TYPE_CHECKING:
+    from experiments.model.assembly import Assembly
+    from experiments.model.fine_tuned import FineTuned
+    from experiments.objectives.objective import Vocabulary
+    from experiments.tasks.finetuning.objective import Objective
+
+
+class Finetuning:
+    """See `experiments.tasks.task.Material`."""
+
+    def __init__(self, settings: FineTuning) -> None:
+        self.settings = settings
+        self.cache = Path(settings.cache)
+        self.name = settings.task.name
+        self.features: Features | None = None
+
+    def identity(self) -> dict[str, Any] | None:
+        task = self.settings.task
+        return identity(task, Cache(self.cache, None)) if is_local(task) else None
+
+    def is_ready(self) -> bool:
+        try:
+            self._obtain(Cache(self.cache, None), lambda stage, done, total: None)
+        except MissingError:
+            return False
+        return True
+
+    def prepare(self, report: Report) -> Dataset:
+        """As a corpus, whose sequences are rows of features."""
+        features = self._obtain(Cache(self.cache, lambda text: report(text, 0, None)), report)
+        self.features = features
+        check_batch(len(features.train), self.settings.trainer.batch_size, self.settings.task)
+        counts = self._counts(features.train)
+        train = Packed("train", features.train, 0, 0, features.examples["train"])
+        held_out = sum(count for split, count in features.examples.items() if split != "train")
+        validation = Packed("validation", features.validation, 0, 0, held_out)
+        return Dataset(train, validation, None, self.tokenizer(), counts, features.identity)
+
+    def objective(self, vocabulary: Vocabulary) -> Objective:
+        from experiments.tasks.finetuning.objective import Objective
+
+        settings = self.settings
+        return Objective(settings.task, settings.length, settings.model.token_types >= 2, self.features, vocabulary)
+
+    def tokenizer(self) -> Tokenizer:
+        return load(Path(self.settings.pretrained) / NAME)
+
+    def vocabulary_size(self) -> int:
+        return self.tokenizer().vocabulary_size
+
+    def assemble(self, vocabulary_size: int) -> FineTuned:
+        from experiments.model.bert import Bert
+        from experiments.model.fine_tuned import FineTuned
+        from experiments.tasks.pretraining import Pretraining
+
+        task = self.settings.task
+        outputs = {"span": None, "regression": 1}.get(task.kind, 0)
+        if isinstance(task, Classification):
+            outputs = len(task.labels)
+        body = Pretraining(self.settings).assemble(vocabulary_size)
+        assert isinstance(body, Bert), "only encoders are fine-tuned"
+        return FineTuned(body, self.settings.model, outputs)
+
+    def start(self, vocabulary_size: int) -> Assembly:
+        """The new head is drawn from the seed."""
+        import torch
+
+        from experiments.model.initial import initialize
+        from experiments.record.checkpoint import restore, weights
+
+        settings = self.settings
+        with torch.random.fork_rng(devices=[]):
+            whole = self.assemble(vocabulary_size)
+        initialize(whole, settings.seed, settings.model.initial_std)
+        live = weights(whole.body)
+        stored = {name: tensor for name, tensor in pretrained_weights(settings).items() if name in live}
+        # of the stored weights those of the head that was cut off are not needed; whatever the body has must be there
+        restore(live, stored)
+        return whole
+
+    def _obtain(self, cache: Cache, report: Report) -> Features:
+        settings = self.settings
+        return obtain(settings.task, self.tokenizer(), settings.length, cache, report)
+
+    def _counts(self, rows: np.ndarray) -> np.ndarray:
+        """How often each target occurs in the training split: what a guess without looking goes by; [] of numbers."""
+        task, length = self.settings.task, self.settings.length
+        if isinstance(task, Regression):
+            return np.zeros(0, dtype=np.int64)
+        size = length if isinstance(task, Span) else len(task.labels)
+        return np.bincount(rows[:, length + 2 :].reshape(-1), minlength=size)

@@ -1,0 +1,33 @@
+"""The weights that a fine-tuned run starts from."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from experiments.record.folder import RunFolder
+from experiments.settings.finetuning import FineTuning
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+POSITIONS = "model/embedding.position.weight"
+
+
+def pretrained_weights(settings: FineTuning) -> dict[str, Tensor]:
+    """`model/NAME` of the weights that `settings.origin` names. Raises ValueError where they are no longer there.
+
+    Of a learned position table the rows that windows of `settings.length` have.
+    """
+    from experiments.record.checkpoint import MODEL, load
+
+    folder, origin = RunFolder(settings.pretrained), settings.origin
+    found = load(folder.checkpoint, settings.checkpoint, lambda text: None)
+    if found is None or found.path.with_suffix(".sha256").read_text(encoding="ascii").strip() != origin.digest:
+        raise ValueError(
+            f"{folder.checkpoint}: the {settings.checkpoint} checkpoint is not (or no longer) that of step "
+            f"{origin.step} with the digest {origin.digest[:8]}, or is damaged"
+        )
+    weights = {name: tensor for name, tensor in found.tensors.items() if name.startswith(MODEL)}
+    if (table := weights.get(POSITIONS)) is not None:
+        weights[POSITIONS] = table[: settings.length]
+    return weights

@@ -1,0 +1,66 @@
+"""Pretraining: a run learns to predict a text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.data.corpus import open_corpus
+from experiments.data.packing import Dataset, is_prepared, prepare
+from experiments.data.store import Cache
+from experiments.data.tokenizer import Report, load
+from experiments.settings.data import HubSet
+from experiments.settings.run import Settings
+
+if TYPE_CHECKING:
+    from experiments.model.assembly import Assembly
+    from experiments.objectives.objective import Objective, Vocabulary
+
+
+class Pretraining:
+    """The text of a corpus, packed, with its own tokenizer; see `experiments.tasks.task.Task`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.cache = Path(settings.cache)
+        self.name: str = settings.data.kind
+        self.sentinels = settings.objective.sentinel_count()
+
+    def identity(self) -> dict[str, Any] | None:
+        # a data set of the hub is not asked for again: what it resolved to is in the result
+        data = self.settings.data
+        return None if isinstance(data, HubSet) else open_corpus(data, Cache(self.cache, None)).identity
+
+    def is_ready(self) -> bool:
+        settings = self.settings
+        return is_prepared(settings.data, settings.tokenizer, settings.row_length, self.cache, self.sentinels)
+
+    def prepare(self, report: Report) -> Dataset:
+        settings = self.settings
+        return prepare(settings.data, settings.tokenizer, settings.row_length, self.cache, report, self.sentinels)
+
+    def objective(self, vocabulary: Vocabulary) -> Objective:
+        from experiments.objectives.objective import build_objective
+
+        return build_objective(self.settings.objective, vocabulary)
+
+    def vocabulary_size(self) -> int:
+        tokenizer = self.settings.tokenizer
+        if tokenizer.kind != "file":
+            return tokenizer.vocabulary_size + self.sentinels
+        return load(Path(tokenizer.path)).with_sentinels(self.sentinels).vocabulary_size
+
+    def assemble(self, vocabulary_size: int) -> Assembly:
+        from experiments.model.build import ASSEMBLIES
+        from experiments.objectives.objective import assembly_of
+
+        settings = self.settings
+        return ASSEMBLIES[assembly_of(settings.objective)](settings.model, settings.variant, vocabulary_size)
+
+    def start(self, vocabulary_size: int) -> Assembly:
+        from experiments.model.build import build
+        from experiments.objectives.objective import assembly_of
+
+        settings = self.settings
+        assembly = assembly_of(settings.objective)
+        return build(assembly, settings.model, settings.variant, vocabulary_size, settings.seed)

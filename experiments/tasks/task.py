@@ -1,0 +1,44 @@
+"""What a task is: what a run learns from, and the model that learns it.
+
+There are two: a text to predict (`pretraining`), and the examples of a benchmark (`finetuning`).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from experiments.data.packing import Dataset
+from experiments.data.tokenizer import Report
+
+if TYPE_CHECKING:
+    from experiments.model.assembly import Assembly
+    from experiments.objectives.objective import Objective, Vocabulary
+
+
+class Task(Protocol):
+    """What a run learns from, and the model that learns it."""
+
+    @property
+    def name(self) -> str:
+        """In a message."""
+
+    def identity(self) -> dict[str, Any] | None:
+        """What `corpus` of a result would be; None for what only the hub could tell. Raises DataError."""
+
+    def is_ready(self) -> bool:
+        """Whether `prepare` would find everything in the cache. Raises DataError."""
+
+    def prepare(self, report: Report) -> Dataset:
+        """The sequences, made if they aren't in the cache. Raises DataError."""
+
+    def objective(self, vocabulary: Vocabulary) -> Objective:
+        """What is asked of the sequences. Before they are prepared it is good for shapes alone."""
+
+    def vocabulary_size(self) -> int:
+        """Ids of the tokenizer: of one to be trained the number asked for, as no text has been read yet."""
+
+    def assemble(self, vocabulary_size: int) -> Assembly:
+        """The model without its values. Raises ValueError for sizes that don't go together."""
+
+    def start(self, vocabulary_size: int) -> Assembly:
+        """The model with its starting values, on the CPU. Raises ValueError."""

@@ -1,0 +1,1 @@
+"""What an encoder-decoder says by itself, and how good that is."""

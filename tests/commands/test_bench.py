@@ -1,0 +1,261 @@
+"""`attn bench`: what is timed is checked first, shares its sizes, and is printed whole."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from attention import core
+from attention.kernels import blocked
+from experiments.bench.check import check
+from experiments.bench.contenders import Contender, get_ready, made_up_batch
+from experiments.bench.peers import PEERS
+from experiments.bench.worker import Ended, Worker
+from experiments.commands.bench import Options, bench, groups, spread
+from experiments.config.compose import compose
+from experiments.measure.process_environment import ADDED, TUNED, tune
+from experiments.measure.rates import Rates, measure_rates
+from experiments.settings.mistake import Mistake
+
+TINY = ["hidden_size=16", "heads=2", "layers=1", "length=9", "batch_size=2", "tokenizer.vocabulary_size=300"]
+CPU = ["trainer.device=cpu", "precision=fp32"]
+
+
+def contender(*words: str, what: str = "attention", peer: str = "") -> Contender:
+    given = {word.split("=")[0] for word in words}
+    return Contender(
+        compose([*(word for word in (*TINY, *CPU) if word.split("=")[0] not in given), *words]), what, peer
+    )
+
+
+def options(what: str = "attention", peers: bool = False) -> Options:
+    return Options(what, peers, compiled=False, rounds=2)
+
+
+def test_a_table_of_variants(capsys):
+    assert bench([*TINY, *CPU, "variant=multi_head,talking_heads"], options(), "json", None) == 0
+    rows = json.loads(capsys.readouterr().out)
+    kernels = {variant: core.choose("auto", case_of(variant)) for variant in ("multi_head", "talking_heads")}
+    assert {row["contender"]: row["backend"] for row in rows} == kernels
+    for row in rows:
+        assert row["length"] == 9
+        assert row["tokens_per_second"] == pytest.approx(2 * 9 / row["milliseconds"] * 1000)
+        assert row["floor_share"] > 0 and row["peak_bytes"] > 0
+    assert rows[0]["speed/first"] == 1
+
+
+def case_of(variant: str):
+    cell = contender(f"variant={variant}").settings
+    query = torch.zeros(2, 9, 2, 8)
+    eye = core.Projection(torch.eye(2)) if variant == "talking_heads" else None
+    assert cell.variant["name"] == variant
+    return core.make_case(query, query, query, logits_projection=eye, weights_projection=eye)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_kernel_whose_numbers_are_wrong_gets_no_speed(monkeypatch, capsys, precision):
+    def wrong(case):
+        return blocked.attend(case._replace(scale=1.02 * case.scale))
+
+    monkeypatch.setitem(core.KERNELS, "blocked", wrong)
+    words = [*TINY, CPU[0], f"precision={precision}", "variant=talking_heads", "backend=blocked,reference"]
+    assert bench(words, options(), "csv", None) == 1
+    printed = capsys.readouterr()
+    rows = list(csv.DictReader(io.StringIO(printed.out)))
+    assert [row["backend"] for row in rows] == ["reference"]
+    assert "kernel blocked" in printed.err and "output is off by" in printed.err and "gradient of x is" in printed.err
+
+
+def test_a_backend_that_cannot_do_a_variant_is_named_and_the_others_are_timed(capsys):
+    words = [*TINY, *CPU, "variant=multi_head,talking_heads", "backend=sdpa"]
+    assert bench(words, options(), "csv", None) == 0
+    printed = capsys.readouterr()
+    assert [row["contender"] for row in csv.DictReader(io.StringIO(printed.out))] == ["multi_head"]
+    assert "talking_heads" in printed.err and "not timed: backend: sdpa can't do this" in printed.err
+    with pytest.raises(Mistake, match="nothing left to time"):
+        bench([*TINY, *CPU, "variant=talking_heads", "backend=sdpa"], options(), "csv", None)
+
+
+@pytest.mark.parametrize("error", [0, 0.01])
+def test_a_kernel_without_float64_is_compared_in_the_precision_that_is_timed(monkeypatch, error):
+    def single(case):
+        assert case.value.dtype == torch.float32
+        return blocked.attend(case) * (1 + error)
+
+    monkeypatch.setitem(core.REFUSALS, "triton", lambda case: None)
+    monkeypatch.setitem(core.KERNELS, "triton", single)
+    found = check(contender("variant=talking_heads", "backend=triton"))
+    assert found.kernel == "triton" and ("output is off by" in found.wrong) == bool(error)
+
+
+def test_a_kernel_that_is_wrong_in_its_gradient_or_in_low_precision_only_is_found(monkeypatch):
+    right = blocked._gradients
+
+    def wrong(*arguments):
+        query, key, value, logits, *rest = right(*arguments)
+        return [query, key, value, 1.001 * logits, *rest]
+
+    monkeypatch.setattr(blocked, "_gradients", wrong)
+    found = check(contender("variant=talking_heads", "backend=blocked"))
+    assert found.wrong.startswith("gradient of logits_projection.static is off by") and "output" not in found.wrong
+
+    monkeypatch.setattr(blocked, "_gradients", right)
+
+    def imprecise(case):
+        return blocked.attend(case) * (1 if case.value.dtype == torch.float64 else 1.01)
+
+    monkeypatch.setitem(core.KERNELS, "blocked", imprecise)
+    assert "output is off by 1.0e-02 of its size in fp32" in check(contender("backend=blocked")).wrong
+
+
+@pytest.mark.parametrize("variant", ["multi_head", "talking_heads", "dynamic_talking_heads", "additive"])
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_the_kernels_that_auto_chooses_are_right(variant, precision):
+    assert check(contender(f"variant={variant}", f"precision={precision}", "length=65")).wrong == ""
+
+
+@pytest.mark.parametrize("peer", ["", *PEERS])
+def test_a_step_of_everyone_runs(peer):
+    ready = get_ready(contender("layers=2", "learning_rate=1e-2", what="step", peer=peer))
+    ready.run()
+    assert min(ready.size) > 0 and bool(ready.kernels()) == (not peer)
+
+
+@pytest.mark.parametrize("peer", PEERS)
+def test_a_peer_predicts_the_masked_positions_and_learns(peer):
+    cell = contender("learning_rate=1e-2").settings
+    torch.manual_seed(0)
+    model, batch = PEERS[peer](cell, 300), made_up_batch(cell)
+    labels = torch.full_like(batch.tokens, -100)
+    labels.view(-1)[batch.rows] = batch.targets
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(15):
+        optimizer.zero_grad()
+        losses.append(model(batch.tokens, labels))
+        losses[-1].backward()
+        optimizer.step()
+    assert losses[-1] < 0.8 * losses[0]
+
+
+def test_peak_memory_is_that_of_a_process_of_its_own():
+    with Worker(contender("length=256", "batch_size=4", "variant=talking_heads", "backend=reference")) as worker:
+        assert worker.size().tokens == 4 * 256
+        turn = worker.go(1)
+    # the reference keeps six maps at least
+    assert turn.peak_bytes > 6 * 4 * 4 * 2 * 256**2 and turn.seconds > 0 and turn.kernels == ["reference"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_peer_has_the_environment_of_its_user_and_ours_that_of_a_training(monkeypatch):
+    for name in (*TUNED, ADDED):
+        monkeypatch.setenv(name, "7")
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("GOMP_SPINCOUNT", "7")
+    assert tune() == ["OMP_WAIT_POLICY", "GLIBC_TUNABLES"] and tune() == []
+
+    def variables(peer: str) -> dict[str, str | None]:
+        with Worker(contender(what="step", peer=peer)) as worker:
+            worker.size()
+            lines = Path(f"/proc/{worker.process.pid}/environ").read_text().split("\0")
+        found = dict(line.split("=", 1) for line in lines if line)
+        return {name: found.get(name) for name in TUNED}
+
+    # glibc cuts the string in its place where it reads it
+    keeps_memory = TUNED["GLIBC_TUNABLES"].split(":")[0]
+    assert variables("") == {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "7", "GLIBC_TUNABLES": keeps_memory}
+    assert variables("torch") == {"OMP_WAIT_POLICY": None, "GOMP_SPINCOUNT": "7", "GLIBC_TUNABLES": None}
+
+
+def test_a_contender_that_cannot_be_built_or_dies_says_why():
+    cannot = Contender(compose([*TINY[:5], *CPU, "tokenizer=file", "tokenizer.path=x.json"]), "step")
+    with Worker(cannot) as worker, pytest.raises(Mistake, match="tokenizer=file: a bench reads no file"):
+        worker.size()
+    with Worker(contender()) as worker:
+        worker.size()
+        worker.process.kill()
+        with pytest.raises(Ended, match="killed by SIGKILL"):
+            worker.go(1)
+    with Worker(contender()) as worker:
+        worker.size()
+        with pytest.raises(Ended, match="ValueError: invalid literal"):
+            worker.go("once")
+
+
+def test_a_contender_whose_process_ends_is_named_and_the_others_are_timed(monkeypatch, capsys):
+    real, calls = Worker.size, itertools.count()
+
+    def size(self):
+        found = real(self)
+        if next(calls) == 1:
+            self.process.kill()
+        return found
+
+    monkeypatch.setattr(Worker, "size", size)
+    assert bench([*TINY, *CPU, "backend=blocked,reference"], options(), "csv", None) == 1
+    printed = capsys.readouterr()
+    (row,) = csv.DictReader(io.StringIO(printed.out))
+    assert row["backend"] == "blocked" and row["speed/first"] == "1.0"
+    assert re.search(r"attn bench: multi_head, layers=1 .*: not timed: killed by SIGKILL", printed.err)
+
+
+def test_only_what_shares_its_sizes_is_timed_side_by_side():
+    words = [("length=8",), ("length=9",), ("length=8", "variant=talking_heads")]
+    cells = [compose([*TINY[:3], *each]) for each in words]
+    assert [len(group) for group in groups(cells)] == [2, 1]
+
+
+def test_the_floor_is_the_slower_of_products_and_traffic():
+    rates = Rates(flops_per_second=100.0, bytes_per_second=10.0)
+    assert rates.floor(1000, 10) == 10 and rates.floor(10, 1000) == 100
+    assert all(rate > 1e6 for rate in measure_rates(torch.device("cpu"), "bf16"))
+
+
+def test_the_spread_is_the_distance_of_the_quartiles():
+    assert spread([1.0, 2.0, 3.0, 4.0, 5.0]) == 2 and spread([3.0]) == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--peers"], "--peers compares whole models"),
+        (["--rounds", "0"], "--rounds 0: must be at least 1"),
+        (["--plot", "speed.gif"], "--plot speed.gif: must end in one of .svg"),
+        (["heds=3"], "heads"),
+        (["variant=talkin"], "talking_heads"),
+        (["backend=blocked,triton", *CPU], "backend=triton: it runs on a CUDA GPU, not on cpu"),
+    ],
+)
+def test_a_mistake_is_named_and_nothing_is_measured(attn, words, said):
+    done = attn("bench", *words)
+    assert done.returncode == 2 and said in done.stderr and not done.stdout
+
+
+def test_the_command_draws_what_it_prints(attn, tmp_path):
+    done = attn("bench", *TINY, *CPU, "--rounds", "2", "--plot", str(tmp_path / "speed.svg"))
+    assert done.returncode == 0, done.stderr
+    assert "tokens_per_second" in done.stdout and "multi_head" in done.stdout
+    assert "<svg" in (tmp_path / "speed.svg").read_text()
+
+
+def test_a_step_of_span_corruption_reads_inputs_and_targets():
+    cell = contender("objective=span_corruption", "model=t5_nano", "layers=1", "length=32", what="step")
+    # 34 tokens, of which 5 in two spans are taken out: 34 - 5 + 2 + 1 are read by the encoder, 5 + 2 + 1 by the decoder
+    assert cell.settings.row_length == 35
+    assert made_up_batch(cell.settings).inputs["tokens"].shape == (2, 32)
+    assert get_ready(cell).size.tokens == 2 * (32 + 8)
+
+
+def test_tokens_are_made_up_within_the_vocabulary():
+    batch = made_up_batch(contender().settings)
+    assert batch.tokens.max() < 300 and batch.targets.min() >= 5
+    with pytest.raises(Mistake, match="tokenizer"):
+        made_up_batch(compose([*TINY[:5], "tokenizer=file", "tokenizer.path=x.json"]))

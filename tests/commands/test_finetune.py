@@ -1,0 +1,295 @@
+"""`attn finetune`, whole: it learns what can be learned, goes on after a kill, and says what is wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import string
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from safetensors.torch import load_file
+from torch.testing import assert_close
+
+from experiments.commands.compare import compare_runs
+from experiments.commands.evaluate import evaluate_run
+from experiments.commands.finetune import finetune
+from experiments.commands.import_export import export_run, import_folder
+from experiments.config.compose import compose
+from experiments.dashboard.page import page_data
+from experiments.dashboard.runs import chosen_runs
+from experiments.data.tokenizer import SPECIAL
+from experiments.launch.cell import execute
+from experiments.record.folder import RunFolder
+from experiments.record.index import Index
+from experiments.settings.mistake import Mistake
+from experiments.tasks.finetuning.squad import squad_scores
+from experiments.training.train import MEASURED
+from tests.fixtures.finetuning import PRETRAINING
+
+ALPHABET = [*string.ascii_lowercase, *(f"##{letter}" for letter in string.ascii_lowercase)]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def outcome(folder: Path):
+    """All that must be the same however often a run was cut."""
+    lines = [{key: line[key] for key in line.keys() - set(MEASURED)} for line in RunFolder(folder).read_metrics()]
+    weights = {path.name: load_file(path) for path in (folder / "checkpoint").glob("*.safetensors")}
+    numbers = {(file, name): tensor.tolist() for file, all_ in weights.items() for name, tensor in all_.items()}
+    return lines, numbers, (folder / "predictions.json").read_text()
+
+
+def test_the_first_word_is_learned(tune, pretrained, home):
+    folder = tune("sst2", "epochs=6", "batch_size=16")
+    result = RunFolder(folder).result()
+    assert result.status == "done" and result.scores["accuracy"] > 97
+    assert result.perplexity is None and result.validation_loss < result.unigram_loss
+    predictions = json.loads((folder / "predictions.json").read_text())
+    assert len(predictions) == 40 and set(predictions) == {"negative", "positive"}
+    assert result.steps == 75 and result.epochs == pytest.approx(6)
+    assert result.tokens < 75 * 16 * 32, "padding is not counted"
+    config = RunFolder(folder).config()
+    assert config["origin"]["run"] == pretrained.name
+    digest = next(pretrained.glob("checkpoint/best-*.sha256")).read_text().strip()
+    assert config["origin"]["digest"] == digest and f"sst2-from-{digest[:8]}-multi_head" in folder.name
+
+
+def test_the_word_after_a_marker_is_found_in_windows(tune, home):
+    folder = tune("squad", "epochs=6")
+    result = RunFolder(folder).result()
+    assert result.scores["exact_match"] > 80 and result.scores["f1"] >= result.scores["exact_match"]
+    rows = [json.loads(line) for line in (home / "asked_dev.jsonl").read_text().splitlines()]
+    predictions = json.loads((folder / "predictions.json").read_text())
+    assert predictions.keys() == {row["id"] for row in rows}
+    assert all(predictions[row["id"]] in row["context"] for row in rows)
+    again = squad_scores({row["id"]: row["answers"]["text"] for row in rows}, predictions)
+    assert again == result.scores
+    assert len(rows) < result.config["trainer"]["batch_size"] * 10
+
+
+def test_it_starts_from_the_pretrained_weights_and_the_seed_draws_the_head(tune, pretrained):
+    words = ("epochs=null", "max_steps=1", "learning_rate=1e-12")
+    stored = load_file(next(pretrained.glob("checkpoint/best-*.safetensors")))
+    heads = []
+    for seed in (0, 1):
+        tuned = load_file(max(tune("sst2", *words, f"seed={seed}").glob("checkpoint/step-*.safetensors")))
+        body = {name: tensor for name, tensor in tuned.items() if name.startswith("model/body.")}
+        assert body
+        for name, tensor in body.items():
+            assert tensor.allclose(stored[name.replace("body.", "", 1)], atol=1e-6), name
+        heads.append(tuned["model/head.output.weight"])
+    assert not heads[0].allclose(heads[1])
+
+
+def test_it_goes_on_after_a_kill_with_the_same_bytes(tune, words, tmp_path, environment):
+    more = ("epochs=2", "batch_size=8", "trainer.checkpoint_every=3", "trainer.evaluate_every=20")
+    whole = tune("squad", *more)
+    again = words("squad", *more, f"runs={tmp_path / 'killed'}")
+    process = subprocess.Popen(
+        [sys.executable, str(ROOT / "cli.py"), "finetune", *again], env=environment, stderr=subprocess.DEVNULL
+    )
+    folder = tmp_path / "killed" / whole.name
+    end = time.monotonic() + 300
+    while not any(folder.glob("checkpoint/step-*[369].safetensors")):
+        assert time.monotonic() < end and process.poll() is None
+        time.sleep(0.005)
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (folder / "result.json").exists()
+    assert finetune(again) == 0
+    assert "going on from step" in (folder / "log.txt").read_text()
+    assert outcome(folder) == outcome(whole)
+
+
+def test_several_seeds_are_a_sweep_that_is_skipped_when_done(attn, words, tmp_path, capsys):
+    line = ["finetune", *words("sst2", "seed=0,1", "epochs=1"), "-m"]
+    assert finetune([*line[1:], "--dry-run"]) == 0
+    assert capsys.readouterr().out.count("to do") == 2 and not (tmp_path / "runs").exists()
+    first = attn(*line)
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert finetune(line[1:]) == 0
+    assert capsys.readouterr().out.count("done before") == 2
+    assert len(list((tmp_path / "runs").glob("sst2-*/result.json"))) == 2
+
+
+def test_what_was_fine_tuned_is_compared_by_its_scores(tune, pretrained, home, tmp_path, capsys):
+    folder = tune("sst2", "epochs=1")
+    runs = tmp_path / "runs"
+    (runs / pretrained.name).symlink_to(pretrained)
+    capsys.readouterr()
+    compare_runs([], runs, "loss", "json")
+    rows = json.loads(capsys.readouterr().out)
+    assert [row["task"] for row in rows] == [None, "sst2"] and rows[0]["accuracy"] is None
+    assert rows[1]["accuracy"] == RunFolder(folder).result().scores["accuracy"]
+    compare_runs(["task=sst2"], runs, "-accuracy", "markdown")
+    table = capsys.readouterr().out
+    assert "accuracy" in table and "perplexity" not in table and pretrained.name not in table.split("sst2-from")[0]
+    compare_runs([], runs, "loss", "table")
+    assert "perplexity" in capsys.readouterr().out
+    with Index(runs) as index:
+        assert [each["run"] for each in chosen_runs([], runs, index)] == [pretrained.name]
+        assert [each["run"] for each in chosen_runs(["task=sst2"], runs, index)] == [folder.name]
+    data = page_data(["task=sst2"], runs)
+    assert data["task"] == "sst2" and data["scores"] == ["accuracy"] and "accuracy" not in data["settings"]
+    evaluate_run(folder.name, [f"task.validation={home / 'labelled_train.jsonl'}"], runs, "newest", "json")
+    (score,) = json.loads(capsys.readouterr().out)
+    assert score["tokens"] == 200 and 0 <= score["accuracy"] <= 100
+    with pytest.raises(Mistake, match="validation split is scored"):
+        evaluate_run(folder.name, ["split=train"], runs, "newest", "json")
+    with pytest.raises(Mistake, match=rf"is fine-tuned\n  name the pretrained run: {pretrained.name}"):
+        export_run(folder.name, tmp_path / "exported", runs, "best", None)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["task=sqad"], ["no task 'sqad'", "did you mean squad?"]),
+        (["tsk=squad"], ["which task?", "there are: cola, mnli"]),
+        (["task=squad", "heads=4"], ["heads is the pretrained run's"]),
+        (["task=squad", "variant=additive"], ["variant is the pretrained run's"]),
+        (["task=squad", "learning_rat=1"], ["did you mean learning_rate?"]),
+        (["task=squad", "task.n_bset=1"], ["did you mean task.n_best?"]),
+        (["task=squad", "epochs=-1"], ["epochs = -1", "greater than 0"]),
+        (["task=squad", "task.max_answer=none"], ["task.max_answer = 'none'", "whole number"]),
+        (["task=squad", "task.max_question=29"], ["task.max_question = 29", "at most 28"]),
+        (["task=sst2", "task.metrics=[bleu]"], ["task.metrics", "'bleu'", "accuracy, f1, matthews"]),
+        (["task=mnli", "task.metrics=[f1]"], ["f1 is of the second of two labels"]),
+        (["task=squad", "checkpoint=bst"], ["one of best, newest", "did you mean best?"]),
+        (["task=squad", "trainer.evaluation_sequences=4"], ["task.validation_examples"]),
+        (["task=squad", "trainer.label_smoothing=0.1"], ["trainer.label_smoothing = 0.1", "no labels to smooth"]),
+        (["task=squad", "trainer.max_tokens=100"], ["set epochs or max_steps"]),
+        (["task=squad", "epochs=null"], ["nothing ends this run"]),
+        (["task=squad", "+more=1"], ["don't add or remove"]),
+        (["task=squad", "pretrained=x"], ["named without a key"]),
+    ],
+)
+def test_mistakes(pretrained, tmp_path, monkeypatch, more, said):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError) as caught:
+        finetune([str(pretrained), *more])
+    assert all(part in str(caught.value) for part in said), caught.value
+    assert not any(tmp_path.iterdir())
+
+
+def test_mistakes_of_the_run_and_the_data(words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def refused(*line: str) -> str:
+        with pytest.raises(ValueError) as caught:
+            finetune(list(line))
+        assert not any((tmp_path / "runs").glob("*"))
+        return str(caught.value)
+
+    other = next(word for word in words("squad") if word.startswith("task.train="))
+    assert "which run?" in refused()
+    assert "no run 'absent'" in refused("absent", "task=squad")
+    assert "a and b: several runs are a sweep\n  add -m" in refused("a", "b", "task=squad")
+    assert "no such file" in refused(*words("sst2", "task.train=absent.jsonl"))
+    assert "no such column" in refused(*words("sst2", other))
+    assert "has 200 windows" in refused(*words("sst2", "batch_size=1000"))
+    assert "no such file" in refused(*words("sst2", "task.train=absent.jsonl", "seed=0,1"), "-m")
+
+
+def test_a_mistake_is_a_line_and_code_2(attn, pretrained, tmp_path):
+    done = attn("finetune", str(pretrained), "task=sqad")
+    assert done.returncode == 2 and "did you mean squad?" in done.stderr and "Traceback" not in done.stderr
+    absent = pretrained.name.replace("multi_head", "multi_haed")
+    done = attn("finetune", absent, "task=squad", f"runs={pretrained.parent}")
+    assert done.returncode == 2 and f"there is no run {absent!r}" in done.stderr and "Traceback" not in done.stderr
+    assert f"did you mean {pretrained.name}?" in done.stderr
+    done = attn("train", "task=squad")
+    assert done.returncode == 2 and "it is a setting of `attn finetune`" in done.stderr
+    assert not any(tmp_path.iterdir())
+
+
+def test_positions_decide_whether_windows_may_be_longer(tune, home, pretrained, tmp_path):
+    assert RunFolder(tune("sst2", "length=48", "epochs=null", "max_steps=1")).result().config["model"]["length"] == 48
+
+
+def test_an_imported_bert_is_fine_tuned_with_windows_as_long_as_its_table_or_shorter(tune, home, tmp_path):
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(
+        vocab_size=len(SPECIAL) + len(ALPHABET), hidden_size=24, num_hidden_layers=1, num_attention_heads=2,
+        intermediate_size=36, max_position_embeddings=64,
+    )  # fmt: skip
+    theirs = transformers.BertForMaskedLM(config)
+    theirs.save_pretrained(tmp_path / "theirs")
+    (tmp_path / "theirs" / "vocab.txt").write_text("\n".join([*SPECIAL, *ALPHABET]) + "\n")
+    text = [f"data.train={home / 'text.txt'}", f"cache={home / 'cache'}", "trainer.device=cpu"]
+    import_folder(tmp_path / "theirs", "mine", tmp_path / "imported", ["data=text", *text])
+    mine = str(tmp_path / "imported" / "mine")
+    with pytest.raises(Mistake, match=r"length = 65: model\.position=learned has a table of 64 positions"):
+        finetune([mine, "task=sst2", "length=65"])
+    folder = tune("sst2", "length=48", "epochs=null", "max_steps=1", "learning_rate=1e-12", run=mine)
+    newest = max(folder.glob("checkpoint/step-*.safetensors"))
+    table = load_file(newest)["model/body.embedding.position.weight"]
+    assert_close(table, theirs.bert.embeddings.position_embeddings.weight[:48].detach(), atol=1e-6, rtol=0)
+
+
+def test_a_score_without_its_library_is_said_at_once(pretrained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("experiments.config.pretrained.find_spec", lambda name: None)
+    with pytest.raises(Mistake, match=r"task=cola is scored with sklearn\n.*\[finetune\]"):
+        finetune([str(pretrained), "task=cola"])
+    assert not any(tmp_path.iterdir())
+
+
+def test_a_run_that_is_not_finished_is_refused(pretrained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "begun").mkdir()
+    shutil.copy(pretrained / "config.yaml", tmp_path / "begun")
+    with pytest.raises(Mistake, match=r"begun.*not finished"):
+        finetune([str(tmp_path / "begun"), "task=sst2"])
+    assert [path.name for path in tmp_path.iterdir()] == ["begun"]
+
+
+@pytest.mark.parametrize("objective", ["span_corruption", "translation", "causal"])
+def test_what_is_no_encoder_is_refused_by_name(pretrained, tmp_path, monkeypatch, objective):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(pretrained, tmp_path / "decoder")
+    model = {"span_corruption": ["model=t5_nano"], "translation": ["model=transformer_nano", "data=multi30k"]}
+    tree = compose(model.get(objective, [f"objective={objective}"])).model_dump()
+    assert tree["objective"]["kind"] == objective
+    (tmp_path / "decoder" / "config.yaml").write_text(yaml.safe_dump(tree))
+    with pytest.raises(Mistake, match=f"decoder: its objective={objective} trains no encoder"):
+        finetune([str(tmp_path / "decoder"), "task=sst2"])
+    assert [path.name for path in tmp_path.iterdir()] == ["decoder"]
+
+
+@pytest.mark.parametrize("objective", ["masked_sop", "permutation"])
+def test_what_another_objective_trained_is_fine_tuned_too(tune, home, tmp_path, objective):
+    own = [f"runs={tmp_path / 'own'}", f"cache={home / 'cache'}", "data=text", f"data.train={home / 'text.txt'}"]
+    assert execute(compose([*PRETRAINING, *own, f"objective={objective}", "model.token_types=2"])) == 0
+    (run,) = (path for path in (tmp_path / "own").iterdir() if path.is_dir())
+    result = RunFolder(tune("sst2", "epochs=6", "batch_size=16", run=str(run))).result()
+    assert result.scores["accuracy"] > 97 and result.order_loss is None and result.perplexity is None
+
+
+def test_other_weights_or_other_examples_are_another_run(tune, words, home, tmp_path):
+    local = tmp_path / "train.jsonl"
+    local.write_bytes((home / "labelled_train.jsonl").read_bytes())
+    folder = tune("sst2", f"task.train={local}", "epochs=1")
+    local.write_text("\n".join(local.read_text().splitlines()[:-1]))
+    with pytest.raises(ValueError, match="was trained on other text"):
+        finetune(words("sst2", f"task.train={local}", "epochs=1"))
+    assert RunFolder(folder).result().status == "done"
+    newest = tune("sst2", "checkpoint=newest", "epochs=1")
+    assert newest.name != folder.name
+    with pytest.raises(Mistake, match="fine-tuned itself"):
+        finetune([str(folder), "task=sst2"])
+
+
+def test_numbers_are_learned_too(tune, home, tmp_path):
+    rows = [json.loads(line) for line in (home / "labelled_train.jsonl").read_text().splitlines()]
+    pairs = [{"sentence1": row["sentence"], "sentence2": "so", "label": 5.0 * row["label"]} for row in rows]
+    path = tmp_path / "pairs.json"
+    path.write_text(json.dumps(pairs))
+    folder = tune("sst2", "task=stsb", f"task.train={path}", f"task.validation={path}", "epochs=8", "batch_size=17")
+    result = RunFolder(folder).result()
+    assert result.scores["pearson"] > 0.75 and result.unigram_loss is None

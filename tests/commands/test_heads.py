@@ -1,0 +1,104 @@
+"""`attn heads` as a shell runs it, on two tiny runs, and what it refuses."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from pyarrow import parquet
+
+from experiments.commands import heads as command
+from experiments.heads.measures.pruning import load_pruned
+from experiments.heads.report import page
+from experiments.heads.section import Section
+
+TREE = "\n".join(
+    f"{index}\t{word}\t_\t_\t_\t_\t{head}\t{relation}\t_\t_"
+    for index, (word, head, relation) in enumerate([("te", 2, "det"), ("no", 0, "root"), ("ta", 2, "obj")], 1)
+)
+
+
+def test_two_runs_side_by_side(attn, tiny, tmp_path):
+    for variant in ("multi_head", "talking_heads"):
+        assert attn("train", f"variant={variant}", "heads=3", *tiny).returncode == 0
+    (tmp_path / "trees.conllu").write_text("\n\n".join(25 * [TREE]), encoding="utf-8")
+    words = ["--sequences", "6", "--sentence", "te <b>no</b>", "--treebank", "trees.conllu", "--export", "2"]
+    words += ["--equal", "2", "--gates", "2"]
+    done = attn("heads", "multi_head", "talking_heads", *words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert float(re.findall(r"differ by at most (\S+)", done.stderr)[-1]) < 1e-4
+
+    both = (tmp_path / done.stdout.strip()).read_text(encoding="utf-8")
+    folders = sorted((tmp_path / "runs").glob("*_head*"))
+    for folder in folders:
+        kinds = {path.name for path in (folder / "heads").iterdir()}
+        expected = {
+            "maps",
+            "roles",
+            "syntax",
+            "distances",
+            "importance",
+            "pruning",
+            "rank",
+            "matching",
+            "equal",
+            "gates",
+        }
+        assert {f"{name}.{kind}" for name in expected for kind in ("png", "svg")} <= kinds
+        assert ("projections.png" in kinds) == folder.name.startswith("talking")
+        heads = parquet.read_table(folder / "heads" / "heads.parquet").to_pylist()
+        assert [(row["layer"], row["head"]) for row in heads] == [(i, h) for i in (1, 2) for h in (1, 2, 3)]
+        pruned = load_pruned(folder / "heads" / "pruned-2")
+        assert sum(layer.attention.value_heads for layer in pruned.model.layers) == 2
+        gated = load_pruned(folder / "heads" / "gated")
+        assert sum(layer.attention.value_heads for layer in gated.model.layers) == 6
+        for model in (pruned.model, gated.model):
+            assert model(torch.tensor([[1, 2, 3]])).isfinite().all()
+        alone = (folder / "heads" / "index.html").read_text(encoding="utf-8")
+        assert "<h1>" + folder.name in alone and "<b>no" not in alone
+        assert folder.name in both
+        for text in (alone, both):
+            assert not re.search(r"""(src|href)=["'](?!data:|\#)""", text) and "@import" not in text
+    assert "Not in this run." in both
+
+
+def test_a_name_with_html_in_it_stays_text():
+    text = page([("<img src=x onerror=alert(1)>", "</p><script>", [Section("Title", "a < b")])])
+    assert "<img src=x" not in text and "&lt;img src=x" in text and "</p><script>" not in text and "a &lt; b" in text
+
+
+def refused(tmp_path: Path, names: list[str], **changes: object) -> str:
+    options = {"checkpoint": "best", "sequences": 4, "sentence": None, "treebank": None, "export": None,
+               "equal": None, "gates": None, "penalty": 0.02} | changes  # fmt: skip
+    with pytest.raises(ValueError) as error:
+        command.show_heads(names, tmp_path, **options)
+    return str(error.value)
+
+
+def test_what_cannot_be_shown_is_said(tmp_path, monkeypatch):
+    assert "there is no run 'nothing'" in refused(tmp_path, ["nothing"])
+    assert "3 runs" in refused(tmp_path, ["a", "b", "c"])
+    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    assert re.search(r"needs matplotlib, .*sklearn\n.*\.\[heads\]", refused(tmp_path, ["a"]))
+
+
+def test_wrong_options_name_themselves_and_what_is_allowed(attn, tiny, tmp_path):
+    assert attn("train", "heads=3", *tiny).returncode == 0
+    cases: list[tuple[str, object, str]] = [
+        ("sequences", 0, "at least 1"),
+        ("sentence", "te " * 40, "at most length = 16"),
+        ("sentence", " ", "has no words"),
+        ("export", 7, "between 0 and 6"),
+        ("treebank", tmp_path / "none.conllu", "there is no such file"),
+        ("equal", 0, "at least 1"),
+        ("gates", -1, "at least 1"),
+        ("penalty", -1.0, "at least 0"),
+    ]
+    for name, value, told in cases:
+        said = refused(tmp_path / "runs", ["multi_head"], **{name: value})
+        assert f"--{name}" in said and told in said
+    # the second thing asked for is looked at before the first is done
+    assert "--sentence" in refused(tmp_path / "runs", ["multi_head"], export=2, sentence="te " * 40)
+    assert not list(tmp_path.glob("runs/*/heads"))

@@ -1,0 +1,304 @@
+"""attn import and attn export: folders of transformers there and back, and what is refused."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch.testing import assert_close
+
+from experiments.commands.evaluate import evaluate_run
+from experiments.commands.heads import show_heads
+from experiments.commands.import_export import export_run, import_folder
+from experiments.config.check import from_tree
+from experiments.data.tokenizer import SPECIAL, from_vocabulary
+from experiments.formats import formats
+from experiments.model.build import build
+from experiments.record.checkpoint import load_weights
+from experiments.record.durable import RunFolderError
+from experiments.record.folder import RunFolder
+from experiments.settings.mistake import Mistake
+from experiments.tasks.pretraining import Pretraining
+
+transformers = pytest.importorskip("transformers")
+
+WORDS = ["the", "cat", "sees", "a", "dog", "##s", ".", "king", "finds"]
+
+
+@pytest.fixture
+def bert(tmp_path) -> Path:
+    """A folder as transformers saves it, of a BERT as it begins."""
+    torch.manual_seed(0)
+    config = transformers.BertConfig(
+        vocab_size=len(SPECIAL) + len(WORDS), hidden_size=24, num_hidden_layers=2, num_attention_heads=4,
+        intermediate_size=36, max_position_embeddings=16, initializer_range=0.3, hidden_dropout_prob=0.0,
+    )  # fmt: skip
+    folder = tmp_path / "theirs"
+    transformers.BertForMaskedLM(config).save_pretrained(folder)
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n")
+    return folder
+
+
+@pytest.fixture
+def text(tmp_path) -> list[str]:
+    file = tmp_path / "text.txt"
+    file.write_text("\n\n".join(f"The cat sees {number} dogs. A king finds the cats." for number in range(400)))
+    return ["data=text", f"data.train={file}", "precision=fp32", "trainer.device=cpu"]
+
+
+def logits(folder: Path, tokens: torch.Tensor) -> torch.Tensor:
+    with torch.no_grad():
+        return transformers.BertForMaskedLM.from_pretrained(folder, local_files_only=True).eval()(tokens).logits
+
+
+def test_an_imported_run_computes_the_same_and_can_be_exported_again(bert, text, tmp_path, capsys):
+    runs = tmp_path / "runs"
+    import_folder(bert, "mine", runs, [*text, f"cache={tmp_path / 'cache'}"])
+    folder = RunFolder(runs / "mine")
+    result = folder.result()
+    assert result.status == "imported" and str(bert) in result.reason
+    assert result.validation_loss is None and result.steps == 0 and result.parameters["total"] > 0
+    assert folder.environment()["imported"]["model_type"] == "bert"
+    settings = from_tree(folder.config())
+    model = build("encoder", settings.model, settings.variant, 14, seed=1).eval()
+    load_weights(model, folder.checkpoint, "best", print)
+    tokens = torch.randint(14, (2, 9), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        assert_close(model(tokens), logits(bert, tokens), rtol=0, atol=1e-5)
+
+    export_run("mine", tmp_path / "again", runs, "best", None)
+    assert_close(logits(tmp_path / "again", tokens), logits(bert, tokens), rtol=0, atol=0)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / "again", local_files_only=True)
+    assert tokenizer.tokenize("The cats.") == ["the", "cat", "##s", "."] and tokenizer.mask_token == "[MASK]"
+
+    capsys.readouterr()
+    evaluate_run("mine", [], runs, "best", "json")
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["checkpoint"] == "best, step 0" and row["loss"] > 0
+    with pytest.raises(ValueError, match="no good newest checkpoint"):
+        evaluate_run("mine", [], runs, "newest", "json")
+
+
+def test_the_heads_of_an_imported_run_are_shown(bert, text, tmp_path):
+    pytest.importorskip("matplotlib")
+    import_folder(bert, "mine", tmp_path / "runs", [*text, f"cache={tmp_path / 'cache'}"])
+    show_heads(["mine"], tmp_path / "runs", "best", 2, None, None, None, None, None, 0.02)
+    assert (tmp_path / "runs/mine/heads/index.html").exists()
+
+
+def test_a_file_of_torch_is_read_as_tensors_and_what_would_run_code_is_not(bert, tmp_path):
+    state = load_file(bert / "model.safetensors")
+    (bert / "model.safetensors").unlink()
+    torch.save(state, bert / "pytorch_model.bin")
+    import_folder(bert, "fine", tmp_path / "runs", [])
+
+    class Evil:
+        def __reduce__(self):
+            return (Path.touch, (tmp_path / "ran",))
+
+    with (bert / "pytorch_model.bin").open("wb") as file:
+        pickle.dump({"weight": Evil()}, file)
+    with pytest.raises(Mistake, match="can't be read as tensors alone"):
+        import_folder(bert, "evil", tmp_path / "runs", [])
+    assert not (tmp_path / "ran").exists() and not (tmp_path / "runs/evil").exists()
+
+
+def test_a_pre_training_checkpoint_loses_its_pooler_and_says_so(bert, tmp_path, capsys):
+    state = load_file(bert / "model.safetensors")
+    save_file(state | {"bert.pooler.dense.weight": torch.ones(24, 24)}, bert / "model.safetensors")
+    import_folder(bert, "mine", tmp_path / "runs", [])
+    assert "left out, as our model has no place for them: bert.pooler.dense.weight" in capsys.readouterr().out
+
+
+def test_a_key_size_of_its_own_comes_from_a_converted_file(bert, tmp_path, capsys):
+    config = json.loads((bert / "config.json").read_text()) | {"attention_key_size": 9}
+    (bert / "config.json").write_text(json.dumps(config))
+    state = load_file(bert / "model.safetensors")
+    for layer in (0, 1):
+        for name in ("query", "key"):
+            prefix = f"bert.encoder.layer.{layer}.attention.self.{name}"
+            state |= {f"{prefix}.weight": torch.randn(36, 24), f"{prefix}.bias": torch.randn(36)}
+    save_file(state, bert / "model.safetensors")
+    import_folder(bert, "plus", tmp_path / "runs", [])
+    assert RunFolder(tmp_path / "runs/plus").config()["key_size"] == 9
+    export_run("plus", tmp_path / "again", tmp_path / "runs", "best", "bert")
+    assert "transformers does not load such weights" in capsys.readouterr().out
+    again = load_file(tmp_path / "again/model.safetensors")
+    assert all(torch.equal(again[name], value) for name, value in state.items())
+    with pytest.raises(RuntimeError, match="size"):
+        logits(tmp_path / "again", torch.zeros(1, 3, dtype=torch.int64))
+
+
+def torch_file(folder: Path) -> Path:
+    (folder / "model.safetensors").unlink()
+    return folder / "pytorch_model.bin"
+
+
+def spoil(folder: Path, **keys: object) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | keys))
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (lambda folder: (folder / "config.json").unlink(), "there is no config.json"),
+        (lambda folder: (folder / "config.json").write_text("{"), "no JSON"),
+        (lambda folder: spoil(folder, model_type="berd"), r"model_type = 'berd'.*did you mean bert"),
+        (lambda folder: spoil(folder, model_type=["bert"]), r"model_type = \['bert'\]: must be one of"),
+        (lambda folder: spoil(folder, num_attention_heads=0), r"config\.json: a size is no number, or is 0"),
+        (lambda folder: spoil(folder, hidden_size="24"), r"config\.json: a size is no number, or is 0"),
+        (lambda folder: spoil(folder, vocab_size=15), "vocab_size = 15 of config.json, but the tokenizer has 14"),
+        (lambda folder: spoil(folder, hidden_act="silu"), "hidden_act = 'silu'"),
+        (lambda folder: spoil(folder, num_hidden_layers=3), "another model: it lacks model/encoder.layers.2"),
+        (lambda folder: spoil(folder, intermediate_size=40), r"inner.weight is \[36, 24\], not \[40, 24\]"),
+        (lambda folder: (folder / "vocab.txt").unlink(), "neither tokenizer.json nor vocab.txt"),
+        (lambda folder: (folder / "vocab.txt").write_text("a\nb\n"), r"there is no \[PAD\]"),
+        (lambda folder: (folder / "model.safetensors").unlink(), "no model.safetensors or pytorch_model.bin"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"{}"), "can't be read as tensors alone"),
+        (lambda folder: torch_file(folder).write_bytes(b"junk\n"), r"model\.bin: can't be read as tensors alone"),
+        (lambda folder: torch_file(folder).touch(), r"model\.bin: can't be read as tensors alone"),
+        (lambda folder: (folder / "tokenizer_config.json").write_text("{"), r"tokenizer_config\.json: no JSON"),
+        (lambda folder: (folder / "tokenizer_config.json").write_text("[]"), r"tokenizer_config\.json: no mapping"),
+    ],
+)
+def test_what_can_not_be_imported_is_named_and_leaves_nothing(bert, tmp_path, damage, said):
+    damage(bert)
+    with pytest.raises(ValueError, match=said):
+        import_folder(bert, "mine", tmp_path / "runs", [])
+    assert not (tmp_path / "runs/mine").exists()
+
+
+def test_a_file_is_no_folder_to_import(bert, tmp_path):
+    with pytest.raises(Mistake, match="there is no config"):
+        import_folder(bert / "config.json", "mine", tmp_path / "runs", [])
+
+
+def test_nothing_is_overwritten(bert, tmp_path):
+    import_folder(bert, "mine", tmp_path / "runs", [])
+    with pytest.raises(Mistake, match="exists already"):
+        import_folder(bert, "mine", tmp_path / "runs", [])
+    with pytest.raises(Mistake, match="exists already"):
+        export_run("mine", bert, tmp_path / "runs", "best", None)
+    with pytest.raises(Mistake, match="--name a/b"):
+        import_folder(bert, "a/b", tmp_path / "runs", [])
+
+
+def test_of_two_imports_by_one_name_the_first_to_end_stays_whole(bert, tmp_path, monkeypatch):
+    runs = tmp_path / "runs"
+    start, at_once = Pretraining.start, iter([True])
+
+    def slowly(self, size):
+        if next(at_once, False):
+            import_folder(bert, "mine", runs, ["seed=1"])
+        return start(self, size)
+
+    monkeypatch.setattr(Pretraining, "start", slowly)
+    with pytest.raises(RunFolderError, match="another process has made this folder"):
+        import_folder(bert, "mine", runs, ["seed=2"])
+    assert RunFolder(runs / "mine").config()["seed"] == 1 and RunFolder(runs / "mine").result().status == "imported"
+    assert [path.name for path in runs.iterdir()] == ["mine"]
+
+
+def test_a_run_that_no_format_expresses_is_refused_by_name(bert, tmp_path):
+    runs = tmp_path / "runs"
+    import_folder(bert, "mine", runs, [])
+    config = (runs / "mine/config.yaml").read_text()
+    other = config.replace("norm: post", "norm: pre").replace("head_transform: true", "head_transform: false")
+    (runs / "mine/config.yaml").write_text(other)
+    said = r"  bert: norm=pre: a BERT has post; model\.head_transform=false: a BERT has true\n"
+    with pytest.raises(Mistake, match=rf"no format can express this run:\n(  .*\n)*{said}"):
+        export_run("mine", tmp_path / "out", runs, "best", None)
+    with pytest.raises(ValueError, match=r"model_type = 'bart'"):
+        export_run("mine", tmp_path / "out", runs, "best", "bart")
+    assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
+    shutil.rmtree(runs)
+
+
+def test_every_format_is_found_and_whole():
+    known = formats()
+    assert "bert" in known
+    for model_type, each in known.items():
+        assert model_type == each.MODEL_TYPE
+        for name in ("words", "config", "from_hugging_face", "to_hugging_face"):
+            assert callable(getattr(each, name))
+
+
+SIZES = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 36}
+OTHERS = {
+    "gpt2": ("GPT2", "GPT2LMHeadModel", {"n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 16}),
+    "gpt2-untied": (
+        "GPT2", "GPT2LMHeadModel",
+        {"n_embd": 24, "n_layer": 2, "n_head": 4, "n_positions": 16, "tie_word_embeddings": False},
+    ),
+    "albert": ("Albert", "AlbertForMaskedLM", SIZES | {"embedding_size": 10, "max_position_embeddings": 16}),
+    "albert-order": ("Albert", "AlbertForPreTraining", SIZES | {"embedding_size": 10, "max_position_embeddings": 16}),
+    "t5": ("T5", "T5ForConditionalGeneration", {"d_model": 24, "num_layers": 2, "num_heads": 4, "d_kv": 7, "d_ff": 36}),
+    "t5-untied": (
+        "T5", "T5ForConditionalGeneration",
+        {"d_model": 24, "num_layers": 2, "num_heads": 4, "d_kv": 7, "d_ff": 36, "feed_forward_proj": "gated-gelu",
+         "tie_word_embeddings": False},
+    ),
+}  # fmt: skip
+SENTINELS = 20
+
+
+@pytest.fixture(params=OTHERS)
+def other(request, tmp_path) -> Path:
+    """A folder of a causal model, an ALBERT or a T5, whose tokenizer has sentinels."""
+    family, kind, sizes = OTHERS[request.param]
+    torch.manual_seed(0)
+    config = getattr(transformers, f"{family}Config")(vocab_size=len(SPECIAL) + len(WORDS) + SENTINELS, **sizes)
+    folder = tmp_path / "theirs"
+    model = getattr(transformers, kind)(config)
+    if request.param == "t5-untied":
+        # a fresh model of transformers ties the two whatever its configuration says
+        model.lm_head.weight = torch.nn.Parameter(torch.randn_like(model.lm_head.weight))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn(parameter.shape))
+    model.save_pretrained(folder)
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n")
+    tokenizer = from_vocabulary(tmp_path / "vocab.txt", lowercase=True).with_sentinels(SENTINELS)
+    tokenizer.save(folder / "tokenizer.json")
+    return folder
+
+
+def outputs(folder: Path) -> list[torch.Tensor]:
+    """What transformers makes of the folder."""
+    kind = json.loads((folder / "config.json").read_text())["architectures"][0]
+    model, said = getattr(transformers, kind).from_pretrained(folder, local_files_only=True, output_loading_info=True)
+    assert not any(said[each] for each in ("missing_keys", "unexpected_keys", "mismatched_keys")), said
+    tokens = torch.randint(14, (2, 9), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        given = {"decoder_input_ids": tokens.flip(1)} if "T5" in kind else {}
+        found = model.eval()(input_ids=tokens, **given)
+    return [getattr(found, name) for name in ("logits", "prediction_logits", "sop_logits") if hasattr(found, name)]
+
+
+def test_other_formats_there_and_back(other, text, tmp_path, capsys):
+    runs = tmp_path / "runs"
+    is_t5 = "T5" in (other / "config.json").read_text()
+    words = [*text, f"cache={tmp_path / 'cache'}", *(["objective.sentinels=20", "length=16"] if is_t5 else [])]
+    import_folder(other, "mine", runs, words)
+    export_run("mine", tmp_path / "again", runs, "best", None)
+    assert_close(outputs(tmp_path / "again"), outputs(other), rtol=0, atol=1e-5)
+    assert ("decoder_start_token_id" in capsys.readouterr().out) == is_t5
+    import_folder(tmp_path / "again", "second", runs, words)
+    first, second = (json.loads((runs / name / "result.json").read_text()) for name in ("mine", "second"))
+    assert first["parameters"] == second["parameters"]
+    evaluate_run("mine", [], runs, "best", "json")
+    (row,) = json.loads(capsys.readouterr().out.split("\n", 1)[1])
+    assert row["loss"] > 0
+
+
+@pytest.mark.parametrize("other", ["t5"], indirect=True)
+def test_a_t5_whose_tokenizer_has_fewer_sentinels_is_refused(other, tmp_path):
+    with pytest.raises(Mistake, match=r"objective\.sentinels=100: the tokenizer of .* has 20") as refused:
+        import_folder(other, "mine", tmp_path / "runs", [])
+    assert not (tmp_path / "runs/mine").exists() and "objective.sentinels=20" in str(refused.value)

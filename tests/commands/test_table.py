@@ -1,0 +1,362 @@
+"""`attn table` on a tiny text: cells shared with `attn train`, killed at random, refused by name."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.commands.table import Options, seeds_of, show_table
+from experiments.settings.mistake import Mistake
+from experiments.tables.sources.choose import source_of
+from experiments.tables.sources.source import Prediction
+
+TABLE = "bhojanapalli2020/table1"
+
+
+def rows_of(text: str, key: str = "row") -> dict[str, dict[str, str]]:
+    return {row[key]: row for row in csv.DictReader(io.StringIO(text))}
+
+
+def test_a_table_is_made_rendered_and_shared(here, short, tmp_path):
+    done = here("table", TABLE, "--seeds", "2", "--out", "out", "--wandb", *short)
+    assert done.exit_code == 0, done.output
+    assert len(list(tmp_path.glob("runs/*/result.json"))) == 6
+    assert "90.89 +- 0.15 (s)" in done.stdout and "C4:" in done.stdout
+    # nobody is logged in
+    logged, not_sent = (line for line in done.stderr.splitlines() if "W&B" in line)
+    assert logged == "W&B offline: runs/wandb" and "the report in W&B was not updated: " in not_sent
+    (mirrored,) = tmp_path.glob("runs/wandb/offline-*/run-table-*.wandb")
+    assert mirrored.name == "run-table-bhojanapalli2020-table1-nano.wandb"
+    assert len(list(mirrored.parent.glob("files/media/table/*.table.json"))) == 2, "the rows, and the claims"
+    assert (tmp_path / "out" / "bhojanapalli2020_table1.md").read_text().startswith("# More heads of less width")
+    # what the comparison page reads
+    assert json.loads((tmp_path / "runs/tables/bhojanapalli2020-table1-nano.json").read_text())["name"] == TABLE
+
+    # the cells are those of attn train, and in the order of the seeds
+    assert [line.split("-s")[1][0] for line in done.stderr.splitlines() if ": done" in line] == list("000111")
+    row = ["experiment=nano_table", "objective.rate=0.4", "variant=multi_head", "heads=16", "trainer.compile=false"]
+    again = here("train", *row, "seed=1", *short)
+    assert again.exit_code == 0 and "validation loss" in again.output and "step" not in again.stderr
+    assert len(list(tmp_path.glob("runs/*/result.json"))) == 6
+
+    rendered = here("table", TABLE, "--seeds", "3", "--render-only", "--format", "csv", *short)
+    assert rendered.exit_code == 0
+    rows = rows_of(rendered.stdout)
+    assert {row["state"] for row in rows.values()} == {"2 of 3 done, missing"}
+    losses = [json.loads(path.read_text())["validation_loss"] for path in tmp_path.glob("runs/*-h16-*/result.json")]
+    assert float(rows["h16"]["validation_loss"]) == pytest.approx(sum(losses) / 2)
+
+    # seeds that another result doesn't have
+    second = here("table", TABLE, "--seeds", "1-1", "--render-only", "--format", "markdown", *short)
+    assert second.exit_code == 0 and "--seeds 1-1" in second.stdout and "* seeds: 1\n" in second.stdout
+    assert (tmp_path / "runs/tables/bhojanapalli2020-table1-nano-1-1.json").exists()
+
+    # a result of other attention code is refused, not shown
+    (path, _) = tmp_path.glob("runs/*-h32-*/result.json")
+    path.write_text(path.read_text().replace('"attention_digest": "', '"attention_digest": "0'))
+    refused = here("table", TABLE, "--seeds", "2", "--format", "markdown", *short)
+    assert refused.exit_code == 3
+    assert "1 of 2 done, refused" in refused.stdout and "is another than" in refused.stdout
+
+
+TWO_ROWS = """
+title: One or two
+shows: that a second head helps
+paper: nobody
+source: runs
+baseline: one
+rows:
+  one: {label: one head, words: heads=1}
+  two: {label: two heads, words: heads=2}
+claims:
+  S1: {says: Two are better, parts: [two > one]}
+budgets:
+  nano: {task: a task, seeds: 1, words: ""}
+"""
+OF_TWO_ROWS = """
+import sys
+from pathlib import Path
+from experiments.tables import definition
+from experiments.commands import table as command
+definition.TABLES = Path("tables")
+sys.exit(command.show_table("me2026/heads", sys.argv[1:], command.Options(format="csv")))
+"""
+
+
+def test_a_table_killed_at_random_goes_on_where_it_was(here, tiny, tmp_path, environment, monkeypatch):
+    """The killed one has a process a cell, as from a shell; the numbers are those of cells that nobody cut."""
+    from experiments.tables import definition
+
+    (tmp_path / "tables" / "me2026").mkdir(parents=True)
+    (tmp_path / "tables" / "me2026" / "heads.yaml").write_text(TWO_ROWS)
+    monkeypatch.setattr(definition, "TABLES", tmp_path / "tables")
+    words = [*(word for word in tiny if not word.startswith("max_steps")), "max_steps=80", "logger.wandb=off"]
+    cut = subprocess.Popen([sys.executable, "-c", OF_TWO_ROWS, *words], cwd=tmp_path, env=environment)
+    end = time.monotonic() + 240
+    while not list(tmp_path.glob("runs/*/checkpoint/step-*.safetensors")):
+        assert cut.poll() is None and time.monotonic() < end
+        time.sleep(0.01)
+    time.sleep(random.random())
+    cut.kill()
+    cut.wait()
+    # its cell hears of that, saves and ends
+    for output in tmp_path.glob("runs/*/output.txt"):
+        while "goes on from" not in output.read_text() and not (output.parent / "result.json").exists():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    whole = here("table", "me2026/heads", "--format", "csv", *words)
+    uncut = here("table", "me2026/heads", "--format", "csv", "--runs", "uncut", *words)
+    assert whole.exit_code == uncut.exit_code == 0, whole.output
+    ours, theirs = rows_of(whole.stdout), rows_of(uncut.stdout)
+    assert [row["validation_loss"] for row in ours.values()] == [row["validation_loss"] for row in theirs.values()]
+    assert len(ours) == 2 and {row["state"] for row in ours.values()} == {"done"}
+
+
+def outcome(settings, tokens_per_second: float, padding: float = 0.0):
+    """Of 8 steps, of whose tokens a share is padding, which isn't counted."""
+    from experiments.launch.worker import Outcome, folder_of
+
+    sides = 2 if settings.objective.kind == "translation" else 1
+    tokens = 8 * settings.batch_size * settings.length * sides * (1 - padding)
+    known = {"tokens_per_second": tokens_per_second, "tokens": tokens, "steps": 8}
+    return Outcome(folder_of(settings), type("Known", (), known)(), "")
+
+
+def test_a_dry_run_predicts_from_a_calibration_that_is_kept(here, short, tmp_path, monkeypatch):
+    from experiments.launch import worker as runner
+
+    measured = []
+
+    def quick(settings, watch=None):
+        # 100 tokens a second with 8 heads, half of that with 16
+        measured.append(settings.heads)
+        return outcome(settings, 800 / settings.heads)
+
+    monkeypatch.setattr(runner, "run_cell", quick)
+    words = ("table", TABLE, "--seeds", "2", "--dry-run", "--format", "csv", *short, f"cache={tmp_path / 'cache'}")
+    first = here(*words)
+    assert first.exit_code == 0, first.output
+    rows = [*csv.DictReader(io.StringIO(first.stdout))]
+    assert len(rows) == 6 and {row["state"] for row in rows} == {"missing"}
+    # 12 steps of 4 sequences of 16 tokens, and two evaluations of 16 sequences at three times the speed
+    assert {row["tokens"] for row in rows} == {"768"}
+    seconds = 5 + (768 + 2 * 16 * 16 / 3) / 100
+    assert float(rows[0]["seconds"]) == pytest.approx(seconds)
+    assert float(rows[1]["seconds"]) == pytest.approx(2 * seconds - 5)
+    assert all(10**7 < int(row["peak_memory_bytes"]) < 10**10 for row in rows)
+    assert measured == [8, 16, 32] and first.stderr.count("calibrating") == 3
+    assert not (tmp_path / "runs").exists()
+    assert here(*words).stdout == first.stdout and measured == [8, 16, 32]
+    assert " | 14 s | " in here(*words[:6], "markdown", *words[7:]).stdout
+
+
+def test_the_list_is_composed_anew_only_when_a_yaml_has_changed(here, tmp_path, monkeypatch):
+    from experiments.commands import table as command
+
+    composed = []
+    source = type("Known", (), {
+        "cells": lambda self, words, seeds, runs: composed.append(words) or [None],
+        "predict": lambda self, cell, says, roughly: Prediction(3600.0 if len(composed) > 1 else None, 10**6, 10**9),
+    })  # fmt: skip
+    monkeypatch.setattr(command, "source_of", lambda name, budget: source())
+    monkeypatch.setattr(command, "names", lambda: [TABLE])
+    monkeypatch.setattr(command, "BUDGETS", ["nano"])
+    monkeypatch.setattr(command, "CONF", tmp_path / "conf")
+    monkeypatch.setenv("ATTN_CACHE", str(tmp_path / "cache"))
+    yaml = tmp_path / "conf" / "any" / "one.yaml"
+    yaml.parent.mkdir(parents=True)
+    yaml.write_text("one: 1\n")
+
+    def listed() -> str:
+        done = here("table", "--format", "csv")
+        assert done.exit_code == 0, done.output
+        return rows_of(done.stdout, "table")[TABLE]["nano"]
+
+    # a time that could not be found is looked for again
+    assert listed() == "15 cells, unknown time"
+    assert listed() == listed() == "15 cells, 15.0 h, 1.0 GB, 15.0M tokens"
+    assert len(composed) == 2
+    yaml.write_text("one: 2\n")
+    assert listed() == "15 cells, 15.0 h, 1.0 GB, 15.0M tokens" and len(composed) == 3
+
+
+def test_the_list_measures_one_small_model_and_counts_flops(tiny, tmp_path, monkeypatch):
+    from rich.console import Console
+
+    from experiments.config.compose import compose
+    from experiments.launch import worker as runner
+    from experiments.tables.sources.calibration import predict
+
+    measured = []
+
+    def quick(settings, watch=None):
+        measured.append(settings.layers)
+        return outcome(settings, 1000.0)
+
+    monkeypatch.setattr(runner, "run_cell", quick)
+    own = [f"cache={tmp_path}", "trainer.device=cpu", "trainer.evaluation_sequences=1", "max_steps=10"]
+    nano, wide = (predict(compose([*own, f"hidden_size={width}"]), Console(), roughly=True) for width in (192, 384))
+    # 10 steps of 16 sequences of 64 tokens at 1,000 a second
+    assert nano.seconds == pytest.approx(5 + (10 * 16 * 64 + 64 / 3) / 1000)
+    assert 2 < (wide.seconds - 5) / (nano.seconds - 5) < 4, "between linear and quadratic in the width"
+    assert len(measured) == 1
+
+
+def test_a_translation_is_calibrated_on_made_up_pairs(tmp_path, monkeypatch):
+    from rich.console import Console
+
+    from experiments.config.compose import compose
+    from experiments.launch import worker as runner
+    from experiments.tables.sources.calibration import predict
+
+    made = []
+
+    def quick(settings, watch=None):
+        made.extend(Path(settings.data.train).read_text(encoding="utf-8").splitlines())
+        return outcome(settings, 1000.0, padding=0.5)
+
+    monkeypatch.setattr(runner, "run_cell", quick)
+    words = ["model=transformer_nano", "length=20", "batch_size=4", "max_steps=10", f"cache={tmp_path}"]
+    found = predict(compose([*words, "trainer.device=cpu", "trainer.evaluation_sequences=1"]), Console())
+    assert len(made) > 1000 and {len(side.split()) for line in made[:100] for side in line.split("\t")} == {10}
+    # 40 tokens a pair, padding counted, of which 1,000 a second are none
+    assert found.seconds == pytest.approx(5 + (10 * 4 * 40 + 40 / 3) * 0.5 / 1000)
+    assert found.tokens is None and found.peak_memory_bytes > 10**7
+
+
+def test_a_cell_that_fails_ends_no_table(here, short, tmp_path):
+    words = ["experiment=nano_table", "objective.rate=0.4", "variant=multi_head", "heads=16", *short]
+    (cell,) = source_of("runs").cells({"h16": words}, [0], Path("runs"))
+    damaged = tmp_path / "runs" / cell.name
+    damaged.mkdir(parents=True)
+    (damaged / "result.json").write_text("{")
+    done = here("table", TABLE, "--seeds", "1", "--format", "csv", *short)
+    assert done.exit_code == 3, done.output
+    states = {row: found["state"] for row, found in rows_of(done.stdout).items()}
+    assert states == {"h8": "done", "h16": "0 of 1 done, refused", "h32": "done"}
+    assert f"{cell.name}: " in done.stderr and "result.json" in done.stderr
+    # and so of any other file of a cell
+    (facts,) = tmp_path.glob("runs/*-h8-*/environment.json")
+    facts.write_text("{")
+    shown = here("table", TABLE, "--seeds", "1", "--format", "csv", "--render-only", *short)
+    assert shown.exit_code == 0, shown.output
+    assert rows_of(shown.stdout)["h8"]["state"] == "0 of 1 done, refused"
+
+
+def test_seeds_by_their_number_or_by_the_first_and_the_last():
+    assert [*seeds_of("3")] == [0, 1, 2]
+    assert [*seeds_of("24-26")] == [24, 25, 26]
+    assert seeds_of("0-2") == seeds_of("3")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["shazeer2020/head"], "did you mean shazeer2020/heads?"),
+        (["heads_t5"], "did you mean shazeer2020/heads_t5?"),
+        ([TABLE, "--budget", "tiny"], "must be one of nano, small, medium, paper"),
+        ([TABLE, "--budget", "smal"], "did you mean small?"),
+        ([TABLE, "--out", __file__], "is no folder\n  name one"),
+        ([TABLE, "--seeds", "0"], "--seeds 0: must be a number of seeds, from 1 on, or FIRST-LAST"),
+        ([TABLE, "--seeds", "five"], "--seeds five"),
+        ([TABLE, "--seeds", "7-6"], "--seeds 7-6"),
+        ([TABLE, "heads=4"], "the table itself sets heads"),
+        ([TABLE, "seed=4"], "--seeds sets seed"),
+        ([TABLE, "hiden_size=4"], "did you mean hidden_size?"),
+        ([TABLE, "hidden_size=16"], "key_size"),
+        ([TABLE, "data=text", "data.train=absent.txt"], "absent.txt"),
+        ([TABLE, "--published", "absent.yaml"], "absent.yaml"),
+        ([TABLE, "--format", "html"], "'table', 'markdown', 'csv', 'latex'"),
+        (["bhojanapalli2020/theorem1", "--published", "x.yaml"], "no published numbers"),
+        (["bhojanapalli2020/theorem1", "token=9"], "did you mean tokens?"),
+        (["--budget", "smal"], "which table?"),
+        (["--out", "results"], "which table?"),
+        (["--seeds", "0"], "which table?"),
+    ],
+)
+def test_mistakes_are_named_and_change_nothing(here, tmp_path, words, said):
+    done = here("table", *words)
+    assert done.exit_code == 2, done.output
+    assert said in done.stderr and "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_mistake_in_every_row_is_said_once(here):
+    said = here("table", TABLE, "hiden_size=4").stderr
+    assert said.count("there is no setting 'hiden_size'") == 1 and "h8: " not in said
+    # 64 is no multiple of the 48 heads that one row has
+    said = here("table", "shazeer2020/heads", "hidden_size=96", "heeds=1").stderr
+    assert said.count("heeds") == 1
+
+
+def test_a_mistake_in_one_row_names_it():
+    with pytest.raises(Mistake, match=r"^b: ") as caught:
+        source_of("runs").cells({"a": ["heads=2"], "b": ["heads=0"]}, [0], Path("runs"))
+    assert "a: " not in str(caught.value).splitlines()[0]
+
+
+def test_what_can_not_be_kept_is_still_shown(here, short, tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "tables").write_text("in the way")
+    shown = here("table", TABLE, "--render-only", "--format", "csv", *short)
+    assert set(rows_of(shown.stdout)) == {"h8", "h16", "h32"}
+    assert shown.exit_code == 1 and "a file stands where a folder should be" in shown.stderr
+
+
+def test_a_folder_that_computed_cells_can_not_have_is_named(here, tmp_path):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "computed").write_text("in the way")
+    done = here("table", "bhojanapalli2020/theorem1", "--seeds", "1")
+    assert done.exit_code == 1 and "a file stands where a folder should be" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_rows_made_equal_by_an_override_are_refused():
+    rows = {"a": ["heads=2"], "b": ["heads=2"]}
+    with pytest.raises(Mistake, match="the rows a and b are the same run"):
+        source_of("runs").cells(rows, [0], Path("runs"))
+
+
+def test_computed_cells_are_kept_each_in_a_file(tmp_path):
+    from rich.console import Console
+
+    source, console = source_of("column_stochastic"), Console(file=io.StringIO())
+    words = ["form=free", "tokens=3", "heads=1", "key_size=3", "starts=1"]
+    cells = source.cells({"a": words, "b": [*words[:3], "key_size=1", "starts=1"]}, range(2), tmp_path / "runs")
+    assert [(cell.row, cell.seed) for cell in cells] == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
+    source.make(cells[:1], "group", console)
+    assert [source.finding(cell).state for cell in cells] == ["done", "missing", "missing", "missing"]
+    (kept,) = (tmp_path / "runs").glob("*/*")
+    before = kept.stat().st_mtime_ns
+    source.make(cells, "group", console)
+    assert kept.stat().st_mtime_ns == before
+    assert {source.finding(cell).state for cell in cells} == {"done"}
+    kept.write_text("{")
+    assert source.finding(cells[0]).state == "refused"
+
+
+def test_the_list_names_every_table_and_what_it_costs(capsys, monkeypatch, tmp_path):
+    from experiments.commands import table as command
+    from experiments.tables import definition
+
+    class Cheap:
+        def cells(self, rows, seeds, runs):
+            return [None]
+
+        def predict(self, cell, console, roughly):
+            return Prediction(120.0, 10**6, 5 * 10**8)
+
+    monkeypatch.setattr(command, "source_of", lambda *of: Cheap())
+    monkeypatch.setenv("ATTN_CACHE", str(tmp_path))
+    assert show_table(None, [], Options(format="csv")) == 0
+    rows = rows_of(capsys.readouterr().out, "table")
+    assert set(rows) == set(definition.names())
+    assert rows["shazeer2020/heads"]["nano"] == "32 cells, 1.1 h, 0.5 GB, 32.0M tokens"

@@ -1,0 +1,180 @@
+"""Words -> checked settings: what people type works as typed, and every mistake is named."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import yaml
+from omegaconf import OmegaConf
+
+from experiments.config.check import from_tree
+from experiments.config.compose import compose, compose_raw, override
+from experiments.config.messages import CONF, groups, options
+from experiments.settings.data import Hub, HubPairs, PairFiles, ParquetFiles, PythonDocs, TextFiles
+from experiments.settings.finetuning import Classification, FineTuning, Regression, Span
+from experiments.settings.logger import Logger
+from experiments.settings.mistake import Mistake
+from experiments.settings.model import Model
+from experiments.settings.objective import Causal, Masked, MaskedSop, Permutation, SpanCorruption, Translation
+from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon
+from experiments.settings.run import Settings
+from experiments.settings.schedule import Decay, Endless
+from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
+from experiments.settings.trainer import Trainer
+from experiments.settings.variant import arguments_of, attention_folder, module_of, schema
+
+# groups whose YAML feeds one class, or one of several by `kind`
+CLASSES = {
+    "task": [Span, Classification, Regression],
+    "model": [Model],
+    "objective": [
+        Masked,
+        MaskedSop,
+        Causal,
+        Permutation,
+        SpanCorruption,
+        Translation,
+    ],
+    "data": [
+        PythonDocs,
+        Hub,
+        TextFiles,
+        ParquetFiles,
+        PairFiles,
+        HubPairs,
+    ],
+    "tokenizer": [TrainedTokenizer, FileTokenizer],
+    "optimizer": [AdamW, Adafactor, Muon, Lamb],
+    "schedule": [Decay, Endless],
+    "trainer": [Trainer],
+    "logger": [Logger],
+}
+
+
+def message(*words: str) -> str:
+    with pytest.raises(Mistake) as caught:
+        compose(list(words))
+    return str(caught.value)
+
+
+def test_the_promised_command_composes_as_typed():
+    composed = compose(["variant=talking_heads", "heads=24"])
+    assert composed.variant["name"] == "talking_heads"
+    assert {composed.variant[key] for key in ("key_heads", "softmax_heads", "value_heads")} == {24}
+
+
+def test_sizes_follow_from_what_people_vary():
+    composed = compose(["hidden_size=100", "heads=7", "length=48"])
+    assert composed.key_size == composed.value_size == 100 // 7
+    assert composed.variant["key_size"] == 100 // 7
+    assert composed.model.intermediate_size == 400
+    assert composed.model.length == 48
+    assert compose(["key_size=128"]).value_size == compose([]).value_size, (
+        "an enlarged key size leaves the values alone"
+    )
+
+
+@pytest.mark.parametrize("preset", options("model"))
+def test_every_model_preset_composes_and_the_command_line_wins_over_it(preset):
+    assert compose([f"model={preset}", "layers=3"]).model.layers == 3
+
+
+@pytest.mark.parametrize("group", sorted(set(groups()) - {"variant", "experiment"}))
+def test_the_keys_of_every_yaml_are_the_fields_of_the_class_it_feeds(group):
+    for option in options(group):
+        tree = yaml.safe_load((CONF / group / f"{option}.yaml").read_text())
+        if "defaults" in tree:  # a preset: top-level keys, and its group by the file it builds on
+            assert set(tree) - {"defaults", group} <= set(Settings.model_fields), option
+            continue
+        if group == "task":  # it also sets what goes with it
+            assert set(tree) - {group} <= set(FineTuning.model_fields), option
+            tree = tree[group]
+        assert any(set(tree) == set(each.model_fields) for each in CLASSES[group]), option
+
+
+def test_every_top_level_key_is_read_by_a_group_or_by_the_runner():
+    raw = str(OmegaConf.to_yaml(compose_raw([]), resolve=False))
+    for key in set(Settings.model_fields) - set(groups()) - {"runs", "cache", "seed"}:
+        assert f"${{{key}}}" in raw, f"{key} is set, but no group refers to it"
+
+
+@pytest.mark.parametrize("variant", options("variant"))
+def test_every_variant_composes_against_its_constructor(variant):
+    composed = compose([f"variant={variant}"])
+    assert composed.variant["name"] == variant
+    assert (attention_folder() / f"{module_of(composed.variant)}.py").is_file()
+    fields = set(schema(module_of(composed.variant)).model_fields)
+    assert set(arguments_of(composed.variant)) == fields - {"name", "module"}
+
+
+@pytest.mark.parametrize("path", sorted(CONF.rglob("*.yaml")), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_no_configuration_can_import_anything(path):
+    assert "_target_" not in path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["heads=abc"], ["heads = 'abc'", "whole number"]),
+        (["heads=-3"], ["heads = -3", "at least 1"]),
+        (["heads=2.5"], ["heads = 2.5", "whole number"]),
+        (["heads="], ["heads = ''", "whole number"]),
+        (["heds=24"], ["'heds'", "did you mean heads?"]),
+        (["+heds=24"], ["+heds=24", "did you mean heads?"]),
+        (["++heads=24"], ["don't add", "write heads=24"]),
+        (["~heads"], ["don't add or remove"]),
+        (["heads=6", "heads=12"], ["heads is given twice", "heads=6", "heads=12"]),
+        (["heads"], ["'heads' is not an override", "key=value"]),
+        (["variant=talkin"], ["no variant 'talkin'", "talking_heads"]),
+        (["model.layers=1"], ["model.layers = 1", "set layers"]),
+        (["variant=talking_heads", "variant.softmax_heads=3"], ["variant.softmax_heads = 3", "set heads"]),
+        (["schedule=constant", "schedule.final=0.5"], ["schedule.final", "schedule=linear"]),
+        (["data.train=book.txt"], ["data.train", "data=text"]),
+        (["variant=talking_heads", "variant.strat=identity"], ["did you mean variant.start"]),
+        (["variant.name=talkin"], ["talkin", "there are", "multi_head"]),
+        (["variant.scaled=perhaps"], ["variant.scaled = 'perhaps'", "true or false"]),
+        (["norm=prre"], ["norm = 'prre'", "post, pre, sandwich", "did you mean pre?"]),
+        (["optimizer.clip=-1"], ["optimizer.clip = -1", "greater than 0"]),
+        (["optimizer.lr=3"], ["optimizer.lr", "learning_rate"]),
+        (["epochs=3"], ["'epochs'", "it is a setting of `attn finetune`"]),
+        (["learning_rate=nan"], ["learning_rate = nan", "finite"]),
+        (["heads=1000"], ["key_size = 0", "at least 1", "hidden_size"]),
+        (["tokenizer=file"], ["tokenizer.path has no value"]),
+        (["heads=6,12"], ["Ambiguous", "add -m"]),
+        (["seed=-1"], ["seed = -1", "at least 0"]),
+        (["objective=translation"], ["objective.kind = 'translation'", "data=pairs"]),
+        (["data=wmt14"], ["data.kind = 'hub_pairs'", "objective=translation"]),
+    ],
+)
+def test_a_mistake_names_the_key_the_value_and_what_is_allowed(words, said):
+    text = message(*words)
+    for part in said:
+        assert part in text, text
+
+
+def test_one_wrong_value_is_one_message():
+    assert len(message("heads=abc").splitlines()) == 1
+
+
+def test_a_run_folder_config_reads_back_as_the_same_settings():
+    composed = compose(["heads=12", "data=text", "data.train=book.txt"])
+    assert from_tree(yaml.safe_load(yaml.safe_dump(composed.model_dump()))) == composed
+
+
+def test_a_finished_run_takes_another_corpus_and_keeps_the_rest():
+    run = compose(["heads=12", "objective.rate=0.3"]).model_dump()
+    other = override(run, ["data=text", "data.train=book.txt"])
+    assert (other.heads, other.objective.rate, other.data.train) == (12, 0.3, "book.txt")
+    assert override(run, ["objective.rate=0.5"]).objective.rate == 0.5
+    with pytest.raises(Mistake, match="seed=0,1: one value"):
+        override(run, ["seed=0,1"])
+    with pytest.raises(Mistake, match=r"no setting 'objective\.rat'"):
+        override(run, ["objective.rat=0.5"])
+
+
+def test_composing_leaves_torch_out():
+    code = "import sys; from experiments.config.compose import compose; compose([]); print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

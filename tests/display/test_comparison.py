@@ -1,0 +1,174 @@
+"""`attn compare` on result files of known content."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import time
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from experiments.commands.compare import compare_runs
+from experiments.display.comparison import matching, table_of, tables_of
+from experiments.display.rows import show
+from experiments.record.find import find_run, find_runs
+from experiments.settings.mistake import Mistake
+
+
+def result(run: str, loss: float | None, seed: int = 0, heads: int = 6, start: str = "random", **top: object) -> dict:
+    config = {"layers": 4, "hidden_size": 192, "heads": heads, "key_size": 192 // heads, "value_size": 192 // heads}
+    config |= {"norm": "pre", "learning_rate": 3e-3, "runs": run, "seed": seed}
+    config |= {"optimizer": {"learning_rate": top.get("learning_rate", 3e-3)}, "logger": {"tags": [run]}}
+    config |= {"variant": {"name": "talking_heads", "key_heads": heads, "start": start}, **top}
+    measured = {"validation_loss": loss, "perplexity": 100.0, "unigram_loss": 6.5, "tokens_per_second": 5000.4}
+    measured |= {"peak_memory_bytes": 5 * 10**8, "parameters": {"total": 2_000_000}, "steps": 800, "backend": "blocked"}
+    return {"run": run, "config": config, "seed": seed, "status": "done", **measured}
+
+
+@pytest.fixture
+def runs(tmp_path) -> Path:
+    for each in (result("a", 5.0), result("b", 4.5, seed=1), result("c", None), result("d", 4.9, heads=24)):
+        folder = tmp_path / each.pop("run")
+        folder.mkdir()
+        (folder / "config.yaml").touch()
+        (folder / "result.json").write_text(json.dumps(each))
+    return tmp_path
+
+
+def shown(capsys, *which: str, runs: Path, sort: str = "loss", format: str = "json") -> list[dict]:
+    compare_runs(list(which), runs, sort, format)
+    out = capsys.readouterr().out
+    return json.loads(out) if format == "json" else list(csv.DictReader(io.StringIO(out)))
+
+
+def test_sorted_with_unknown_values_last(runs, capsys):
+    assert [row["run"] for row in shown(capsys, runs=runs)] == ["b", "d", "a", "c"]
+    assert [row["run"] for row in shown(capsys, runs=runs, sort="-loss")] == ["a", "d", "b", "c"]
+    assert [row["loss"] for row in shown(capsys, runs=runs, format="csv")] == ["4.5", "4.9", "5.0", ""]
+
+
+def test_the_time_is_linear_in_the_runs():
+    results = [result(f"run{seed}", 5.0, seed=seed) for seed in range(10_000)]
+    start = time.process_time()
+    assert len(table_of(results)) == 10_000
+    # a fifth of a second; what looks at all results for every row takes twelve
+    assert time.process_time() - start < 4
+
+
+def test_filtered(runs, capsys):
+    assert [row["run"] for row in shown(capsys, "heads=24", runs=runs)] == ["d"]
+    assert [row["run"] for row in shown(capsys, "heads=6", "seed=0", runs=runs)] == ["a", "c"]
+    assert [row["run"] for row in shown(capsys, "variant.start=random", "seed=1", runs=runs)] == ["b"]
+    assert [row["run"] for row in shown(capsys, "a", "d", "heads=6", runs=runs)] == ["a"]
+    assert [row["run"] for row in shown(capsys, "heads=6,24", "seed=0", runs=runs)] == ["d", "a", "c"]
+
+
+@pytest.mark.parametrize(
+    ("which", "sort", "message"),
+    [
+        (["head=6"], "loss", "head: no run has such a setting.*heads"),
+        ([], "los", "--sort los: there is no such column.*loss"),
+        (["heads=7"], "loss", "no finished run in .* matches heads=7"),
+        (["e"], "loss", "there is no run 'e'"),
+    ],
+)
+def test_mistakes(runs, which, sort, message):
+    with pytest.raises(Mistake, match=message):
+        compare_runs(which, runs, sort, "table")
+
+
+def test_a_damaged_result_is_left_out_and_said(runs, capsys):
+    (runs / "a" / "result.json").write_text("{")
+    compare_runs([], runs, "loss", "csv")
+    captured = capsys.readouterr()
+    assert captured.out.count("\n") == 4 and "left out" in captured.err and "result.json" in captured.err
+
+
+def test_a_run_is_named_by_its_name_or_the_start_of_it(runs):
+    assert find_run("a", runs) == runs / "a"
+    for name in ("ab", "ac"):
+        (runs / name).mkdir()
+        (runs / name / "config.yaml").touch()
+    assert find_run("a", runs) == runs / "a", "whole, though others begin with it"
+    assert find_run("ab", runs) == find_run(str(runs / "ab"), Path("elsewhere")) == runs / "ab"
+    (runs / "a" / "config.yaml").unlink()
+    with pytest.raises(Mistake, match="'a' is the start of 2 runs"):
+        find_run("a", runs)
+
+
+def test_a_pattern_that_no_shell_has_read_is_looked_for_in_its_own_folder(runs, monkeypatch):
+    monkeypatch.chdir(runs.parent)
+    assert find_runs("[ab]*", runs) == find_runs(f"{runs}/[ab]*", Path("elsewhere")) == [runs / "a", runs / "b"]
+    with pytest.raises(Mistake, match="no run 'elsewhere/a' in elsewhere/"):
+        find_runs("elsewhere/a", runs)
+    # a folder that is no run hides none
+    (runs.parent / "d").mkdir(exist_ok=True)
+    assert find_runs("d", runs) == [runs / "d"]
+
+
+def test_settings_that_alone_tell_runs_apart_get_a_column():
+    plain = table_of([result("a", 5.0), result("b", 4.5, seed=1), result("c", 4.0, heads=24)])
+    assert "variant.key_heads" not in plain[0] and "learning_rate" not in plain[0] and "logger.tags" not in plain[0]
+    varied = table_of([result("a", 5.0), result("b", 4.5, start="identity"), result("c", 4.0, learning_rate=1e-3)])
+    assert [(row["variant.start"], row["learning_rate"]) for row in varied] == [
+        ("random", 3e-3), ("identity", 3e-3), ("random", 1e-3),
+    ]  # fmt: skip
+    assert "optimizer.learning_rate" not in varied[0]
+
+
+def test_a_loss_never_stands_beside_one_of_another_objective_unnamed():
+    masked, causal = (result(kind, 5.0, objective={"kind": kind}, heads=heads) for kind, heads in
+                      (("masked", 6), ("causal", 24)))  # fmt: skip
+    rows = table_of([masked, causal])
+    assert next(iter(rows[0])) == "objective" and [row["objective"] for row in rows] == ["masked", "causal"]
+    assert "objective" not in table_of([masked, masked])[0]
+    assert matching(["objective=causal"], [masked, causal]) == [causal]
+
+
+def test_scores_stand_before_the_loss_and_only_where_there_are_any():
+    translated = result("a", 5.0, objective={"kind": "translation"}) | {"bleu": 31.5}
+    tuned = result("b", 0.5, objective={"kind": "causal"}, task={"name": "sst2"})
+    tuned |= {"perplexity": None, "scores": {"accuracy": 90.0}}
+    plain, of_task = tables_of([translated, tuned, result("c", 4.0, objective={"kind": "masked"})])
+    assert [row["bleu"] for row in plain] == [31.5, None] and "accuracy" not in plain[0]
+    columns = list(plain[0])
+    assert columns[0] == "objective" and columns.index("bleu") + 1 == columns.index("loss")
+    assert [row["accuracy"] for row in of_task] == [90.0] and next(iter(of_task[0])) == "task"
+    assert not {"objective", "bleu", "perplexity"} & of_task[0].keys()
+
+
+def test_a_narrow_terminal_gets_what_rows_share_above_the_table():
+    rows = table_of([result("a", 5.0), result("b", 4.5, seed=1)])
+    narrow = Console(file=io.StringIO(), width=60, force_terminal=True, color_system=None)
+    show(rows, "table", console=narrow)
+    above, _, table = narrow.file.getvalue().partition("\n\n")
+    assert "heads 6" in above and "peak_memory 500 MB" in above and "parameters 2,000,000" in above
+    assert table.split("\n")[0].split() == ["seed", "loss", "run"]
+    assert all(len(line) <= 60 for line in narrow.file.getvalue().splitlines())
+
+
+def test_markdown_is_rounded_and_json_is_not(runs, capsys):
+    compare_runs(["b"], runs, "loss", "markdown")
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("| variant | layers |") and "| 5,000 | 500 MB | 2,000,000 |" in lines[2]
+    assert shown(capsys, "b", runs=runs)[0]["tokens_per_second"] == 5000.4
+
+
+def test_a_pipe_gets_every_row_on_a_line_and_a_terminal_the_first(monkeypatch):
+    monkeypatch.setattr("experiments.display.rows.TERMINAL_ROWS", 2)
+    rows = [{"run": f"run-{number}", "loss": 4.0 + number, "peak_memory_bytes": 10**8} for number in range(3)]
+    pipe = Console(file=io.StringIO(), width=20)
+    show(rows, "table", console=pipe)
+    assert pipe.file.getvalue() == (
+        "run      loss  peak_memory\n"
+        "run-0  4.0000       100 MB\n"
+        "run-1  5.0000       100 MB\n"
+        "run-2  6.0000       100 MB\n"
+    )  # fmt: skip
+    terminal = Console(file=io.StringIO(), width=60, force_terminal=True, color_system=None)
+    show(rows, "table", console=terminal)
+    assert "run-1" in terminal.file.getvalue() and "run-2" not in terminal.file.getvalue()
+    assert "the first 2 of 3 rows; a pipe or --format csv has all" in " ".join(terminal.file.getvalue().split())

@@ -1,0 +1,75 @@
+"""The cells of a sweep, composed and checked before anything trains."""
+
+from __future__ import annotations
+
+import pytest
+
+from attention.kernels import triton_kernel
+from experiments.commands.train import sweep_name
+from experiments.launch.plan import plan
+from experiments.settings.mistake import Mistake
+
+
+def sizes(words: list[str], flags: list[str]) -> list[tuple[str, int]]:
+    return [(cell.variant["name"], cell.heads) for cell in plan(words, flags).cells]
+
+
+def test_a_grid_is_every_combination_in_order():
+    assert sizes(["variant=multi_head,talking_heads", "heads=6,12"], ["-m"]) == [
+        ("multi_head", 6),
+        ("multi_head", 12),
+        ("talking_heads", 6),
+        ("talking_heads", 12),
+    ]
+
+
+def test_hydras_own_sweep_grammar():
+    assert sizes(["heads=range(2,7,2)"], ["-m"]) == [("multi_head", 2), ("multi_head", 4), ("multi_head", 6)]
+    variants = {name for name, _ in sizes(["variant=glob(*)"], ["--multirun"])}
+    assert {"multi_head", "talking_heads", "additive"} <= variants
+
+
+def test_equal_cells_are_trained_once():
+    assert sizes(["heads=6,6"], ["-m"]) == [("multi_head", 6)]
+
+
+def test_one_configuration_is_no_sweep():
+    single = plan(["heads=12"], [])
+    assert not single.is_sweep
+    assert [cell.heads for cell in single.cells] == [12]
+
+
+def test_a_sweep_may_be_asked_for_by_configuration():
+    swept = plan(["hydra.mode=MULTIRUN", "heads=6,12"], [])
+    assert swept.is_sweep
+    assert len(swept.cells) == 2
+
+
+def test_other_launchers_are_left_to_hydra_after_the_check():
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    delegated = plan(["hydra/launcher=joblib", "heads=6,12"], ["-m"])
+    assert not delegated.runs_here
+    assert len(delegated.cells) == 2
+
+
+def test_whether_a_kernel_runs_here_is_asked_only_of_cells_that_do(monkeypatch):
+    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
+    monkeypatch.setattr(triton_kernel, "absence", lambda device: "it isn't here")
+    words = ["backend=auto,triton", "trainer.device=cpu"]
+    with pytest.raises(Mistake, match="backend=triton: backend=triton: it isn't here; here it must be one of auto"):
+        plan(words, ["-m"])
+    assert len(plan(["hydra/launcher=joblib", *words], ["-m"]).cells) == 2
+
+
+def test_all_wrong_cells_are_named_and_none_is_kept():
+    with pytest.raises(Mistake) as caught:
+        plan(["heads=6,1000", "hidden_size=64,abc"], ["-m"])
+    for words in ("heads=6 hidden_size=abc", "heads=1000 hidden_size=64", "heads=1000 hidden_size=abc"):
+        assert words in str(caught.value)
+    assert "3 of 4 cells are wrong" in str(caught.value)
+
+
+def test_a_sweep_is_known_by_its_words_not_their_order():
+    assert sweep_name(["heads=6,12", "seed=0,1"]) == sweep_name(["seed=0,1", "heads=6,12"])
+    assert sweep_name(["heads=6,12"]) != sweep_name(["heads=6,24"])
+    assert sweep_name(["heads=6,12", "hydra/launcher=joblib"]) == sweep_name(["heads=6,12"])

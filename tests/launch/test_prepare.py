@@ -1,0 +1,57 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.config.compose import compose
+from experiments.data.errors import DataError
+from experiments.data.packing import is_prepared
+from experiments.launch.prepare import prepare_apart
+from experiments.record.folder import RunFolder
+
+
+@pytest.fixture
+def asked(tmp_path, text_file, tiny):
+    def make(text: Path = text_file):
+        places = [f"cache={tmp_path / 'cache'}", f"runs={tmp_path / 'runs'}", f"data.train={text}"]
+        settings = compose([*tiny[:-1], *places])
+        folder = RunFolder(tmp_path / "runs" / "one")
+        with folder:
+            folder.create(settings.model_dump())
+        return settings, folder
+
+    return make
+
+
+def cached(settings) -> bool:
+    return is_prepared(settings.data, settings.tokenizer, settings.length, Path(settings.cache))
+
+
+def test_made_once_in_another_process(asked, monkeypatch, tmp_path, capfd):
+    settings, folder = asked()
+    assert not cached(settings) and not (tmp_path / "cache" / "packed").exists()
+    prepare_apart(settings, folder)
+    assert cached(settings)
+    assert "tokenizing" in capfd.readouterr().err
+
+    def never(*arguments, **options):
+        raise AssertionError
+
+    monkeypatch.setattr(subprocess, "run", never)
+    prepare_apart(settings, folder)
+
+
+def test_a_mistake_comes_back_as_it_was_said(asked, tmp_path):
+    short = tmp_path / "short.txt"
+    short.write_text("three short words")
+    with pytest.raises(DataError, match="length=16 needs 15 tokens for one sequence"):
+        prepare_apart(*asked(short))
+
+
+def test_a_process_that_dies_is_a_mistake_too(asked, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(DataError, match="exit code 1"):
+        prepare_apart(*asked())

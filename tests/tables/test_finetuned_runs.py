@@ -1,0 +1,197 @@
+"""A table whose budget fine-tunes: trained, killed in between and continued; wrong words are refused at once."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from experiments.launch import local as sweep
+from experiments.settings.mistake import Mistake
+from experiments.tables.definition import Table, load, names
+from experiments.tables.overrides import of_rows
+from experiments.tables.sources.choose import source_of
+from experiments.training.interruption import Interrupted
+from tests.fixtures.finetuning import labelled, write_lines
+
+TABLE = """
+title: One or two
+shows: that a second head helps
+paper: nobody
+source: runs
+baseline: one
+rows:
+  one: {label: one head, words: heads=1}
+  two: {label: two heads, words: heads=2}
+claims:
+  S1: {says: Two are better, parts: [two > one]}
+budgets:
+  nano:
+    task: a task
+    score: finetune.first.scores.accuracy
+    better: higher
+    seeds: 1
+    words: ""
+    columns: [validation_loss]
+    finetune: {first: task=sst2 epochs=2 batch_size=16 trainer.checkpoint_every=4 schedule.warmup_steps=5}
+"""
+COMMAND = """
+import sys
+from pathlib import Path
+from experiments.tables import definition
+from experiments.commands import table as command
+definition.TABLES = Path("tables")
+sys.exit(command.show_table("me2026/heads", sys.argv[1:], command.Options(format="csv")))
+"""
+
+
+@pytest.fixture
+def words(tiny, tmp_path, monkeypatch) -> list[str]:
+    """Those after `attn table me2026/heads`, a table that is there for the test; as long as a kill takes."""
+    from experiments.tables import definition
+
+    (tmp_path / "tables" / "me2026").mkdir(parents=True)
+    (tmp_path / "tables" / "me2026" / "heads.yaml").write_text(TABLE)
+    monkeypatch.setattr(definition, "TABLES", tmp_path / "tables")
+    files = [
+        f"finetune.first.task.{split}={write_lines(tmp_path / f'{split}.jsonl', labelled(count, seed))}"
+        for split, count, seed in (("train", 200, 1), ("validation", 40, 2))
+    ]
+    tuning = ["trainer.device=cpu", "precision=fp32", "length=32", "trainer.evaluate_every=10"]
+    return [*tiny, "logger.wandb=off", *files, *(f"finetune.first.{word}" for word in tuning)]
+
+
+def rows_of(text: str, key: str = "row") -> dict[str, dict[str, str]]:
+    return {row[key]: row for row in csv.DictReader(io.StringIO(text))}
+
+
+def result_of(tmp_path, pattern: str) -> dict:
+    (path,) = tmp_path.glob(f"runs/{pattern}/result.json")
+    return json.loads(path.read_text())
+
+
+def test_a_cell_is_the_pretraining_and_then_its_fine_tuning(here, words, tmp_path, monkeypatch):
+    table = ("table", "me2026/heads", "--format", "csv", *words)
+    dry = here(*table, "--dry-run", f"cache={tmp_path / 'cache'}")
+    assert dry.exit_code == 0, dry.output
+    assert {row["state"] for row in csv.DictReader(io.StringIO(dry.stdout))} == {"missing"}
+
+    # told to stop where the first cell would be fine-tuned
+    train = sweep.run_cell
+
+    def stop(settings, watch=None):
+        if hasattr(settings, "task"):
+            raise Interrupted(signal.SIGTERM)
+        return train(settings, watch)
+
+    monkeypatch.setattr(sweep, "run_cell", stop)
+    assert here(*table).exit_code == 128 + signal.SIGTERM
+    rendered = here(*table, "--render-only")
+    assert {row["state"] for row in rows_of(rendered.stdout).values()} == {"0 of 1 done, pretrained"}
+    assert {row["accuracy"] for row in rows_of(rendered.stdout).values()} == {""}
+    left = here(*table[:2], *words, "--dry-run", f"cache={tmp_path / 'cache'}")
+    assert "missing: 0 cells" in left.stdout and "fine-tuning of 2 cells on first" in " ".join(left.stdout.split())
+    monkeypatch.setattr(sweep, "run_cell", train)
+
+    done = here(*table, "--out", "out")
+    assert done.exit_code == 0, done.output
+    assert done.stderr.count("done before") == 2
+    for row, found in rows_of(done.stdout).items():
+        heads = {"one": "h1", "two": "h2"}[row]
+        before, after = result_of(tmp_path, f"multi_head-*-{heads}-*"), result_of(tmp_path, f"sst2-*-{heads}-*")
+        assert found["state"] == "done" and after["config"]["seed"] == 0
+        assert float(found["accuracy"]) == after["scores"]["accuracy"]
+        assert float(found["validation_loss"]) == before["validation_loss"] != after["validation_loss"]
+        assert int(found["parameters"]) == before["parameters"]["total"] != after["parameters"]["total"]
+        assert float(found["tokens_per_second"]) == before["tokens_per_second"]
+    text = (tmp_path / "out" / "me2026_heads.md").read_text()
+    assert "those of the pretraining" in text and "* fine-tuning, first: task=sst2 epochs=2" in text
+    assert "; train: SHA-256 " in text and "task.train=train.jsonl" in text and str(tmp_path) not in text
+
+    # the very runs of attn train and attn finetune
+    (one,) = tmp_path.glob("runs/multi_head-*-h1-*")
+    own = [word.removeprefix("finetune.first.") for word in words if word.startswith("finetune.")]
+    line = TABLE.partition("{first: ")[2].partition("}")[0].split()
+    again = here("finetune", one.name, *line, *own, "logger.wandb=off")
+    assert again.exit_code == 0, again.output
+    assert len(list(tmp_path.glob("runs/*/result.json"))) == 4
+
+
+def test_killed_in_the_middle_it_goes_on_with_the_same_numbers(here, words, tmp_path, environment):
+    cut = subprocess.Popen([sys.executable, "-c", COMMAND, *words], cwd=tmp_path, env=environment)
+    end = time.monotonic() + 240
+    while not list(tmp_path.glob("runs/sst2-*/checkpoint/step-*.safetensors")):
+        assert cut.poll() is None and time.monotonic() < end
+        time.sleep(0.01)
+    cut.kill()
+    cut.wait()
+    # its cell hears of that, saves and ends
+    for output in tmp_path.glob("runs/*/output.txt"):
+        while "goes on from" not in output.read_text() and not (output.parent / "result.json").exists():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+    whole = here("table", "me2026/heads", "--format", "csv", *words)
+    uncut = here("table", "me2026/heads", "--format", "csv", "--runs", "uncut", *words)
+    assert whole.exit_code == uncut.exit_code == 0, whole.output
+    for key in ("accuracy", "validation_loss", "state"):
+        ours, theirs = ([row[key] for row in rows_of(found.stdout).values()] for found in (whole, uncut))
+        assert ours == theirs
+
+
+@pytest.mark.parametrize(
+    ("changes", "given", "said"),
+    [
+        ({"finetune": {"first": "task=sst3"}}, [], "there is no task 'sst3'"),
+        ({"finetune": {"first": "epochs=2"}}, [], "which task?"),
+        ({"finetune": {"first": "task=sst2 heads=4"}}, [], "heads is the pretrained run's"),
+        ({"finetune": {"first": "task=sst2 seed=4"}}, [], "seed is the pretraining's"),
+        ({"finetune": {"first": "task=sst2 epochs=-1"}}, [], "epochs = -1"),
+        ({"score": "finetune.first.scores.acuracy"}, [], "did you mean accuracy?"),
+        ({"words": "objective=causal"}, [], "objective=causal trains no encoder"),
+        ({}, ["finetune.frist.epochs=1"], "did you mean first?"),
+        ({}, ["finetune.first.epoch=1"], "did you mean epochs?"),
+        ({"finetune": {}, "score": "validation_loss"}, ["finetune.first.epochs=1"], "this budget fine-tunes nothing"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_trained(tmp_path, changes, given, said):
+    import yaml
+
+    tree = yaml.safe_load(TABLE)
+    tree["budgets"]["nano"] |= changes
+    table = Table.model_validate(tree)
+    budget = table.budgets["nano"]
+    with pytest.raises(Mistake) as caught:
+        source_of("runs", budget, given).cells(of_rows(table.rows, budget, given), [0], tmp_path)
+    assert said in str(caught.value)
+    assert not any(tmp_path.iterdir())
+
+
+def test_examples_that_are_not_there_are_missed_before_anything_is_trained(here, words, tmp_path):
+    done = here("table", "me2026/heads", *words, "finetune.first.task.validation=absent.jsonl")
+    assert done.exit_code == 2 and "absent.jsonl" in done.stderr and not (tmp_path / "runs").exists()
+
+
+def test_the_tables_of_papers_that_fine_tune_do_so_where_there_is_time():
+    budgets = {name: load(name).budgets for name in names()}
+    tuned = {name for name, of in budgets.items() if any(budget.finetune for budget in of.values())}
+    for name in tuned:
+        assert [key for key, budget in budgets[name].items() if budget.finetune] == ["medium", "paper"]
+    encoders = {"heads", "projections", "dynamic", "unequal", "albert"}
+    assert tuned == {
+        *(f"shazeer2020/{name}" for name in encoders),
+        *(f"bhojanapalli2020/{name}" for name in ("table1", "table2a", "table2b")),
+        "lan2020/sharing",
+    }
+
+
+def test_a_score_is_held_against_the_published_metric_that_the_budget_names():
+    heads, sharing = load("shazeer2020/heads"), load("lan2020/sharing")
+    assert [heads.printed_at(budget).metric for budget in ("nano", "medium")] == ["ln_ppl", "squad_v11_dev_f1"]
+    assert [heads.printed_at(budget).better for budget in ("nano", "medium")] == ["lower", "higher"]
+    assert sharing.printed_at("small").metric == "avg" and sharing.printed_at("paper").metric == "squad11_f1"

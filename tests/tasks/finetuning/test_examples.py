@@ -1,0 +1,150 @@
+"""What is wrong with the data is said within seconds, with its place."""
+
+from __future__ import annotations
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+from experiments.config.compose import compose_raw
+from experiments.config.messages import options
+from experiments.data.errors import DataError
+from experiments.data.store import Cache
+from experiments.settings.finetuning import Task
+from experiments.tasks.finetuning.examples import identity, places, read
+
+GOOD = {"premise": "a man eats", "hypothesis": "he eats", "label": 0}
+ASKED = {"id": "1", "question": "who", "context": "a man eats", "answers": {"text": ["man"], "answer_start": [2]}}
+
+
+def task(name, train, **changes):
+    tree = compose_raw([f"task={name}", "length=32"], name="finetune")["task"]
+    from omegaconf import OmegaConf
+
+    tree = OmegaConf.to_container(OmegaConf.create({"length": 32, "task": tree}), resolve=True)["task"]
+    return TypeAdapter(Task).validate_python(tree | {"train": str(train)} | changes)
+
+
+def write(path, rows):
+    path.write_text(json.dumps(rows))
+    return path
+
+
+def refused(tmp_path, name, rows, **changes) -> str:
+    path = write(tmp_path / "rows.json", rows)
+    with pytest.raises(DataError) as caught:
+        list(read(task(name, path, **changes), "train", Cache(tmp_path, None)))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("name", options("task"))
+def test_every_task_composes(name):
+    found = task(name, "train")
+    assert found.name == name and set(places(found)) >= {"train"}
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"premise": "x", "label": 0}, ["task.texts=hypothesis", "no such column", "label, premise"]),
+        (GOOD | {"label": 3}, ["row 1", "unknown label 3", "0 entailment, 1 neutral, 2 contradiction"]),
+        (GOOD | {"label": -1}, ["unknown label -1", "hidden"]),
+        (GOOD | {"label": "entails"}, ["unknown label 'entails'"]),
+        (GOOD | {"label": True}, ["unknown label True"]),
+        (GOOD | {"label": None}, ["unknown label None"]),
+        (GOOD | {"premise": None}, ["column premise is None, not a text"]),
+        (["x"], ["row 1", "an object with the columns"]),
+    ],
+)
+def test_wrong_labelled_rows(tmp_path, row, said):
+    text = refused(tmp_path, "mnli", [GOOD, row])
+    assert all(part in text for part in said), text
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"answers": {"text": ["man"], "answer_start": [3]}}, ["'man' is not at answer_start=3", "it stands at 2"]),
+        ({"answers": {"text": ["dog"], "answer_start": [2]}}, ["'dog'", "nowhere in the context"]),
+        ({"answers": {"text": [], "answer_start": []}}, ["at least one answer"]),
+        ({"answers": {"text": ["man"], "answer_start": 2}}, ["(1)", "at least one answer"]),
+        ({"answers": {"text": "man", "answer_start": [2]}}, ["(1)", "at least one answer"]),
+        ({"answers": {"text": ["man"], "answer_start": ["2"]}}, ["(1)", "at least one answer"]),
+        ({"answers": {"text": ["man"], "answer_start": [-8]}}, ["(1)", "at least one answer"]),
+        ({"answers": "man"}, ["{text: [...], answer_start: [...]}"]),
+        ({"context": " "}, ["column context", "not a text"]),
+    ],
+)
+def test_wrong_questions(tmp_path, changes, said):
+    text = refused(tmp_path, "squad", [ASKED, ASKED | changes])
+    assert all(part in text for part in [*said, "row 1"]), text
+
+
+def test_two_questions_of_one_id(tmp_path):
+    asked = task("squad", write(tmp_path / "rows.json", [ASKED, ASKED | {"id": "2"}, ASKED]))
+    asked = asked.model_copy(update={"validation": asked.train})
+    assert len(list(read(asked, "train", Cache(tmp_path, None)))) == 3
+    with pytest.raises(DataError, match=r"task\.validation=.*row 2: row 0 has the id '1' too"):
+        list(read(asked, "validation", Cache(tmp_path, None)))
+
+
+def test_questions_have_one_validation_split():
+    several = {"matched": "a.json", "mismatched": "b.json"}
+    assert task("mnli", "train", validation=several).held_out == several
+    with pytest.raises(ValidationError, match=r"span\.validation"):
+        task("squad", "train", validation=several)
+
+
+def test_numbers(tmp_path):
+    row = {"sentence1": "a", "sentence2": "b", "label": 2.5}
+    assert "'much', not a number" in refused(tmp_path, "stsb", [row, row | {"label": "much"}])
+    (found,) = read(task("stsb", write(tmp_path / "rows.json", [row])), "train", Cache(tmp_path, None))
+    assert found.label == 2.5
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("rows.json", b"", "empty"),
+        ("rows.json", b"[]", "no rows"),
+        ("rows.jsonl", b"{not json}", "neither a JSON list of objects nor an object a line"),
+        ("rows.json", b"[\xff]", "not UTF-8"),
+        ("rows.parquet", b"PAR0", "not a Parquet file"),
+    ],
+)
+def test_wrong_files(tmp_path, name, content, said):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=said):
+        list(read(task("mnli", tmp_path / name), "train", Cache(tmp_path, None)))
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(DataError, match=r"task\.train=.*no such file"):
+        identity(task("mnli", tmp_path / "absent.parquet"), Cache(tmp_path, None))
+
+
+def test_parquet_json_and_lines_hold_the_same_examples(tmp_path):
+    rows = [GOOD, GOOD | {"label": 2, "idx": 7}]
+    write(tmp_path / "rows.json", rows)
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n")
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    found = [
+        list(read(task("mnli", tmp_path / name), "train", Cache(tmp_path, None)))
+        for name in ("rows.json", "rows.jsonl", "rows.parquet")
+    ]
+    assert found[0] == found[1] == found[2] and [each.label for each in found[0]] == [0, 2]
+    assert len(list(read(task("mnli", tmp_path / "rows.json", train_examples=1), "train", Cache(tmp_path, None)))) == 1
+
+
+def test_a_folder_of_the_hub_s_kind_is_read_by_its_splits(tmp_path):
+    folder = tmp_path / "glue"
+    folder.mkdir()
+    pq.write_table(pa.Table.from_pylist([GOOD] * 3), folder / "train.parquet")
+    pq.write_table(pa.Table.from_pylist([GOOD]), folder / "validation.parquet")
+    found = task("mnli", "train[:2]", path=str(folder), subset=None, validation="validation")
+    assert len(list(read(found, "train", Cache(tmp_path / "cache", lambda text: None)))) == 2
+    told = identity(found, Cache(tmp_path / "cache", lambda text: None))
+    assert "sha256" in told["splits"]["train"]

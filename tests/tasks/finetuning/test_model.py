@@ -1,0 +1,139 @@
+"""The pretrained weights under another head; with a Hugging Face model's weights its logits."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import get_args
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from experiments.config.messages import CONF
+from experiments.formats.bert import from_hugging_face
+from experiments.model.bert import Bert
+from experiments.model.build import ASSEMBLIES
+from experiments.model.fine_tuned import FineTuned
+from experiments.model.permutation import Permutation
+from experiments.model.sentence_order import SentenceOrder
+from experiments.objectives.objective import loss
+from experiments.settings.model import Model
+from experiments.settings.objective import Objective
+
+transformers = pytest.importorskip("transformers")
+
+VARIANT = {
+    "name": "multi_head", "hidden_size": 24, "memory_size": 24, "heads": 4, "key_size": 6, "value_size": 6,
+    "scaled": True, "linear_bias": True, "dropout": 0.0, "backend": "auto",
+}  # fmt: skip
+
+
+def bert(kind: type[Bert] = Bert, **changes) -> tuple[Bert, Model]:
+    model = Model(
+        hidden_size=24, intermediate_size=48, embedding_size=24, layers=2, sharing="none", length=11, norm="post",
+        norm_kind="layer", norm_epsilon=1e-12, embedding_norm=True, position="learned", rotary_base=10000.0,
+        relative_buckets=8, relative_distance=16, activation="gelu", gated=False, linear_bias=True, token_types=2,
+        head_transform=True, tied=True, head_bias=True, output_scaled=False, dropout=0.0, attention_dropout=0.0,
+        initial_std=0.3,
+    ).model_copy(update=changes)  # fmt: skip
+    torch.manual_seed(1)
+    return kind(model, VARIANT, 31), model
+
+
+def batch() -> dict[str, torch.Tensor]:
+    """Three sequences of different lengths, of two texts each."""
+    tokens = torch.randint(5, 31, (3, 11), generator=torch.Generator().manual_seed(2))
+    mask = torch.arange(11) < torch.tensor([[11], [7], [9]])
+    types = (torch.arange(11) >= torch.tensor([[5], [3], [4]])).long() * mask
+    return {"tokens": tokens, "mask": mask, "token_types": types}
+
+
+def peer(kind: str, **more):
+    config = transformers.BertConfig(
+        vocab_size=31, hidden_size=24, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+        max_position_embeddings=11, initializer_range=0.3, **more,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    model = getattr(transformers, kind)(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return model
+
+
+def take_body(ours: FineTuned, theirs) -> None:
+    stored = {name: tensor for name, tensor in theirs.state_dict().items() if name.startswith("bert.")}
+    stored = {name: tensor for name, tensor in stored.items() if "pooler" not in name and "position_ids" not in name}
+    stored["cls.predictions.bias"] = torch.zeros(31)
+    found = from_hugging_face(stored)
+    del found["head.bias"]
+    ours.body.load_state_dict(found)
+
+
+def test_spans_are_those_of_a_bert_for_question_answering():
+    theirs, inputs = peer("BertForQuestionAnswering"), batch()
+    body, model = bert()
+    ours = FineTuned(body, model, None).eval()
+    take_body(ours, theirs)
+    ours.head.output.load_state_dict(theirs.qa_outputs.state_dict())
+    rows = torch.tensor([0, 1, 11, 12, 22, 23])
+    with torch.no_grad():
+        logits = ours(rows=rows, **inputs).reshape(3, 2, 11)
+        expected = theirs(inputs["tokens"], inputs["mask"].long(), inputs["token_types"])
+    for index, there in enumerate((expected.start_logits, expected.end_logits)):
+        assert_close(logits[:, index][inputs["mask"]], there[inputs["mask"]], atol=1e-5, rtol=1e-5)
+    assert logits[1, 0].softmax(0)[7:].sum() == 0, "padding is no answer"
+
+
+def test_labels_are_those_of_a_bert_for_sequence_classification():
+    theirs, inputs = peer("BertForSequenceClassification", num_labels=3), batch()
+    body, model = bert()
+    ours = FineTuned(body, model, 3).eval()
+    take_body(ours, theirs)
+    ours.head.dense.load_state_dict(theirs.bert.pooler.dense.state_dict())
+    ours.head.output.load_state_dict(theirs.classifier.state_dict())
+    with torch.no_grad():
+        logits = ours(rows=torch.tensor([0, 11, 22]), **inputs)
+        expected = theirs(inputs["tokens"], inputs["mask"].long(), inputs["token_types"]).logits
+    assert_close(logits, expected, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("outputs", [None, 3])
+def test_padding_changes_nothing(outputs):
+    body, model = bert()
+    ours, inputs = FineTuned(body, model, outputs).eval(), batch()
+    other = {**inputs, "tokens": inputs["tokens"].masked_fill(~inputs["mask"], 7)}
+    rows = torch.tensor([0, 1, 11, 12, 22, 23]) if outputs is None else torch.tensor([0, 11, 22])
+    with torch.no_grad():
+        assert_close(ours(rows=rows, **inputs), ours(rows=rows, **other))
+
+
+@pytest.mark.parametrize("sharing", ["none", "all"])
+@pytest.mark.parametrize("kind", [Bert, SentenceOrder, Permutation])
+def test_nothing_is_left_of_what_only_pretraining_needs(kind, sharing):
+    body, model = bert(kind, embedding_size=8, sharing=sharing)
+    ours, inputs = FineTuned(body, model, 3), batch()
+    ours(rows=torch.tensor([0, 11, 22]), **inputs).square().sum().backward()
+    unused = [name for name, parameter in ours.named_parameters() if parameter.grad is None]
+    assert not unused
+    plain = FineTuned(Bert(model, VARIANT, 31), model, 3)
+    assert ours.parameter_counts() == plain.parameter_counts()
+    assert ours.flops_per_token(11, 1 / 11) == plain.flops_per_token(11, 1 / 11)
+
+
+def test_only_what_trains_an_encoder_says_that_it_does():
+    for kind in get_args(get_args(Objective)[0]):
+        assembly = import_module(f"experiments.objectives.{get_args(kind.model_fields['kind'].annotation)[0]}")
+        made = ASSEMBLIES[assembly.Objective.assembly]
+        assert kind.encodes == (issubclass(made, Bert) and not made.causal)
+
+
+def test_the_loss_of_numbers_is_the_squared_error_and_leaves_out_what_is_ignored():
+    logits = torch.tensor([[1.0], [2.0], [9.0]])
+    assert loss(logits, torch.tensor([0.0, 4.0, -100.0])).item() == pytest.approx(1 + 4)
+
+
+def test_the_configuration_names_no_other_kind():
+    kinds = {line.split()[1] for path in (CONF / "task").glob("*.yaml") for line in path.read_text().splitlines()
+             if line.startswith("  kind:")}  # fmt: skip
+    assert kinds == {"span", "classification", "regression"}

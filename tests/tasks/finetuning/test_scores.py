@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from experiments.tasks.finetuning.scores import score
+
+# 4 true positives, 1 false positive, 2 false negatives, 3 true negatives
+TRUE = np.array([1, 1, 1, 1, 0, 1, 1, 0, 0, 0])
+TOLD = np.array([1, 1, 1, 1, 1, 0, 0, 0, 0, 0])
+
+
+@pytest.mark.parametrize(
+    ("metric", "expected"),
+    [
+        ("accuracy", 70.0),
+        ("f1", 100 * 8 / 11),  # 2 TP / (2 TP + FP + FN)
+        ("matthews", (4 * 3 - 1 * 2) / math.sqrt(5 * 6 * 4 * 5)),
+    ],
+)
+def test_labels_by_hand(metric, expected):
+    assert score(metric, TOLD, TRUE) == pytest.approx(expected)
+
+
+def test_numbers_by_hand():
+    true, told = np.array([1.0, 2.0, 3.0, 4.0]), np.array([1.0, 4.0, 9.0, 16.0])
+    # covariance 25/2, variances 5 and 129, each times 4 / 4
+    assert score("pearson", told, true) == pytest.approx(25 / math.sqrt(5 * 129))
+    assert score("spearman", told, true) == pytest.approx(1.0)
+    # ranks 1 2 4 3 against 1 2 3 4: 1 - 6 * 2 / (4 * 15)
+    assert score("spearman", np.array([0.1, 0.2, 0.9, 0.5]), true) == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("metric", ["f1", "matthews", "pearson", "spearman"])
+def test_where_it_is_not_defined_it_is_nought(metric):
+    assert score(metric, np.zeros(4), np.array([1.0, 0.0, 1.0, 0.0])) == 0.0

@@ -1,0 +1,93 @@
+"""Runs of encoder-decoders through the commands, as a shell runs them."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from pathlib import Path
+
+import pytest
+
+from experiments.training.decoding import bleu as scoring
+
+
+@pytest.fixture
+def pairs_file(tmp_path) -> Path:
+    chance = random.Random(0)
+    said = [[chance.choice("abcdefg") for _ in range(chance.randint(2, 5))] for _ in range(300)]
+    path = tmp_path / "pairs.tsv"
+    path.write_text("".join(f"{' '.join(each)}\t{' '.join(each).upper()}\n" for each in said))
+    return path
+
+
+def test_train_evaluate_compare_and_show(attn, tiny, tmp_path, pairs_file):
+    sizes = [word for word in tiny if not word.startswith("data")]
+    of_pairs = ["data=pairs", f"data.train={pairs_file}", "objective=translation", "model=transformer_nano", "heads=2"]
+    assert attn("train", "--dry-run", *of_pairs, *sizes).returncode == 0
+    done = attn("train", *of_pairs, *sizes, "objective.bleu_pairs=8")
+    assert done.returncode == 0, done.stderr
+    assert "BLEU" in done.stdout and "8 pairs, nrefs:1|" in done.stdout
+    result = json.loads(next((tmp_path / "runs").glob("*/result.json")).read_text())
+    assert 0 <= result["bleu"] <= 100
+
+    newest = ("--checkpoint", "newest", "--format", "json")
+    done = attn("evaluate", "multi_head", "--bleu", *newest)
+    assert done.returncode == 0, done.stderr
+    score = json.loads(done.stdout)[0]
+    assert (score["loss"], score["bleu"]) == (result["validation_loss"], result["bleu"])
+    done = attn("evaluate", "multi_head", "--bleu", "split=test", "objective.beam=1", "objective.bleu_pairs=4", *newest)
+    assert json.loads(done.stdout)[0]["bleu_pairs"] == 4
+
+    shutil.move(tmp_path / "runs", tmp_path / "translations")
+    assert attn("train", "model=t5_nano", "variant=talking_heads", "heads=2", *tiny).returncode == 0
+    done = attn("evaluate", "talking_heads", "--bleu")
+    assert done.returncode == 2 and "objective=span_corruption" in done.stderr
+    done = attn("evaluate", "talking_heads", "split=test", *newest)
+    assert json.loads(done.stdout)[0]["loss"] > 0
+    done = attn("heads", "talking_heads")
+    assert done.returncode == 2 and "objective=span_corruption" in done.stderr
+    next((tmp_path / "translations").glob("multi_head*")).rename(tmp_path / "runs" / "multi_head")
+    shown = attn("compare", "--format", "json")
+    assert {row.get("bleu") for row in json.loads(shown.stdout)} == {None, result["bleu"]}
+    assert attn("dashboard").returncode == 0 and (tmp_path / "runs" / "dashboard.html").exists()
+
+
+def test_references_are_the_targets_and_a_perfect_model_has_100(monkeypatch, tmp_path, pairs_file):
+    from experiments.config.compose import compose
+    from experiments.data.packing import prepare
+    from experiments.objectives.objective import build_objective
+
+    words = ["model=transformer_nano", "data=pairs", f"data.train={pairs_file}", "length=16", f"cache={tmp_path}"]
+    settings = compose([*words, "tokenizer.vocabulary_size=300"])
+    data = prepare(settings.data, settings.tokenizer, settings.row_length, tmp_path, lambda *_: None)
+    objective = build_objective(settings.objective, data.tokenizer)
+
+    class Parrot:
+        training = False
+
+        def eval(self):
+            return self
+
+        def train(self, mode):
+            return self
+
+    def said(shout):
+        def translate(model, forward, inputs, tokenizer, chosen):
+            sources = [
+                tokenizer.decode(row[: int(mask.sum()) - 1].numpy())
+                for row, mask in zip(inputs["tokens"], inputs["mask"], strict=True)
+            ]
+            return [
+                ids.tolist() for ids in tokenizer.encode([source.upper() if shout else source for source in sources])
+            ]
+
+        monkeypatch.setattr(scoring, "translate", translate)
+        return scoring.score(
+            Parrot(), None, data.validation, data.tokenizer, objective,
+            chosen=settings.objective, pairs=None, batch_size=4, report=lambda *_: None, again=print,
+        )  # fmt: skip
+
+    perfect = said(shout=True)
+    assert perfect.bleu == pytest.approx(100) and perfect.bleu_pairs == len(data.validation.tokens)
+    assert said(shout=False).bleu == 0

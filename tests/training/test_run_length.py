@@ -1,0 +1,32 @@
+from __future__ import annotations
+
+import pytest
+
+from experiments.training.run_length import planned_steps
+
+
+@pytest.mark.parametrize(
+    ("limits", "steps"),
+    [
+        ({"max_steps": 7}, 7),
+        ({"max_tokens": 8 * 16 * 3}, 3),
+        ({"max_tokens": 8 * 16 * 3 + 1}, 4),
+        ({"max_steps": 7, "max_tokens": 1}, 1),
+        ({"max_steps": 7, "max_minutes": 1.0}, 7),
+    ],
+)
+def test_the_smallest_limit_counts(settings, limits, steps):
+    limits = {"max_steps": None} | limits
+    assert planned_steps(settings(**{f"trainer__{key}": value for key, value in limits.items()})) == steps
+
+
+def test_no_limit_is_an_error(settings):
+    with pytest.raises(ValueError, match=r"max_steps, trainer\.max_tokens and trainer\.max_minutes"):
+        planned_steps(settings(trainer__max_steps=None))
+
+
+def test_minutes_alone_suit_a_schedule_without_an_end_only(settings):
+    limits = {"trainer__max_steps": None, "trainer__max_minutes": 1.0}
+    assert planned_steps(settings(**limits, schedule={"kind": "constant", "warmup_steps": 4})) is None
+    with pytest.raises(ValueError, match=r"schedule\.kind=linear"):
+        planned_steps(settings(**limits))
