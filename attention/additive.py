@@ -12,14 +12,14 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from attention import multi_head
-from attention.cost import Cost
-from attention.layer import Projected, check_sizes
+from attention.layers.cost import Cost
+from attention.layers.projected import ProjectedAttention, check_sizes
 
 # numbers in tanh(...) at once; at least one query row of every example is computed at once
 BLOCK_VALUES = 2**20
 
 
-class Attention(Projected):
+class Attention(ProjectedAttention):
     """softmax(v^T tanh(W_q x + W_k m)) V in each head; one head is the paper's form.
 
     The logits enter `attend` as the bias of a dot product of width 0, so the maps [B, H, N, M] are kept for the

@@ -10,14 +10,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from attention import cost, multi_head
-from attention.cost import Cost
-from attention.layer import Projected, check_sizes, keep_rows
+from attention import multi_head
+from attention.layers import cost
+from attention.layers.cost import Cost
+from attention.layers.projected import ProjectedAttention, check_sizes, keep_rows
 
 START_STD = 0.2  # of a random mixing, as the authors have it (epfml/collaborative-attention)
 
 
-class Attention(Projected):
+class Attention(ProjectedAttention):
     """softmax((Q diag(m_i) K^T + M b_i) / sqrt(key_size)) V_i in head i, with Q and K of width heads * key_size.
 
     That is as wide as all heads of multi-head attention together (the paper's D_k); `mixing` holds the vectors m_i

@@ -10,15 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attention.core import Projection
-from attention.cost import Cost
-from attention.layer import Projected, check_sizes
+from attention.layers.core import Projection
+from attention.layers.cost import Cost
+from attention.layers.projected import ProjectedAttention, check_sizes
 
 EPSILON = 1e-5  # of the heads' norm, as the authors have it (microsoft/unilm, Diff-Transformer)
 START_STD = 0.1  # of the vectors that lambda is made of, likewise
 
 
-class Attention(Projected):
+class Attention(ProjectedAttention):
     """(softmax(Q1 K1^T / sqrt(key_size)) - lambda softmax(Q2 K2^T / sqrt(key_size))) V, normed in each head.
 
     lambda = exp(q1 k1) - exp(q2 k2) + lambda_init, of vectors [K] that the heads of a layer share; each head's output

@@ -9,9 +9,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from attention import cost, multi_head
-from attention.cost import Cost
-from attention.layer import keep_rows
+from attention import multi_head
+from attention.layers import cost
+from attention.layers.cost import Cost
+from attention.layers.projected import keep_rows
 
 
 class Attention(multi_head.Attention):

@@ -10,12 +10,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attention import cost, multi_head
-from attention.cost import Cost
-from attention.layer import Layer, check_sizes, keep_columns, keep_rows
+from attention import multi_head
+from attention.layers import cost
+from attention.layers.cost import Cost
+from attention.layers.frame import AttentionLayer
+from attention.layers.projected import check_sizes, keep_columns, keep_rows
 
 
-class Attention(Layer):
+class Attention(AttentionLayer):
     """softmax(x W_h m^T) m in each head, with W_h [D, D_M], and an output map [H D_M, D].
 
     Multi-head attention with key and value size D_M has two maps too many: here keys and values are the memory itself

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from attention import multi_head
-from attention.cost import Cost
+from attention.layers.cost import Cost
 
 
 class Attention(multi_head.Attention):

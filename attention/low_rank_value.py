@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from attention import cost, multi_head
-from attention.cost import Cost
+from attention import multi_head
+from attention.layers import cost
+from attention.layers.cost import Cost
 
 
 class Attention(multi_head.Attention):

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from torch import nn
 
-from attention.layer import Projected, check_sizes
+from attention.layers.projected import ProjectedAttention, check_sizes
 
 
-class Attention(Projected):
+class Attention(ProjectedAttention):
     """softmax(QK^T / sqrt(key_size)) V in `heads` heads, concatenated and projected; unscaled: without the division."""
 
     def __init__(

@@ -11,10 +11,11 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from attention import cost, multi_head
-from attention.core import Projection
-from attention.cost import Cost
-from attention.layer import Projected, check_sizes
+from attention import multi_head
+from attention.layers import cost
+from attention.layers.core import Projection
+from attention.layers.cost import Cost
+from attention.layers.projected import ProjectedAttention, check_sizes
 
 # standard deviation of a standard normal cut off at two standard deviations
 TRUNCATED_STD = 0.8796256610342398
@@ -23,7 +24,7 @@ TRUNCATED_STD = 0.8796256610342398
 DYNAMIC_VARIANCE = 1e-2
 
 
-class Attention(Projected):
+class Attention(ProjectedAttention):
     """Multi-head attention whose logits are mixed across heads by P_l [h_k, h] and whose weights by P_w [h, h_v].
 
     static: the learned ones of the two; dynamic: terms computed from x or from the memory m, for the logits (x2l,

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attention import autocast
-from attention.case import Case, Projection
+from attention.kernels import autocast
+from attention.kernels.problem import Case, Projection
 
 # bytes of the largest map of a block, all heads together. On a CPU the six maps of a block should stay in the cache,
 # yet be worth the calls: a half or twice as much is as fast, 8 times as much takes 1.5 times as long. A GPU wants work

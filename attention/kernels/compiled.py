@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attention.case import Case
+from attention.kernels.problem import Case
 
 SOURCES = Path(__file__).parent / "cpu"
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", "-w")

@@ -9,7 +9,7 @@ import functools
 import torch
 from torch import Tensor
 
-from attention.case import Case, Projection, Tap
+from attention.kernels.problem import Case, Projection, Tap
 
 
 def untouched(stage: str, tensor: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attention.case import Case
+from attention.kernels.problem import Case
 
 
 def refusal(case: Case) -> str | None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import once_differentiable
 
-from attention.case import Case
+from attention.kernels.problem import Case
 
 # Query rows of a tile, and its memory positions: the least that a product on tensor cores takes, for a tile has all
 # heads, and three maps and a sum are alive at once. With 32 heads of 32 and 8 warps a map in float32 takes 32 of a

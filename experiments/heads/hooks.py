@@ -15,7 +15,7 @@ from torch import Tensor
 from experiments.model.assembly import Assembly
 from experiments.settings.mistake import Mistake
 
-# as `attention.case.Tap` names them
+# as `attention.kernels.problem.Tap` names them
 Stage = Literal["logits", "mixed_logits", "weights", "mixed_weights", "outputs"]
 
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attention.rotary import Rotary
+from attention.layers.rotary import Rotary
 from experiments.model.assembly import Assembly, linear_multiplies
 from experiments.model.decoder import Decoder, DecoderLayer
 from experiments.model.embedding import Embedding

@@ -10,8 +10,8 @@ def check_kernel(settings: Settings) -> None:
     """Raises Mistake for backend=triton where no GPU can run it; the others run anywhere, and torch isn't imported."""
     if settings.backend != "triton":
         return
-    from attention.core import BACKENDS
     from attention.kernels import triton_kernel
+    from attention.layers.core import BACKENDS
     from experiments.measure.hardware import resolve_device
 
     refusal = triton_kernel.absence(resolve_device(settings.trainer.device))

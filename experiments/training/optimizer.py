@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from attention.layer import Layer
+from attention.layers.frame import AttentionLayer
 from experiments.model.assembly import part
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon, Stepping
 
@@ -137,7 +137,7 @@ BUILDERS: dict[type, Any] = {
 
 def groups(model: nn.Module, parameters: Iterable[nn.Parameter], config: Stepping) -> list[dict[str, Any]]:
     """Parameter groups of matrices or vectors, by `rate`, the factor of the learning rate; each in the order given."""
-    layers = [module for module in model.modules() if isinstance(module, Layer)]
+    layers = [module for module in model.modules() if isinstance(module, AttentionLayer)]
     projections = {each for layer in layers for each in layer.head_projections()}
     found: dict[tuple[bool, float], list[nn.Parameter]] = {}
     for parameter in parameters:

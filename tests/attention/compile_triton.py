@@ -14,8 +14,8 @@ from triton.compiler import ASTSource
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-from attention.case import Projection, make_case
 from attention.kernels import triton_kernel, triton_programs
+from attention.kernels.problem import Projection, make_case
 
 PROGRAMS = ("forward", "backward_queries", "backward_memory")
 

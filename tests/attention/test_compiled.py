@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from attention.core import Projection, attend
 from attention.kernels import compiled
+from attention.layers.core import Projection, attend
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from attention import multi_head, talking_heads
-from attention.cost import Cost
+from attention.layers.cost import Cost
 
 TABLE = [
     # heads, parameters of multi-head and talking heads, multiplies of both in units of 10**9

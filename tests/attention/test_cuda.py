@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attention.core import Projection, attend
 from attention.kernels import triton_kernel
+from attention.layers.core import Projection, attend
 
 if not torch.cuda.is_available():
     pytest.skip("there is no GPU; test_triton.py runs the programs in Triton's interpreter", allow_module_level=True)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from attention.case import make_case
-from attention.core import Projection, attend, choose
 from attention.kernels import blocked, compiled
+from attention.kernels.problem import make_case
+from attention.layers.core import Projection, attend, choose
 
 INFINITY = float("inf")
 

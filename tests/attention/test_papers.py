@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from attention import additive, general_bilinear, low_rank_value, multi_head, talking_heads
-from attention.core import Projection, attend
+from attention.layers.core import Projection, attend
 
 HIDDEN, MEMORY = 12, 10
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from attention import multi_head
-from attention.rotary import Rotary
+from attention.layers.rotary import Rotary
 
 
 @settings(max_examples=30, deadline=None)

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from attention import talking_heads
-from attention.case import make_case
-from attention.core import Projection, choose
 from attention.kernels import triton_kernel
+from attention.kernels.problem import make_case
+from attention.layers.core import Projection, choose
 from tests.attention.test_kernels import check_equal, run, saved_numbers, tensors
 
 pytest.importorskip("triton", reason="Triton isn't installed: the extra `test` brings it on Linux")

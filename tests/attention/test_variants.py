@@ -219,7 +219,7 @@ def test_the_attention_room_stands_alone():
 import importlib, sys
 for name in {modules}:
     importlib.import_module(name)
-import attention.rotary
+import attention.layers.rotary
 from attention.multi_head import Attention
 Attention(12, 12, 3, 4, 4, True, True, 0.0, "auto").cost(7, 7)
 foreign = {{"hydra", "omegaconf", "typer", "wandb", "datasets", "tokenizers", "experiments", "pydantic"}}

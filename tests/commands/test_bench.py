@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from attention import core
 from attention.kernels import blocked
+from attention.layers import core
 from experiments.bench.check import check
 from experiments.bench.contenders import Contender, get_ready, made_up_batch
 from experiments.bench.peers import PEERS

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from attention.autocast import cast
+from attention.kernels.autocast import cast
 
 # Sees the intermediate results of the reference kernel and hands back what it is to go on with: the tensor itself, or
 # another of its shape. Called with the stage and its tensor, in this order:
@@ -31,7 +31,7 @@ class Projection(NamedTuple):
 
 
 class Case(NamedTuple):
-    """The arguments of `attention.core.attend`, made uniform by `make_case`."""
+    """The arguments of `attention.layers.core.attend`, made uniform by `make_case`."""
 
     query: Tensor  # [B, N, h_k, K]
     key: Tensor  # [B, M, h_k, K]

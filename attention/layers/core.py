@@ -9,9 +9,8 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from attention import autocast
-from attention.case import Case, Projection, Tap, make_case
-from attention.kernels import blocked, compiled, reference, sdpa, triton_kernel
+from attention.kernels import autocast, blocked, compiled, reference, sdpa, triton_kernel
+from attention.kernels.problem import Case, Projection, Tap, make_case
 
 __all__ = ["BACKENDS", "Projection", "attend", "check_backend", "choose"]
 

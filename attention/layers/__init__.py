@@ -1,0 +1,1 @@
+"""What the mechanisms share: the frame of a layer, its projections, its cost, rotary positions, and `attend`."""
