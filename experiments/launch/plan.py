@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
-from omegaconf import DictConfig
+from omegaconf import DictConfig, open_dict
 
 from experiments.config.command_line import MULTIRUN_FLAGS, check_overrides, hydra_main
 from experiments.config.compose import compose_raw, resolve
@@ -38,41 +38,55 @@ class Plan:
 
 
 def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
-    """Compose and check every cell. Raises Mistake that names each wrong cell."""
+    """Compose and check every cell, each once. Raises Mistake that names each wrong cell."""
     parsed = check_overrides(overrides, name)
+    swept = {each.key_or_group for each in parsed if each.is_sweep_override()}
+    if not flags and not swept:
+        composed = compose_raw(overrides, with_hydra=True, name=name)
+        if composed.hydra.mode is not RunMode.MULTIRUN:
+            with open_dict(composed):
+                del composed["hydra"]
+            settings = resolve(composed)
+            _check_cell(settings, runs_here=True)
+            return Plan([settings], is_sweep=False, launcher="basic", sweeper="basic", runs=settings.runs)
     launcher, sweeper, is_sweep, runs = _choices(overrides, flags, name)
     if is_sweep and sweeper != "basic":
         return Plan([], True, launcher, sweeper, runs)
-    swept = {each.key_or_group for each in parsed if each.is_sweep_override()}
     cells: list[Settings] = []
     wrong: list[str] = []
 
     def collect(config: DictConfig) -> None:
         context = HydraConfig.get()
-        words = " ".join(word for word in context.overrides.task if word.split("=", 1)[0] in swept)
+        label = " ".join(word for word in context.overrides.task if word.split("=", 1)[0] in swept)
         try:
             settings = resolve(config)
-            planned_steps(settings)
-            # a launcher of Hydra's may train on other machines than this one
-            if launcher == "basic":
-                check_kernel(settings)
+            _check_cell(settings, runs_here=launcher == "basic")
         except ValueError as mistake:
-            wrong.append(f"{words}: {mistake}" if words else str(mistake))
+            wrong.append(f"{label}: {mistake}" if label else str(mistake))
         else:
             cells.append(settings)
 
     with tempfile.TemporaryDirectory() as scratch:  # Hydra notes a sweep down; this pass leaves nothing behind
-        words = overrides
-        if is_sweep:
-            words = [
-                word for word in overrides if not word.lstrip("+").startswith(("hydra/launcher", "hydra.launcher."))
-            ]
-            words += ["hydra/launcher=basic", f"hydra.sweep.dir={scratch}"]
-        hydra_main(collect, words, flags, name)
+        hydra_main(collect, _planned_here(overrides, scratch) if is_sweep else overrides, flags, name)
     if wrong:
         count = f"{len(wrong)} of {len(wrong) + len(cells)} cells are wrong; none was started"
         raise Mistake("\n".join(wrong), count if swept else "")
     return Plan(_distinct(cells), is_sweep, launcher, sweeper, runs)
+
+
+def _check_cell(settings: Settings, *, runs_here: bool) -> None:
+    """Raises ValueError for a run that nothing ends, and for a kernel that this machine lacks where it runs here."""
+    planned_steps(settings)
+    # a launcher of Hydra's may train on other machines than this one
+    if runs_here:
+        check_kernel(settings)
+
+
+def _planned_here(overrides: list[str], scratch: str) -> list[str]:
+    """The overrides of a sweep with Hydra's basic launcher, which calls a function for each cell in this process."""
+    launcher = ("hydra/launcher", "hydra.launcher.")
+    own = [override for override in overrides if not override.lstrip("+").startswith(launcher)]
+    return [*own, "hydra/launcher=basic", f"hydra.sweep.dir={scratch}"]
 
 
 def check_data(cells: list[Settings]) -> None:
