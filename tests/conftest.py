@@ -18,7 +18,13 @@ if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # fixtures that the tests of several rooms share
-pytest_plugins = ["tests.fixtures.finetuning", "tests.fixtures.record", "tests.fixtures.tables"]
+pytest_plugins = [
+    "tests.fixtures.campaign",
+    "tests.fixtures.finetuning",
+    "tests.fixtures.processor_time",
+    "tests.fixtures.record",
+    "tests.fixtures.tables",
+]
 
 ROOT = Path(__file__).resolve().parents[1]
 TINY = (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import random
 import subprocess
 import sys
 import time
@@ -91,7 +90,8 @@ sys.exit(command.show_table("me2026/heads", sys.argv[1:], command.Options(format
 """
 
 
-def test_a_table_killed_at_random_goes_on_where_it_was(here, tiny, tmp_path, environment, monkeypatch):
+@pytest.mark.campaign
+def test_a_table_killed_at_random_goes_on_where_it_was(here, tiny, tmp_path, environment, monkeypatch, chance):
     """The killed one has a process a cell, as from a shell; the numbers are those of cells that nobody cut."""
     from experiments.tables import definition
 
@@ -104,7 +104,7 @@ def test_a_table_killed_at_random_goes_on_where_it_was(here, tiny, tmp_path, env
     while not list(tmp_path.glob("runs/*/checkpoint/step-*.safetensors")):
         assert cut.poll() is None and time.monotonic() < end
         time.sleep(0.01)
-    time.sleep(random.random())
+    time.sleep(chance.random())
     cut.kill()
     cut.wait()
     # its cell hears of that, saves and ends

@@ -57,6 +57,7 @@ def test_a_sweep_trains_every_cell_and_skips_what_is_done(attn, tiny, tmp_path):
     assert attn("compare", "variant=talking_heads", "--format", "csv").stdout.count("\n") == 2
 
 
+@pytest.mark.campaign
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds the cell's process by /proc")
 def test_a_killed_cell_ends_alone_and_is_continued_by_the_same_command(attn, tiny, tmp_path, environment):
     words = ["train", "-m", "heads=1,2", *tiny, "max_steps=40"]
@@ -79,6 +80,7 @@ def test_a_killed_cell_ends_alone_and_is_continued_by_the_same_command(attn, tin
     assert statuses(runs) == ["done", "done"]
 
 
+@pytest.mark.campaign
 def test_a_cell_saves_and_ends_when_its_sweep_is_killed(tiny, tmp_path, environment):
     words = [*(word for word in tiny if not word.startswith("max_steps")), "max_steps=100000"]
     sweep = subprocess.Popen(
@@ -131,6 +133,7 @@ def test_the_reason_is_of_this_attempt_and_not_of_one_before(tiny, tmp_path, mon
     assert reasons == ["the first", "ended with code 9"]
 
 
+@pytest.mark.campaign
 def test_hydras_joblib_launcher_runs_the_same_cells(attn, tiny, tmp_path):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
     done = attn("train", "-m", "heads=1,2", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", *tiny)

@@ -126,6 +126,7 @@ except TrackingError as error:
 """
 
 
+@pytest.mark.campaign
 def test_online_when_logged_in_and_one_run_after_a_kill(train, server):
     done = train("begin(); train(0, 3); time.sleep(3); os.kill(os.getpid(), 9)", **login(server.server_port))
     assert done.stderr == ""
@@ -169,6 +170,7 @@ def test_sync_without_a_login_or_a_network_says_so(train):
         assert time.monotonic() - began < 15
 
 
+@pytest.mark.campaign
 @pytest.mark.parametrize("status", [401, 500])
 def test_a_server_that_refuses_ends_in_an_offline_run(train, server, status):
     server.status = status
@@ -180,6 +182,7 @@ def test_a_server_that_refuses_ends_in_an_offline_run(train, server, status):
     assert "not uploaded" in synced.stdout and synced.stdout.endswith("\n1\n") and synced.stderr == ""
 
 
+@pytest.mark.campaign
 def test_a_server_that_goes_away_ends_neither_the_run_nor_the_patience(train, server):
     def go_away():
         while not server.runs:
@@ -199,6 +202,7 @@ at = time.monotonic(); end(); print(time.monotonic() - at < 10, tracker.state)
     assert "4 steps uploaded" in synced.stdout, synced.stdout + synced.stderr
 
 
+@pytest.mark.campaign
 def test_a_server_that_never_answers_is_not_waited_for(train):
     with socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))

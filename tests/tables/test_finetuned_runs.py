@@ -123,6 +123,7 @@ def test_a_cell_is_the_pretraining_and_then_its_fine_tuning(here, words, tmp_pat
     assert len(list(tmp_path.glob("runs/*/result.json"))) == 4
 
 
+@pytest.mark.campaign
 def test_killed_in_the_middle_it_goes_on_with_the_same_numbers(here, words, tmp_path, environment):
     cut = subprocess.Popen([sys.executable, "-c", COMMAND, *words], cwd=tmp_path, env=environment)
     end = time.monotonic() + 240

@@ -119,6 +119,7 @@ def test_what_a_trial_chose_is_kept_when_the_run_goes_on(settings, go, monkeypat
     assert result.wall_seconds > 0
 
 
+@pytest.mark.campaign
 def test_compiled_layers_differ_by_rounding_and_a_killed_run_goes_on_byte_by_byte(settings, go, outcome, tmp_path):
     # dropout of the stream, not of the attention: its seed would be in the code
     steps = AUTO | {"max_steps": 60, "trainer__max_steps": 60}
@@ -140,6 +141,7 @@ def test_compiled_layers_differ_by_rounding_and_a_killed_run_goes_on_byte_by_byt
     assert found != expected and found == pytest.approx(expected, rel=1e-3)
 
 
+@pytest.mark.campaign
 def test_where_a_compiled_model_went_wrong_is_still_found(settings, go, monkeypatch):
     def poisoned(run, step):
         if step == 3:
@@ -152,6 +154,7 @@ def test_where_a_compiled_model_went_wrong_is_still_found(settings, go, monkeypa
     assert result.status == "nan" and "layers.0.feed_forward.inner" in result.reason
 
 
+@pytest.mark.campaign
 @pytest.mark.usefixtures("worth_it")
 def test_a_trial_says_what_it_measured(settings, go):
     result, folder = go(settings(**AUTO))

@@ -67,10 +67,18 @@ def long(settings):
     return settings(**steps, trainer__evaluate_every=30)
 
 
-def test_killed_at_random_moments_it_ends_with_the_same_bytes(long, go, outcome, tmp_path):
+@pytest.mark.campaign
+def test_killed_at_random_moments_it_ends_with_the_same_bytes(long, go, outcome, tmp_path, chance, scale):
+    check_kills(long, go, outcome, tmp_path, chance, 3 * scale)
+
+
+def test_killed_once_it_ends_with_the_same_bytes(long, go, outcome, tmp_path):
+    check_kills(long, go, outcome, tmp_path, random.Random(0), 1)
+
+
+def check_kills(long, go, outcome, tmp_path, chance, kills):
     _, whole = go(long, "whole")
-    chance = random.Random()
-    for _ in range(2):
+    for _ in range(kills):
         # what is there may be ahead of what the start before was asked to reach
         reached = steps_logged(tmp_path / "killed")
         process = start(long, tmp_path / "killed")
@@ -81,7 +89,7 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(long, go, outcome,
     result, folder = go(long, "killed")
     assert result.steps == 150
     assert outcome(folder) == outcome(whole)
-    assert len(folder.environment()["earlier"]) == 2
+    assert len(folder.environment()["earlier"]) == kills
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
