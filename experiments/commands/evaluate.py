@@ -12,7 +12,6 @@ from experiments.record.folder import RunFolder
 from experiments.settings.finetuning import FineTuning
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake, nearest
-from experiments.settings.objective import Translation
 from experiments.settings.run import Settings
 from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.choose import task_of
@@ -32,8 +31,8 @@ def evaluate_run(
     if settings.objective.kind != (trained := config["objective"]["kind"]):
         raise Mistake(f"objective={settings.objective.kind}: {folder.name} was trained for objective={trained} only")
     _check_model(folder.name, config, settings.model_dump())
-    if bleu and not isinstance(settings.objective, Translation):
-        raise Mistake(f"--bleu: {folder.name} has objective={settings.objective.kind}, which translates nothing")
+    if bleu:
+        _check_decoded(folder.name, settings)
     own: dict[str, object] = {"tokenizer": FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))}
     if isinstance(settings, FineTuning):
         if split != "validation":
@@ -41,6 +40,16 @@ def evaluate_run(
         own = {"pretrained": str(folder.path)}  # whose tokenizer is read
     step, score = _score(folder, settings.model_copy(update=own), split, which, bleu)
     show([{"run": folder.name, "checkpoint": f"{which}, step {step}", "split": split, **score}], format)
+
+
+def _check_decoded(name: str, settings: Settings) -> None:
+    """Raises Mistake where the objective is not scored by texts, ValueError where a library for that is missing."""
+    from experiments.objectives.objective import Decoded, class_of
+
+    objective = class_of(settings.objective)
+    if not issubclass(objective, Decoded):
+        raise Mistake(f"--bleu: {name} has objective={settings.objective.kind}, which translates nothing")
+    objective.check_scorer("--bleu")
 
 
 def _check_model(name: str, trained: dict[str, Any], asked: dict[str, Any]) -> None:
@@ -65,15 +74,10 @@ def _score(
 ) -> tuple[int, dict[str, Any]]:
     from experiments.display.progress import Display
     from experiments.measure.hardware import resolve_device, resolve_precision
-    from experiments.model.encoder_decoder import EncoderDecoder
     from experiments.record.checkpoint import load_weights
     from experiments.training.evaluate import evaluate
     from experiments.training.micro_batches import Forward, fitting
 
-    if bleu:
-        from experiments.objectives.translation import check_bleu
-
-        check_bleu("--bleu")
     trainer = settings.trainer
     with Display() as display:
         source = task_of(settings)
@@ -103,13 +107,12 @@ def _score(
         )  # fmt: skip
         scores: dict[str, Any] = {**found.numbers(), "tokens": found.tokens}
         if bleu:
-            from experiments.training.decoding.bleu import score
+            from experiments.objectives.objective import Decoded
+            from experiments.training.decoding import texts
 
-            assert isinstance(settings.objective, Translation) and isinstance(model, EncoderDecoder)
-            chosen = settings.objective
-            translated = score(
+            assert isinstance(objective, Decoded)
+            scores |= texts.score(
                 model, forward, packed, data.tokenizer, objective,
-                chosen=chosen, pairs=chosen.bleu_pairs or None, batch_size=size, report=display.stage, again=again,
+                sequences=objective.decoding().sequences or None, batch_size=size, report=display.stage, again=again,
             )  # fmt: skip
-            scores |= translated._asdict()
     return step, scores

@@ -112,16 +112,44 @@ class Scored(Protocol):
         """Of the logits [P, C] of every evaluated batch, in their order."""
 
 
+class Decoding(NamedTuple):
+    """How a model's own texts are decoded, and how many of them."""
+
+    beam: int  # hypotheses of the beam search
+    length_penalty: float  # alpha of ((5 + tokens) / 6)^alpha, by which a log likelihood is divided
+    sequences: int | None  # of the validation split, decoded when a run ends; None: all
+
+
+@runtime_checkable
+class Decoded(Protocol):
+    """An objective that is also scored, when a run ends, by the texts that the model writes by itself."""
+
+    def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
+        """As every objective's; its targets hold the tokens of the reference texts, the end's included."""
+
+    def decoding(self) -> Decoding:
+        """How the texts are decoded."""
+
+    def score_texts(self, texts: list[str], references: list[str]) -> dict[str, Any]:
+        """Fields of the run's result, from the texts of the model and those of the corpus."""
+
+    @staticmethod
+    def check_scorer(asked: str) -> None:
+        """Raises ValueError, naming what `asked` for the scores, where the library that computes them is missing."""
+
+
 def build_objective(chosen: settings.Objective, vocabulary: Vocabulary) -> Objective:
-    return _class(chosen)(chosen, vocabulary)
+    """The objective that the settings choose."""
+    return class_of(chosen)(chosen, vocabulary)
 
 
 def assembly_of(chosen: settings.Objective) -> str:
-    return _class(chosen).assembly
+    """The model that the chosen objective trains, a key of experiments.model.build.ASSEMBLIES."""
+    return class_of(chosen).assembly
 
 
-def _class(chosen: settings.Objective) -> type[Objective]:
-    """`chosen.kind` names the module; the settings allow only the kinds there are."""
+def class_of(chosen: settings.Objective) -> type[Objective]:
+    """The class of the chosen objective: `kind` names its module; the settings allow only the kinds there are."""
     kind: type[Objective] = import_module(f"experiments.objectives.{chosen.kind}").Objective
     return kind
 

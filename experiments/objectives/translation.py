@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
 
-from experiments.objectives.objective import Batch, Vocabulary
+from experiments.objectives.objective import Batch, Decoding, Vocabulary
 from experiments.settings import objective as settings
 
 # sides are as long as their longest sentence, up to the next multiple: fewer shapes, for which oneDNN makes plans
@@ -27,7 +27,7 @@ class Objective:
     def __init__(self, chosen: settings.Translation, vocabulary: Vocabulary) -> None:
         self.chosen, self.vocabulary = chosen, vocabulary
         if chosen.bleu_pairs != 0:
-            check_bleu(f"objective.bleu_pairs={chosen.bleu_pairs or 'null'} (0: no BLEU)")
+            self.check_scorer(f"objective.bleu_pairs={chosen.bleu_pairs or 'null'} (0: no BLEU)")
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
         """Of rows that hold a source and a target, each filled up with [PAD]; nothing is drawn."""
@@ -60,8 +60,20 @@ class Objective:
         """Of both sides together, which are taken to be alike in length."""
         return 0.5
 
+    def decoding(self) -> Decoding:
+        """The beam search of the settings, on so many pairs."""
+        return Decoding(self.chosen.beam, self.chosen.length_penalty, self.chosen.bleu_pairs)
 
-def check_bleu(asked: str) -> None:
-    """Raises ValueError where BLEU can't be computed, before anything is trained for it."""
-    if importlib.util.find_spec("sacrebleu") is None:
-        raise ValueError(f"{asked}: needs sacrebleu: pip install -c constraints.txt -e '.[translation]'")
+    def score_texts(self, texts: list[str], references: list[str]) -> dict[str, Any]:
+        """BLEU of the corpus, 0 to 100, by sacrebleu (Post 2018, 1804.08771), whose signature says how."""
+        from sacrebleu.metrics import BLEU
+
+        metric = BLEU()
+        bleu = metric.corpus_score(texts, [references]).score
+        return {"bleu": bleu, "bleu_signature": str(metric.get_signature()), "bleu_pairs": len(references)}
+
+    @staticmethod
+    def check_scorer(asked: str) -> None:
+        """Raises ValueError where sacrebleu is missing, before anything is trained for it."""
+        if importlib.util.find_spec("sacrebleu") is None:
+            raise ValueError(f"{asked}: needs sacrebleu: pip install -c constraints.txt -e '.[translation]'")

@@ -6,10 +6,9 @@ from typing import Any
 
 from experiments.measure.flops import mfu
 from experiments.measure.hardware import device_name
-from experiments.model.encoder_decoder import EncoderDecoder
+from experiments.objectives.objective import Decoded
 from experiments.record.code_digest import source_digest
 from experiments.record.result import Result, Status
-from experiments.settings.objective import Translation
 from experiments.settings.run import Settings
 from experiments.training.compiling import eager
 from experiments.training.run import Run
@@ -21,7 +20,7 @@ def summarize(run: Run | None, settings: Settings, status: Status, reason: str |
     known = nothing if run is None else extent(run) | quality(run) | speed_and_memory(run) | conditions(run)
     if run is not None and status == "done":
         # last, as its time and memory are not the training's
-        known |= translations(run)
+        known |= decoded(run)
     known |= {"seed": settings.seed, "config": settings.model_dump()}
     if status == "done":
         return Result(status=status, reason=None, **known)
@@ -58,21 +57,19 @@ def quality(run: Run) -> dict[str, Any]:
     }
 
 
-def translations(run: Run) -> dict[str, Any]:
-    """BLEU of the weights that the run ended with, where it is asked for."""
-    chosen, model, data = run.settings.objective, run.model, run.dataset
-    if not isinstance(chosen, Translation) or chosen.bleu_pairs == 0:
+def decoded(run: Run) -> dict[str, Any]:
+    """Scores of the texts that the weights a run ended with write by themselves, where its objective has such."""
+    objective = run.objective
+    if not isinstance(objective, Decoded) or (sequences := objective.decoding().sequences) == 0:
         return {}
-    from experiments.training.decoding.bleu import score
+    from experiments.training.decoding import texts
 
-    assert isinstance(model, EncoderDecoder)
-    with eager(model):
-        found = score(
-            model, run.forward, data.validation, data.tokenizer, run.objective,
-            chosen=chosen, pairs=chosen.bleu_pairs, batch_size=run.progress.micro_batch, report=run.display.stage,
-            again=lambda size: run.say(f"out of memory: {size} sentences at once"),
+    with eager(run.model):
+        return texts.score(
+            run.model, run.forward, run.dataset.validation, run.dataset.tokenizer, objective,
+            sequences=sequences, batch_size=run.progress.micro_batch, report=run.display.stage,
+            again=lambda size: run.say(f"out of memory: {size} sequences at once"),
         )  # fmt: skip
-    return found._asdict()
 
 
 def speed_and_memory(run: Run) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import pytest
 
 from experiments.config.compose import compose
 from experiments.training import train as training
-from experiments.training.decoding import bleu
+from experiments.training.decoding import texts
 from experiments.training.interruption import Interrupted
 from experiments.training.predicted_memory import predict_peak_bytes
 
@@ -87,7 +87,7 @@ def test_a_cut_run_ends_as_one_that_was_not(words_of, go, outcome, monkeypatch, 
 def test_a_run_cut_in_its_translations_goes_on_with_them(words_of, go, monkeypatch):
     """Nor are the time and the memory of the training those of the translations, or too little memory the end."""
     settings = compose([*words_of("transformer_nano"), "max_steps=2", "trainer.evaluate_every=2"])
-    real, sizes = bleu.translate, []
+    real, sizes = texts.decode, []
 
     def cut(model, forward, inputs, *rest):
         sizes.append(len(inputs["tokens"]))
@@ -97,14 +97,14 @@ def test_a_run_cut_in_its_translations_goes_on_with_them(words_of, go, monkeypat
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
         return real(model, forward, inputs, *rest)
 
-    monkeypatch.setattr(bleu, "translate", cut)
+    monkeypatch.setattr(texts, "decode", cut)
     with pytest.raises(Interrupted):
         go(settings)
     monkeypatch.setattr(training, "take_step", None)
     result, folder = go(settings)
     assert result.status == "done" and result.bleu_pairs == 6 and sizes == [6, 6, 4, 2]
     assert result.perplexity == pytest.approx(math.exp(result.validation_loss))
-    assert "out of memory: 4 sentences at once" in (folder.path / "log.txt").read_text()
+    assert "out of memory: 4 sequences at once" in (folder.path / "log.txt").read_text()
 
 
 @pytest.mark.parametrize("model", ["t5_nano", "transformer_nano"])

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.training.decoding import bleu as scoring
+from experiments.training.decoding import texts
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_references_are_the_targets_and_a_perfect_model_has_100(monkeypatch, tmp
             return self
 
     def said(shout):
-        def translate(model, forward, inputs, tokenizer, chosen):
+        def decode(model, forward, inputs, tokenizer, decoding):
             sources = [
                 tokenizer.decode(row[: int(mask.sum()) - 1].numpy())
                 for row, mask in zip(inputs["tokens"], inputs["mask"], strict=True)
@@ -82,12 +82,12 @@ def test_references_are_the_targets_and_a_perfect_model_has_100(monkeypatch, tmp
                 ids.tolist() for ids in tokenizer.encode([source.upper() if shout else source for source in sources])
             ]
 
-        monkeypatch.setattr(scoring, "translate", translate)
-        return scoring.score(
+        monkeypatch.setattr(texts, "decode", decode)
+        return texts.score(
             Parrot(), None, data.validation, data.tokenizer, objective,
-            chosen=settings.objective, pairs=None, batch_size=4, report=lambda *_: None, again=print,
+            sequences=None, batch_size=4, report=lambda *_: None, again=print,
         )  # fmt: skip
 
     perfect = said(shout=True)
-    assert perfect.bleu == pytest.approx(100) and perfect.bleu_pairs == len(data.validation.tokens)
-    assert said(shout=False).bleu == 0
+    assert perfect["bleu"] == pytest.approx(100) and perfect["bleu_pairs"] == len(data.validation.tokens)
+    assert said(shout=False)["bleu"] == 0
