@@ -12,10 +12,29 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 
 
+# sets the search path before it imports anything: `python -m` and `python -c` would look in the current folder first
+START = f"""\
+import sys
+sys.path[:] = sys.argv.pop(1).split({os.pathsep!r})
+module = sys.argv.pop(1)
+import runpy
+runpy.run_module(module, run_name="__main__", alter_sys=True)
+"""
+
+
 def child(module: str, folder: Path, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """`args` and `env` for subprocess: `python -m module folder`, wherever this process was started."""
-    search = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
-    return {"args": [sys.executable, "-m", module, str(folder)], "env": {**environment, "PYTHONPATH": search}}
+    """`args` and `env` for subprocess: the module as a program, told its folder.
+
+    The child runs the code that this process runs and finds the packages that this process finds, whatever files lie in
+    the folder that it is started from.
+    """
+    return {"args": [sys.executable, "-c", START, search_path(), module, str(folder)], "env": dict(environment)}
+
+
+def search_path() -> str:
+    """Where this process finds modules, its own first; without the current folder, unless this is where they lie."""
+    places = [str(ROOT), *(place for place in sys.path if place and Path(place).resolve() != Path.cwd())]
+    return os.pathsep.join(dict.fromkeys(places))
 
 
 def why_ended(code: int, said: str) -> str:

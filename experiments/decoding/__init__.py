@@ -1,1 +1,0 @@
-"""What an encoder-decoder says by itself, and how good that is."""

@@ -1,0 +1,38 @@
+"""A child process runs the code of its parent, wherever it is started."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from experiments.launch.child import child
+
+SHADOWS = ("json", "random", "runpy", "torch", "numpy", "tokenizers", "attention", "sitecustomize")
+
+
+@pytest.fixture
+def hostile(tmp_path: Path) -> Path:
+    """A folder whose modules have the names of those that a run imports, and note it when they are."""
+    for name in SHADOWS:
+        (tmp_path / f"{name}.py").write_text(f"open('imported', 'a').write('{name} ')\n", encoding="utf-8")
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "__init__.py").write_text("open('imported', 'a').write('experiments ')\n")
+    return tmp_path
+
+
+def test_no_module_of_the_current_folder_is_imported(hostile):
+    (hostile / "value").write_text('{"a":\n1}', encoding="utf-8")
+    done = subprocess.run(**child("json.tool", hostile / "value"), cwd=hostile, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == '{\n    "a": 1\n}\n'
+    assert not (hostile / "imported").exists()
+
+
+def test_it_is_the_code_of_the_parent_that_runs(hostile):
+    ours = child("experiments.launch.prepare", hostile / "run")
+    done = subprocess.run(**ours, cwd=hostile, capture_output=True, text=True)
+    # it has come as far as to look for the configuration of the run
+    assert done.returncode == 1 and "config.yaml" in done.stderr, done.stderr
+    assert not (hostile / "imported").exists()
