@@ -49,8 +49,6 @@ def bench(words: list[str], options: Options, format: str, plot: Path | None) ->
     rows: list[Row] = []
     code = 0
     cells = plan(words, ["-m"]).cells
-    if options.what == "step" and any(cell.objective.kind == "translation" for cell in cells):
-        raise Mistake("--what step makes up its tokens, and no sentence pairs", "give another objective")
     if options.peers and any(cell.objective.kind != "masked" for cell in cells):
         raise Mistake("--peers are encoders that predict masked tokens", "leave objective=masked as it is")
     for alike in groups(cells):

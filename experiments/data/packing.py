@@ -19,7 +19,7 @@ from experiments.data.errors import DataError
 from experiments.data.permutation import keys, permute
 from experiments.data.store import Cache, MissingError, digest
 from experiments.data.tokenizer import Report, Tokenizer, obtain
-from experiments.settings.data import Data, HubPairs, PairFiles
+from experiments.settings.data import Data
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 
 FORMAT = 1  # part of the cache's key: raise it when the same text is packed differently
@@ -94,7 +94,7 @@ def _obtain(
     chosen = own.with_sentinels(sentinels)
     tokenizer_identity |= {"vocabulary_size": chosen.vocabulary_size, "digest": chosen.digest}
     key = digest([FORMAT, corpus.identity, chosen.digest, length])
-    pack = packing_pairs.pack if isinstance(data, PairFiles | HubPairs) else _pack
+    pack = packing_pairs.pack if data.holds_pairs else _pack
     folder, facts = store.obtain("packed", key, lambda partial: pack(partial, corpus, chosen, length, report))
     splits = {split: _open(folder, split, fact, length, facts["dtype"]) for split, fact in facts["splits"].items()}
     return Dataset(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -12,14 +12,20 @@ from experiments.settings.group import Group, Size, Text
 Documents = Literal["row", "blank_line", "article"]
 
 
-class PythonDocs(Group):
+class DataSettings(Group):
+    """Where text, or pairs of sentences, come from."""
+
+    holds_pairs: ClassVar[bool] = False  # of a source and a target sentence
+
+
+class PythonDocs(DataSettings):
     """English of the running interpreter's own documentation, made locally."""
 
     kind: Literal["python_docs"]
     python: Text  # version of the interpreter, as the corpus differs between versions
 
 
-class HubSet(Group):
+class HubSet(DataSettings):
     """A data set of the Hugging Face hub, read through `datasets`."""
 
     path: Text  # owner/name, or a folder that a data set was downloaded to
@@ -44,15 +50,17 @@ class Hub(HubSet):
 class HubPairs(HubSet):
     """Sentence pairs of the hub."""
 
+    holds_pairs: ClassVar[bool] = True
     kind: Literal["hub_pairs"]
     column: Text | None  # that holds a text for each language; null: each language has a column
     source: Text  # language, as the column, or the set, names it
     target: Text
 
 
-class PairFiles(Group):
+class PairFiles(DataSettings):
     """Local sentence pairs: Parquet, or else UTF-8 lines of a source, a tab, and a target."""
 
+    holds_pairs: ClassVar[bool] = True
     kind: Literal["pairs"]
     source: Text  # columns of Parquet files
     target: Text
@@ -61,7 +69,7 @@ class PairFiles(Group):
     test: Text | None
 
 
-class TextFiles(Group):
+class TextFiles(DataSettings):
     """Local UTF-8 text."""
 
     kind: Literal["text"]
@@ -71,7 +79,7 @@ class TextFiles(Group):
     test: Text | None
 
 
-class ParquetFiles(Group):
+class ParquetFiles(DataSettings):
     """Local Parquet files."""
 
     kind: Literal["parquet"]

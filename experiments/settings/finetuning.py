@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -16,7 +17,7 @@ NumberMetric = Literal["pearson", "spearman"]
 LIBRARIES = {"f1": "sklearn", "matthews": "sklearn", "pearson": "scipy", "spearman": "scipy"}
 
 
-class Source(Group):
+class ExampleSource(Group):
     """Where the examples of a task are: a data set of the hub, or local files with the same columns."""
 
     name: Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]
@@ -34,7 +35,7 @@ class Source(Group):
         return self.validation if isinstance(self.validation, dict) else {"": self.validation}
 
 
-class Span(Source):
+class Span(ExampleSource):
     """Find the answer to a question in a text (Rajpurkar et al. 2016, 1606.05250), in windows that slide over it."""
 
     kind: Literal["span"]
@@ -49,13 +50,29 @@ class Span(Source):
     n_best: Size  # starts, and ends, of a window that are tried
     window_score: Literal["logits", "log_probabilities"]
 
+    @property
+    def score_names(self) -> list[str]:
+        """Names of the scores in a result, those of SQuAD."""
+        return ["exact_match", "f1"]
 
-class Classification(Source):
+
+class Labelled(ExampleSource):
+    """Texts, or pairs of texts, of which each has an answer of its own in a column."""
+
+    texts: Annotated[list[Text], Field(min_length=1, max_length=2)]  # columns
+    label: Text  # column
+    metrics: Sequence[str]
+
+    @property
+    def score_names(self) -> list[str]:
+        """Names of the scores in a result; where there are several validation splits, each ends with its split's."""
+        return [f"{metric}_{split}" if split else metric for metric in self.metrics for split in self.held_out]
+
+
+class Classification(Labelled):
     """One of several labels for a text, or for a pair of texts."""
 
     kind: Literal["classification"]
-    texts: Annotated[list[Text], Field(min_length=1, max_length=2)]  # columns
-    label: Text  # column
     labels: Annotated[list[Text], Field(min_length=2)]  # by their numbers
     metrics: Annotated[list[ClassMetric], Field(min_length=1)]
 
@@ -66,12 +83,10 @@ class Classification(Source):
         return self
 
 
-class Regression(Source):
+class Regression(Labelled):
     """A number for a text, or for a pair of texts."""
 
     kind: Literal["regression"]
-    texts: Annotated[list[Text], Field(min_length=1, max_length=2)]  # columns
-    label: Text  # column
     metrics: Annotated[list[NumberMetric], Field(min_length=1)]
 
 

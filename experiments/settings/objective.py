@@ -14,6 +14,7 @@ class ObjectiveSettings(Group):
 
     reads_targets: ClassVar[bool] = True  # the model is given what it predicts, hidden by what may attend to it
     encodes: ClassVar[bool] = False  # it trains an encoder, where every position attends to the whole text
+    reads_pairs: ClassVar[bool] = False  # its data are pairs, of a source and a target sentence
 
     def row_length(self, length: int) -> int:
         """Of a row of the packed data, for sequences of `length`."""
@@ -26,6 +27,10 @@ class ObjectiveSettings(Group):
     def sentinel_count(self) -> int:
         """Special tokens that the vocabulary has for it."""
         return 0
+
+    def without_generation(self) -> ObjectiveSettings:
+        """The same objective in a run that, when it ends, is scored by its loss alone and generates no text."""
+        return self
 
 
 class Masking(ObjectiveSettings):
@@ -120,6 +125,7 @@ class SpanCorruption(ObjectiveSettings):
 class Translation(ObjectiveSettings):
     """The target sentence from the source sentence and the target's tokens so far (Vaswani et al. 2017)."""
 
+    reads_pairs: ClassVar[bool] = True
     kind: Literal["translation"]
     beam: Size  # hypotheses of the beam search; 1 with length_penalty 0 is greedy
     length_penalty: NonNegative  # alpha of ((5 + tokens) / 6)^alpha, by which a hypothesis' log likelihood is divided
@@ -129,8 +135,12 @@ class Translation(ObjectiveSettings):
         """A sentence of each language."""
         return 2 * length
 
-    def tokens_read(self, length: int) -> int | None:
-        return None
+    def tokens_read(self, length: int) -> None:
+        """Only the sentences themselves say how many."""
+
+    def without_generation(self) -> Translation:
+        """No pair of the validation split is translated for BLEU."""
+        return self.model_copy(update={"bleu_pairs": 0})
 
 
 Objective = Annotated[

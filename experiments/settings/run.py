@@ -6,11 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.settings.data import Data, HubPairs, PairFiles
+from experiments.settings.data import Data
 from experiments.settings.group import Group, Positive, Seed, Size, Text
 from experiments.settings.logger import Logger
 from experiments.settings.model import Model, Norm
-from experiments.settings.objective import Objective, SpanCorruption, Translation
+from experiments.settings.objective import Objective, SpanCorruption
 from experiments.settings.optimizer import Optimizer
 from experiments.settings.schedule import Schedule
 from experiments.settings.tokenizer import Tokenizer
@@ -68,8 +68,8 @@ class Settings(Group):
 
     @model_validator(mode="after")
     def _pairs(self) -> Settings:
-        pairs = isinstance(self.data, PairFiles | HubPairs)
-        if pairs != isinstance(self.objective, Translation):
+        pairs = self.data.holds_pairs
+        if pairs != self.objective.reads_pairs:
             of_pairs = "data of sentence pairs: data=pairs data.train=FILE, data=multi30k"
             needs = "objective=translation" if pairs else of_pairs
             asks = f"data.kind = {self.data.kind!r}" if pairs else f"objective.kind = {self.objective.kind!r}"

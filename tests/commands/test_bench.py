@@ -254,6 +254,13 @@ def test_a_step_of_span_corruption_reads_inputs_and_targets():
     assert get_ready(cell).size.tokens == 2 * (32 + 8)
 
 
+def test_a_step_of_translation_reads_sentences_as_long_as_is_allowed():
+    ready = get_ready(contender("objective=translation", "model=transformer_nano", "data=pairs", "data.train=absent",
+                                "layers=1", "length=16", "objective.bleu_pairs=0", what="step"))  # fmt: skip
+    ready.run()
+    assert ready.size.tokens == 2 * (16 + 16)
+
+
 def test_tokens_are_made_up_within_the_vocabulary():
     batch = made_up_batch(contender().settings)
     assert batch.tokens.max() < 300 and batch.targets.min() >= 5

@@ -1,14 +1,13 @@
 """What a cell will cost on this machine: a few of its steps are really trained, once, and remembered.
 
-A deep model is trained at two small depths and continued in a line, as its time is linear in the layers; a big batch at
-as many tokens as keep a step short. The steps are those of `attn train`, on text that needs no network; a translation's
-sentences are about as long as is allowed, so real ones take less.
+A deep model is trained at two small depths and extrapolated in a line, as its time is linear in the layers; a big batch
+at as many tokens as keep a step short. The steps are those of `attn train`, on text that needs no network; sentence
+pairs are about as long as is allowed, so real ones take less.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import json
 import tempfile
 from collections.abc import Callable, Sequence
@@ -18,11 +17,9 @@ from typing import Any
 from rich.console import Console
 
 from experiments.config.compose import compose, override
-from experiments.data.python_docs import documents
+from experiments.data.stand_in import stand_in
 from experiments.data.store import Cache
 from experiments.record.folder import PLACES
-from experiments.settings.data import PairFiles
-from experiments.settings.objective import Translation
 from experiments.settings.run import Settings
 from experiments.tables.sources.source import Prediction
 from experiments.tasks.choose import task_of
@@ -31,40 +28,36 @@ from experiments.training.run_length import planned_steps
 STEPS = 8  # the clock leaves out the first five
 DEEPEST, SHALLOW = 4, 2  # layers: a model up to the first is trained whole, a deeper one at both
 TOKENS = {"cpu": 1024, "cuda": 32768}  # at once
-PAIRS = 4096  # to translate, where that is what is calibrated
 EVALUATION = 3  # times as fast as training: no backward pass
 START_SECONDS = 5.0  # of a cell's process
 
 
 def predict(settings: Settings, console: Console, roughly: bool = False) -> Prediction:
-    """Of a run like this; None for what the calibration could not find out. roughly: by FLOPs, from one small model."""
+    """Predict the cost of a run; None for what the calibration could not find out.
+
+    roughly: by FLOPs, from one small model, without training the run's own steps.
+    """
     steps = planned_steps(settings)
-    read = steps and steps * settings.batch_size * _row(settings)
-    # how much of a row is no padding only the sentences say
-    tokens = None if isinstance(settings.objective, Translation) else read
+    sequences = steps and steps * settings.batch_size
+    read = settings.objective.tokens_read(settings.length)
+    tokens = None if sequences is None or read is None else sequences * read
     peak = remembered(settings, ["memory", _deciding(settings)], lambda: _peak_bytes(settings))
     memory = None if peak is None else int(peak)
     rate = _by_flops(settings, console) if roughly else _seconds_per_token(settings, console)
-    if read is None or rate is None:
+    if sequences is None or rate is None:
         minutes = settings.trainer.max_minutes
         return Prediction(minutes and 60 * minutes, tokens, memory)
-    seconds = START_SECONDS + rate * (read + _evaluated_tokens(settings, steps or 0) / EVALUATION)
-    return Prediction(seconds, tokens, memory)
+    evaluated = _evaluated_sequences(settings, steps or 0) / EVALUATION
+    return Prediction(START_SECONDS + rate * settings.row_length * (sequences + evaluated), tokens, memory)
 
 
-def _evaluated_tokens(settings: Settings, steps: int) -> int:
-    """Of all evaluations, where their number of sequences is set: how long a whole split is only the text says."""
-    sequences = settings.trainer.evaluation_sequences or 0
-    return -(-steps // settings.trainer.evaluate_every) * sequences * _row(settings)
-
-
-def _row(settings: Settings) -> int:
-    """Tokens of a sequence; of a pair at most so many, both sides together."""
-    return settings.length * (2 if isinstance(settings.objective, Translation) else 1)
+def _evaluated_sequences(settings: Settings, steps: int) -> int:
+    """Sequences of all evaluations, where their number is set: how long a whole split is only the text says."""
+    return -(-steps // settings.trainer.evaluate_every) * (settings.trainer.evaluation_sequences or 0)
 
 
 def _by_flops(settings: Settings, console: Console) -> float | None:
-    """Seconds a token, if its FLOPs take as long as those of a small model, the same for every table."""
+    """Seconds for a token, if its FLOPs take as long as those of a small model, the same for every table."""
     small, flops = _small_model(settings.trainer.device, settings.cache)
     measured = _measured(small, console)
     return measured and measured * _flops(settings) / flops
@@ -72,7 +65,7 @@ def _by_flops(settings: Settings, console: Console) -> float | None:
 
 @functools.cache
 def _small_model(device: str, cache: str) -> tuple[Settings, float]:
-    """A few steps of it, and its FLOPs a token."""
+    """The settings of a few steps of a small model, and its FLOPs for a token."""
     import torch
 
     preset = "small" if device != "cpu" and torch.cuda.is_available() else "nano"
@@ -82,19 +75,20 @@ def _small_model(device: str, cache: str) -> tuple[Settings, float]:
 
 
 def _flops(settings: Settings) -> float:
-    """Of training on a token; nothing is allocated."""
+    """FLOPs of training on a token; nothing is allocated."""
     import torch
 
     from experiments.training.predicted_memory import Ids
 
-    source = task_of(settings)
-    size = source.vocabulary_size()
+    task = task_of(settings)
+    size = task.vocabulary_size()
     with torch.device("meta"):
-        model = source.assemble(size)
-    return model.flops_per_token(settings.length, source.objective(Ids(size)).predicted_share)
+        model = task.assemble(size)
+    return model.flops_per_token(settings.length, task.objective(Ids(size)).predicted_share)
 
 
 def _seconds_per_token(settings: Settings, console: Console) -> float | None:
+    """Seconds for a token of a row, from steps of the run's own model, at two depths if it is deep."""
     layers = settings.layers
     if layers <= DEEPEST:
         return _measured(_shortened(settings, layers), console)
@@ -106,25 +100,24 @@ def _seconds_per_token(settings: Settings, console: Console) -> float | None:
 
 
 def _shortened(settings: Settings, layers: int) -> Settings:
-    """The same model and step, on text that every machine has, for a few steps and without a trace."""
+    """The same model and step, for a few steps that leave no trace and generate nothing."""
     import torch
 
     device = "cuda" if settings.trainer.device != "cpu" and torch.cuda.is_available() else "cpu"
     at_once = min(settings.trainer.micro_batch or settings.batch_size, settings.batch_size)
-    sequences = max(1, min(at_once, TOKENS[device] // _row(settings)))
-    translates = isinstance(settings.objective, Translation)
-    words = [
-        *(["data=pairs", "data.train=made", "objective.bleu_pairs=0"] if translates else ["data=python_docs"]),
+    sequences = max(1, min(at_once, TOKENS[device] // settings.row_length))
+    overrides = [
         f"layers={layers}", f"batch_size={sequences}", f"max_steps={STEPS}", "seed=0",
         "trainer.micro_batch=null", "trainer.max_tokens=null", "trainer.max_minutes=null",
         f"trainer.log_every={STEPS}", f"trainer.evaluate_every={STEPS}", "trainer.evaluation_sequences=1",
         f"trainer.checkpoint_every={STEPS}", "logger.wandb=off",
     ]  # fmt: skip
-    return override(settings.model_dump(), words)
+    shortened = override(settings.model_dump(), overrides)
+    return shortened.model_copy(update={"objective": shortened.objective.without_generation()})
 
 
 def _measured(settings: Settings, console: Console) -> float | None:
-    """Seconds a token of a row, padding counted, of the shortened run; from the cache or from training it now."""
+    """Seconds for a token of a row, padding counted, of the shortened run; remembered, or from training it now."""
 
     def train() -> float | None:
         from experiments.launch.worker import run_cell
@@ -133,28 +126,16 @@ def _measured(settings: Settings, console: Console) -> float | None:
         name = run_name(settings.model_dump())
         console.print(f"calibrating: {STEPS} steps of {name}", markup=False, highlight=False, soft_wrap=True)
         with tempfile.TemporaryDirectory() as scratch:
-            made = settings.data
-            if isinstance(made, PairFiles):
-                made = made.model_copy(update={"train": str(_made_pairs(Path(scratch) / "pairs.tsv", settings.length))})
-            outcome = run_cell(settings.model_copy(update={"runs": scratch, "data": made}))
+            data = stand_in(settings.objective.reads_pairs, Path(scratch), settings.length)
+            outcome = run_cell(settings.model_copy(update={"runs": scratch, "data": data}))
         result = outcome.result
         if result is None or not result.tokens_per_second:
             console.print(f"not calibrated: {outcome.reason}", markup=False, highlight=False, soft_wrap=True)
             return None
-        share = result.tokens / (result.steps * settings.batch_size * _row(settings))  # that is no padding
-        return share / result.tokens_per_second
+        unpadded_share = result.tokens / (result.steps * settings.batch_size * settings.row_length)
+        return unpadded_share / result.tokens_per_second
 
     return remembered(settings, ["time", _deciding(settings)], train)
-
-
-def _made_pairs(path: Path, length: int) -> Path:
-    """A side has half as many words as it may have tokens: the longest of a batch is then about as long as allowed."""
-    size = max(1, length // 2)
-    words = list(itertools.islice((word for text in documents() for word in text.split()), 2 * PAIRS * size))
-    sides = [" ".join(words[start : start + size]) for start in range(0, len(words), size)]
-    lines = (f"{source}\t{target}\n" for source, target in zip(sides[::2], sides[1::2], strict=False))
-    path.write_text("".join(lines), encoding="utf-8")
-    return path
 
 
 def _peak_bytes(settings: Settings) -> float:

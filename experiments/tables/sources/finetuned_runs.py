@@ -13,7 +13,7 @@ from experiments.config.command_line import check_overrides
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.pretrained import check_keys, inherited
 from experiments.launch.cell import folder_of
-from experiments.settings.finetuning import FineTuning, Span
+from experiments.settings.finetuning import FineTuning
 from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.run import Settings
 from experiments.tables.definition import Budget
@@ -113,10 +113,7 @@ class FinetunedRuns(Runs):
 
     def _check_scores(self, name: str, settings: FineTuning) -> None:
         """Raises Mistake for a score that the task doesn't have, which would else be seen when all is trained."""
-        task = settings.task
-        known = ["exact_match", "f1"]
-        if not isinstance(task, Span):
-            known = [f"{metric}_{part}" if part else metric for metric in task.metrics for part in task.held_out]
+        known = settings.task.score_names
         for place in self._places:
             metric = place.rpartition(".")[2]
             if place.startswith(f"{FINETUNE}{name}.") and metric not in known:
