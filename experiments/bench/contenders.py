@@ -123,7 +123,7 @@ def _step(contender: Contender) -> Ready:
 
     def run() -> None:
         model.zero_grad(set_to_none=True)
-        backward(forward, batch, 1, micro_batch)
+        backward(forward, batch, 0, micro_batch)
         step(optimizers)
 
     tokens = batch.tokens_read

@@ -62,7 +62,7 @@ def choose(
     def gradient(batch: Batch) -> list[Tensor]:
         model.zero_grad(set_to_none=True)
         discard(model)
-        backward(forward, batch, 1, micro_batch)
+        backward(forward, batch, 0, micro_batch)
         return [each.grad for each in model.parameters() if each.grad is not None]
 
     try:

@@ -37,7 +37,7 @@ class Forward:
     label_smoothing: float = 0.0
 
     def losses(self, batch: Batch, step: int, micro_batch: int) -> Iterator[Sums]:
-        """The sums of each micro-batch, its dropout a pure function of (seed, step, index)."""
+        """The sums of each micro-batch, its dropout a pure function of (seed, step, index); steps count from 0."""
         for index, part in enumerate(split(batch, micro_batch)):
             torch.manual_seed(dropout_seed(self.seed, step, index))
             yield self.loss(part)

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.data.batches import batch
 from experiments.data.packing import Dataset
 from experiments.display.progress import Display
 from experiments.measure.free_cores import Cores, usable
@@ -18,7 +17,7 @@ from experiments.measure.memory import PeakMemory
 from experiments.measure.rates import seconds
 from experiments.measure.throughput import Throughput
 from experiments.model.assembly import Assembly
-from experiments.objectives.objective import Batch, Objective
+from experiments.objectives.objective import Objective
 from experiments.record.checkpoint import load, restore, save, weights
 from experiments.record.code_digest import source_digest
 from experiments.record.durable import replacing
@@ -30,15 +29,15 @@ from experiments.settings.variant import module_of
 from experiments.tasks.choose import task_of
 from experiments.training.compiling import TRIED, choose, compile_layers
 from experiments.training.micro_batches import Forward, split
-from experiments.training.optimizer import build_optimizers, moments
+from experiments.training.optimizer import moments
 from experiments.training.run_length import planned_steps
+from experiments.training.step import Learner, learner_of
 
 
 @dataclass
 class Progress:
     """How far a run is: what its next numbers depend on besides weights and moments. JSON in a checkpoint."""
 
-    micro_batch: int  # sequences at once; smaller than asked for after an out-of-memory
     compiled: bool = False  # layers, by torch.compile
     step: int = 0  # the last one taken or skipped, the first being 1
     tokens: int = 0  # trained on
@@ -57,15 +56,14 @@ class Progress:
 
 @dataclass
 class Run:
+    """A run in memory: the learner that takes its steps, and all that stands around it."""
+
     settings: Settings
     folder: RunFolder
     tracker: Tracker
     display: Display
     dataset: Dataset
-    objective: Objective
-    model: Assembly
-    optimizers: list[torch.optim.Optimizer]
-    forward: Forward
+    learner: Learner
     planned: int | None  # steps; None: until the clock says so
     progress: Progress
     memory: PeakMemory
@@ -75,22 +73,41 @@ class Run:
     earlier_peak_bytes: int = 0
 
     @property
+    def model(self) -> Assembly:
+        """The model that is trained."""
+        return self.learner.model
+
+    @property
+    def forward(self) -> Forward:
+        """The forward pass of the model, on its device and in its precision."""
+        return self.learner.forward
+
+    @property
+    def objective(self) -> Objective:
+        """What the model learns to do."""
+        return self.learner.objective
+
+    @property
     def wall_seconds(self) -> float:
-        """Since the first step, over all starts; and of a trial of torch.compile."""
+        """Seconds since the first step, over all starts, with those of a trial of torch.compile."""
         return self.earlier_seconds + self.throughput.elapsed()
 
     @property
     def peak_memory_bytes(self) -> int:
+        """Peak memory over all starts; `memory.meaning` says what it counts."""
         return max(self.earlier_peak_bytes, self.memory.peak_bytes())
 
     def limit_reached(self) -> bool:
+        """Whether the planned steps are taken, or the time is up."""
         minutes = self.settings.trainer.max_minutes
         return self.progress.step == self.planned or (minutes is not None and self.wall_seconds >= 60 * minutes)
 
     def due(self, every: int) -> bool:
+        """Whether what is done at every so many steps is due: at the end it always is."""
         return self.progress.step % every == 0 or self.progress.ended
 
     def say(self, message: str) -> None:
+        """Write a message to the log and show it."""
         self.folder.log(message)
         self.display.message(message)
 
@@ -107,23 +124,25 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
     with replacing(folder.path / "tokenizer.json") as temporary:
         dataset.tokenizer.save(temporary)
     objective = source.objective(dataset.tokenizer)
-    model = source.start(dataset.tokenizer.vocabulary_size).to(device)
     run = Run(
         settings=settings,
         folder=folder,
         tracker=tracker,
         display=display,
         dataset=dataset,
-        objective=objective,
-        model=model,
-        optimizers=build_optimizers(model, settings.optimizer),
-        forward=Forward(
-            model, device, resolve_precision(trainer.precision, device), settings.seed, trainer.label_smoothing
+        learner=learner_of(
+            settings,
+            source.start(dataset.tokenizer.vocabulary_size).to(device),
+            objective,
+            dataset.train,
+            device=device,
+            precision=resolve_precision(trainer.precision, device),
         ),
         planned=planned,
-        progress=Progress(micro_batch=min(trainer.micro_batch or trainer.batch_size, trainer.batch_size)),
+        progress=Progress(),
         memory=PeakMemory(device),
     )
+    run.learner.say = run.say
     begin(run)
     folder.write_environment(describe(torch_facts(run), settings.seed, run.backend))
     if trainer.threads is None and (threads := torch.get_num_threads()) < usual:
@@ -148,7 +167,7 @@ def begin(run: Run) -> None:
     header = restore_newest(run)
     if header is not None:
         # a run keeps the precision that it began with, and the threads where there are as many cores
-        run.forward = replace(run.forward, precision=header["precision"])
+        run.learner.forward = replace(run.forward, precision=header["precision"])
         torch.set_num_threads(min(header["threads"], len(usable())))
         run.earlier_seconds, run.earlier_peak_bytes = header["wall_seconds"], header["peak_memory_bytes"]
         run.throughput = Throughput(header["rates"])
@@ -160,7 +179,7 @@ def begin(run: Run) -> None:
         run.earlier_seconds = seconds(lambda: decide_to_compile(run), run.forward.device)
         run.throughput.start()
         run.folder.truncate_metrics(0)
-        keep(run)
+        write_checkpoint(run)
     elif run.progress.compiled:
         compile_layers(run.model, lengths_vary=run.objective.lengths_vary)
 
@@ -175,10 +194,10 @@ def decide_to_compile(run: Run) -> None:
     changing = run.objective.lengths_vary or model.attention_dropout or model.norm_kind.startswith("batch")
     if trainer.compile != "auto" or changing or model.layers == 1:
         return
-    batches = [training_batch(run, step) for step in range(1, TRIED + 1)]
+    batches = [run.learner.batch(index) for index in range(TRIED)]
     limit = math.inf if trainer.max_minutes is None else 60 * trainer.max_minutes
     progress.compiled, why = choose(
-        run.model, run.forward, batches, progress.micro_batch, steps=run.planned, limit=limit
+        run.model, run.forward, batches, run.learner.micro_batch, steps=run.planned, limit=limit
     )
     if why:
         run.say(why)
@@ -201,15 +220,17 @@ def restore_newest(run: Run) -> dict[str, Any] | None:
         )
     restore(tensors(run), checkpoint.tensors)
     run.progress = Progress(**checkpoint.header["progress"])
+    run.learner.micro_batch = checkpoint.header["micro_batch"]
     run.folder.truncate_metrics(run.progress.step)
     return checkpoint.header
 
 
-def keep(run: Run) -> None:
+def write_checkpoint(run: Run) -> None:
     """Write the checkpoint from which the run can go on."""
     run.folder.persist_metrics()
     header = {
         "progress": asdict(run.progress),
+        "micro_batch": run.learner.micro_batch,
         "precision": run.forward.precision,
         "threads": torch.get_num_threads(),
         "configuration": digest(run.settings.model_dump()),
@@ -229,31 +250,24 @@ def ingredients(run: Run) -> str:
 def tensors(run: Run) -> dict[str, Tensor]:
     """The live tensors that a checkpoint holds."""
     return weights(run.model) | {
-        f"optimizer/{name}": tensor for name, tensor in moments(run.model, run.optimizers).items()
+        f"optimizer/{name}": tensor for name, tensor in moments(run.model, run.learner.optimizers).items()
     }
-
-
-def training_batch(run: Run, step: int) -> Batch:
-    """The batch of a step and what it has to predict, both pure functions of (seed, step)."""
-    seed = run.settings.seed
-    # steps are counted from 1, batches from 0
-    tokens_BN = batch(run.dataset.train, seed, step - 1, run.settings.trainer.batch_size)
-    return run.objective.batch(tokens_BN, seed, step - 1)
 
 
 def kernels(run: Run) -> list[str]:
     """The attention kernels of this run: one sequence goes through the model as in training, and as in evaluation."""
-    part = next(split(training_batch(run, 1), 1))
-    found: set[str] = set()
+    part = next(split(run.learner.batch(0), 1))
+    names: set[str] = set()
     for training in (False, True):
         run.model.train(training)
         run.forward.loss(part)
-        found.update(run.model.kernels())
+        names.update(run.model.kernels())
     run.model.train()
-    return sorted(found)
+    return sorted(names)
 
 
 def torch_facts(run: Run) -> dict[str, Any]:
+    """What torch computes with, for the record of a run's environment."""
     return {
         "device": device_name(run.forward.device),
         "threads": torch.get_num_threads(),

@@ -67,7 +67,7 @@ def decoded(run: Run) -> dict[str, Any]:
     with eager(run.model):
         return texts.score(
             run.model, run.forward, run.dataset.validation, run.dataset.tokenizer, objective,
-            sequences=sequences, batch_size=run.progress.micro_batch, report=run.display.stage,
+            sequences=sequences, batch_size=run.learner.micro_batch, report=run.display.stage,
             again=lambda size: run.say(f"out of memory: {size} sequences at once"),
         )  # fmt: skip
 
@@ -93,7 +93,7 @@ def conditions(run: Run) -> dict[str, Any]:
         "precision": run.forward.precision,
         "compiled": run.progress.compiled,
         "device": device_name(run.forward.device),
-        "micro_batch": run.progress.micro_batch,
+        "micro_batch": run.learner.micro_batch,
         "corpus": run.dataset.identity["corpus"],
         "tokenizer_digest": run.dataset.tokenizer.digest,
         "attention_digest": source_digest(run.settings.variant),

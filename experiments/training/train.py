@@ -7,27 +7,22 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
-
 from experiments.display.progress import Display
 from experiments.measure.flops import mfu
 from experiments.measure.free_cores import Cores
-from experiments.measure.memory import give_back_freed_memory
 from experiments.measure.quality import bits_per_byte, perplexity
-from experiments.model.batch_norm import commit, discard
-from experiments.objectives.objective import Batch, Scored, Sums
+from experiments.objectives.objective import Scored
 from experiments.record.checkpoint import save, weights
 from experiments.record.durable import RunFolderError, to_json, write
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result, Status
 from experiments.record.wandb_mirror import Tracker
 from experiments.settings.run import Settings
-from experiments.training import optimizer
-from experiments.training.evaluate import evaluate
-from experiments.training.guard import NonFiniteError, describe, locate
+from experiments.training.evaluate import Evaluation, evaluate
+from experiments.training.guard import NonFiniteError
 from experiments.training.interruption import Interrupted, Interruption
-from experiments.training.micro_batches import OutOfMemoryError, backward, fitting, is_out_of_memory
-from experiments.training.run import Run, keep, restore_newest, set_up, training_batch
+from experiments.training.micro_batches import OutOfMemoryError, fitting, is_out_of_memory
+from experiments.training.run import Run, restore_newest, set_up, write_checkpoint
 from experiments.training.schedule import learning_rate
 from experiments.training.summary import flops_per_token, summarize
 
@@ -66,13 +61,14 @@ def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Disp
 
 
 def take_steps(run: Run, interruption: Interruption) -> None:
+    """Take steps until a limit is reached. Raises Interrupted after a step that is kept in a checkpoint."""
     trainer = run.settings.trainer
     while not run.progress.ended:
         advance(run)
         run.progress.ended = run.limit_reached()
         look(run)
         if run.due(trainer.checkpoint_every) or interruption.pending:
-            keep(run)
+            write_checkpoint(run)
         if not run.progress.ended:
             interruption.check()
 
@@ -89,53 +85,20 @@ def advance(run: Run) -> None:
 
 
 def take_step(run: Run, step: int) -> None:
-    """Batch, gradient, guard, update. Raises NonFiniteError before a weight has changed."""
-    progress, clip = run.progress, run.settings.optimizer.clip
+    """Take the step and count it. Raises NonFiniteError before a weight has changed."""
+    progress = run.progress
     with run.throughput.step() as counted:
-        batch = training_batch(run, step)
+        batch, sums, progress.gradient_norm = run.learner.take(step, rate(run, step))
         counted.tokens = batch.tokens_read
-        found = gradient(run, batch, step)
-        mean = float(found.mean(batch))
-        total_norm = get_total_norm(
-            [parameter.grad for parameter in run.model.parameters() if parameter.grad is not None]
-        )
-        norm = float(total_norm)
-        if not math.isfinite(mean + norm):
-            where = locate(run.model, lambda: list(run.forward.losses(batch, step, progress.micro_batch)))
-            raise NonFiniteError(step, describe(step, batch.tokens, mean, norm, where))
-        if clip is not None:
-            clip_grads_with_norm_(run.model.parameters(), clip, total_norm)
-        optimizer.set_learning_rate(run.optimizers, rate(run, step))
-        optimizer.step(run.optimizers)
-        commit(run.model)
     progress.tokens += batch.tokens_read
-    progress.loss_sum += float(found.tokens)
+    progress.loss_sum += float(sums.tokens)
     progress.positions += len(batch.targets)
-    progress.order_sum += float(found.labels)
+    progress.order_sum += float(sums.labels)
     progress.orders += 0 if batch.labels is None else len(batch.labels)
-    progress.gradient_norm = norm
-
-
-def gradient(run: Run, batch: Batch, step: int) -> Sums:
-    """The gradient of the batch's mean loss, in micro-batches that fit; returns what the batch costs."""
-
-    def attempt(micro_batch: int) -> Sums:
-        run.model.zero_grad(set_to_none=True)
-        discard(run.model)
-        return backward(run.forward, batch, step, micro_batch)
-
-    found, run.progress.micro_batch = fitting(attempt, run.progress.micro_batch, lambda size: make_room(run, size))
-    return found
-
-
-def make_room(run: Run, micro_batch: int) -> None:
-    """After an out-of-memory: let go of what is not needed, and say what comes."""
-    run.model.zero_grad(set_to_none=True)
-    give_back_freed_memory()
-    run.say(f"out of memory at step {run.progress.step + 1}: going on with {micro_batch} sequences at once")
 
 
 def rate(run: Run, step: int) -> float:
+    """The learning rate of a step."""
     return learning_rate(step, run.planned, run.settings.optimizer.learning_rate, run.settings.schedule)
 
 
@@ -153,7 +116,7 @@ def overcome(run: Run, fault: NonFiniteError) -> None:
     restore_newest(run)
     run.progress.skipped = skipped
     # a start after a kill must know of it too
-    keep(run)
+    write_checkpoint(run)
     run.say(f"{fault}; back to step {run.progress.step}, and past it without that step")
 
 
@@ -175,7 +138,7 @@ def look(run: Run) -> None:
 
 
 def training_metrics(run: Run) -> dict[str, Any]:
-    """Of the steps since the last logged one: the mean loss in nats per predicted token; norm and rate of the last."""
+    """The mean loss of the steps since the last logged one, in nats per predicted token; norm and rate of the last."""
     progress, train = run.progress, run.dataset.train
     loss = progress.training_loss = progress.loss_sum / progress.positions
     order = {"order_loss": progress.order_sum / progress.orders} if progress.orders else {}
@@ -203,10 +166,10 @@ def training_metrics(run: Run) -> dict[str, Any]:
 
 
 def validation_metrics(run: Run) -> dict[str, Any]:
-    """Of the weights as they are now; the best so far are kept. Raises NonFiniteError."""
+    """The evaluation of the weights as they are now; the best so far are saved. Raises NonFiniteError."""
     progress, settings, dataset = run.progress, run.settings, run.dataset
 
-    def attempt(micro_batch: int) -> Any:
+    def attempt(micro_batch: int) -> Evaluation:
         return evaluate(
             run.model,
             run.forward,
@@ -217,7 +180,7 @@ def validation_metrics(run: Run) -> dict[str, Any]:
             micro_batch=micro_batch,
         )
 
-    evaluation, _ = fitting(attempt, progress.micro_batch, lambda size: make_room(run, size))
+    evaluation, _ = fitting(attempt, run.learner.micro_batch, lambda size: run.learner.make_room(progress.step, size))
     if not math.isfinite(evaluation.loss):
         raise NonFiniteError(progress.step, f"step {progress.step}: the validation loss is {evaluation.loss}")
     progress.evaluation, progress.evaluated_at = asdict(replace(evaluation, predictions=None)), progress.step

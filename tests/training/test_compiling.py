@@ -14,9 +14,9 @@ from torch import nn
 from experiments.record.folder import RunFolder
 from experiments.training import compiling
 from experiments.training import run as run_module
-from experiments.training import train as train_module
 from experiments.training.compiling import Choice, choose, weigh
 from experiments.training.micro_batches import Forward
+from experiments.training.step import Learner
 from tests.training.test_kill import start, wait_for_step
 
 
@@ -102,13 +102,15 @@ def test_what_a_trial_chose_is_kept_when_the_run_goes_on(settings, go, monkeypat
     monkeypatch.setattr(torch, "compile", lambda call, **_: made.append(call) or call)
     monkeypatch.setattr(compiling, "weigh", lambda *_: Choice(True, "torch.compile is used: so it is"))
 
-    def cut(run, step):
-        if step == 7:
+    batch = Learner.batch
+
+    def cut(learner, index):
+        if index == 6:
             raise KeyboardInterrupt
-        return run_module.training_batch(run, step)
+        return batch(learner, index)
 
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-        patched.setattr(train_module, "training_batch", cut)
+        patched.setattr(Learner, "batch", cut)
         go(settings(**AUTO))
     monkeypatch.delattr(run_module, "choose")
     result, folder = go(settings(**AUTO))
@@ -143,13 +145,15 @@ def test_compiled_layers_differ_by_rounding_and_a_killed_run_goes_on_byte_by_byt
 
 @pytest.mark.campaign
 def test_where_a_compiled_model_went_wrong_is_still_found(settings, go, monkeypatch):
-    def poisoned(run, step):
-        if step == 3:
-            with torch.no_grad():
-                run.model.layers[0].feed_forward.inner.weight[0, 0] = float("nan")
-        return run_module.training_batch(run, step)
+    batch = Learner.batch
 
-    monkeypatch.setattr(train_module, "training_batch", poisoned)
+    def poisoned(learner, index):
+        if index == 2:
+            with torch.no_grad():
+                learner.model.layers[0].feed_forward.inner.weight[0, 0] = float("nan")
+        return batch(learner, index)
+
+    monkeypatch.setattr(Learner, "batch", poisoned)
     result, _ = go(settings(trainer__compile=True))
     assert result.status == "nan" and "layers.0.feed_forward.inner" in result.reason
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from experiments.training import train as train_module
+from experiments.training.step import Learner
 
 
 class PowerCut(BaseException):
@@ -18,12 +19,12 @@ def disturb(monkeypatch):
 
     def arrange(at_step, change=None):
         step_now = [0]
-        batch_of, set_up = train_module.training_batch, train_module.set_up
+        batch_of, set_up = Learner.batch, train_module.set_up
 
-        def training_batch(run, step):
-            step_now[0] = step
-            at_step(step)
-            return batch_of(run, step)
+        def disturbed(learner, index):
+            step_now[0] = index + 1
+            at_step(index + 1)
+            return batch_of(learner, index)
 
         def prepared(*arguments):
             run = set_up(*arguments)
@@ -34,7 +35,7 @@ def disturb(monkeypatch):
                 )
             return run
 
-        monkeypatch.setattr(train_module, "training_batch", training_batch)
+        monkeypatch.setattr(Learner, "batch", disturbed)
         monkeypatch.setattr(train_module, "set_up", prepared)
 
     return arrange

@@ -16,6 +16,7 @@ from experiments.record.folder import RunFolder
 from experiments.record.wandb_mirror import Tracker
 from experiments.training import run as run_module
 from experiments.training import train as train_module
+from experiments.training.step import Learner
 from experiments.training.train import train
 
 
@@ -65,21 +66,22 @@ def test_the_logged_loss_is_the_mean_since_the_last_line(settings, go, outcome):
 
 
 def test_runs_that_differ_in_the_model_only_see_the_same_batches_and_masks(settings, go, monkeypatch):
-    seen = {}
+    taken = []
+    take = Learner.take
 
-    def spied(run, step):
-        batch = run_module.training_batch(run, step)
-        seen.setdefault(run.settings.norm, []).append(batch)
-        return batch
+    def spied(learner, step, learning_rate):
+        outcome = take(learner, step, learning_rate)
+        taken.append(outcome.batch)
+        return outcome
 
-    monkeypatch.setattr(train_module, "training_batch", spied)
+    monkeypatch.setattr(Learner, "take", spied)
     go(settings(norm="pre", model__norm="pre"), "one")
     go(settings(norm="post", model__norm="post", model__position="none"), "other")
-    assert len(seen["pre"]) == len(seen["post"]) == 20
-    for one, other in zip(seen["pre"], seen["post"], strict=True):
+    assert len(taken) == 2 * 20
+    for one, other in zip(taken[:20], taken[20:], strict=True):
         assert torch.equal(one.tokens, other.tokens)
         assert torch.equal(one.rows, other.rows) and torch.equal(one.targets, other.targets)
-    assert not torch.equal(seen["pre"][0].tokens, seen["pre"][1].tokens)
+    assert not torch.equal(taken[0].tokens, taken[1].tokens)
 
 
 def test_accumulation_is_the_whole_batch(settings, go):
@@ -128,17 +130,19 @@ def test_a_finished_run_without_its_result_gives_it_again(settings, go):
 
 
 def test_a_run_keeps_the_threads_that_it_began_with(settings, go, monkeypatch):
-    def cut(run, step):
-        if step == 7:
+    batch = Learner.batch
+
+    def cut(learner, index):
+        if index == 6:
             raise KeyboardInterrupt
-        return run_module.training_batch(run, step)
+        return batch(learner, index)
 
     monkeypatch.delenv("OMP_NUM_THREADS")
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr(train_module, "training_batch", cut)
+            patched.setattr(Learner, "batch", cut)
             go(settings(), cores=SimpleNamespace(left=lambda: 0.6))
         torch.set_num_threads(2)
         result, folder = go(settings(), cores=SimpleNamespace(left=lambda: 2.0))

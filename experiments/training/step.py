@@ -1,0 +1,163 @@
+"""One step of training: batch, gradient in micro-batches that fit, guard, clipping, update.
+
+A run takes its steps by it, with a folder and checkpoints around them; an experiment on the heads takes a few without.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.optim import Optimizer
+
+from experiments.data import batches
+from experiments.data.packing import Packed
+from experiments.measure.memory import give_back_freed_memory
+from experiments.model.assembly import Assembly
+from experiments.model.batch_norm import commit, discard
+from experiments.objectives.objective import Batch, Objective, Sums
+from experiments.settings.run import Settings
+from experiments.training import optimizer
+from experiments.training.guard import NonFiniteError, describe, locate
+from experiments.training.micro_batches import Forward, backward, fitting
+
+
+class Regularizer(Protocol):
+    """A term that the loss has besides the objective's, and what it does to the forward passes."""
+
+    def parameters(self) -> Iterable[nn.Parameter]:
+        """The parameters of its own, which an optimizer of the learner has to hold."""
+
+    def forward_passes(self, index: int) -> AbstractContextManager[object]:
+        """The block in which the forward passes of a step run; what is drawn in it is a function of `index`."""
+
+    def term(self) -> Tensor:
+        """The term in nats, added once a step to the mean loss."""
+
+
+class StepOutcome(NamedTuple):
+    """What a step was made of."""
+
+    batch: Batch
+    sums: Sums
+    gradient_norm: float  # before clipping
+
+
+@dataclass
+class Learner:
+    """A model, what it learns from, and the optimizers that change it, a step at a time.
+
+    A step's number counts from 1, as it is logged. All that is drawn for a step, batch, masks and dropout, is a pure
+    function of the seed and its index, which counts from 0.
+    """
+
+    model: Assembly
+    forward: Forward
+    objective: Objective
+    sequences: Packed
+    optimizers: list[Optimizer]
+    batch_size: int
+    micro_batch: int  # sequences at once; halved whenever memory runs out
+    clip: float | None  # largest norm of the gradient
+    regularizer: Regularizer | None = None
+    say: Callable[[str], None] = lambda message: None
+
+    def take(self, step: int, learning_rate: float) -> StepOutcome:
+        """Take the step of this number. Raises NonFiniteError before a weight has changed, OutOfMemoryError."""
+        index = step - 1
+        batch = self.batch(index)
+        sums = self.gradient(batch, index)
+        mean, total_norm = float(sums.mean(batch)), self.gradient_norm()
+        norm = float(total_norm)
+        if not math.isfinite(mean + norm):
+            where = locate(self.model, lambda: self._repeat_forward(batch, index))
+            raise NonFiniteError(step, describe(step, batch.tokens, mean, norm, where))
+        if self.clip is not None:
+            clip_grads_with_norm_(self.parameters(), self.clip, total_norm)
+        optimizer.set_learning_rate(self.optimizers, learning_rate)
+        optimizer.step(self.optimizers)
+        commit(self.model)
+        return StepOutcome(batch, sums, norm)
+
+    def batch(self, index: int) -> Batch:
+        """The batch of a step and what it has to predict: a pure function of (seed, index)."""
+        seed = self.forward.seed
+        tokens_BN = batches.batch(self.sequences, seed, index, self.batch_size)
+        return self.objective.batch(tokens_BN, seed, index)
+
+    def gradient(self, batch: Batch, index: int) -> Sums:
+        """Leave the gradient of the batch's mean loss in the parameters; returns what the batch costs.
+
+        Raises OutOfMemoryError where not even one sequence at a time fits.
+        """
+
+        def attempt(micro_batch: int) -> Sums:
+            self.forget_gradient()
+            with self._forward_passes(index):
+                sums = backward(self.forward, batch, index, micro_batch)
+            if self.regularizer is not None:
+                self.regularizer.term().backward()
+            return sums
+
+        sums, self.micro_batch = fitting(attempt, self.micro_batch, lambda size: self.make_room(index + 1, size))
+        return sums
+
+    def gradient_norm(self) -> Tensor:
+        """The l2 norm of the gradient that is there, a scalar."""
+        return get_total_norm([each.grad for each in self.parameters() if each.grad is not None])
+
+    def parameters(self) -> list[nn.Parameter]:
+        """The parameters of the model, then those of the regularizer."""
+        return [*self.model.parameters(), *(() if self.regularizer is None else self.regularizer.parameters())]
+
+    def forget_gradient(self) -> None:
+        """Let go of the gradient, and of statistics that a forward pass has proposed."""
+        for parameter in self.parameters():
+            parameter.grad = None
+        discard(self.model)
+
+    def make_room(self, step: int, micro_batch: int) -> None:
+        """Let go of what is not needed after memory ran out, and say which micro-batch comes next."""
+        self.forget_gradient()
+        give_back_freed_memory()
+        self.say(f"out of memory at step {step}: going on with {micro_batch} sequences at once")
+
+    def _forward_passes(self, index: int) -> AbstractContextManager[object]:
+        return nullcontext() if self.regularizer is None else self.regularizer.forward_passes(index)
+
+    def _repeat_forward(self, batch: Batch, index: int) -> None:
+        with self._forward_passes(index):
+            for _ in self.forward.losses(batch, index, self.micro_batch):
+                pass
+
+
+def learner_of(
+    settings: Settings,
+    model: Assembly,
+    objective: Objective,
+    sequences: Packed,
+    *,
+    device: torch.device,
+    precision: str,
+) -> Learner:
+    """The learner that the settings describe, of a model on `device`; `precision` is fp32 or bf16.
+
+    Raises ValueError where a library of the optimizer is missing.
+    """
+    trainer = settings.trainer
+    return Learner(
+        model=model,
+        forward=Forward(model, device, precision, settings.seed, trainer.label_smoothing),
+        objective=objective,
+        sequences=sequences,
+        optimizers=optimizer.build_optimizers(model, settings.optimizer),
+        batch_size=trainer.batch_size,
+        micro_batch=min(trainer.micro_batch or trainer.batch_size, trainer.batch_size),
+        clip=settings.optimizer.clip,
+    )
