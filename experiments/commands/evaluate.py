@@ -32,7 +32,9 @@ def evaluate_run(
         raise Mistake(f"objective={settings.objective.kind}: {folder.name} was trained for objective={trained} only")
     _check_model(folder.name, config, settings.model_dump())
     if bleu:
-        _check_decoded(folder.name, settings)
+        if not settings.objective.generates:
+            raise Mistake(f"--bleu: {folder.name} has objective={settings.objective.kind}, which translates nothing")
+        settings.objective.check_scorer("--bleu")
     own: dict[str, object] = {"tokenizer": FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))}
     if isinstance(settings, FineTuning):
         if split != "validation":
@@ -40,16 +42,6 @@ def evaluate_run(
         own = {"pretrained": str(folder.path)}  # whose tokenizer is read
     step, score = _score(folder, settings.model_copy(update=own), split, which, bleu)
     show([{"run": folder.name, "checkpoint": f"{which}, step {step}", "split": split, **score}], format)
-
-
-def _check_decoded(name: str, settings: Settings) -> None:
-    """Raises Mistake where the objective is not scored by texts, ValueError where a library for that is missing."""
-    from experiments.objectives.objective import Decoded, class_of
-
-    objective = class_of(settings.objective)
-    if not issubclass(objective, Decoded):
-        raise Mistake(f"--bleu: {name} has objective={settings.objective.kind}, which translates nothing")
-    objective.check_scorer("--bleu")
 
 
 def _check_model(name: str, trained: dict[str, Any], asked: dict[str, Any]) -> None:

@@ -19,8 +19,7 @@ from experiments.record.folder import PREFIX, RunFolder
 from experiments.settings.finetuning import LIBRARIES, FineTuning
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake, nearest
-from experiments.settings.objective import Objective
-from experiments.settings.run import Settings
+from experiments.settings.run import Objective, Settings
 from experiments.settings.variant import module_of
 
 # what `conf/finetune.yaml` has of the settings of a run

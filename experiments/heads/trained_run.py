@@ -14,7 +14,7 @@ from torch import Tensor
 from experiments.data.packing import Dataset
 from experiments.data.tokenizer import Report, Tokenizer
 from experiments.model.assembly import Assembly
-from experiments.objectives.objective import Batch, Objective, assembly_of
+from experiments.objectives.objective import Batch, Objective
 from experiments.record.checkpoint import load_weights
 from experiments.record.folder import RunFolder
 from experiments.settings.group import WhichCheckpoint
@@ -75,7 +75,7 @@ def open_subject(
     """The trained run with its own tokenizer. Raises Mistake, DataError, ValueError without a good checkpoint."""
     if sequences < 1:
         raise Mistake(f"--sequences {sequences}: must be at least 1")
-    if (assembly := assembly_of(settings.objective)) == "encoder_decoder":
+    if (assembly := settings.objective.assembly) == "encoder_decoder":
         raise Mistake(
             f"{folder.name}: its objective={settings.objective.kind} trains an {assembly}; heads are of encoders"
         )

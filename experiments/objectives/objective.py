@@ -1,107 +1,58 @@
-"""What an objective is: it turns sequences into what a model is given, what it has to predict, and the loss of that.
+"""What an objective is: it turns sequences into what a model reads and what it has to predict.
 
-One objective, one file: `experiments/objectives/KIND.py` with a class `Objective`, and `conf/objective/KIND.yaml` with
-`kind: KIND` and the fields of the settings of that kind.
+One objective is one file, `experiments/objectives/kinds/KIND.py`, with two classes: an `ObjectiveKind`, which holds the
+keys and says what the objective asks of the data and the model, and the `Objective` that it builds. The keys' values
+stand in `conf/objective/KIND.yaml`. Such a file is read before torch is: it makes arrays, and `Batch.of_arrays` the
+tensors.
 """
 
-# B batch, N length, P positions to predict, V vocabulary
+# B batch, N length, P positions to predict, C outputs a position
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from importlib import import_module
-from typing import Any, ClassVar, NamedTuple, Protocol, runtime_checkable
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
-import torch
-from torch import Tensor
 
-from experiments.objectives.cross_entropy import IGNORED, CrossEntropy, wide
-from experiments.settings import objective as settings
+from experiments.settings.objective import ObjectiveSettings
 
-
-class Batch(NamedTuple):
-    inputs: dict[str, Tensor]  # keywords of the model's forward; each has the B sequences along its first axis
-    rows: Tensor  # int64 [P], positions to predict in the flattened [B, N], ascending
-    targets: Tensor  # int64 [P], what stands there; float32 where it is a number
-    length: int  # N, of the sequences that are predicted
-    unpadded: int | None = None  # tokens that the model reads, on both sides, padding apart; None: all of `tokens`
-    labels: Tensor | None = None  # int64 [B], a class to tell of each sequence, where the model tells one
-
-    @property
-    def tokens(self) -> Tensor:
-        """int64 [B, N]: what the model reads; with an encoder and a decoder, what the encoder reads."""
-        return self.inputs["tokens"]
-
-    def each(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        """With every tensor changed."""
-        inputs = {name: change(tensor) for name, tensor in self.inputs.items()}
-        labels = None if self.labels is None else change(self.labels)
-        return self._replace(inputs=inputs, rows=change(self.rows), targets=change(self.targets), labels=labels)
-
-    @property
-    def tokens_read(self) -> int:
-        return self.tokens.numel() if self.unpadded is None else self.unpadded
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
-class Sums(NamedTuple):
-    """What a batch or a part of one costs: scalars in float64, which add up to those of the whole."""
+class ObjectiveKind(ObjectiveSettings):
+    """The keys of a kind of objective, and the objective that they make."""
 
-    tokens: Tensor  # nats, of the positions to predict
-    labels: Tensor  # nats, of the sequences' labels
-    correct: Tensor  # labels to which the model gives the most
-
-    def mean(self, batch: Batch) -> Tensor:
-        """What is minimised, of the whole `batch`: the mean over positions, and that over labels, each its own."""
-        mean = self.tokens / len(batch.targets)
-        return mean if batch.labels is None else mean + self.labels / len(batch.labels)
-
-
-class Vocabulary(Protocol):
-    """What an objective has to know of the tokenizer."""
-
-    @property
-    def vocabulary_size(self) -> int: ...
-    @property
-    def special(self) -> frozenset[int]: ...
-    @property
-    def pad_id(self) -> int: ...
-    @property
-    def cls_id(self) -> int: ...
-    @property
-    def sep_id(self) -> int: ...
-    @property
-    def mask_id(self) -> int: ...
-    @property
-    def sentinel_ids(self) -> Sequence[int]: ...
+    @abstractmethod
+    def build(self, vocabulary: Vocabulary) -> Objective:
+        """The objective of these settings for a vocabulary. Raises ValueError where it can't be carried out."""
 
 
 class Objective(Protocol):
-    assembly: ClassVar[str]  # the model that it trains, a key of experiments.model.build.ASSEMBLIES
-    lengths_vary: ClassVar[bool]  # from batch to batch
+    """What is asked of a model; every batch is a pure function of sequences, seed and step."""
+
     vocabulary: Vocabulary  # of what the model reads
 
-    def __init__(self, chosen: settings.Objective, vocabulary: Vocabulary) -> None: ...
-
-    def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """What step `step`, counted from 0, makes of these sequences: a pure function of its arguments.
-
-        ValueError: sequences in which there is nothing to predict.
-        """
+    @property
+    def lengths_vary(self) -> bool:
+        """Whether the sequences of one batch are longer than those of another."""
 
     @property
     def evaluation_seed(self) -> int:
-        """In place of the run's seed when it is evaluated: the same for every run."""
+        """The seed of an evaluation in place of the run's: the same for every run."""
 
     @property
     def predicted_share(self) -> float:
         """Positions to predict, as a share of the tokens that the model reads."""
 
+    def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
+        """The batch that step `step`, counted from 0, makes of these sequences: a pure function of its arguments.
 
-class Scores(NamedTuple):
-    scores: dict[str, float]
-    predictions: dict[str, Any]  # JSON-able
+        ValueError: sequences in which there is nothing to predict.
+        """
 
 
 @runtime_checkable
@@ -109,15 +60,7 @@ class Scored(Protocol):
     """An objective that is scored by what the model predicts, beside the loss."""
 
     def scores(self, logits: list[npt.NDArray[np.floating]]) -> Scores:
-        """Of the logits [P, C] of every evaluated batch, in their order."""
-
-
-class Decoding(NamedTuple):
-    """How a model's own texts are decoded, and how many of them."""
-
-    beam: int  # hypotheses of the beam search
-    length_penalty: float  # alpha of ((5 + tokens) / 6)^alpha, by which a log likelihood is divided
-    sequences: int | None  # of the validation split, decoded when a run ends; None: all
+        """Scores of the logits [P, C] of every evaluated batch, in their order."""
 
 
 @runtime_checkable
@@ -133,47 +76,104 @@ class Decoded(Protocol):
     def score_texts(self, texts: list[str], references: list[str]) -> dict[str, Any]:
         """Fields of the run's result, from the texts of the model and those of the corpus."""
 
-    @staticmethod
-    def check_scorer(asked: str) -> None:
-        """Raises ValueError, naming what `asked` for the scores, where the library that computes them is missing."""
+
+class Decoding(NamedTuple):
+    """How a model's own texts are decoded, and how many of them."""
+
+    beam: int  # hypotheses of the beam search
+    length_penalty: float  # alpha of ((5 + tokens) / 6)^alpha, by which a log likelihood is divided
+    sequences: int | None  # of the validation split, decoded when a run ends; None: all
 
 
-def build_objective(chosen: settings.Objective, vocabulary: Vocabulary) -> Objective:
-    """The objective that the settings choose."""
-    return class_of(chosen)(chosen, vocabulary)
+class Scores(NamedTuple):
+    """What a model's predictions are worth, and the predictions."""
+
+    scores: dict[str, float]
+    predictions: dict[str, Any]  # JSON-able
 
 
-def assembly_of(chosen: settings.Objective) -> str:
-    """The model that the chosen objective trains, a key of experiments.model.build.ASSEMBLIES."""
-    return class_of(chosen).assembly
+class Vocabulary(Protocol):
+    """What an objective has to know of the tokenizer."""
+
+    @property
+    def vocabulary_size(self) -> int:
+        """Number of ids."""
+
+    @property
+    def special(self) -> frozenset[int]:
+        """Ids that no text has."""
+
+    @property
+    def pad_id(self) -> int:
+        """Id of [PAD]."""
+
+    @property
+    def cls_id(self) -> int:
+        """Id of [CLS]."""
+
+    @property
+    def sep_id(self) -> int:
+        """Id of [SEP]."""
+
+    @property
+    def mask_id(self) -> int:
+        """Id of [MASK]."""
+
+    @property
+    def sentinel_ids(self) -> Sequence[int]:
+        """Ids of <extra_id_0>, <extra_id_1>, ..."""
 
 
-def class_of(chosen: settings.Objective) -> type[Objective]:
-    """The class of the chosen objective: `kind` names its module; the settings allow only the kinds there are."""
-    kind: type[Objective] = import_module(f"experiments.objectives.{chosen.kind}").Objective
-    return kind
+class Batch(NamedTuple):
+    """What a model reads in a step, and what it has to predict."""
+
+    inputs: dict[str, Tensor]  # keywords of the model's forward; each has the B sequences along its first axis
+    rows: Tensor  # int64 [P], positions to predict in the flattened [B, N], ascending
+    targets: Tensor  # int64 [P], what stands there; float32 where it is a number
+    length: int  # N, of the sequences that are predicted
+    unpadded: int | None = None  # tokens that the model reads, on both sides, padding apart; None: all of `tokens`
+    labels: Tensor | None = None  # int64 [B], a class to tell of each sequence, where the model tells one
+
+    @classmethod
+    def of_arrays(
+        cls,
+        inputs: Mapping[str, npt.NDArray[Any]],
+        rows: npt.NDArray[np.integer],
+        targets: npt.NDArray[Any],
+        length: int,
+        unpadded: int | None = None,
+        labels: npt.NDArray[np.integer] | None = None,
+    ) -> Batch:
+        """The batch of arrays, whose memory and dtypes the tensors keep."""
+        from torch import from_numpy
+
+        return cls(
+            {name: from_numpy(array) for name, array in inputs.items()},
+            from_numpy(rows),
+            from_numpy(targets),
+            length,
+            unpadded,
+            None if labels is None else from_numpy(labels),
+        )
+
+    @property
+    def tokens(self) -> Tensor:
+        """int64 [B, N]: what the model reads; with an encoder and a decoder, what the encoder reads."""
+        return self.inputs["tokens"]
+
+    @property
+    def tokens_read(self) -> int:
+        """Tokens that the model reads, padding apart."""
+        return self.tokens.numel() if self.unpadded is None else self.unpadded
+
+    def each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+        """The batch with every tensor changed."""
+        inputs = {name: change(tensor) for name, tensor in self.inputs.items()}
+        labels = None if self.labels is None else change(self.labels)
+        return self._replace(inputs=inputs, rows=change(self.rows), targets=change(self.targets), labels=labels)
 
 
-def predict(model: Callable[..., Any], batch: Batch, label_smoothing: float = 0.0) -> tuple[Tensor, Sums]:
-    """Logits [P, V] of the positions, and what the model makes of the batch; all on one device."""
-    if batch.labels is None:
-        logits_PV = model(**batch.inputs, rows=batch.rows)
-        tokens = loss(logits_PV, batch.targets, label_smoothing)
-        return logits_PV, Sums(tokens, torch.zeros_like(tokens), torch.zeros_like(tokens))
-    logits_PV, classes_BC = model(**batch.inputs, rows=batch.rows, classes=True)
-    correct = (classes_BC.argmax(-1) == batch.labels).sum(dtype=torch.float64)
-    tokens = loss(logits_PV, batch.targets, label_smoothing)
-    return logits_PV, Sums(tokens, loss(classes_BC, batch.labels), correct)
-
-
-def loss(logits_PV: Tensor, targets_P: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Negative log likelihood in nats, computed in float32 at least, summed in float64; of numbers squared errors.
-
-    label_smoothing: the share of a target's probability that is spread evenly over the vocabulary (Szegedy et al. 2016,
-    1512.00567, 7).
-    """
-    if targets_P.is_floating_point():
-        errors_P = (wide(logits_PV[:, 0]) - targets_P).square()
-        return errors_P.masked_fill(targets_P == IGNORED, 0.0).sum(dtype=torch.float64)
-    losses_P: Tensor = CrossEntropy.apply(logits_PV, targets_P, label_smoothing)
-    return losses_P.sum(dtype=torch.float64)
+def build_objective(chosen: ObjectiveSettings, vocabulary: Vocabulary) -> Objective:
+    """The objective of checked settings. Raises ValueError where it can't be carried out."""
+    assert isinstance(chosen, ObjectiveKind)
+    return chosen.build(vocabulary)

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from experiments.settings.data import Data
 from experiments.settings.group import Group, Positive, Seed, Size, Text
+from experiments.settings.kinds import one_of
 from experiments.settings.logger import Logger
 from experiments.settings.model import Model, Norm
-from experiments.settings.objective import Objective, SpanCorruption
+from experiments.settings.objective import ObjectiveSettings
 from experiments.settings.optimizer import Optimizer
 from experiments.settings.schedule import Schedule
 from experiments.settings.tokenizer import Tokenizer
 from experiments.settings.trainer import Precision, Trainer
+
+if TYPE_CHECKING:
+    Objective = ObjectiveSettings
+else:
+    Objective = Annotated[one_of("experiments.objectives.kinds", ObjectiveSettings), Field(discriminator="kind")]
 
 # keys of a group that one of another name decides
 DECIDED = {"memory_size": "hidden_size", "softmax_heads": "heads"}
@@ -56,14 +62,8 @@ class Settings(Group):
         return self.objective.row_length(self.length)
 
     @model_validator(mode="after")
-    def _sentinels(self) -> Settings:
-        if isinstance(self.objective, SpanCorruption):
-            _, spans = self.objective.spans(self.objective.text_length(self.length))
-            if spans > self.objective.sentinels:
-                raise ValueError(
-                    f"objective.sentinels = {self.objective.sentinels}: length={self.length} has {spans} spans, "
-                    "and each needs one of its own"
-                )
+    def _long_enough(self) -> Settings:
+        self.objective.check(self.length)
         return self
 
     @model_validator(mode="after")

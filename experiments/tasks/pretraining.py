@@ -52,15 +52,12 @@ class Pretraining:
 
     def assemble(self, vocabulary_size: int) -> Assembly:
         from experiments.model.build import ASSEMBLIES
-        from experiments.objectives.objective import assembly_of
 
         settings = self.settings
-        return ASSEMBLIES[assembly_of(settings.objective)](settings.model, settings.variant, vocabulary_size)
+        return ASSEMBLIES[settings.objective.assembly](settings.model, settings.variant, vocabulary_size)
 
     def start(self, vocabulary_size: int) -> Assembly:
         from experiments.model.build import build
-        from experiments.objectives.objective import assembly_of
 
         settings = self.settings
-        assembly = assembly_of(settings.objective)
-        return build(assembly, settings.model, settings.variant, vocabulary_size, settings.seed)
+        return build(settings.objective.assembly, settings.model, settings.variant, vocabulary_size, settings.seed)

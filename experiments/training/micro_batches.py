@@ -14,7 +14,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from experiments.objectives.cross_entropy import IGNORED
-from experiments.objectives.objective import Batch, Sums, predict
+from experiments.objectives.loss import Sums, predict
+from experiments.objectives.objective import Batch
 from experiments.training.precision import autocast
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from experiments.measure.hardware import resolve_device, resolve_precision
 from experiments.measure.memory import resident_bytes
-from experiments.objectives.objective import predict
+from experiments.objectives.loss import predict
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 

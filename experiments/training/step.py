@@ -21,7 +21,8 @@ from experiments.data.packing import Packed
 from experiments.measure.memory import give_back_freed_memory
 from experiments.model.assembly import Assembly
 from experiments.model.batch_norm import commit, discard
-from experiments.objectives.objective import Batch, Objective, Sums
+from experiments.objectives.loss import Sums
+from experiments.objectives.objective import Batch, Objective
 from experiments.settings.run import Settings
 from experiments.training import optimizer
 from experiments.training.guard import NonFiniteError, describe, locate

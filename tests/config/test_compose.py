@@ -14,10 +14,11 @@ from experiments.config.compose import compose, compose_raw, override
 from experiments.config.messages import CONF, groups, options
 from experiments.settings.data import Hub, HubPairs, PairFiles, ParquetFiles, PythonDocs, TextFiles
 from experiments.settings.finetuning import Classification, FineTuning, Regression, Span
+from experiments.settings.kinds import kinds
 from experiments.settings.logger import Logger
 from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
-from experiments.settings.objective import Causal, Masked, MaskedSop, Permutation, SpanCorruption, Translation
+from experiments.settings.objective import ObjectiveSettings
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon
 from experiments.settings.run import Settings
 from experiments.settings.schedule import Decay, Endless
@@ -29,14 +30,7 @@ from experiments.settings.variant import arguments_of, attention_folder, module_
 CLASSES = {
     "task": [Span, Classification, Regression],
     "model": [Model],
-    "objective": [
-        Masked,
-        MaskedSop,
-        Causal,
-        Permutation,
-        SpanCorruption,
-        Translation,
-    ],
+    "objective": [*kinds("experiments.objectives.kinds", ObjectiveSettings).values()],
     "data": [
         PythonDocs,
         Hub,

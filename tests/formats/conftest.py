@@ -11,7 +11,6 @@ import torch
 from experiments.config.compose import compose
 from experiments.model.assembly import Assembly
 from experiments.model.build import build
-from experiments.objectives.objective import assembly_of
 from experiments.settings.run import Settings
 from tests.model.conftest import settings_of, variant_of
 
@@ -24,7 +23,7 @@ VOCABULARY = 31
 def of_words() -> Callable[[list[str]], tuple[Settings, Assembly]]:
     def make(words: list[str]) -> tuple[Settings, Assembly]:
         settings = compose(words)
-        model = build(assembly_of(settings.objective), settings.model, settings.variant, VOCABULARY, 0)
+        model = build(settings.objective.assembly, settings.model, settings.variant, VOCABULARY, 0)
         return settings, model.eval()
 
     return make

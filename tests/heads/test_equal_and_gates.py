@@ -14,7 +14,7 @@ from experiments.heads.measures import l0_gates as gates
 from experiments.heads.measures.equal_start import make_equal, spread, verdict
 from experiments.heads.measures.l0_gates import open_probability, sample, settled
 from experiments.heads.measures.pruning import remove
-from experiments.objectives.objective import loss
+from experiments.objectives.loss import loss
 from experiments.settings.optimizer import AdamW
 from experiments.training.optimizer import build_optimizers, step
 

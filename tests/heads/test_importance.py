@@ -15,7 +15,7 @@ from experiments.heads.measures.importance import (
     per_layer,
 )
 from experiments.heads.measures.pruning import gates_without, loss_with, order, remove
-from experiments.objectives.objective import loss
+from experiments.objectives.loss import loss
 
 VARIANTS = ["multi_head", "talking_heads", "dynamic_talking_heads", "additive", "general_bilinear", "low_rank_value"]
 

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from experiments.objectives.objective import loss
+from experiments.objectives.loss import loss
 
 VARIANTS = [
     "multi_head", "talking_heads", "dynamic_talking_heads", "additive", "general_bilinear",

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from experiments.objectives.objective import loss
+from experiments.objectives.loss import loss
 
 ORDER = torch.tensor([[0, 3, 0, 1, 2, 0, 4], [1, 0, 2, 0, 0, 3, 0], [0, 0, 0, 0, 0, 0, 1]])
 VARIANTS = [

@@ -5,7 +5,8 @@ import torch
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from experiments.objectives.objective import Batch, predict
+from experiments.objectives.loss import predict
+from experiments.objectives.objective import Batch
 from experiments.training.micro_batches import Forward, backward
 
 ROWS, LABELS = torch.tensor([1, 4, 8, 12, 20]), torch.tensor([1, 0, 1])

@@ -9,17 +9,16 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.objectives.causal import Objective
-from experiments.settings.objective import Causal
+from experiments.objectives.kinds.causal import Causal, CausalObjective
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 SPECIAL = frozenset(range(5))
 VOCABULARY = 9
 
 
-def objective() -> Objective:
+def objective() -> CausalObjective:
     words = SimpleNamespace(vocabulary_size=VOCABULARY, special=SPECIAL, pad_id=PAD, cls_id=CLS, sep_id=SEP)
-    return Objective(Causal(kind="causal"), words)
+    return Causal(kind="causal").build(words)
 
 
 def test_by_hand():

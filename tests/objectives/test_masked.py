@@ -10,9 +10,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.objectives.masked import Objective, random_tokens
-from experiments.objectives.objective import Batch, loss
-from experiments.settings.objective import Masked
+from experiments.objectives.kinds.masked import Masked, MaskedObjective, random_tokens
+from experiments.objectives.loss import loss
+from experiments.objectives.objective import Batch
 
 VOCABULARY, MASK, SPECIAL = 50, 4, frozenset({0, 2, 4, 49})
 ORDINARY = sorted(set(range(VOCABULARY)) - SPECIAL)
@@ -25,7 +25,7 @@ def batch_of(shape: tuple[int, int], seed: int = 0) -> np.ndarray:
 
 def masked(tokens, seed=0, step=0, objective=BERT):
     vocabulary = SimpleNamespace(vocabulary_size=VOCABULARY, special=SPECIAL, mask_id=MASK)
-    return Objective(objective, vocabulary).batch(tokens, seed, step)
+    return MaskedObjective(objective, vocabulary).batch(tokens, seed, step)
 
 
 def equal(first: Batch, second: Batch) -> bool:

@@ -8,18 +8,17 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.objectives.masked_sop import Objective
-from experiments.settings.objective import MaskedSop
+from experiments.objectives.kinds.masked_sop import MaskedSop, MaskedSopObjective
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 VOCABULARY = 40
 
 
-def objective(**changes) -> Objective:
+def objective(**changes) -> MaskedSopObjective:
     shares = {"rate": 0.15, "mask_share": 0.8, "random_share": 0.1, "evaluation_seed": 0} | changes
     ids = {"pad_id": PAD, "cls_id": CLS, "sep_id": SEP, "mask_id": MASK}
     words = SimpleNamespace(vocabulary_size=VOCABULARY, special=frozenset(range(5)), **ids)
-    return Objective(MaskedSop(kind="masked_sop", **shares), words)
+    return MaskedSopObjective(MaskedSop(kind="masked_sop", **shares), words)
 
 
 def unmasked(tokens, seed=0, step=0):

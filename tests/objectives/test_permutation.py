@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.model.permutation import known
-from experiments.objectives.permutation import Objective
-from experiments.settings.objective import Permutation
+from experiments.objectives.kinds.permutation import Permutation, PermutationObjective
 
 SPECIAL = frozenset(range(5))
 VOCABULARY = 30
@@ -19,7 +18,7 @@ VOCABULARY = 30
 def permuted(tokens, seed=0, step=0, predict=6):
     words = SimpleNamespace(vocabulary_size=VOCABULARY, special=SPECIAL)
     chosen = Permutation(kind="permutation", predict=predict, evaluation_seed=0)
-    return Objective(chosen, words).batch(tokens, seed, step)
+    return PermutationObjective(chosen, words).batch(tokens, seed, step)
 
 
 def test_by_hand():

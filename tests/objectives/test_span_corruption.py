@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 from experiments.config.compose import compose
 from experiments.model.build import build
-from experiments.objectives.span_corruption import Objective, corrupted, partitions
+from experiments.objectives.kinds.span_corruption import SpanCorruption, SpanCorruptionObjective, corrupted, partitions
 from experiments.settings.mistake import Mistake
-from experiments.settings.objective import SpanCorruption
 
 T5 = SpanCorruption(kind="span_corruption", rate=0.15, mean_span=3.0, sentinels=100, evaluation_seed=0)
 PAD, CLS, SEP = 0, 2, 3
@@ -46,7 +45,7 @@ def test_every_batch_has_its_lengths_and_gives_back_the_text(length, rate, mean_
     vocabulary = SimpleNamespace(**{**vars(VOCABULARY), "sentinel_ids": tuple(range(2000, 2700))})
     rows = rows_of(length, 2, chosen)
     original = rows.copy()
-    batch = Objective(chosen, vocabulary).batch(rows, seed, 3)
+    batch = SpanCorruptionObjective(chosen, vocabulary).batch(rows, seed, 3)
     assert np.array_equal(rows, original)
     inputs, decoder = batch.inputs["tokens"].numpy(), batch.inputs["decoder_tokens"].numpy()
     targets = batch.targets.numpy().reshape(2, batch.length)
@@ -59,7 +58,7 @@ def test_every_batch_has_its_lengths_and_gives_back_the_text(length, rate, mean_
     for row in range(2):
         assert inputs[row, -1] == targets[row, -1] == SEP
         assert put_back(inputs[row, :-1], targets[row, :-1]) == rows[row, 1:].tolist()
-    again = Objective(chosen, vocabulary).batch(rows, seed, 3)
+    again = SpanCorruptionObjective(chosen, vocabulary).batch(rows, seed, 3)
     assert torch.equal(again.tokens, batch.tokens) and torch.equal(again.targets, batch.targets)
 
 
@@ -80,7 +79,7 @@ def put_back(inputs: np.ndarray, targets: np.ndarray) -> list[int]:
 
 def test_a_batch_by_hand(monkeypatch):
     """T5's own example: "Thank you for inviting me to your party last week"."""
-    objective = Objective(T5, VOCABULARY)
+    objective = SpanCorruptionObjective(T5, VOCABULARY)
     text = np.arange(11, 21)[None]
     away = np.isin(text, [13, 14, 19])
     assert objective.collapsed(text, away).tolist() == [[11, 12, 900, 15, 16, 17, 18, 901, 20, SEP]]
@@ -109,7 +108,7 @@ def test_rate_and_mean_span():
 def test_seeds_and_steps_choose_other_spans():
     rows = rows_of(64)
     drawn = {
-        tuple(Objective(T5, VOCABULARY).batch(rows, seed, step).targets.tolist())
+        tuple(SpanCorruptionObjective(T5, VOCABULARY).batch(rows, seed, step).targets.tolist())
         for seed in range(4)
         for step in range(4)
     }
@@ -118,7 +117,7 @@ def test_seeds_and_steps_choose_other_spans():
 
 @pytest.mark.parametrize("length", [64, 128, 512])
 def test_the_predicted_share_gives_the_decoder_its_length(length):
-    share = Objective(T5, VOCABULARY).predicted_share
+    share = SpanCorruptionObjective(T5, VOCABULARY).predicted_share
     assert abs(length * share / (1 - share) - T5.lengths(T5.text_length(length))[1]) < 1
 
 
@@ -127,14 +126,14 @@ def test_more_spans_than_sentinels_are_refused():
         compose(["objective=span_corruption", "objective.sentinels=3", "objective.mean_span=1"])
     few = SimpleNamespace(**{**vars(VOCABULARY), "sentinel_ids": (900,)})
     with pytest.raises(ValueError, match=r"objective\.sentinels=1: 3 spans"):
-        Objective(T5, few).batch(rows_of(64), 0, 0)
+        SpanCorruptionObjective(T5, few).batch(rows_of(64), 0, 0)
 
 
 def test_a_target_leaks_into_no_prediction_before_it():
     """Exhaustively on a small model: whatever a target is, the logits it and the ones before it are read from stay."""
     settings = compose(["model=t5_nano", "hidden_size=12", "heads=3", "layers=2", "length=16", "model.initial_std=0.3"])
     model = build("encoder_decoder", settings.model, settings.variant, 1000, 0).double().eval()
-    batch = Objective(T5, VOCABULARY).batch(rows_of(16, 2), 0, 0)
+    batch = SpanCorruptionObjective(T5, VOCABULARY).batch(rows_of(16, 2), 0, 0)
     tokens, decoder = batch.inputs["tokens"], batch.inputs["decoder_tokens"]
     targets = batch.targets.view(2, -1)
     before = model(tokens, decoder)

@@ -10,9 +10,8 @@ from torch.testing import assert_close
 
 from experiments.config.compose import compose
 from experiments.model.build import build
-from experiments.objectives.objective import loss
-from experiments.objectives.translation import Objective
-from experiments.settings.objective import Translation
+from experiments.objectives.kinds.translation import Translation
+from experiments.objectives.loss import loss
 from experiments.training.micro_batches import split
 
 PAD, CLS, SEP = 0, 2, 3
@@ -31,7 +30,7 @@ ROWS = np.array(
 
 
 def batch_of(rows=ROWS):
-    return Objective(PLAIN, VOCABULARY).batch(rows, 0, 0)
+    return PLAIN.build(VOCABULARY).batch(rows, 0, 0)
 
 
 def test_a_batch_by_hand():
@@ -81,7 +80,7 @@ def test_neither_targets_nor_padding_leak(model):
         assert_close(logits(tokens=changed), before, rtol=0, atol=1e-12)
     # and with sides that are padded further, nothing that counts changes
     longer = np.insert(ROWS, [12, 24], PAD, axis=1)
-    wider = Objective(PLAIN, VOCABULARY).batch(longer, 0, 0)
+    wider = PLAIN.build(VOCABULARY).batch(longer, 0, 0)
     assert wider.targets.tolist() == batch.targets.tolist()
 
 
@@ -111,7 +110,7 @@ def test_smoothed_labels_by_hand():
 def test_bleu_without_sacrebleu_is_refused_before_training(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"objective\.bleu_pairs=8 \(0: no BLEU\): needs sacrebleu.*translation"):
-        Objective(PLAIN.model_copy(update={"bleu_pairs": 8}), VOCABULARY)
+        PLAIN.model_copy(update={"bleu_pairs": 8}).build(VOCABULARY)
     with pytest.raises(ValueError, match=r"objective\.bleu_pairs=null"):
-        Objective(PLAIN.model_copy(update={"bleu_pairs": None}), VOCABULARY)
-    Objective(PLAIN, VOCABULARY)
+        PLAIN.model_copy(update={"bleu_pairs": None}).build(VOCABULARY)
+    PLAIN.build(VOCABULARY)

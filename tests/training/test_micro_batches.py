@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.objectives.objective import Batch, loss
+from experiments.objectives.loss import loss
+from experiments.objectives.objective import Batch
 from experiments.training.micro_batches import (
     OutOfMemoryError,
     dropout_seed,

@@ -16,8 +16,7 @@ from experiments.config.messages import CONF
 from experiments.data.packing import Dataset, prepare
 from experiments.model.build import build
 from experiments.objectives.objective import build_objective
-from experiments.settings.objective import Objective
-from experiments.settings.run import Settings
+from experiments.settings.run import Objective, Settings
 from experiments.training import train as train_module
 from experiments.training.evaluate import evaluate, evaluation_batches
 from experiments.training.micro_batches import Forward
@@ -87,7 +86,7 @@ def test_evaluation_is_fixed_and_does_not_depend_on_the_parts(of_kind, kind):
     dataset = dataset_of(config)
     objective = build_objective(config.objective, dataset.tokenizer)
     size = dataset.tokenizer.vocabulary_size
-    model = build(objective.assembly, config.model, config.variant, size, 0).double()
+    model = build(config.objective.assembly, config.model, config.variant, size, 0).double()
     found = []
     for seed, micro_batch in ((0, 64), (1, 7), (2, 1)):
         forward = Forward(model, torch.device("cpu"), "fp32", seed)

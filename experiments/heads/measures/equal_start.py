@@ -14,7 +14,8 @@ from experiments.heads.hooks import read
 from experiments.heads.trained_run import Subject
 from experiments.model.assembly import Assembly
 from experiments.model.batch_norm import commit
-from experiments.objectives.objective import Batch, loss
+from experiments.objectives.loss import loss
+from experiments.objectives.objective import Batch
 from experiments.tasks.pretraining import Pretraining
 from experiments.training.optimizer import build_optimizers, step
 

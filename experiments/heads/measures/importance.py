@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from experiments.heads.hooks import gated, tapped, value_heads
 from experiments.model.assembly import Assembly
-from experiments.objectives.objective import Batch, loss
+from experiments.objectives.loss import loss
+from experiments.objectives.objective import Batch
 
 
 def by_gradient(model: Assembly, batches: Iterable[Batch]) -> list[Tensor]:

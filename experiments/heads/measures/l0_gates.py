@@ -19,7 +19,7 @@ from experiments.heads.measures.equal_start import training_batch
 from experiments.heads.trained_run import Subject
 from experiments.model.assembly import Assembly
 from experiments.model.batch_norm import commit
-from experiments.objectives.objective import loss
+from experiments.objectives.loss import loss
 from experiments.training.optimizer import build_optimizers
 
 TEMPERATURE, LOW, HIGH = 0.33, -0.1, 1.1  # the authors' (lib/layers/concrete_gate.py)

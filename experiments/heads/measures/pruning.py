@@ -20,7 +20,8 @@ from experiments.data.tokenizer import Tokenizer, load
 from experiments.heads.hooks import check_own_heads, gated, value_heads
 from experiments.heads.trained_run import Subject
 from experiments.model.assembly import Assembly
-from experiments.objectives.objective import Batch, loss
+from experiments.objectives.loss import loss
+from experiments.objectives.objective import Batch
 from experiments.record.checkpoint import restore, weights
 from experiments.record.durable import explained, replacing, write
 from experiments.settings.mistake import Mistake

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,11 +20,10 @@ from experiments.tasks.finetuning.squad import squad_scores
 STEP = 8  # a batch is as long as its longest window, rounded up to a multiple: few shapes, little padding
 
 
-class Objective:
+class FinetuningObjective:
     """Two positions for each window of a span (where the answer begins, where it ends), else one label or number."""
 
-    assembly: ClassVar[str] = "fine_tuned"
-    lengths_vary: ClassVar[bool] = True
+    lengths_vary = True
     evaluation_seed = 0
 
     def __init__(

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from experiments.model.assembly import Assembly
     from experiments.model.fine_tuned import FineTuned
     from experiments.objectives.objective import Vocabulary
-    from experiments.tasks.finetuning.objective import Objective
+    from experiments.tasks.finetuning.objective import FinetuningObjective
 
 
 class Finetuning:
@@ -53,11 +53,12 @@ class Finetuning:
         validation = Packed("validation", features.validation, 0, 0, held_out)
         return Dataset(train, validation, None, self.tokenizer(), counts, features.identity)
 
-    def objective(self, vocabulary: Vocabulary) -> Objective:
-        from experiments.tasks.finetuning.objective import Objective
+    def objective(self, vocabulary: Vocabulary) -> FinetuningObjective:
+        from experiments.tasks.finetuning.objective import FinetuningObjective
 
         settings = self.settings
-        return Objective(settings.task, settings.length, settings.model.token_types >= 2, self.features, vocabulary)
+        types = settings.model.token_types >= 2
+        return FinetuningObjective(settings.task, settings.length, types, self.features, vocabulary)
 
     def tokenizer(self) -> Tokenizer:
         return load(Path(self.settings.pretrained) / NAME)

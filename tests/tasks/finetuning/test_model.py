@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import get_args
-
 import pytest
 import torch
 from torch.testing import assert_close
@@ -16,9 +13,10 @@ from experiments.model.build import ASSEMBLIES
 from experiments.model.fine_tuned import FineTuned
 from experiments.model.permutation import Permutation
 from experiments.model.sentence_order import SentenceOrder
-from experiments.objectives.objective import loss
+from experiments.objectives.loss import loss
+from experiments.settings.kinds import kinds
 from experiments.settings.model import Model
-from experiments.settings.objective import Objective
+from experiments.settings.objective import ObjectiveSettings
 
 transformers = pytest.importorskip("transformers")
 
@@ -122,9 +120,8 @@ def test_nothing_is_left_of_what_only_pretraining_needs(kind, sharing):
 
 
 def test_only_what_trains_an_encoder_says_that_it_does():
-    for kind in get_args(get_args(Objective)[0]):
-        assembly = import_module(f"experiments.objectives.{get_args(kind.model_fields['kind'].annotation)[0]}")
-        made = ASSEMBLIES[assembly.Objective.assembly]
+    for kind in kinds("experiments.objectives.kinds", ObjectiveSettings).values():
+        made = ASSEMBLIES[kind.assembly]
         assert kind.encodes == (issubclass(made, Bert) and not made.causal)
 
 

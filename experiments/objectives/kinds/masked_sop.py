@@ -4,21 +4,31 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from experiments.objectives import masked
-from experiments.objectives.objective import Batch
+from experiments.objectives.kinds.masked import MaskedObjective, Masking
+from experiments.objectives.objective import Batch, Vocabulary
 
 # parts these random numbers from others that are keyed by the same seed and step
 STREAM = int.from_bytes(b"swap", "big")
 SWAPPED = 1  # the label, as Hugging Face has it
 
 
-class Objective(masked.Objective):
+class MaskedSop(Masking):
+    """Masked tokens, and whether two segments of a document are in their order."""
+
+    assembly: ClassVar[str] = "sentence_order"
+    pads: ClassVar[bool] = True
+    kind: Literal["masked_sop"]
+
+    def build(self, vocabulary: Vocabulary) -> MaskedSopObjective:
+        return MaskedSopObjective(self, vocabulary)
+
+
+class MaskedSopObjective(MaskedObjective):
     """[CLS] first [SEP] second [SEP], the tokens masked as in `masked`; in half of the sequences second before first.
 
     The segments are what a row of the packed corpus has of one document: the longest stretch of tokens between two
@@ -28,8 +38,6 @@ class Objective(masked.Objective):
     The label is 1 for segments that are swapped, else 0. The loss is the mean over masked tokens plus the mean over
     sequences, so that neither depends on how many there are of the other.
     """
-
-    assembly: ClassVar[str] = "sentence_order"
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
         """A pure function of its arguments. ValueError: rows without two tokens of a document in a row."""
@@ -49,14 +57,14 @@ class Objective(masked.Objective):
             tokens[row, 1 : end - 1], tokens[row, end : size - 1] = first, second
             tokens[row, [end - 1, size - 1]] = self.vocabulary.sep_id
             types[row, end:size] = 1
-        hidden = super().batch(tokens, seed, step)
-        mask = torch.arange(length) < torch.tensor([len(text) + 3 for text in texts])[:, None]
-        inputs = {**hidden.inputs, "token_types": torch.from_numpy(types), "mask": mask}
-        labels = torch.from_numpy(np.where(swapped, SWAPPED, 1 - SWAPPED))
-        return hidden._replace(inputs=inputs, labels=labels, unpadded=int(mask.sum()))
+        mask = np.arange(length) < np.array([len(text) + 3 for text in texts])[:, None]
+        hidden, rows, targets = self.hide(tokens, seed, step)
+        inputs = {"tokens": hidden, "token_types": types, "mask": mask}
+        labels = np.where(swapped, SWAPPED, 1 - SWAPPED)
+        return Batch.of_arrays(inputs, rows, targets, length, int(mask.sum()), labels)
 
     def longest_text(self, row_N: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        """[S]: the longest stretch of the row without [SEP], the first of several, without the row's [CLS]."""
+        """The longest stretch [S] of the row without [SEP], the first of several, without the row's [CLS]."""
         row = row_N.astype(np.int64)
         row = row[1:] if row[0] == self.vocabulary.cls_id else row
         ends = np.flatnonzero(np.append(row, self.vocabulary.sep_id) == self.vocabulary.sep_id)

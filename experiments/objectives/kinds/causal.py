@@ -4,29 +4,36 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
-from experiments.objectives.objective import Batch, Vocabulary
-from experiments.settings import objective as settings
+from experiments.objectives.objective import Batch, ObjectiveKind, Vocabulary
 
 
-class Objective:
+class Causal(ObjectiveKind):
+    """Prediction of the next token; it has no keys of its own."""
+
+    assembly: ClassVar[str] = "causal"
+    kind: Literal["causal"]
+
+    def build(self, vocabulary: Vocabulary) -> CausalObjective:
+        return CausalObjective(vocabulary)
+
+
+class CausalObjective:
     """Every position predicts the token after it, but where that is a special token or the first of its document.
 
     After [CLS] and [SEP] begins text of which nothing is known, as documents stand in a shuffled order; and where a
     document ends is no token of text, in whose frequencies the loss is measured.
     """
 
-    assembly: ClassVar[str] = "causal"
-    lengths_vary: ClassVar[bool] = False
+    lengths_vary = False
     evaluation_seed = 0  # nothing is drawn
     predicted_share = 1.0
 
-    def __init__(self, chosen: settings.Causal, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: Vocabulary) -> None:
         self.vocabulary = vocabulary
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
@@ -38,5 +45,4 @@ class Objective:
         rows = np.flatnonzero(predicts)
         if not rows.size:
             raise ValueError("a batch without two tokens of a document in a row: there is nothing to predict")
-        targets = torch.from_numpy(tokens_BN.reshape(-1)[rows + 1])
-        return Batch({"tokens": torch.from_numpy(tokens_BN)}, torch.from_numpy(rows), targets, tokens_BN.shape[1])
+        return Batch.of_arrays({"tokens": tokens_BN}, rows, tokens_BN.reshape(-1)[rows + 1], tokens_BN.shape[1])

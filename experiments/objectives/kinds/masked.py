@@ -1,0 +1,101 @@
+"""Masked-token prediction (Devlin et al. 2019, 1810.04805, 3.1): choose positions, hide their tokens, predict them."""
+
+# B batch, N length, P positions to predict
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field, model_validator
+
+from experiments.objectives.objective import Batch, ObjectiveKind, Vocabulary
+from experiments.settings.group import Seed, Share
+
+# parts these random numbers from others that are keyed by the same seed and step
+STREAM = int.from_bytes(b"mask", "big")
+
+Ids = npt.NDArray[np.int64]
+
+
+class Masking(ObjectiveKind):
+    """Which tokens are predicted, and what stands in their place: 80% [MASK], 10% random, 10% unchanged in BERT."""
+
+    reads_targets: ClassVar[bool] = False
+    encodes: ClassVar[bool] = True
+    rate: Annotated[float, Field(gt=0, lt=1)]  # share of the positions to predict
+    mask_share: Share  # of those: replaced by [MASK]
+    random_share: Share  # of those: replaced by a random token; the rest is unchanged
+    evaluation_seed: Seed  # of the fixed evaluation masks, the same for every run
+
+    @model_validator(mode="after")
+    def _shares(self) -> Masking:
+        if self.mask_share + self.random_share > 1:
+            raise ValueError(
+                f"mask_share {self.mask_share} and random_share {self.random_share} are more than 1 together"
+            )
+        return self
+
+
+class Masked(Masking):
+    """Masked-token prediction."""
+
+    assembly: ClassVar[str] = "encoder"
+    kind: Literal["masked"]
+
+    def build(self, vocabulary: Vocabulary) -> MaskedObjective:
+        return MaskedObjective(self, vocabulary)
+
+
+class MaskedObjective:
+    """`rate` of the tokens that are not special, rounded and at least one.
+
+    Each chosen token becomes [MASK] with probability `mask_share`, a token drawn from all that are not special with
+    probability `random_share`, and is left as it is otherwise.
+    """
+
+    lengths_vary = False
+
+    def __init__(self, chosen: Masking, vocabulary: Vocabulary) -> None:
+        self.chosen, self.vocabulary = chosen, vocabulary
+
+    def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
+        """A pure function of its arguments. ValueError: a batch of nothing but special tokens."""
+        hidden_BN, rows, targets = self.hide(tokens_BN, seed, step)
+        return Batch.of_arrays({"tokens": hidden_BN}, rows, targets, tokens_BN.shape[1])
+
+    def hide(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> tuple[Ids, Ids, Ids]:
+        """The tokens [B, N] with some of them hidden, the positions [P] of these, and what stood there [P]."""
+        chosen, special = self.chosen, self.vocabulary.special
+        flat = tokens_BN.reshape(-1).astype(np.int64)
+        candidates = np.flatnonzero(~np.isin(flat, list(special)))
+        if not candidates.size:
+            raise ValueError("a batch of special tokens only: there is nothing to mask")
+        random = np.random.Generator(np.random.Philox(key=np.array([STREAM << 32 | seed, step], dtype=np.uint64)))
+        count = max(1, round(chosen.rate * candidates.size))
+        rows = np.sort(random.choice(candidates, count, replace=False, shuffle=False))
+        targets = flat[rows]
+        role = random.random(count)
+        replacement = random_tokens(random, count, special, self.vocabulary.vocabulary_size)
+        replacement = np.where(role < chosen.mask_share + chosen.random_share, replacement, targets)
+        flat[rows] = np.where(role < chosen.mask_share, self.vocabulary.mask_id, replacement)
+        return flat.reshape(tokens_BN.shape), rows, targets
+
+    @property
+    def evaluation_seed(self) -> int:
+        """The seed of the fixed evaluation masks."""
+        return self.chosen.evaluation_seed
+
+    @property
+    def predicted_share(self) -> float:
+        """The share that is chosen; special tokens make it a little less."""
+        return self.chosen.rate
+
+
+def random_tokens(random: np.random.Generator, count: int, special: frozenset[int], vocabulary_size: int) -> Ids:
+    """Tokens, int64 [count], uniform over the vocabulary without the special tokens."""
+    drawn = random.integers(vocabulary_size - len(special), size=count)
+    for token in sorted(special):
+        drawn += drawn >= token
+    return drawn

@@ -1,0 +1,150 @@
+"""Span corruption (Raffel et al. 2020, 1910.10683, 3.1.4): spans are taken out of the text and predicted in turn."""
+
+# B batch, R tokens of the text, S spans, N inputs, M targets
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+from pydantic import Field
+
+from experiments.objectives.objective import Batch, ObjectiveKind, Vocabulary
+from experiments.settings.group import Seed, Size
+
+# parts these random numbers from others that are keyed by the same seed and step
+STREAM = int.from_bytes(b"span", "big")
+
+
+class SpanCorruption(ObjectiveKind):
+    """Spans taken out of the text, each for a sentinel, and predicted one after another.
+
+    Inputs are the text with a sentinel for each span, targets each sentinel and its span; both end with [SEP].
+    """
+
+    assembly: ClassVar[str] = "encoder_decoder"
+    kind: Literal["span_corruption"]
+    rate: Annotated[float, Field(gt=0, lt=1)]  # share of the tokens that are taken out
+    mean_span: Annotated[float, Field(ge=1, allow_inf_nan=False)]  # tokens
+    sentinels: Size  # special tokens <extra_id_0>, <extra_id_1>, ...: at least one for each span of a sequence
+    evaluation_seed: Seed  # of the fixed evaluation spans, the same for every run
+
+    def build(self, vocabulary: Vocabulary) -> SpanCorruptionObjective:
+        return SpanCorruptionObjective(self, vocabulary)
+
+    def spans(self, tokens: int) -> tuple[int, int]:
+        """(tokens taken out, spans) of a text of so many tokens, at least one of either."""
+        taken = min(max(round(tokens * self.rate), 1), tokens - 1)
+        return taken, min(max(round(taken / self.mean_span), 1), taken, tokens - taken)
+
+    def lengths(self, tokens: int) -> tuple[int, int]:
+        """(inputs, targets) of a text of so many tokens."""
+        taken, spans = self.spans(tokens)
+        return tokens - taken + spans + 1, taken + spans + 1
+
+    def text_length(self, length: int) -> int:
+        """Tokens of the longest text with inputs of at most `length`: 568 for T5's 512."""
+        tokens = 2
+        while self.lengths(tokens + 1)[0] <= length:
+            tokens += 1
+        return tokens
+
+    def row_length(self, length: int) -> int:
+        """The text, and the [CLS] that a row begins with and that is no part of it."""
+        return self.text_length(length) + 1
+
+    def tokens_read(self, length: int) -> int:
+        """Inputs and targets, which are as long in every row."""
+        return sum(self.lengths(self.text_length(length)))
+
+    def sentinel_count(self) -> int:
+        return self.sentinels
+
+    def check(self, length: int) -> None:
+        """Raise ValueError where a sequence has more spans than there are sentinels."""
+        _, spans = self.spans(self.text_length(length))
+        if spans > self.sentinels:
+            raise ValueError(
+                f"objective.sentinels = {self.sentinels}: length={length} has {spans} spans, "
+                "and each needs one of its own"
+            )
+
+
+class SpanCorruptionObjective:
+    """`rate` of the tokens in spans of random lengths, `mean_span` on average, as `random_spans_noise_mask` of T5.
+
+        text     Thank you for inviting me to your party last week
+        inputs   Thank you <extra_id_0> me to your party <extra_id_1> week [SEP]
+        targets  <extra_id_0> for inviting <extra_id_1> last [SEP]
+
+    Every target is predicted, sentinels and [SEP] included, each from the inputs and the targets before it; before the
+    first stands [CLS].
+    """
+
+    lengths_vary = False
+
+    def __init__(self, chosen: SpanCorruption, vocabulary: Vocabulary) -> None:
+        self.chosen, self.vocabulary = chosen, vocabulary
+
+    def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
+        """A pure function of its arguments; the first token of a row, [CLS], is no part of the text."""
+        text_BR = tokens_BN[:, 1:].astype(np.int64)
+        random = np.random.Generator(np.random.Philox(key=np.array([STREAM << 32 | seed, step], dtype=np.uint64)))
+        taken, count = self.chosen.spans(text_BR.shape[1])
+        taken_BR = corrupted(random, text_BR.shape, taken, count)
+        inputs_BN, targets_BM = self.collapsed(text_BR, taken_BR), self.collapsed(text_BR, ~taken_BR)
+        shifted_BM = np.roll(targets_BM, 1, axis=1)
+        shifted_BM[:, 0] = self.vocabulary.cls_id
+        inputs = {"tokens": inputs_BN, "decoder_tokens": shifted_BM}
+        targets = targets_BM.reshape(-1)
+        return Batch.of_arrays(
+            inputs, np.arange(len(targets)), targets, targets_BM.shape[1], inputs_BN.size + targets_BM.size
+        )
+
+    def collapsed(self, text_BR: npt.NDArray[np.int64], away_BR: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """The text with a sentinel for each run of what is away, and [SEP]; as many tokens in each row.
+
+        Raises ValueError where there are more runs than sentinels.
+        """
+        first_BR = away_BR & ~np.pad(away_BR[:, :-1], ((0, 0), (1, 0)))
+        sentinels = np.array(self.vocabulary.sentinel_ids, dtype=np.int64)
+        runs = int(first_BR[0].sum())
+        if runs > len(sentinels):
+            raise ValueError(f"objective.sentinels={len(sentinels)}: {runs} spans need one each")
+        collapsed_BR = text_BR.copy()
+        collapsed_BR[first_BR] = np.tile(sentinels[:runs], len(text_BR))
+        shortened = collapsed_BR[~away_BR | first_BR].reshape(len(text_BR), -1)
+        return np.pad(shortened, ((0, 0), (0, 1)), constant_values=self.vocabulary.sep_id)
+
+    @property
+    def evaluation_seed(self) -> int:
+        """The seed of the fixed evaluation spans."""
+        return self.chosen.evaluation_seed
+
+    @property
+    def predicted_share(self) -> float:
+        """The targets' share of inputs and targets together, in a long text; in a short one up to rounding."""
+        spans = self.chosen.rate / self.chosen.mean_span
+        return (self.chosen.rate + spans) / (1 + 2 * spans)
+
+
+def corrupted(random: np.random.Generator, shape: tuple[int, ...], taken: int, count: int) -> npt.NDArray[np.bool_]:
+    """Bool [B, R], True where a token is taken out: `taken` of them in `count` spans, each after one that stays.
+
+    A row begins with a token that stays and ends with a span. The lengths of the spans, and of what is between them,
+    are each a partition of their total drawn evenly from all into so many parts.
+    """
+    rows, tokens = shape
+    lengths = np.empty((rows, 2 * count), dtype=np.int64)
+    lengths[:, 0::2] = partitions(random, rows, tokens - taken, count)
+    lengths[:, 1::2] = partitions(random, rows, taken, count)
+    begins = np.zeros(shape, dtype=np.int64)
+    np.put_along_axis(begins, lengths.cumsum(1)[:, :-1], 1, axis=1)
+    return begins.cumsum(1) % 2 == 1
+
+
+def partitions(random: np.random.Generator, rows: int, total: int, parts: int) -> npt.NDArray[np.int64]:
+    """Numbers [rows, parts] from 1 on, whose sums are `total`."""
+    cuts = np.sort(random.random((rows, total - 1)).argsort(axis=1)[:, : parts - 1] + 1, axis=1)
+    return np.diff(cuts, axis=1, prepend=0, append=total)

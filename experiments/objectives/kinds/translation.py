@@ -1,0 +1,89 @@
+"""Translation with teacher forcing (Vaswani et al. 2017, 1706.03762): each target token from those before it."""
+
+# B batch, N tokens a side, S longest source, T longest target
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.objectives.objective import Batch, Decoding, ObjectiveKind, Vocabulary
+from experiments.settings.group import Count, NonNegative, Size
+
+# sides are as long as their longest sentence, up to the next multiple: fewer shapes, for which oneDNN makes plans
+MULTIPLE = 8
+
+
+class Translation(ObjectiveKind):
+    """The target sentence from the source sentence and the target's tokens so far."""
+
+    assembly: ClassVar[str] = "encoder_decoder"
+    reads_pairs: ClassVar[bool] = True
+    generates: ClassVar[bool] = True
+    pads: ClassVar[bool] = True
+    kind: Literal["translation"]
+    beam: Size  # hypotheses of the beam search; 1 with length_penalty 0 is greedy
+    length_penalty: NonNegative  # alpha of ((5 + tokens) / 6)^alpha, by which a hypothesis' log likelihood is divided
+    bleu_pairs: Count | None  # so many pairs of the validation split are translated when the run ends; null: all
+
+    def build(self, vocabulary: Vocabulary) -> TranslationObjective:
+        """Raises ValueError where the run could not be scored when it ends."""
+        if self.bleu_pairs != 0:
+            self.check_scorer(f"objective.bleu_pairs={self.bleu_pairs or 'null'} (0: no BLEU)")
+        return TranslationObjective(self, vocabulary)
+
+    def row_length(self, length: int) -> int:
+        """A sentence of each language."""
+        return 2 * length
+
+    def check_scorer(self, asked: str) -> None:
+        """Raise ValueError where sacrebleu is missing, before anything is trained for it."""
+        if importlib.util.find_spec("sacrebleu") is None:
+            raise ValueError(f"{asked}: needs sacrebleu: pip install -c constraints.txt -e '.[translation]'")
+
+    def without_generation(self) -> Translation:
+        """No pair of the validation split is translated for BLEU."""
+        return self.model_copy(update={"bleu_pairs": 0})
+
+
+class TranslationObjective:
+    """Every target token is predicted, [SEP] included, from the source and the target before it; first stands [CLS]."""
+
+    lengths_vary = True
+    evaluation_seed = 0  # nothing is drawn
+    predicted_share = 0.5  # of both sides together, which are taken to be alike in length
+
+    def __init__(self, chosen: Translation, vocabulary: Vocabulary) -> None:
+        self.chosen, self.vocabulary = chosen, vocabulary
+
+    def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
+        """The same for every seed and step; a row holds a source and a target, each filled up with [PAD]."""
+        source_BN, target_BN = np.split(tokens_BN.astype(np.int64), 2, axis=1)
+        source_BS, target_BT = self._trimmed(source_BN), self._trimmed(target_BN)
+        decoder_BT = np.roll(target_BT, 1, axis=1)
+        decoder_BT[:, 0] = self.vocabulary.cls_id
+        real_BS = source_BS != self.vocabulary.pad_id
+        rows = np.flatnonzero(target_BT != self.vocabulary.pad_id)
+        inputs = {"tokens": source_BS, "decoder_tokens": decoder_BT, "mask": real_BS}
+        return Batch.of_arrays(
+            inputs, rows, target_BT.reshape(-1)[rows], target_BT.shape[1], int(real_BS.sum()) + len(rows)
+        )
+
+    def decoding(self) -> Decoding:
+        """The beam search of the settings, on so many pairs."""
+        return Decoding(self.chosen.beam, self.chosen.length_penalty, self.chosen.bleu_pairs)
+
+    def score_texts(self, texts: list[str], references: list[str]) -> dict[str, Any]:
+        """BLEU of the corpus, 0 to 100, by sacrebleu (Post 2018, 1804.08771), whose signature says how."""
+        from sacrebleu.metrics import BLEU
+
+        metric = BLEU()
+        bleu = metric.corpus_score(texts, [references]).score
+        return {"bleu": bleu, "bleu_signature": str(metric.get_signature()), "bleu_pairs": len(references)}
+
+    def _trimmed(self, side_BN: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        longest = int((side_BN != self.vocabulary.pad_id).sum(1).max())
+        return side_BN[:, : min(-(-longest // MULTIPLE) * MULTIPLE, side_BN.shape[1])]

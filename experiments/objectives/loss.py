@@ -1,0 +1,52 @@
+"""What a batch costs: the model's logits of the positions to predict, and the loss of these."""
+
+# B batch, P positions to predict, V vocabulary
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from experiments.objectives.cross_entropy import IGNORED, CrossEntropy, wide
+from experiments.objectives.objective import Batch
+
+
+class Sums(NamedTuple):
+    """The costs of a batch or of a part of one: scalars in float64, which add up to those of the whole."""
+
+    tokens: Tensor  # nats, of the positions to predict
+    labels: Tensor  # nats, of the sequences' labels
+    correct: Tensor  # labels to which the model gives the most
+
+    def mean(self, batch: Batch) -> Tensor:
+        """What is minimised, of the whole `batch`: the mean over positions, and that over labels, each its own."""
+        mean = self.tokens / len(batch.targets)
+        return mean if batch.labels is None else mean + self.labels / len(batch.labels)
+
+
+def predict(model: Callable[..., Any], batch: Batch, label_smoothing: float = 0.0) -> tuple[Tensor, Sums]:
+    """Logits [P, V] of the positions, and what the model makes of the batch; all on one device."""
+    if batch.labels is None:
+        logits_PV = model(**batch.inputs, rows=batch.rows)
+        tokens = loss(logits_PV, batch.targets, label_smoothing)
+        return logits_PV, Sums(tokens, torch.zeros_like(tokens), torch.zeros_like(tokens))
+    logits_PV, classes_BC = model(**batch.inputs, rows=batch.rows, classes=True)
+    correct = (classes_BC.argmax(-1) == batch.labels).sum(dtype=torch.float64)
+    tokens = loss(logits_PV, batch.targets, label_smoothing)
+    return logits_PV, Sums(tokens, loss(classes_BC, batch.labels), correct)
+
+
+def loss(logits_PV: Tensor, targets_P: Tensor, label_smoothing: float = 0.0) -> Tensor:
+    """Negative log likelihood in nats, computed in float32 at least, summed in float64; of numbers squared errors.
+
+    label_smoothing: the share of a target's probability that is spread evenly over the vocabulary (Szegedy et al. 2016,
+    1512.00567, 7).
+    """
+    if targets_P.is_floating_point():
+        errors_P = (wide(logits_PV[:, 0]) - targets_P).square()
+        return errors_P.masked_fill(targets_P == IGNORED, 0.0).sum(dtype=torch.float64)
+    losses_P: Tensor = CrossEntropy.apply(logits_PV, targets_P, label_smoothing)
+    return losses_P.sum(dtype=torch.float64)

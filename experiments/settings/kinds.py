@@ -1,0 +1,37 @@
+"""The kinds of a group of settings: one file a kind, and the folder is the list of them."""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+from typing import Any, Literal, TypeVar, Union
+
+from experiments.settings.group import Group
+
+Kind = TypeVar("Kind", bound=Group)
+
+
+def kinds(package: str, base: type[Kind]) -> dict[str, type[Kind]]:
+    """The settings classes of the modules of a package, by kind, sorted.
+
+    A kind is a module KIND.py and in it a subclass of `base` with the field `kind: Literal["KIND"]`. The package lies
+    in a higher room than the settings, which therefore know its name only.
+
+    Raises TypeError for a module without such a class.
+    """
+    names = sorted(module.name for module in pkgutil.iter_modules(import_module(package).__path__))
+    return {name: _settings_class(f"{package}.{name}", name, base) for name in names}
+
+
+def one_of(package: str, base: type[Kind]) -> Any:
+    """The union of the kinds of a package, as the type of a field; pydantic tells them apart by a field's `kind`."""
+    return Union[tuple(kinds(package, base).values())]  # noqa: UP007 - built at run time
+
+
+def _settings_class(module: str, kind: str, base: type[Kind]) -> type[Kind]:
+    for value in vars(import_module(module)).values():
+        if isinstance(value, type) and issubclass(value, base) and value.__module__ == module:
+            field = value.model_fields.get("kind")
+            if field is not None and field.annotation == Literal[kind]:
+                return value
+    raise TypeError(f'{module} has no subclass of {base.__name__} with the field kind: Literal["{kind}"]')
