@@ -246,9 +246,10 @@ def heads(
       attn heads talking_heads --sentence "The cat sat on the mat." --export 48
     """
     with _mistakes("attn heads"):
-        from experiments.commands.heads import show_heads
+        from experiments.commands.heads import HeadsOptions, show_heads
 
-        show_heads(names, runs, checkpoint, sequences, sentence, treebank, export, equal, gates, penalty)
+        options = HeadsOptions(checkpoint, sequences, sentence, treebank, export, equal, gates, penalty)
+        show_heads(names, runs, options)
 
 
 @app.command()

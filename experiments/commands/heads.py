@@ -8,28 +8,17 @@ from typing import TYPE_CHECKING
 
 from experiments.config.pretrained import pretraining
 from experiments.display.progress import Display
+from experiments.heads.options import HeadsOptions
 from experiments.record.find import find_run
 from experiments.record.folder import RunFolder
-from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake
 
 if TYPE_CHECKING:
-    from experiments.heads.section import Options, Section
-    from experiments.heads.trained_run import Subject
+    from experiments.heads.section import Section
+    from experiments.heads.trained_run import TrainedRun
 
 
-def show_heads(
-    names: list[str],
-    runs: Path,
-    checkpoint: WhichCheckpoint,
-    sequences: int,
-    sentence: str | None,
-    treebank: Path | None,
-    export: int | None,
-    equal: int | None,
-    gates: int | None,
-    penalty: float,
-) -> None:
+def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
     """Write `runs/NAME/heads/`, and print where the page is. Raises Mistake, DataError, RunFolderError."""
     if len(names) > 2:
         raise Mistake(f"{len(names)} runs: attn heads shows one, or two side by side")
@@ -37,29 +26,22 @@ def show_heads(
         raise Mistake(f"attn heads needs {', '.join(missing)}", 'pip install -c constraints.txt -e ".[heads]"')
     folders = [RunFolder(find_run(name, runs)) for name in names]
     from experiments.heads import report
-    from experiments.heads.measures.syntax import read_treebank
-    from experiments.heads.section import Options
-    from experiments.heads.trained_run import open_subject
+    from experiments.heads.trained_run import open_trained_run
 
-    for name, steps in (("--equal", equal), ("--gates", gates)):
-        if steps is not None and steps < 1:
-            raise Mistake(f"{name} {steps}: the steps to train, must be at least 1")
-    if penalty < 0:
-        raise Mistake(f"--penalty {penalty}: must be at least 0")
-    options = Options(sentence, None if treebank is None else read_treebank(treebank), equal, gates, penalty)
     shown: list[tuple[str, str, list[Section]]] = []
     with Display() as display:
-        subjects = [
-            open_subject(folder, pretraining(folder), checkpoint, sequences, display.stage) for folder in folders
+        trained = [
+            open_trained_run(folder, pretraining(folder), options.checkpoint, options.sequences, display.stage)
+            for folder in folders
         ]
-        for subject in subjects:
-            _check(subject, options, export)
-        for folder, subject in zip(folders, subjects, strict=True):
-            if export is not None:
-                display.message(_export(subject, export, folder.path / "heads"))
-            sections = _sections(subject, options, display)
+        for run in trained:
+            _check(run, options)
+        for folder, run in zip(folders, trained, strict=True):
+            if options.export is not None:
+                display.message(_export(run, options.export, folder.path / "heads"))
+            sections = _sections(run, options, display)
             report.save(sections, folder.path / "heads")
-            shown.append((folder.name, _what(subject), sections))
+            shown.append((folder.name, _summary(run), sections))
             report.write_page(folder.path / "heads" / "index.html", shown[-1:])
     page = folders[0].path / "heads" / "index.html"
     if len(shown) == 2:
@@ -68,55 +50,57 @@ def show_heads(
     print(page)
 
 
-def _check(subject: Subject, options: Options, export: int | None) -> None:
+def _check(run: TrainedRun, options: HeadsOptions) -> None:
     """Raises Mistake where the run can't be shown as asked, before anything is written."""
-    from experiments.heads.attending import sentence
     from experiments.heads.hooks import check_own_heads, value_heads
+    from experiments.heads.sections.maps import sentence
 
-    for name, value in (("--export", export), ("--gates", options.gate_steps)):
+    for name, value in (("--export", options.export), ("--gates", options.gates)):
         if value is not None:
-            check_own_heads(subject.model, name)
-    total = sum(value_heads(subject.model))
-    if export is not None and not 0 <= export <= total:
-        raise Mistake(f"--export {export}: the heads to keep, must be between 0 and {total}, which {subject.name} has")
-    sentence(subject, options.sentence)
+            check_own_heads(run.model, name)
+    total, left = sum(value_heads(run.model)), options.export
+    if left is not None and not 0 <= left <= total:
+        raise Mistake(f"--export {left}: the heads to leave, must be between 0 and {total}, which {run.name} has")
+    sentence(run, options.sentence)
+    # read once, and before anything is measured
+    _ = options.trees
 
 
-def _sections(subject: Subject, options: Options, display: Display) -> list[Section]:
+def _sections(run: TrainedRun, options: HeadsOptions, display: Display) -> list[Section]:
     from experiments.heads.sections import SECTIONS
+    from experiments.training.guard import NonFiniteError
 
-    found = []
-    for done, section in enumerate(SECTIONS):
-        display.stage(f"heads of {subject.name}", done, len(SECTIONS))
-        found.append(section(subject, options))
-    display.stage(f"heads of {subject.name}", len(SECTIONS), len(SECTIONS))
-    return [section for section in found if section is not None]
+    sections = []
+    for done, make in enumerate(SECTIONS):
+        display.stage(f"heads of {run.name}", done, len(SECTIONS))
+        try:
+            sections.append(make(run, options))
+        except NonFiniteError as error:
+            raise Mistake(f"--equal and --gates train {run.name} further, which diverged: {error}") from error
+    display.stage(f"heads of {run.name}", len(SECTIONS), len(SECTIONS))
+    return [section for section in sections if section is not None]
 
 
-def _what(subject: Subject) -> str:
-    settings = subject.settings
-    heads = " and ".join(
-        str(heads) for heads in sorted({layer.attention.softmax_heads for layer in subject.model.layers})
-    )
+def _summary(run: TrainedRun) -> str:
+    settings = run.settings
+    heads = " and ".join(str(heads) for heads in sorted({layer.attention.softmax_heads for layer in run.model.layers}))
     name = str(settings.variant["name"]).replace("_", " ")
-    return (
-        f"{name}, {settings.layers} layers, {heads} heads; {subject.sequences} held-out sequences of {settings.length}"
-    )
+    return f"{name}, {settings.layers} layers, {heads} heads; {run.sequences} held-out sequences of {settings.length}"
 
 
-def _export(subject: Subject, left: int, folder: Path) -> str:
+def _export(run: TrainedRun, left: int, folder: Path) -> str:
     """Write the model with that many heads left; what it is, in a line."""
     from experiments.heads.hooks import value_heads
     from experiments.heads.measures import importance, pruning
 
-    total = sum(value_heads(subject.model))
-    batches = list(subject.masked())
-    importances = importance.per_layer(importance.by_gradient(subject.model, batches))
+    total = sum(value_heads(run.model))
+    batches = list(run.masked())
+    importances = importance.per_layer(importance.by_gradient(run.model, batches))
     removed = pruning.order(importances)[: total - left]
     place = folder / f"pruned-{left}"
-    smaller = pruning.export(subject, removed, place)
-    apart = pruning.difference(subject.model, smaller, batches, removed)
-    before, after = (model.parameter_counts()["total"] for model in (subject.model, smaller))
+    smaller = pruning.export(run, removed, place)
+    apart = pruning.difference(run.model, smaller, batches, removed)
+    before, after = (model.parameter_counts()["total"] for model in (run.model, smaller))
     return (
         f"{place}: {left} of {total} heads, {after:,} of {before:,} parameters; "
         f"its logits differ by at most {apart:.1e} from those of the model with the other heads masked"

@@ -147,11 +147,11 @@ def pruning_curve(curves: Mapping[str, tuple[Sequence[int], Sequence[float]]], s
 
 
 @styled
-def projection_maps(found: Sequence[dict[str, Array]]) -> Figure:
+def projection_maps(layers: Sequence[dict[str, Array]]) -> Figure:
     """P_l, P_w and P_l P_w of each layer: rows are the heads before, columns those after; blue minus, red plus."""
-    names = max((list(named) for named in found), key=len)
-    figure, axes = new(len(found), len(names), 1.9 * len(found) + 0.3)
-    for layer, (row, named) in enumerate(zip(axes, found, strict=True), 1):
+    names = max((list(named) for named in layers), key=len)
+    figure, axes = new(len(layers), len(names), 1.9 * len(layers) + 0.3)
+    for layer, (row, named) in enumerate(zip(axes, layers, strict=True), 1):
         for each, name in zip(row, names, strict=True):
             image = each.imshow(named[name], cmap="RdBu_r", norm=CenteredNorm(), interpolation="nearest")
             each.set(xticks=[], yticks=[])
@@ -229,10 +229,10 @@ def matching(needed: Sequence[int], divergences: Sequence[Array], key_size: int)
 
 
 @styled
-def spreads(found: Mapping[str, Sequence[float]]) -> Figure:
+def spreads(by_start: Mapping[str, Sequence[float]]) -> Figure:
     """How far the heads of a layer are apart, by step, a line a way to start."""
     figure, ((axes,),) = new(1, 1, 2.9)
-    for (start, values), colour, marker in zip(found.items(), (BLUE, ORANGE, GREEN, GREY), "os^D", strict=False):
+    for (start, values), colour, marker in zip(by_start.items(), (BLUE, ORANGE, GREEN, GREY), "os^D", strict=False):
         axes.plot(np.maximum(values, 1e-17), color=colour, marker=marker, markersize=3, label=start)
     axes.set_yscale("log")
     axes.set(xlabel="step", ylabel="spread, relative", title="how far the heads of a layer are apart (0: at 1e-17)")

@@ -1,4 +1,4 @@
-"""Reading and gating the heads of a model, whatever the variant, through the taps of its attention layers."""
+"""Reading and gating the heads of a model, whatever the variant, through the hooks of its attention layers."""
 
 # L layers, B batch, N queries, M memory, H heads, V value size
 
@@ -20,16 +20,16 @@ Stage = Literal["logits", "mixed_logits", "weights", "mixed_weights", "outputs"]
 
 
 @contextmanager
-def tapped(model: Assembly, tap: Callable[[int, str, Tensor], Tensor]) -> Iterator[None]:
-    """In the block the reference kernel runs, and `tap(layer, stage, tensor)` hands back what it is to go on with.
+def hooked(model: Assembly, hook: Callable[[int, str, Tensor], Tensor]) -> Iterator[None]:
+    """In the block the reference kernel runs, and `hook(layer, stage, tensor)` hands back what it is to go on with.
 
-    Layers may share their attention, so that each sets its tap when its turn comes.
+    Layers may share their attention, so that each sets its hook when its turn comes.
     """
 
-    def set_tap(index: int, layer: Any, _: object) -> None:
-        layer.attention.tap = partial(tap, index)
+    def set_hook(index: int, layer: Any, _: object) -> None:
+        layer.attention.tap = partial(hook, index)
 
-    handles = [layer.register_forward_pre_hook(partial(set_tap, index)) for index, layer in enumerate(model.layers)]
+    handles = [layer.register_forward_pre_hook(partial(set_hook, index)) for index, layer in enumerate(model.layers)]
     try:
         yield
     finally:
@@ -42,12 +42,19 @@ def tapped(model: Assembly, tap: Callable[[int, str, Tensor], Tensor]) -> Iterat
 @contextmanager
 def gated(model: Assembly, gates: Sequence[Tensor]) -> Iterator[None]:
     """In the block the outputs of each layer's value heads are multiplied by its gates, [H] or [B, H]."""
-    with tapped(model, lambda layer, stage, x: x * gates[layer].unsqueeze(-2)[..., None] if stage == "outputs" else x):
+    with gated_by(model, lambda layer: gates[layer]):
+        yield
+
+
+@contextmanager
+def gated_by(model: Assembly, gate: Callable[[int], Tensor]) -> Iterator[None]:
+    """As `gated`, with the gates of a layer computed anew in every forward pass, whose graph is then its own."""
+    with hooked(model, lambda layer, stage, x: x * gate(layer).unsqueeze(-2)[..., None] if stage == "outputs" else x):
         yield
 
 
 def read(model: Assembly, tokens_BN: Tensor, *stages: Stage) -> list[dict[str, Tensor]]:
-    """What the stages hold on these tokens, a dictionary a layer, without gradients."""
+    """The tensors of the stages on these tokens, a dictionary a layer, without gradients."""
     seen: list[dict[str, Tensor]] = [{} for _ in model.layers]
 
     def keep(layer: int, stage: str, tensor: Tensor) -> Tensor:
@@ -55,17 +62,17 @@ def read(model: Assembly, tokens_BN: Tensor, *stages: Stage) -> list[dict[str, T
             seen[layer][stage] = tensor
         return tensor
 
-    with torch.inference_mode(), tapped(model, keep):
+    with torch.inference_mode(), hooked(model, keep):
         model(tokens_BN, torch.zeros(1, dtype=torch.long))
     return seen
 
 
 def value_heads(model: Assembly) -> list[int]:
-    """How many heads each layer can lose: those of the values, whose outputs are what a layer passes on."""
+    """The number of heads that each layer can lose: those of the values, whose outputs are what a layer passes on."""
     return [layer.attention.value_heads for layer in model.layers]
 
 
-def check_own_heads(model: Assembly, what: str) -> None:
+def check_own_heads(model: Assembly, asked: str) -> None:
     """Raises Mistake where layers share their attention: a head can then be gated in one of them, not taken out."""
     if len({layer.attention for layer in model.layers}) < len(model.layers):
-        raise Mistake(f"{what}: the layers share their attention (model.sharing), so no head is one layer's alone")
+        raise Mistake(f"{asked}: the layers share their attention (model.sharing), so no head is one layer's alone")

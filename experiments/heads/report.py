@@ -37,22 +37,22 @@ def save(sections: Sequence[Section], folder: Path) -> None:
                 figure.savefig(temporary, format="png", dpi=160)
             with replacing(folder / f"{name}.svg") as temporary:
                 temporary.write_bytes(svg(figure))
-        for name, (subject, removed) in section.models.items():
-            export(subject, removed, folder / name)
+        for name, (run, removed) in section.models.items():
+            export(run, removed, folder / name)
 
 
 def page(runs: Sequence[tuple[str, str, Sequence[Section]]]) -> str:
-    """The page, which needs nothing beside it: a column a run, given as (name, what it is, its sections)."""
+    """The page, which needs nothing beside it: a column a run, each (name, a line about it, its sections)."""
     # in the order of the run that has most
     fullest_first = sorted((sections for _, _, sections in runs), key=len, reverse=True)
     titles = list(dict.fromkeys(section.title for sections in fullest_first for section in sections))
-    found = [{section.title: section for section in sections} for _, _, sections in runs]
+    columns = [{section.title: section for section in sections} for _, _, sections in runs]
     blocks = []
     for title in titles:
-        cells = "".join(f"<div>{_cell(own.get(title))}</div>" for own in found)
+        cells = "".join(f"<div>{_cell(own.get(title))}</div>" for own in columns)
         anchor = _anchor(title)
         blocks.append(f'<section id="{anchor}"><h2>{html.escape(title)}</h2><div class="runs">{cells}</div></section>')
-    heads = "".join(f"<div><h1>{html.escape(name)}</h1><p>{html.escape(what)}</p></div>" for name, what, _ in runs)
+    heads = "".join(f"<div><h1>{html.escape(name)}</h1><p>{html.escape(about)}</p></div>" for name, about, _ in runs)
     links = "".join(f'<a href="#{_anchor(title)}">{html.escape(title)}</a>' for title in titles)
     return (ASSETS / "page.html").read_text(encoding="utf-8").format(
         title=html.escape(" and ".join(name for name, _, _ in runs)),

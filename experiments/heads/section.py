@@ -1,10 +1,10 @@
-"""What a section of the report is, and what the reader can ask for."""
+"""A section of the report: what a measure of the heads shows, in words, pictures and numbers."""
 
 # L layers, H heads
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -13,37 +13,28 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 
 from experiments.heads.measures.pruning import Head
-from experiments.heads.measures.syntax import Tree
-from experiments.heads.trained_run import Subject
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the reader asks for."""
-
-    sentence: str | None = None  # whose maps are shown; None: the start of the held-out text
-    trees: Sequence[Tree] | None = None  # of a treebank, for syntactic heads
-    equal_steps: int | None = None  # of the experiment with heads that start equal; None: not made
-    gate_steps: int | None = None  # of fine-tuning with gates on the heads; None: not made
-    penalty: float = 0.02  # nats for each head that is open
+from experiments.heads.options import HeadsOptions
+from experiments.heads.trained_run import TrainedRun
 
 
 @dataclass(frozen=True)
 class Section:
+    """What a report says of one measure."""
+
     title: str
     text: str  # what is seen, in a few sentences
     figures: dict[str, Figure] = field(default_factory=dict)  # by file name
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by file name
     maps: dict[str, Any] | None = None  # what the page's viewer of maps shows
-    models: dict[str, tuple[Subject, list[Head]]] = field(default_factory=dict)  # to be written without these heads
+    models: dict[str, tuple[TrainedRun, list[Head]]] = field(default_factory=dict)  # to be written without these heads
 
 
-# measures a run and says what was found; None where there is nothing of its kind
-Make = Callable[[Subject, Options], Section | None]
+# measures a run and reports it; None where there is nothing of its kind
+Make = Callable[[TrainedRun, HeadsOptions], Section | None]
 
 
 def by_layer(rows: list[dict[str, Any]], name: str) -> npt.NDArray[np.float64]:
-    """[L, H], nan where a layer has fewer heads."""
+    """The numbers of one name in the rows of a table as a matrix [L, H], nan where a layer has fewer heads."""
     matrix = np.full((max(row["layer"] for row in rows), max(row["head"] for row in rows)), np.nan)
     for row in rows:
         matrix[row["layer"] - 1, row["head"] - 1] = row[name]

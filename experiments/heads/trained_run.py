@@ -24,12 +24,15 @@ from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.pretraining import Pretraining
 from experiments.training.evaluate import evaluation_batches
 from experiments.training.micro_batches import split
+from experiments.training.step import Learner, learner_of
 
 TOKENS = 1 << 11  # whose maps are in memory at once
 
 
 @dataclass(frozen=True)
-class Subject:
+class TrainedRun:
+    """A trained model with the data that it learned from."""
+
     name: str
     settings: Settings
     model: Assembly  # trained, on the CPU, in float32, in evaluation mode
@@ -39,11 +42,12 @@ class Subject:
 
     @property
     def tokenizer(self) -> Tokenizer:
+        """The run's own tokenizer."""
         return self.dataset.tokenizer
 
     @property
     def rows(self) -> int:
-        """Sequences that go through the model together."""
+        """The number of sequences that go through the model together."""
         return max(1, TOKENS // self.settings.length)
 
     def text(self) -> Iterator[Tensor]:
@@ -57,6 +61,20 @@ class Subject:
         for batch in evaluation_batches(self.dataset.validation, self.objective, self.sequences):
             yield from split(batch, self.rows)
 
+    def learner(self, model: Assembly) -> Learner:
+        """A learner of `model` on the run's batches and with its optimizer, on the CPU, in the model's own precision.
+
+        Gradients are not clipped, and labels not smoothed.
+        """
+        settings = self.settings
+        plain = {
+            "optimizer": settings.optimizer.model_copy(update={"clip": None}),
+            "trainer": settings.trainer.model_copy(update={"label_smoothing": 0.0}),
+        }
+        device = torch.device("cpu")
+        own = settings.model_copy(update=plain)
+        return learner_of(own, model, self.objective, self.dataset.train, device=device, precision="fp32")
+
     def special(self, tokens: Tensor) -> Tensor:
         """Bool, of the shape of `tokens`: [CLS], [SEP] and their kind."""
         return torch.isin(tokens, torch.tensor(sorted(self.tokenizer.special)))
@@ -69,12 +87,10 @@ class Subject:
         return [text if text and "\ufffd" not in text else name for text, name in zip(shown, names, strict=True)]
 
 
-def open_subject(
+def open_trained_run(
     folder: RunFolder, settings: Settings, which: WhichCheckpoint, sequences: int, report: Report
-) -> Subject:
+) -> TrainedRun:
     """The trained run with its own tokenizer. Raises Mistake, DataError, ValueError without a good checkpoint."""
-    if sequences < 1:
-        raise Mistake(f"--sequences {sequences}: must be at least 1")
     if (assembly := settings.objective.assembly) == "encoder_decoder":
         raise Mistake(
             f"{folder.name}: its objective={settings.objective.kind} trains an {assembly}; heads are of encoders"
@@ -85,4 +101,4 @@ def open_subject(
     model = source.assemble(dataset.tokenizer.vocabulary_size)
     load_weights(model, folder.checkpoint, which, lambda text: report(text, 0, None))
     count = min(sequences, len(dataset.validation.tokens))
-    return Subject(folder.name, settings, model.eval(), source.objective(dataset.tokenizer), dataset, count)
+    return TrainedRun(folder.name, settings, model.eval(), source.objective(dataset.tokenizer), dataset, count)

@@ -11,6 +11,7 @@ from pyarrow import parquet
 
 from experiments.commands import heads as command
 from experiments.heads.measures.pruning import load_pruned
+from experiments.heads.options import HeadsOptions
 from experiments.heads.report import page
 from experiments.heads.section import Section
 
@@ -70,10 +71,8 @@ def test_a_name_with_html_in_it_stays_text():
 
 
 def refused(tmp_path: Path, names: list[str], **changes: object) -> str:
-    options = {"checkpoint": "best", "sequences": 4, "sentence": None, "treebank": None, "export": None,
-               "equal": None, "gates": None, "penalty": 0.02} | changes  # fmt: skip
     with pytest.raises(ValueError) as error:
-        command.show_heads(names, tmp_path, **options)
+        command.show_heads(names, tmp_path, HeadsOptions(**{"sequences": 4} | changes))
     return str(error.value)
 
 

@@ -18,6 +18,7 @@ from experiments.commands.import_export import export_run, import_folder
 from experiments.config.check import from_tree
 from experiments.data.tokenizer import SPECIAL, from_vocabulary
 from experiments.formats import formats
+from experiments.heads.options import HeadsOptions
 from experiments.model.build import build
 from experiments.record.checkpoint import load_weights
 from experiments.record.durable import RunFolderError
@@ -87,7 +88,7 @@ def test_an_imported_run_computes_the_same_and_can_be_exported_again(bert, text,
 def test_the_heads_of_an_imported_run_are_shown(bert, text, tmp_path):
     pytest.importorskip("matplotlib")
     import_folder(bert, "mine", tmp_path / "runs", [*text, f"cache={tmp_path / 'cache'}"])
-    show_heads(["mine"], tmp_path / "runs", "best", 2, None, None, None, None, None, 0.02)
+    show_heads(["mine"], tmp_path / "runs", HeadsOptions(sequences=2))
     assert (tmp_path / "runs/mine/heads/index.html").exists()
 
 

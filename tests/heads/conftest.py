@@ -13,7 +13,7 @@ import torch
 from omegaconf import OmegaConf
 
 from experiments.data.packing import Dataset, Packed
-from experiments.heads.trained_run import Subject
+from experiments.heads.trained_run import TrainedRun
 from experiments.model.bert import Bert
 from experiments.model.build import build
 from experiments.objectives.objective import Batch
@@ -83,10 +83,10 @@ def known(bert_of: Callable[..., Bert]) -> Bert:
 
 
 @pytest.fixture(scope="session")
-def subject_of() -> Callable[[Bert], Subject]:
+def trained_run_of() -> Callable[[Bert], TrainedRun]:
     """The model as a run, on sequences of [CLS] and seven tokens; the higher the token, the rarer."""
 
-    def make(model: Bert) -> Subject:
+    def make(model: Bert) -> TrainedRun:
         tokens = np.random.default_rng(0).integers(1, VOCABULARY, (6, LENGTH)).astype(np.uint16)
         tokens[:, 0] = CLS
         packed = Packed("validation", tokens, tokens.size, tokens.size, 1)
@@ -95,6 +95,6 @@ def subject_of() -> Callable[[Bert], Subject]:
         config: Any = SimpleNamespace(length=LENGTH)
         objective: Any = SimpleNamespace(assembly="encoder")
         dataset = Dataset(packed, packed, None, tokenizer, unigram, {})
-        return Subject("known", config, model, objective, dataset, len(tokens))
+        return TrainedRun("known", config, model, objective, dataset, len(tokens))
 
     return make

@@ -14,9 +14,11 @@ from experiments.heads.measures import l0_gates as gates
 from experiments.heads.measures.equal_start import make_equal, spread, verdict
 from experiments.heads.measures.l0_gates import open_probability, sample, settled
 from experiments.heads.measures.pruning import remove
-from experiments.objectives.loss import loss
 from experiments.settings.optimizer import AdamW
-from experiments.training.optimizer import build_optimizers, step
+from experiments.training.guard import NonFiniteError
+from experiments.training.micro_batches import Forward
+from experiments.training.optimizer import build_optimizers
+from experiments.training.step import Learner
 
 OPTIMIZER = AdamW(
     kind="adamw",
@@ -30,26 +32,40 @@ OPTIMIZER = AdamW(
 )
 
 
+SETTINGS = SimpleNamespace(optimizer=OPTIMIZER, seed=0)
+
+
+class OneBatch(Learner):
+    """A learner that sees the same batch in every step."""
+
+    def batch(self, index):
+        return self.sequences
+
+
+def learner_on(batch, model):
+    forward = Forward(model, torch.device("cpu"), "fp32", SETTINGS.seed)
+    optimizers = build_optimizers(model, OPTIMIZER)
+    return OneBatch(model, forward, None, batch, optimizers, batch_size=5, micro_batch=5, clip=None)
+
+
 @pytest.mark.parametrize("variant", ["multi_head", "talking_heads", "additive", "general_bilinear"])
 @pytest.mark.parametrize("output", [True, False])
 def test_equal_heads_stay_equal_unless_their_output_maps_differ(bert_of, batch, variant, output):
     model = bert_of(variant)
     make_equal(model, output=output)
     assert spread(model, batch.tokens) == 0
-    optimizers = build_optimizers(model, OPTIMIZER)
-    for _ in range(5):
-        model.zero_grad()
-        loss(model(batch.tokens, batch.rows), batch.targets).backward()
-        step(optimizers)
+    learner = learner_on(batch, model)
+    for step in range(1, 6):
+        learner.take(step, OPTIMIZER.learning_rate)
     # a bilinear head has no values of its own, but its query parts as well
     assert spread(model, batch.tokens) < 1e-9 if output else spread(model, batch.tokens) > 1e-3
 
 
 def test_the_verdict_is_about_the_last_step():
-    found = {equal.EQUAL: [0, 1e-13], equal.PARTED: [0, 0.2], equal.DROPPED: [0, 1e-14], equal.OWN: [1, 1]}
-    assert "heads that start equal stay equal: after 1 steps" in verdict(found)
-    assert verdict(found).endswith("They part when started all equal but the output map.")
-    assert "do not stay equal" in verdict(found | {equal.EQUAL: [0, 0.1]})
+    by_start = {equal.EQUAL: [0, 1e-13], equal.PARTED: [0, 0.2], equal.DROPPED: [0, 1e-14], equal.OWN: [1, 1]}
+    assert "heads that start equal stay equal: after 1 steps" in verdict(by_start)
+    assert verdict(by_start).endswith("They part when started all equal but the output map.")
+    assert "do not stay equal" in verdict(by_start | {equal.EQUAL: [0, 0.1]})
 
 
 def test_the_hard_concrete_distribution():
@@ -75,11 +91,32 @@ def test_folded_gates_are_gates(bert_of, batch, variant):
 
 
 @pytest.mark.parametrize(("penalty", "left"), [(0.0, 6), (50.0, 0)])
-def test_gates_stay_open_when_they_are_free_and_close_when_they_cost(bert_of, batch, monkeypatch, penalty, left):
-    config = SimpleNamespace(optimizer=OPTIMIZER, seed=0)
+def test_gates_stay_open_when_they_are_free_and_close_when_they_cost(bert_of, batch, penalty, left):
     model = bert_of("talking_heads").float()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-    monkeypatch.setattr(gates, "training_batch", lambda subject, step: batch)
-    tuned, opened = gates.tune(SimpleNamespace(settings=config, model=model), 120, penalty)
+    run = SimpleNamespace(settings=SETTINGS, model=model, learner=lambda copied: learner_on(batch, copied))
+    tuned, opened = gates.tune(run, 120, penalty)
     assert sum(int((gate > 0).sum()) for gate in opened) == left
     assert tuned is not model and all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_the_gates_of_a_step_do_not_depend_on_the_micro_batch(bert_of, batch):
+    log_alphas = []
+    for micro_batch in (5, 2):
+        model = bert_of("talking_heads")
+        learner = learner_on(batch, model)
+        learner.micro_batch, learner.regularizer = micro_batch, gates.HardConcreteGates(model, 0.1, seed=3)
+        learner.gradient(batch, 0)
+        log_alphas.append(torch.cat([each.grad for each in learner.regularizer.parameters()]))
+    torch.testing.assert_close(*log_alphas)
+    assert log_alphas[0].abs().min() > 0
+
+
+def test_a_regularizer_that_is_not_finite_is_caught_before_a_weight_changes(bert_of, batch):
+    model = bert_of("multi_head")
+    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    learner = learner_on(batch, model)
+    learner.regularizer = gates.HardConcreteGates(model, float("nan"), seed=0)
+    with pytest.raises(NonFiniteError, match=r"step 1 .*gradient norm nan"):
+        learner.take(1, OPTIMIZER.learning_rate)
+    assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())

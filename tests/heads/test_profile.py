@@ -81,9 +81,9 @@ def test_the_mean_distance_within_a_layer_leaves_out_the_head_itself():
     assert within_and_between(distances, layers) == (2.0, 9.0)
 
 
-def test_a_model_whose_heads_are_known(known, subject_of):
-    subject = subject_of(known)
-    previous, uniform, *twins = profile(subject)
+def test_a_model_whose_heads_are_known(known, trained_run_of):
+    run = trained_run_of(known)
+    previous, uniform, *twins = profile(run)
     assert previous["previous"] > 0.999 and previous["entropy"] < 0.01 and previous["role"] == "positional"
     assert (previous["offset"], previous["offset_share"]) == (-1, 1.0)
     assert previous["special"] == pytest.approx(1 / 7, abs=1e-3)  # only the first of seven has [CLS] before it
@@ -92,7 +92,7 @@ def test_a_model_whose_heads_are_known(known, subject_of):
     for name in ("entropy", "confidence", "previous", "next", "current", "rarest", "offset", "role"):
         assert twins[0][name] == pytest.approx(twins[1][name])
 
-    distances, names = distances_of(subject)
+    distances, names = distances_of(run)
     assert names == [(1, 1), (1, 2), (1, 3), (1, 4)]
     assert distances[2, 3] == pytest.approx(0, abs=1e-9) and distances[0, 2] > 0.1
     # between one position and all eight alike

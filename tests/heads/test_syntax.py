@@ -60,15 +60,15 @@ def test_weights_of_words():
     assert pointed_to(by_words(weights, word)).tolist() == [[1, 0]]
 
 
-def test_a_head_that_looks_at_the_previous_word_finds_what_stands_there(known, subject_of, monkeypatch):
+def test_a_head_that_looks_at_the_previous_word_finds_what_stands_there(known, trained_run_of, monkeypatch):
     """In `a b` and `a b c` a word's head is the word before it: the first head is always right."""
     monkeypatch.setattr(syntax, "LEAST", 2)
     tokenizer = SimpleNamespace(cls_id=0, sep_id=1, encode=lambda texts: [np.array([len(text)]) for text in texts])
-    subject = SimpleNamespace(model=known, tokenizer=tokenizer, settings=SimpleNamespace(length=8))
+    run = SimpleNamespace(model=known, tokenizer=tokenizer, settings=SimpleNamespace(length=8))
     trees = [Tree(["a", "b"], [-1, 0], ["root", "obj"], [True, True]),
              Tree(["a", "b", "c"], [-1, 0, 1], ["root", "obj", "obj"], [True, False, True]),
              Tree(7 * ["too long"], [-1, 0, 0, 0, 0, 0, 0], 7 * ["obj"], 7 * [True])]  # fmt: skip
-    rows, used = accuracies(subject, trees)
+    rows, used = accuracies(run, trees)
     assert used == 2 and len(rows) == 8 and {row["count"] for row in rows} == {3}
     first = [row for row in rows if row["head"] == 1]
     to, away = (row["accuracy"] for row in first)

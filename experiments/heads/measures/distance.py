@@ -11,7 +11,7 @@ from torch import Tensor
 
 from experiments.heads.hooks import read
 from experiments.heads.measures.profile import entropy
-from experiments.heads.trained_run import Subject
+from experiments.heads.trained_run import TrainedRun
 
 ROWS = 1024  # queries that distances are averaged over, at most; at least one sequence
 
@@ -30,11 +30,11 @@ def jensen_shannon(weights_GRM: Tensor) -> Tensor:
     return distances + distances.T
 
 
-def distances_of(subject: Subject) -> tuple[npt.NDArray[np.float64], list[tuple[int, int]]]:
+def distances_of(run: TrainedRun) -> tuple[npt.NDArray[np.float64], list[tuple[int, int]]]:
     """Distances [G, G] of all softmax heads on held-out text, and (layer, head) of each, counted from 1."""
-    tokens = next(subject.text())[: max(1, ROWS // subject.settings.length)]
-    content = ~subject.special(tokens)
-    layers = [seen["weights"].transpose(0, 1)[:, content] for seen in read(subject.model, tokens, "weights")]
+    tokens = next(run.text())[: max(1, ROWS // run.settings.length)]
+    content = ~run.special(tokens)
+    layers = [seen["weights"].transpose(0, 1)[:, content] for seen in read(run.model, tokens, "weights")]
     names = [(layer, head) for layer, weights in enumerate(layers, 1) for head in range(1, len(weights) + 1)]
     return jensen_shannon(torch.cat(layers)).numpy(), names
 
@@ -59,7 +59,7 @@ def within_and_between(distances: npt.NDArray[np.float64], layers: npt.NDArray[n
 
 
 def plane(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """[G, 2]: points whose distances are as near to the given ones as they get (metric MDS by SMACOF)."""
+    """[G, 2]: points whose distances are as near to `distances` as they get (metric MDS by SMACOF)."""
     from sklearn.manifold import smacof
 
     # the function that scikit-learn's MDS calls: the names of the class's arguments differ between versions

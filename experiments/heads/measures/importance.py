@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments.heads.hooks import gated, tapped, value_heads
+from experiments.heads.hooks import gated, hooked, value_heads
 from experiments.model.assembly import Assembly
 from experiments.objectives.loss import loss
 from experiments.objectives.objective import Batch
@@ -65,14 +65,14 @@ def head_relevance(model: Assembly, batch: Batch) -> list[Tensor]:
     """
     outputs: dict[int, Tensor] = {}
 
-    def tap(layer: int, stage: str, tensor: Tensor) -> Tensor:
+    def hook(layer: int, stage: str, tensor: Tensor) -> Tensor:
         if stage == "mixed_weights":
             return tensor.detach()
         if stage == "outputs":
             outputs[layer] = tensor
         return tensor
 
-    with held(model), tapped(model, tap):
+    with held(model), hooked(model, hook):
         top = model(**batch.inputs, rows=batch.rows).amax(-1).sum()
     gradients = torch.autograd.grad(top, [outputs[layer] for layer in sorted(outputs)])
     return [(outputs[layer] * gradient).sum((1, 3)).detach() for layer, gradient in enumerate(gradients)]

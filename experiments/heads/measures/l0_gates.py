@@ -9,22 +9,22 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
+import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from experiments.heads.hooks import gated, value_heads
-from experiments.heads.measures.equal_start import training_batch
-from experiments.heads.trained_run import Subject
+from experiments.heads.hooks import gated_by, value_heads
+from experiments.heads.trained_run import TrainedRun
 from experiments.model.assembly import Assembly
-from experiments.model.batch_norm import commit
-from experiments.objectives.loss import loss
-from experiments.training.optimizer import build_optimizers
 
 TEMPERATURE, LOW, HIGH = 0.33, -0.1, 1.1  # the authors' (lib/layers/concrete_gate.py)
 START = 2.0  # log alpha at the start: gates are open, with a probability of 0.94 of not being 0
 GATE_RATE = 0.05  # learning rate of log alpha
+# parts the gates' random numbers from others that are keyed by the same seed and step
+STREAM = int.from_bytes(b"gate", "big")
 MODEL_RATE = 0.1  # of the run's learning rate, for the weights
 
 
@@ -52,30 +52,54 @@ def fold(model: Assembly, gates: Sequence[Tensor]) -> None:
             weight.copy_((weight.unflatten(1, (len(gate), -1)) * gate[:, None]).flatten(1))
 
 
-def tune(subject: Subject, steps: int, penalty: float) -> tuple[Assembly, list[Tensor]]:
+class HardConcreteGates:
+    """Gates on the value heads of a model that cost something while open: a regularizer of its training.
+
+    The gates of a step are the same in all its micro-batches, a pure function of (seed, step) and of log alpha.
+    """
+
+    def __init__(self, model: Assembly, penalty: float, seed: int) -> None:
+        """penalty: nats for each head that is expected to be open."""
+        self.model, self.penalty, self.seed = model, penalty, seed
+        self.log_alpha = [nn.Parameter(torch.full((heads,), START)) for heads in value_heads(model)]
+
+    def parameters(self) -> list[nn.Parameter]:
+        """Log alpha [H] of each layer."""
+        return self.log_alpha
+
+    @contextmanager
+    def forward_passes(self, index: int) -> Iterator[None]:
+        """The block in which the heads' outputs are multiplied by the gates that the step draws."""
+        random = np.random.Generator(np.random.Philox(key=np.array([STREAM << 32 | self.seed, index], dtype=np.uint64)))
+        uniform = [
+            torch.from_numpy(random.random(len(each), dtype=np.float32)).clamp(1e-6, 1 - 1e-6)
+            for each in self.log_alpha
+        ]
+        with gated_by(self.model, lambda layer: sample(self.log_alpha[layer], uniform[layer])):
+            yield
+
+    def term(self) -> Tensor:
+        """Penalty times the expected number of open heads."""
+        return self.penalty * torch.cat([open_probability(each) for each in self.log_alpha]).sum()
+
+    def settled(self) -> list[Tensor]:
+        """The gates without noise, [H] a layer."""
+        return [settled(each.detach()) for each in self.log_alpha]
+
+
+def tune(run: TrainedRun, steps: int, penalty: float) -> tuple[Assembly, list[Tensor]]:
     """A fine-tuned copy of the model and its settled gates [H] a layer; `penalty`: nats for each open head.
 
-    The loss per predicted token plus penalty times the expected number of open heads, on the run's own batches.
+    The loss per predicted token plus penalty times the expected number of open heads, on the run's own batches. Raises
+    NonFiniteError where that diverges.
     """
-    settings = subject.settings
-    model = copy.deepcopy(subject.model)
-    parameters = [torch.full((heads,), START, requires_grad=True) for heads in value_heads(model)]
-    rate = MODEL_RATE * settings.optimizer.learning_rate
-    optimizers = [
-        *build_optimizers(model, settings.optimizer.model_copy(update={"learning_rate": rate})),
-        torch.optim.Adam(parameters, GATE_RATE),
-    ]
-    generator = torch.Generator().manual_seed(settings.seed)
-    for step in range(steps):
-        batch = training_batch(subject, step)
-        noise = [torch.rand(len(each), generator=generator).clamp(1e-6, 1 - 1e-6) for each in parameters]
-        with gated(model, [sample(*pair) for pair in zip(parameters, noise, strict=True)]):
-            error = loss(model(**batch.inputs, rows=batch.rows), batch.targets) / len(batch.targets)
-        open_heads = sum((open_probability(each).sum() for each in parameters), start=torch.zeros(()))
-        for optimizer in optimizers:
-            optimizer.zero_grad()
-        (error + penalty * open_heads).backward()
-        for optimizer in optimizers:
-            optimizer.step()
-        commit(model)
-    return model, [settled(each.detach()) for each in parameters]
+    model = copy.deepcopy(run.model)
+    gates = HardConcreteGates(model, penalty, run.settings.seed)
+    rate = MODEL_RATE * run.settings.optimizer.learning_rate
+    learner = run.learner(model)
+    learner.regularizer = gates
+    # the rate of a group is relative to the model's
+    learner.optimizers.append(torch.optim.Adam([{"params": gates.parameters(), "rate": GATE_RATE / rate}]))
+    for step in range(1, steps + 1):
+        learner.take(step, rate)
+    return model, gates.settled()

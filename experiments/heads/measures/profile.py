@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from experiments.heads.hooks import read
-from experiments.heads.trained_run import Subject
+from experiments.heads.trained_run import TrainedRun
 
 REACH = 8  # offsets that a positional head is looked for at, either way
 POSITIONAL = 0.9  # share of the tokens (Voita et al.)
@@ -58,16 +58,16 @@ def rarest(tokens_BM: Tensor, special_BM: Tensor, counts: Tensor, among: int = 1
     return (count <= torch.stack(limits)[:, None]) & ~special_BM
 
 
-def profile(subject: Subject) -> list[dict[str, Any]]:
+def profile(run: TrainedRun) -> list[dict[str, Any]]:
     """A row a softmax head: its quantities, and the role they make. Layers and heads count from 1."""
-    counts = torch.from_numpy(subject.dataset.unigram.copy())
-    sums: list[dict[str, Tensor]] = [{} for _ in subject.model.layers]
+    counts = torch.from_numpy(run.dataset.unigram.copy())
+    sums: list[dict[str, Tensor]] = [{} for _ in run.model.layers]
     queries = 0
-    for tokens in subject.text():
-        special = subject.special(tokens)
+    for tokens in run.text():
+        special = run.special(tokens)
         rare = rarest(tokens, special, counts)
         queries += int((~special).sum())
-        for layer, seen in enumerate(read(subject.model, tokens, "weights")):
+        for layer, seen in enumerate(read(run.model, tokens, "weights")):
             for name, values in _values(seen["weights"], special, rare).items():
                 total = (values * ~special[:, None]).double().sum((0, 2))
                 sums[layer][name] = sums[layer].get(name, 0) + total
@@ -79,7 +79,7 @@ def profile(subject: Subject) -> list[dict[str, Any]]:
             pointed = {offset: means[f"points_to_{offset}"][head] for offset in range(-REACH, REACH + 1)}
             best = max(pointed, key=lambda offset: pointed[offset])
             row |= {"layer": layer, "head": head + 1, "offset": best, "offset_share": pointed[best]}
-            rows.append(row | {"role": role(row, subject.settings.length)})
+            rows.append(row | {"role": role(row, run.settings.length)})
     return rows
 
 

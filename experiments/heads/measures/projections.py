@@ -13,15 +13,15 @@ NAMES = ("P_l", "P_w", "P_l P_w")
 
 def projections_of(model: Assembly) -> list[dict[str, Tensor]]:
     """The static projections that each layer has, [heads before, heads after]; nothing for heads that don't mix."""
-    found = []
+    projections = []
     for layer in model.layers:
         parts = [getattr(layer.attention, name, None) for name in ("logits_projection", "weights_projection")]
         static = [None if part is None or part.static is None else part.static.detach() for part in parts]
         named = {name: matrix for name, matrix in zip(NAMES, static, strict=False) if matrix is not None}
         if len(named) == 2:
             named["P_l P_w"] = named["P_l"] @ named["P_w"]
-        found.append(named)
-    return found
+        projections.append(named)
+    return projections
 
 
 def from_identity(matrix: Tensor) -> float | None:

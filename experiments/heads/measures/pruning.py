@@ -18,7 +18,7 @@ from torch import Tensor
 from experiments.config.check import from_tree
 from experiments.data.tokenizer import Tokenizer, load
 from experiments.heads.hooks import check_own_heads, gated, value_heads
-from experiments.heads.trained_run import Subject
+from experiments.heads.trained_run import TrainedRun
 from experiments.model.assembly import Assembly
 from experiments.objectives.loss import loss
 from experiments.objectives.objective import Batch
@@ -37,6 +37,7 @@ def order(importance: Sequence[Tensor]) -> list[Head]:
 
 
 def random_order(model: Assembly, seed: int) -> list[Head]:
+    """All heads in an order that the seed draws."""
     generator = torch.Generator().manual_seed(seed)
     return order([torch.rand(heads, generator=generator) for heads in value_heads(model)])
 
@@ -59,35 +60,42 @@ def loss_with(model: Assembly, batches: Iterable[Batch], gates: Sequence[Tensor]
     return total / tokens
 
 
+def loss_without(model: Assembly, batches: Iterable[Batch], removed: Iterable[Head]) -> float:
+    """Nats per predicted token without the outputs of the removed heads."""
+    return loss_with(model, batches, gates_without(model, removed))
+
+
 def remove(model: Assembly, removed: Iterable[Head]) -> list[list[int]]:
     """Take the heads out of the model for good, in place; the heads that are left, a list a layer. Raises Mistake."""
     check_own_heads(model, "heads taken out")
     gone = set(removed)
-    kept = [[h for h in range(heads) if (layer, h) not in gone] for layer, heads in enumerate(value_heads(model))]
+    left = [[h for h in range(heads) if (layer, h) not in gone] for layer, heads in enumerate(value_heads(model))]
     before = [layer.attention.softmax_heads for layer in model.layers]
-    for layer, heads in zip(model.layers, kept, strict=True):
+    for layer, heads in zip(model.layers, left, strict=True):
         layer.attention.keep_heads(heads)
     if model.relative is not None and before != [layer.attention.softmax_heads for layer in model.layers]:
         raise Mistake("position=relative: its table has a column for every head, so none can be taken out")
-    return kept
+    return left
 
 
-def export(subject: Subject, removed: Iterable[Head], folder: Path) -> Assembly:
+def export(run: TrainedRun, removed: Iterable[Head], folder: Path) -> Assembly:
     """Write the model without these heads, for `load_pruned`; returns it. Raises Mistake, RunFolderError."""
-    model = copy.deepcopy(subject.model)
-    kept = remove(model, removed)
+    model = copy.deepcopy(run.model)
+    left = remove(model, removed)
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    write(folder / "config.yaml", yaml.safe_dump(subject.settings.model_dump(), sort_keys=False))
-    write(folder / "heads.json", json.dumps({"kept": kept}) + "\n")
+    write(folder / "config.yaml", yaml.safe_dump(run.settings.model_dump(), sort_keys=False))
+    write(folder / "heads.json", json.dumps({"heads": left}) + "\n")
     with replacing(folder / "tokenizer.json") as temporary:
-        subject.tokenizer.save(temporary)
+        run.tokenizer.save(temporary)
     with replacing(folder / "model.safetensors") as temporary:
         save_file({name: tensor.contiguous() for name, tensor in weights(model).items()}, temporary)
     return model
 
 
 class Pruned(NamedTuple):
+    """A model that lost heads, with the tokenizer of its run."""
+
     model: Assembly
     tokenizer: Tokenizer
 
@@ -97,8 +105,8 @@ def load_pruned(folder: Path) -> Pruned:
     settings = from_tree(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")))
     tokenizer = load(folder / "tokenizer.json")
     model = Pretraining(settings).assemble(tokenizer.vocabulary_size).eval()
-    for layer, kept in zip(model.layers, json.loads((folder / "heads.json").read_text())["kept"], strict=True):
-        layer.attention.keep_heads(kept)
+    for layer, left in zip(model.layers, json.loads((folder / "heads.json").read_text())["heads"], strict=True):
+        layer.attention.keep_heads(left)
     with torch.no_grad():
         restore(weights(model), load_file(folder / "model.safetensors"))
     return Pruned(model, tokenizer)

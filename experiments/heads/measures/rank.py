@@ -30,8 +30,8 @@ def divergence_at(logits: Tensor, ranks: list[int]) -> Tensor:
     centred = logits - logits.mean(-1, keepdim=True)
     left, values, right = torch.linalg.svd(centred, full_matrices=False)
     true = centred.log_softmax(-1)
-    found = []
+    divergences = []
     for rank in ranks:
         nearest = (left[..., :rank] * values[..., None, :rank]) @ right[..., :rank, :]
-        found.append((true.exp() * (true - nearest.log_softmax(-1))).sum(-1).mean(-1))
-    return torch.stack(found)
+        divergences.append((true.exp() * (true - nearest.log_softmax(-1))).sum(-1).mean(-1))
+    return torch.stack(divergences)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from experiments.heads.hooks import read
 from experiments.heads.measures.profile import REACH
-from experiments.heads.trained_run import Subject
+from experiments.heads.trained_run import TrainedRun
 from experiments.settings.mistake import Mistake
 
 SENTENCES = 500  # of the treebank's start that fit into the model's length
@@ -24,6 +24,8 @@ DIRECTIONS = ("to its head", "from its head")
 
 
 class Tree(NamedTuple):
+    """A sentence of a treebank."""
+
     words: list[str]
     heads: list[int]  # the word's head, from 0; -1: the root
     relations: list[str]  # without subtypes
@@ -55,7 +57,7 @@ def _parquet(path: Path) -> Iterator[Tree]:
     columns = ["tokens", "head", "deprel", "misc"]
     for part in parquet.ParquetFile(path).iter_batches(64, columns=columns):
         for row in part.to_pylist():
-            # words of contractions have no head here
+            # the columns have no head of a contraction's words
             if all(str(head).isdigit() for head in row["head"]):
                 yield _tree(*(row[column] for column in columns))
 
@@ -80,17 +82,17 @@ def pointed_to(weights_HWW: Tensor) -> Tensor:
     return weights_HWW.masked_fill(torch.eye(weights_HWW.shape[-1], dtype=torch.bool), -1.0).argmax(-1)
 
 
-def accuracies(subject: Subject, trees: Iterable[Tree]) -> tuple[list[dict[str, Any]], int]:
+def accuracies(run: TrainedRun, trees: Iterable[Tree]) -> tuple[list[dict[str, Any]], int]:
     """A row a relation, direction and head, with the best fixed offset beside it; and how many sentences there were."""
     right: dict[tuple[str, str], Tensor] = {}
     offsets: dict[tuple[str, str], Counter[int]] = {}
     used = 0
     for tree in trees:
-        encoded = encode(subject, tree)
+        encoded = encode(run, tree)
         if encoded is None:
             continue
         tokens, word = encoded
-        pointed = [pointed_to(by_words(seen["weights"][0], word)) for seen in read(subject.model, tokens, "weights")]
+        pointed = [pointed_to(by_words(seen["weights"][0], word)) for seen in read(run.model, tokens, "weights")]
         for dependent, (head, relation) in enumerate(zip(tree.heads, tree.relations, strict=True)):
             if head < 0 or relation == "punct":
                 continue
@@ -102,7 +104,7 @@ def accuracies(subject: Subject, trees: Iterable[Tree]) -> tuple[list[dict[str, 
         used += 1
         if used == SENTENCES:
             break
-    names = [(i, h) for i, layer in enumerate(subject.model.layers, 1) for h in range(1, _heads(layer) + 1)]
+    names = [(i, h) for i, layer in enumerate(run.model.layers, 1) for h in range(1, _heads(layer) + 1)]
     rows = []
     for (relation, direction), hits in right.items():
         counts = offsets[relation, direction]
@@ -129,12 +131,12 @@ def best_of_each_relation(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(best, key=above, reverse=True)
 
 
-def encode(subject: Subject, tree: Tree) -> tuple[Tensor, Tensor] | None:
+def encode(run: TrainedRun, tree: Tree) -> tuple[Tensor, Tensor] | None:
     """[CLS] sentence [SEP], int64 [1, N], and the word of each token, [N]; None where it has more tokens than fit."""
-    tokenizer = subject.tokenizer
+    tokenizer = run.tokenizer
     before = [False, *tree.spaces[:-1]]
     parts = tokenizer.encode([" " * space + word for space, word in zip(before, tree.words, strict=True)])
-    if any(not len(part) for part in parts) or sum(map(len, parts)) + 2 > subject.settings.length:
+    if any(not len(part) for part in parts) or sum(map(len, parts)) + 2 > run.settings.length:
         return None
     ids = [tokenizer.cls_id, *(int(i) for part in parts for i in part), tokenizer.sep_id]
     word = [-1, *(index for index, part in enumerate(parts) for _ in part), -1]

@@ -1,0 +1,26 @@
+"""Heads that start equal: whether they stay equal."""
+
+from __future__ import annotations
+
+from experiments.heads import figures
+from experiments.heads.measures import equal_start
+from experiments.heads.options import HeadsOptions
+from experiments.heads.section import Section
+from experiments.heads.trained_run import TrainedRun
+
+
+def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
+    """Whether heads that start equal stay equal; None unless asked for."""
+    if options.equal is None:
+        return None
+    spreads = equal_start.spreads(run, options.equal)
+    rows = [
+        {"start": start, "step": step, "spread": value}
+        for start, values in spreads.items()
+        for step, value in enumerate(values)
+    ]
+    text = (
+        "A model of the run's sizes is trained anew, in float64. The spread is the largest difference between the "
+        f"outputs of two heads of a layer, relative to the largest output. {equal_start.verdict(spreads)}"
+    )
+    return Section("Heads that start equal", text, {"equal": figures.spreads(spreads)}, {"equal": rows})

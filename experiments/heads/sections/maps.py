@@ -1,0 +1,62 @@
+"""Attention maps: every map of every head for one text."""
+
+# N tokens
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from experiments.heads import figures
+from experiments.heads.hooks import read
+from experiments.heads.options import HeadsOptions
+from experiments.heads.section import Section
+from experiments.heads.trained_run import TrainedRun
+from experiments.settings.mistake import Mistake
+
+SHOWN = 24  # tokens of the held-out text whose maps are shown, where no sentence is given
+
+
+def make(run: TrainedRun, options: HeadsOptions) -> Section:
+    """Every map for one text."""
+    tokens = sentence(run, options.sentence)
+    seen = [{name: x[0] for name, x in layer.items()} for layer in read(run.model, tokens, "weights", "mixed_weights")]
+    words = run.words(tokens[0])
+    stages = {"weights": "weights of the softmax"}
+    if any(not torch.equal(layer["weights"], layer["mixed_weights"]) for layer in seen):
+        stages["mixed_weights"] = "weights after P_w"
+    rows = [
+        {"stage": stage, "layer": layer, "head": head, "query": n, "query_token": words[n], "memory": m,
+         "memory_token": words[m], "weight": value}
+        for stage in stages
+        for layer, stages_of_layer in enumerate(seen, 1)
+        for head, each in enumerate(stages_of_layer[stage].tolist(), 1)
+        for n, row in enumerate(each)
+        for m, value in enumerate(row)
+    ]  # fmt: skip
+    shown = {
+        title: [
+            [[round(value, 4) for value in row] for row in each.flatten(1).tolist()]
+            for each in (layer[stage] for layer in seen)
+        ]
+        for stage, title in stages.items()
+    }
+    text = (
+        "Rows are the tokens that look, columns the tokens that are looked at; the darker, the more weight; "
+        "the darkest is the largest of its map. Choose a map to enlarge it."
+    )
+    picture = figures.thumbnails([layer["weights"].numpy() for layer in seen])
+    return Section("Attention maps", text, {"maps": picture}, {"maps": rows}, {"words": words, "stages": shown})
+
+
+def sentence(run: TrainedRun, text: str | None) -> Tensor:
+    """int64 [1, N]: [CLS] text [SEP], or the first tokens of the held-out text. Raises Mistake for none or too many."""
+    if text is None:
+        return next(run.text())[:1, :SHOWN]
+    if not text.strip():
+        raise Mistake("--sentence: has no words")
+    tokenizer, length = run.tokenizer, run.settings.length
+    ids = [tokenizer.cls_id, *tokenizer.encode([text])[0].tolist(), tokenizer.sep_id]
+    if len(ids) > length:
+        raise Mistake(f"--sentence: is {len(ids)} tokens with [CLS] and [SEP], must be at most length = {length}")
+    return torch.tensor([ids])

@@ -1,0 +1,55 @@
+"""How the heads talk: the projections that mix them, entry by entry."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from experiments.heads import figures
+from experiments.heads.measures import projections
+from experiments.heads.options import HeadsOptions
+from experiments.heads.section import Section
+from experiments.heads.trained_run import TrainedRun
+
+
+def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
+    """Which head talks to which; None where none does."""
+    matrices = projections.projections_of(run.model)
+    if not any(matrices):
+        return None
+    entries = [
+        {"layer": layer, "matrix": name, "before": i, "after": j, "value": value}
+        for layer, named in enumerate(matrices, 1)
+        for name, matrix in named.items()
+        for i, row in enumerate(matrix.tolist(), 1)
+        for j, value in enumerate(row, 1)
+    ]
+    summary: list[dict[str, Any]] = [
+        {"layer": layer, "matrix": name, "from_identity": projections.from_identity(matrix),
+         "off_diagonal": projections.off_diagonal(matrix), "partners": projections.partners(matrix)}
+        for layer, named in enumerate(matrices, 1)
+        for name, matrix in named.items()
+    ]  # fmt: skip
+    drawn: dict[str, list[float | None]] = {}
+    for row in summary:
+        drawn.setdefault(f"{row['matrix']} identity", []).append(row["from_identity"])
+        drawn.setdefault(f"{row['matrix']} diagonal", []).append(row["off_diagonal"])
+    columns = next(iter(matrices[0].values())).shape[1]
+    chance = 1 - 1 / columns
+    share, heard = (float(np.mean([row[name] for row in summary])) for name in ("off_diagonal", "partners"))
+    text = (
+        "P_l mixes the logits, P_w the weights; blue entries subtract. On average "
+        f"{share:.0%} of the squared entries are off the diagonal ({chance:.0%} in a random matrix), and a head talks "
+        f"to {heard:.1f} of {columns} heads in effect: the projections are "
+        + (
+            "neither diagonal nor sparse, as the paper's."
+            if share > 0.5 and heard > 3
+            else "nearly diagonal or sparse."
+        )
+    )
+    pictures = {
+        "projections": figures.projection_maps([{k: v.numpy() for k, v in named.items()} for named in matrices]),
+        "projection_distances": figures.projection_distances(drawn, chance),
+    }
+    return Section("How the heads talk", text, pictures, {"projections": entries, "projection_distances": summary})

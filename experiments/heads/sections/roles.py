@@ -1,0 +1,37 @@
+"""What the heads look at: entropy, confidence, special tokens, positions, rare tokens."""
+
+from __future__ import annotations
+
+import math
+
+from experiments.heads import figures
+from experiments.heads.measures.profile import profile
+from experiments.heads.options import HeadsOptions
+from experiments.heads.section import Section, by_layer
+from experiments.heads.trained_run import TrainedRun
+
+
+def make(run: TrainedRun, options: HeadsOptions) -> Section:
+    """What each head looks at, as numbers."""
+    rows = profile(run)
+    titles = {
+        "entropy": "entropy (nats)",
+        "confidence": "confidence",
+        "special": "weight on special tokens",
+        "rarest": "points to the rarest token",
+        "previous": "weight on the previous token",
+        "next": "weight on the next token",
+        "current": "weight on the token itself",
+        "offset_share": "points to one fixed offset",
+    }
+    counts = {role: sum(row["role"] == role for row in rows) for role in dict.fromkeys(row["role"] for row in rows)}
+    told = ", ".join(f"{count} {role}" for role, count in sorted(counts.items(), key=lambda each: -each[1]))
+    positional = [f"{row['layer']}-{row['head']} ({row['offset']:+d})" for row in rows if row["role"] == "positional"]
+    text = (
+        f"{len(rows)} heads: {told}. Entropy is at most ln {run.settings.length} = "
+        f"{math.log(run.settings.length):.2f} nats; confidence is the mean largest weight on a token that is not "
+        "special; the others are shares of the weight, or of the tokens."
+        + (f" Positional heads, layer-head (offset): {', '.join(positional)}." if positional else "")
+    )
+    panels = {title: by_layer(rows, name) for name, title in titles.items()}
+    return Section("What the heads look at", text, {"roles": figures.by_layer_and_head(panels)}, {"heads": rows})
