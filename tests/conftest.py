@@ -1,12 +1,9 @@
-"""The `attn` command as a shell runs it, on a text of its own and a model that trains in seconds."""
+"""A text, and a model that trains on it in a second; what must be set before torch is imported."""
 
 from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,20 +17,18 @@ if not Path("/dev/nvidiactl").exists():
 # fixtures that the tests of several rooms share
 pytest_plugins = [
     "tests.fixtures.campaign",
+    "tests.fixtures.command",
     "tests.fixtures.finetuning",
     "tests.fixtures.processor_time",
     "tests.fixtures.record",
-    "tests.fixtures.tables",
 ]
 
-ROOT = Path(__file__).resolve().parents[1]
 TINY = (
     "hidden_size=24", "layers=2", "length=16", "batch_size=4", "max_steps=12", "model.intermediate_size=32",
     "trainer.log_every=2", "trainer.evaluate_every=6", "trainer.evaluation_sequences=16", "trainer.checkpoint_every=4",
     "tokenizer.vocabulary_size=300", "schedule.warmup_steps=2", "trainer.device=cpu",
+    "logger.wandb=off",
 )  # fmt: skip
-
-Attn = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="session")
@@ -54,21 +49,7 @@ def tiny(text_file: Path) -> list[str]:
     return [*TINY, "data=text", f"data.train={text_file}"]
 
 
-@pytest.fixture(scope="session")
-def environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """A cache of its own, no login to W&B, Triton as users have it, and the checkout's modules."""
-    kept = {key: value for key, value in os.environ.items() if not key.startswith(("WANDB", "TRITON"))}
-    home = tmp_path_factory.mktemp("home")
-    own = {"PYTHONPATH": str(ROOT), "ATTN_CACHE": str(home / "cache"), "HOME": str(home)}
-    return kept | own | {"COLUMNS": "250"}
-
-
 @pytest.fixture
-def attn(environment: dict[str, str], tmp_path: Path) -> Attn:
-    """attn(*words): run the command in an empty folder."""
-
-    def run(*words: str, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, str(ROOT / "cli.py"), *words]
-        return subprocess.run(command, cwd=cwd, env=environment, capture_output=True, text=True, timeout=300)
-
-    return run
+def short(tiny: list[str]) -> list[str]:
+    """Those for tables: 32 heads need a width of 32 times 2."""
+    return [*(word for word in tiny if not word.startswith("hidden_size")), "hidden_size=64"]

@@ -20,7 +20,7 @@ from experiments.training.micro_batches import Forward
 @pytest.fixture
 def score(tiny, tmp_path, monkeypatch, capsys):
     """The score of a run that was trained where bfloat16 is fast, on a machine where it isn't."""
-    own = [f"runs={tmp_path / 'runs'}", f"cache={tmp_path / 'cache'}", "logger.wandb=off", "precision=auto"]
+    own = [f"runs={tmp_path / 'runs'}", f"cache={tmp_path / 'cache'}", "precision=auto"]
     monkeypatch.setattr("experiments.measure.hardware.fast_bf16", lambda device: True)
     assert execute(compose(["heads=2", *tiny, *own])) == 0
     monkeypatch.setattr("experiments.measure.hardware.fast_bf16", lambda device: False)

@@ -24,9 +24,9 @@ def rows_of(text: str, key: str = "row") -> dict[str, dict[str, str]]:
     return {row[key]: row for row in csv.DictReader(io.StringIO(text))}
 
 
-def test_a_table_is_made_rendered_and_shared(here, short, tmp_path):
-    done = here("table", TABLE, "--seeds", "2", "--out", "out", "--wandb", *short)
-    assert done.exit_code == 0, done.output
+def test_a_table_is_made_rendered_and_shared(attn, short, tmp_path):
+    done = attn("table", TABLE, "--seeds", "2", "--out", "out", "--wandb", *short)
+    assert done.returncode == 0, done.output
     assert len(list(tmp_path.glob("runs/*/result.json"))) == 6
     assert "90.89 +- 0.15 (s)" in done.stdout and "C4:" in done.stdout
     # nobody is logged in
@@ -42,27 +42,27 @@ def test_a_table_is_made_rendered_and_shared(here, short, tmp_path):
     # the cells are those of attn train, and in the order of the seeds
     assert [line.split("-s")[1][0] for line in done.stderr.splitlines() if ": done" in line] == list("000111")
     row = ["experiment=nano_table", "objective.rate=0.4", "variant=multi_head", "heads=16", "trainer.compile=false"]
-    again = here("train", *row, "seed=1", *short)
-    assert again.exit_code == 0 and "validation loss" in again.output and "step" not in again.stderr
+    again = attn("train", *row, "seed=1", *short)
+    assert again.returncode == 0 and "validation loss" in again.output and "step" not in again.stderr
     assert len(list(tmp_path.glob("runs/*/result.json"))) == 6
 
-    rendered = here("table", TABLE, "--seeds", "3", "--render-only", "--format", "csv", *short)
-    assert rendered.exit_code == 0
+    rendered = attn("table", TABLE, "--seeds", "3", "--render-only", "--format", "csv", *short)
+    assert rendered.returncode == 0
     rows = rows_of(rendered.stdout)
     assert {row["state"] for row in rows.values()} == {"2 of 3 done, missing"}
     losses = [json.loads(path.read_text())["validation_loss"] for path in tmp_path.glob("runs/*-h16-*/result.json")]
     assert float(rows["h16"]["validation_loss"]) == pytest.approx(sum(losses) / 2)
 
     # seeds that another result doesn't have
-    second = here("table", TABLE, "--seeds", "1-1", "--render-only", "--format", "markdown", *short)
-    assert second.exit_code == 0 and "--seeds 1-1" in second.stdout and "* seeds: 1\n" in second.stdout
+    second = attn("table", TABLE, "--seeds", "1-1", "--render-only", "--format", "markdown", *short)
+    assert second.returncode == 0 and "--seeds 1-1" in second.stdout and "* seeds: 1\n" in second.stdout
     assert (tmp_path / "runs/tables/bhojanapalli2020-table1-nano-1-1.json").exists()
 
     # a result of other attention code is refused, not shown
     (path, _) = tmp_path.glob("runs/*-h32-*/result.json")
     path.write_text(path.read_text().replace('"attention_digest": "', '"attention_digest": "0'))
-    refused = here("table", TABLE, "--seeds", "2", "--format", "markdown", *short)
-    assert refused.exit_code == 3
+    refused = attn("table", TABLE, "--seeds", "2", "--format", "markdown", *short)
+    assert refused.returncode == 3
     assert "1 of 2 done, refused" in refused.stdout and "is another than" in refused.stdout
 
 
@@ -91,14 +91,14 @@ sys.exit(command.show_table("me2026/heads", sys.argv[1:], command.Options(format
 
 
 @pytest.mark.campaign
-def test_a_table_killed_at_random_goes_on_where_it_was(here, tiny, tmp_path, environment, monkeypatch, chance):
+def test_a_table_killed_at_random_goes_on_where_it_was(attn, tiny, tmp_path, environment, monkeypatch, chance):
     """The killed one has a process a cell, as from a shell; the numbers are those of cells that nobody cut."""
     from experiments.tables import definition
 
     (tmp_path / "tables" / "me2026").mkdir(parents=True)
     (tmp_path / "tables" / "me2026" / "heads.yaml").write_text(TWO_ROWS)
     monkeypatch.setattr(definition, "TABLES", tmp_path / "tables")
-    words = [*(word for word in tiny if not word.startswith("max_steps")), "max_steps=80", "logger.wandb=off"]
+    words = [*(word for word in tiny if not word.startswith("max_steps")), "max_steps=80"]
     cut = subprocess.Popen([sys.executable, "-c", OF_TWO_ROWS, *words], cwd=tmp_path, env=environment)
     end = time.monotonic() + 240
     while not list(tmp_path.glob("runs/*/checkpoint/step-*.safetensors")):
@@ -112,9 +112,9 @@ def test_a_table_killed_at_random_goes_on_where_it_was(here, tiny, tmp_path, env
         while "goes on from" not in output.read_text() and not (output.parent / "result.json").exists():
             assert time.monotonic() < end
             time.sleep(0.05)
-    whole = here("table", "me2026/heads", "--format", "csv", *words)
-    uncut = here("table", "me2026/heads", "--format", "csv", "--runs", "uncut", *words)
-    assert whole.exit_code == uncut.exit_code == 0, whole.output
+    whole = attn("table", "me2026/heads", "--format", "csv", *words)
+    uncut = attn("table", "me2026/heads", "--format", "csv", "--runs", "uncut", *words)
+    assert whole.returncode == uncut.returncode == 0, whole.output
     ours, theirs = rows_of(whole.stdout), rows_of(uncut.stdout)
     assert [row["validation_loss"] for row in ours.values()] == [row["validation_loss"] for row in theirs.values()]
     assert len(ours) == 2 and {row["state"] for row in ours.values()} == {"done"}
@@ -130,7 +130,7 @@ def outcome(settings, tokens_per_second: float, padding: float = 0.0):
     return Outcome(folder_of(settings), type("Known", (), known)(), "")
 
 
-def test_a_dry_run_predicts_from_a_calibration_that_is_kept(here, short, tmp_path, monkeypatch):
+def test_a_dry_run_predicts_from_a_calibration_that_is_kept(attn, short, tmp_path, monkeypatch):
     from experiments.launch import worker as runner
 
     measured = []
@@ -142,8 +142,8 @@ def test_a_dry_run_predicts_from_a_calibration_that_is_kept(here, short, tmp_pat
 
     monkeypatch.setattr(runner, "run_cell", quick)
     words = ("table", TABLE, "--seeds", "2", "--dry-run", "--format", "csv", *short, f"cache={tmp_path / 'cache'}")
-    first = here(*words)
-    assert first.exit_code == 0, first.output
+    first = attn(*words)
+    assert first.returncode == 0, first.output
     rows = [*csv.DictReader(io.StringIO(first.stdout))]
     assert len(rows) == 6 and {row["state"] for row in rows} == {"missing"}
     # 12 steps of 4 sequences of 16 tokens, and two evaluations of 16 sequences at three times the speed
@@ -154,11 +154,11 @@ def test_a_dry_run_predicts_from_a_calibration_that_is_kept(here, short, tmp_pat
     assert all(10**7 < int(row["peak_memory_bytes"]) < 10**10 for row in rows)
     assert measured == [8, 16, 32] and first.stderr.count("calibrating") == 3
     assert not (tmp_path / "runs").exists()
-    assert here(*words).stdout == first.stdout and measured == [8, 16, 32]
-    assert " | 14 s | " in here(*words[:6], "markdown", *words[7:]).stdout
+    assert attn(*words).stdout == first.stdout and measured == [8, 16, 32]
+    assert " | 14 s | " in attn(*words[:6], "markdown", *words[7:]).stdout
 
 
-def test_the_list_is_composed_anew_only_when_a_yaml_has_changed(here, tmp_path, monkeypatch):
+def test_the_list_is_composed_anew_only_when_a_yaml_has_changed(attn, tmp_path, monkeypatch):
     from experiments.commands import table as command
 
     composed = []
@@ -176,8 +176,8 @@ def test_the_list_is_composed_anew_only_when_a_yaml_has_changed(here, tmp_path, 
     yaml.write_text("one: 1\n")
 
     def listed() -> str:
-        done = here("table", "--format", "csv")
-        assert done.exit_code == 0, done.output
+        done = attn("table", "--format", "csv")
+        assert done.returncode == 0, done.output
         return rows_of(done.stdout, "table")[TABLE]["nano"]
 
     # a time that could not be found is looked for again
@@ -232,22 +232,22 @@ def test_a_translation_is_calibrated_on_made_up_pairs(tmp_path, monkeypatch):
     assert found.tokens is None and found.peak_memory_bytes > 10**7
 
 
-def test_a_cell_that_fails_ends_no_table(here, short, tmp_path):
+def test_a_cell_that_fails_ends_no_table(attn, short, tmp_path):
     words = ["experiment=nano_table", "objective.rate=0.4", "variant=multi_head", "heads=16", *short]
     (cell,) = source_of("runs").cells({"h16": words}, [0], Path("runs"))
     damaged = tmp_path / "runs" / cell.name
     damaged.mkdir(parents=True)
     (damaged / "result.json").write_text("{")
-    done = here("table", TABLE, "--seeds", "1", "--format", "csv", *short)
-    assert done.exit_code == 3, done.output
+    done = attn("table", TABLE, "--seeds", "1", "--format", "csv", *short)
+    assert done.returncode == 3, done.output
     states = {row: found["state"] for row, found in rows_of(done.stdout).items()}
     assert states == {"h8": "done", "h16": "0 of 1 done, refused", "h32": "done"}
     assert f"{cell.name}: " in done.stderr and "result.json" in done.stderr
     # and so of any other file of a cell
     (facts,) = tmp_path.glob("runs/*-h8-*/environment.json")
     facts.write_text("{")
-    shown = here("table", TABLE, "--seeds", "1", "--format", "csv", "--render-only", *short)
-    assert shown.exit_code == 0, shown.output
+    shown = attn("table", TABLE, "--seeds", "1", "--format", "csv", "--render-only", *short)
+    assert shown.returncode == 0, shown.output
     assert rows_of(shown.stdout)["h8"]["state"] == "0 of 1 done, refused"
 
 
@@ -282,18 +282,18 @@ def test_seeds_by_their_number_or_by_the_first_and_the_last():
         (["--seeds", "0"], "which table?"),
     ],
 )
-def test_mistakes_are_named_and_change_nothing(here, tmp_path, words, said):
-    done = here("table", *words)
-    assert done.exit_code == 2, done.output
+def test_mistakes_are_named_and_change_nothing(attn, tmp_path, words, said):
+    done = attn("table", *words)
+    assert done.returncode == 2, done.output
     assert said in done.stderr and "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_mistake_in_every_row_is_said_once(here):
-    said = here("table", TABLE, "hiden_size=4").stderr
+def test_a_mistake_in_every_row_is_said_once(attn):
+    said = attn("table", TABLE, "hiden_size=4").stderr
     assert said.count("there is no setting 'hiden_size'") == 1 and "h8: " not in said
     # 64 is no multiple of the 48 heads that one row has
-    said = here("table", "shazeer2020/heads", "hidden_size=96", "heeds=1").stderr
+    said = attn("table", "shazeer2020/heads", "hidden_size=96", "heeds=1").stderr
     assert said.count("heeds") == 1
 
 
@@ -303,19 +303,19 @@ def test_a_mistake_in_one_row_names_it():
     assert "a: " not in str(caught.value).splitlines()[0]
 
 
-def test_what_can_not_be_kept_is_still_shown(here, short, tmp_path):
+def test_what_can_not_be_kept_is_still_shown(attn, short, tmp_path):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "tables").write_text("in the way")
-    shown = here("table", TABLE, "--render-only", "--format", "csv", *short)
+    shown = attn("table", TABLE, "--render-only", "--format", "csv", *short)
     assert set(rows_of(shown.stdout)) == {"h8", "h16", "h32"}
-    assert shown.exit_code == 1 and "a file stands where a folder should be" in shown.stderr
+    assert shown.returncode == 1 and "a file stands where a folder should be" in shown.stderr
 
 
-def test_a_folder_that_computed_cells_can_not_have_is_named(here, tmp_path):
+def test_a_folder_that_computed_cells_can_not_have_is_named(attn, tmp_path):
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "computed").write_text("in the way")
-    done = here("table", "bhojanapalli2020/theorem1", "--seeds", "1")
-    assert done.exit_code == 1 and "a file stands where a folder should be" in done.stderr
+    done = attn("table", "bhojanapalli2020/theorem1", "--seeds", "1")
+    assert done.returncode == 1 and "a file stands where a folder should be" in done.stderr
     assert "Traceback" not in done.stderr
 
 

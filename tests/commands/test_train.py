@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -10,27 +11,28 @@ import sys
 from pathlib import Path
 
 import pytest
+from torch.testing import assert_close
 
-from experiments.config.compose import compose
-from experiments.config.messages import options
-from experiments.launch.cell import execute
+import cli
+from attention.kernels import triton_kernel
+from experiments.measure.process_environment import ADDED, TUNED
+from experiments.training.step import Learner
 
 ROOT = Path(__file__).resolve().parents[2]
+# commands of one copy of the project, in one process of its own
+SEVERAL = """
+import json, sys
+from typer.testing import CliRunner
+import cli
+for words in json.loads(sys.argv[1]):
+    done = CliRunner().invoke(cli.app, words)
+    print(json.dumps({"exit_code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}))
+"""
 
 
 def result(runs: Path) -> dict:
     (path,) = runs.glob("*/result.json")
     return json.loads(path.read_text())
-
-
-@pytest.mark.parametrize("variant", options("variant"))
-def test_every_variant_trains(tiny, tmp_path, variant):
-    own = [f"runs={tmp_path / 'runs'}", f"cache={tmp_path / 'cache'}", "logger.wandb=off"]
-    assert execute(compose([f"variant={variant}", "heads=2", *tiny, *own])) == 0
-    found = result(tmp_path / "runs")
-    assert found["status"] == "done"
-    assert found["config"]["variant"]["name"] == variant
-    assert 0 < found["validation_loss"] < 8
 
 
 def test_a_finished_run_is_returned_at_once_and_scored_on_other_text(attn, tiny, tmp_path, text_file):
@@ -58,27 +60,54 @@ def test_a_finished_run_is_returned_at_once_and_scored_on_other_text(attn, tiny,
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
-def test_a_process_that_trains_is_tuned_unless_the_user_did(attn, environment, tiny, tmp_path, monkeypatch):
-    def variables(runs: str) -> dict[str, str]:
-        assert attn("train", "heads=2", *tiny, f"runs={runs}").returncode == 0
-        (path,) = (tmp_path / runs).glob("*/environment.json")
-        return json.loads(path.read_text())["variables"]
-
-    assert "glibc.malloc.hugetlb=1" in variables("tuned")["GLIBC_TUNABLES"]
-    assert variables("tuned")["GOMP_SPINCOUNT"] == "5000"
-    monkeypatch.setitem(environment, "GLIBC_TUNABLES", "glibc.malloc.check=0")
-    monkeypatch.setitem(environment, "GOMP_SPINCOUNT", "1")
-    own = variables("own")
-    assert (own["GLIBC_TUNABLES"], own["GOMP_SPINCOUNT"]) == ("glibc.malloc.check=0", "1")
+def test_as_a_shell_runs_it_the_process_is_tuned_and_wandb_has_the_run(shell, tiny, tmp_path):
+    done = shell("train", "heads=2", *(word for word in tiny if word != "logger.wandb=off"))
+    assert done.returncode == 0, done.output
+    (path,) = (tmp_path / "runs").glob("*/environment.json")
+    variables = json.loads(path.read_text())["variables"]
+    assert "glibc.malloc.hugetlb=1" in variables["GLIBC_TUNABLES"] and variables["GOMP_SPINCOUNT"] == "5000"
+    assert len(list(tmp_path.glob(f"runs/wandb/offline-*/run-{path.parent.name}.wandb"))) == 1
 
 
-def test_two_variants_see_the_same_data_and_start_from_the_same_shared_weights(attn, tiny, tmp_path):
-    words = [word for word in tiny if not word.startswith("max_steps")]
-    attn("train", "-m", "variant=multi_head,talking_heads", "backend=reference", "heads=2", "max_steps=1", *words)
+def test_what_the_user_tuned_stays(monkeypatch):
+    started = []
+    for name in (*TUNED, ADDED):
+        monkeypatch.setenv(name, "own")
+    monkeypatch.delenv(ADDED)
+    monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("it was started again"))
+    monkeypatch.setattr(cli, "app", lambda: started.append({name: os.environ[name] for name in TUNED}))
+    monkeypatch.setattr(sys, "argv", ["attn", "train"])
+    cli.main()
+    assert started == [dict.fromkeys(TUNED, "own")]
+
+
+def test_two_variants_see_the_same_data_and_start_from_the_same_shared_weights(attn, tiny, tmp_path, monkeypatch):
+    starts, seen, take = [], [], Learner.take
+
+    def noted(learner, step, learning_rate):
+        if step == 1:
+            starts.append({name: tensor.clone() for name, tensor in learner.model.named_parameters()})
+            seen.append([])
+        outcome = take(learner, step, learning_rate)
+        seen[-1].append(outcome.batch)
+        return outcome
+
+    monkeypatch.setattr(Learner, "take", noted)
+    done = attn("train", "-m", "variant=multi_head,talking_heads", "backend=reference", "heads=2", *tiny)
+    assert done.returncode == 0, done.output
     found = [json.loads(path.read_text()) for path in (tmp_path / "runs").glob("*/result.json")]
-    assert len(found) == 2
+    assert len(found) == len(starts) == 2
     assert found[0]["unigram_loss"] == found[1]["unigram_loss"]
     assert found[0]["corpus"] == found[1]["corpus"]
+
+    first, second = ([batch._asdict() for batch in batches] for batches in seen)
+    assert_close(first, second, rtol=0, atol=0)
+    assert len(first) == 12 and not first[0]["inputs"]["tokens"].equal(first[1]["inputs"]["tokens"])
+
+    plain, talking = starts
+    assert all("projection" in name for name in talking.keys() - plain.keys()) and plain.keys() < talking.keys()
+    for name, tensor in plain.items():
+        assert_close(tensor, talking[name], rtol=0, atol=0, msg=name)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +133,8 @@ def test_mistakes_that_only_the_data_or_the_sizes_show(attn, tmp_path, tiny, wor
     assert not (tmp_path / "runs").exists() or not any((tmp_path / "runs").iterdir())
 
 
-def test_a_kernel_for_gpus_is_refused_on_a_cpu_in_one_line_before_anything_is_written(attn, tmp_path, tiny):
+def test_a_kernel_for_gpus_is_refused_on_a_cpu_before_anything_is_written(attn, tmp_path, tiny, monkeypatch):
+    monkeypatch.setattr(triton_kernel, "interpreted", lambda: False)
     done = attn("train", *tiny, "backend=triton")
     assert done.returncode == 2 and not done.stdout and list(tmp_path.iterdir()) == []
     assert "backend=triton: it runs on a CUDA GPU, not on cpu; here it must be one of auto," in done.stderr
@@ -129,17 +159,16 @@ def test_a_new_variant_is_the_two_files_of_the_documentation(tmp_path, tiny, env
     for path, body in re.findall(r"`((?:attention|conf)/\S+)`\n\n```\w+\n(.*?)```", text, re.DOTALL):
         (copy / path).write_text(body, encoding="utf-8")
 
-    def attn(*words: str) -> subprocess.CompletedProcess[str]:
-        own = environment | {"PYTHONPATH": str(copy)}
-        command = [sys.executable, str(copy / "cli.py"), *words]
-        return subprocess.run(command, cwd=tmp_path, env=own, capture_output=True, text=True, timeout=120)
-
-    assert "cosine" in attn("variants").stdout
-    trained = attn("train", "variant=cosine", "heads=2", *tiny)
-    assert trained.returncode == 0, trained.stderr
+    train = ["train", "variant=cosine"]
+    commands = [["variants"], [*train, "heads=2", *tiny], [*train, "variant.temperature=-1"]]
+    command = [sys.executable, "-c", SEVERAL, json.dumps(commands)]
+    own = environment | {"PYTHONPATH": str(copy)}
+    answers = subprocess.run(command, cwd=tmp_path, env=own, stdout=subprocess.PIPE, text=True, check=True).stdout
+    listed, trained, refused = map(json.loads, answers.splitlines())
+    assert "cosine" in listed["stdout"]
+    assert trained["exit_code"] == 0, trained["stderr"]
     assert result(tmp_path / "runs")["status"] == "done"
-    refused = attn("train", "variant=cosine", "variant.temperature=-1")
-    assert "variant.temperature = -1" in refused.stderr
+    assert refused["exit_code"] == 2 and "variant.temperature = -1" in refused["stderr"]
 
 
 def test_a_run_of_other_text_is_neither_returned_nor_continued(attn, tiny, text_file, tmp_path):

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -17,18 +16,6 @@ from experiments.config.completion import complete
 from experiments.settings.mistake import Mistake
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def attn(*words: str, cwd: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "200"}
-    return subprocess.run(
-        [sys.executable, str(ROOT / "cli.py"), *words],
-        cwd=cwd,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
 
 
 def modules_after(*words: str) -> set[str]:
@@ -47,18 +34,13 @@ def test_help_and_mistakes_do_without_torch(words):
     assert not {"torch", "wandb", "datasets", "transformers"} & modules_after(*words)
 
 
-def test_help_is_quick():
-    def seconds() -> float:
-        start = time.perf_counter()
-        attn("--help")
-        return time.perf_counter() - start
-
-    # the floor on an idle machine is 0.15 s; a busy one is given room, an import of torch is not
-    assert min(seconds() for _ in range(5)) < 0.6
+def test_help_is_quick_as_it_imports_next_to_nothing():
+    slow = {"torch", "numpy", "hydra", "omegaconf", "pydantic", "yaml", "rich.console", "wandb", "datasets"}
+    assert not slow & modules_after("--help")
 
 
 @pytest.mark.parametrize("command", ["train", "variants", "evaluate", "compare", "sync"])
-def test_help_shows_examples_first(command):
+def test_help_shows_examples_first(attn, command):
     text = attn(command, "--help").stdout
     example = text.index("  attn ")
     assert example < text.index("Options" if command != "train" else "Groups")
@@ -71,29 +53,29 @@ def test_help_shows_examples_first(command):
         (["compare", "--format", "tabel"], "'--format': .*'tabel' is not one of 'table', 'markdown', 'csv', 'json'"),
     ],
 )
-def test_an_option_with_few_values_names_them(words, said):
+def test_an_option_with_few_values_names_them(attn, words, said):
     done = attn(*words)
     assert done.returncode == 2 and re.search(said, done.stderr), done.stderr
 
 
-def test_a_mistake_changes_nothing_and_ends_with_code_2(tmp_path):
+def test_a_mistake_changes_nothing_and_ends_with_code_2(attn, tmp_path):
     for words in (["train", "heads=abc"], ["train", "-m", "heads=6,abc"], ["train", "--mulitrun"], ["train", "+x=1"]):
-        done = attn(*words, cwd=tmp_path)
+        done = attn(*words)
         assert (done.returncode, done.stdout) == (2, ""), done
         assert done.stderr.startswith("attn train: ")
         assert "Traceback" not in done.stderr
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_sweep_names_every_wrong_cell(tmp_path):
-    done = attn("train", "-m", "heads=6,12,1000,2000", cwd=tmp_path)
+def test_a_sweep_names_every_wrong_cell(attn, tmp_path):
+    done = attn("train", "-m", "heads=6,12,1000,2000")
     assert "heads=1000" in done.stderr
     assert "heads=2000" in done.stderr
     assert "none was started" in done.stderr
 
 
-def test_dry_run_prints_the_cells_and_starts_none(tmp_path):
-    done = attn("train", "-m", "variant=multi_head,talking_heads", "heads=6,12", "--dry-run", cwd=tmp_path)
+def test_dry_run_prints_the_cells_and_starts_none(attn, tmp_path):
+    done = attn("train", "-m", "variant=multi_head,talking_heads", "heads=6,12", "layers=1", "--dry-run")
     assert done.returncode == 0, done.stderr
     cells = [line.split() for line in done.stdout.splitlines() if line.startswith(("multi_head-", "talking_heads-"))]
     assert len(cells) == 4
@@ -102,16 +84,17 @@ def test_dry_run_prints_the_cells_and_starts_none(tmp_path):
 
 
 @pytest.mark.parametrize("flags", [["--cfg", "job"], ["--cfg=job"]])
-def test_a_task_is_shown_without_a_run(flags):
+def test_a_task_is_shown_without_a_run(attn, flags):
     done = attn("finetune", "task=rte", *flags)
     assert done.returncode == 0 and "not_entailment" in done.stdout, done.stderr
 
 
-def test_hydra_answers_its_own_flags():
+def test_hydra_answers_its_own_flags(attn, shell):
     assert "heads: 12" in attn("train", "heads=12", "--cfg", "job").stdout
     assert "hidden_size: 192" in attn("train", "--cfg", "job", "--resolve", "-p", "model").stdout
-    assert "variant/talking_heads" in attn("train", "variant=talking_heads", "--info", "defaults").stdout
-    assert "Launcher" in attn("train", "--info", "plugins").stdout
+    # what it logs goes where the process began with
+    assert "variant/talking_heads" in shell("train", "variant=talking_heads", "--info", "defaults").stdout
+    assert "Launcher" in shell("train", "--info", "plugins").stdout
 
 
 def test_flags_and_overrides_may_come_in_any_order():
@@ -161,13 +144,13 @@ def test_completion_as_bash_asks_for_it(words, expected):
     assert done.stdout.split() == [expected], done.stderr
 
 
-def test_variants_lists_every_variant_with_its_paper():
+def test_variants_lists_every_variant_with_its_paper(attn):
     rows = json.loads(attn("variants", "--format", "json").stdout)
     assert {"multi_head", "talking_heads", "additive", "general_bilinear"} <= {row["variant"] for row in rows}
     assert all(row["definition"] and row["paper"] and row["parameters"] > 0 and row["multiplies"] > 0 for row in rows)
 
 
-def test_unknown_commands_get_a_suggestion():
+def test_unknown_commands_get_a_suggestion(attn):
     done = attn("trian")
     assert done.returncode == 2
     assert "train" in done.stderr

@@ -134,9 +134,9 @@ def test_the_reason_is_of_this_attempt_and_not_of_one_before(tiny, tmp_path, mon
 
 
 @pytest.mark.campaign
-def test_hydras_joblib_launcher_runs_the_same_cells(attn, tiny, tmp_path):
+def test_hydras_joblib_launcher_runs_the_same_cells(shell, tiny, tmp_path):
     pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
-    done = attn("train", "-m", "heads=1,2", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", *tiny)
+    done = shell("train", "-m", "heads=1,2", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", *tiny)
     assert done.returncode == 0, done.stdout + done.stderr
     assert statuses(tmp_path / "runs") == ["done", "done"]
 
@@ -145,7 +145,7 @@ def test_the_cells_of_another_sweeper_are_found_in_the_folder_of_runs(tiny, tmp_
     # Hydra's own under another name: what it runs is known only afterwards, as of any other sweeper
     ConfigStore.instance().store(group="hydra/sweeper", name="another", node=BasicSweeperConf, provider="test")
     monkeypatch.chdir(tmp_path)
-    own = [f"runs={tmp_path / 'other'}", f"cache={tmp_path / 'cache'}", "logger.wandb=off"]
+    own = [f"runs={tmp_path / 'other'}", f"cache={tmp_path / 'cache'}"]
     assert launch(["-m", "hydra/sweeper=another", "heads=2", *own, *tiny]) == 0, capsys.readouterr().out
     assert statuses(tmp_path / "other") == ["done"]
     assert not (tmp_path / "runs").exists()

@@ -64,7 +64,7 @@ def words(tiny, tmp_path, monkeypatch) -> list[str]:
         for split, count, seed in (("train", 200, 1), ("validation", 40, 2))
     ]
     tuning = ["trainer.device=cpu", "precision=fp32", "length=32", "trainer.evaluate_every=10"]
-    return [*tiny, "logger.wandb=off", *files, *(f"finetune.first.{word}" for word in tuning)]
+    return [*tiny, *files, *(f"finetune.first.{word}" for word in tuning)]
 
 
 def rows_of(text: str, key: str = "row") -> dict[str, dict[str, str]]:
@@ -76,10 +76,10 @@ def result_of(tmp_path, pattern: str) -> dict:
     return json.loads(path.read_text())
 
 
-def test_a_cell_is_the_pretraining_and_then_its_fine_tuning(here, words, tmp_path, monkeypatch):
+def test_a_cell_is_the_pretraining_and_then_its_fine_tuning(attn, words, tmp_path, monkeypatch):
     table = ("table", "me2026/heads", "--format", "csv", *words)
-    dry = here(*table, "--dry-run", f"cache={tmp_path / 'cache'}")
-    assert dry.exit_code == 0, dry.output
+    dry = attn(*table, "--dry-run", f"cache={tmp_path / 'cache'}")
+    assert dry.returncode == 0, dry.output
     assert {row["state"] for row in csv.DictReader(io.StringIO(dry.stdout))} == {"missing"}
 
     # told to stop where the first cell would be fine-tuned
@@ -91,16 +91,16 @@ def test_a_cell_is_the_pretraining_and_then_its_fine_tuning(here, words, tmp_pat
         return train(settings, watch)
 
     monkeypatch.setattr(sweep, "run_cell", stop)
-    assert here(*table).exit_code == 128 + signal.SIGTERM
-    rendered = here(*table, "--render-only")
+    assert attn(*table).returncode == 128 + signal.SIGTERM
+    rendered = attn(*table, "--render-only")
     assert {row["state"] for row in rows_of(rendered.stdout).values()} == {"0 of 1 done, pretrained"}
     assert {row["accuracy"] for row in rows_of(rendered.stdout).values()} == {""}
-    left = here(*table[:2], *words, "--dry-run", f"cache={tmp_path / 'cache'}")
+    left = attn(*table[:2], *words, "--dry-run", f"cache={tmp_path / 'cache'}")
     assert "missing: 0 cells" in left.stdout and "fine-tuning of 2 cells on first" in " ".join(left.stdout.split())
     monkeypatch.setattr(sweep, "run_cell", train)
 
-    done = here(*table, "--out", "out")
-    assert done.exit_code == 0, done.output
+    done = attn(*table, "--out", "out")
+    assert done.returncode == 0, done.output
     assert done.stderr.count("done before") == 2
     for row, found in rows_of(done.stdout).items():
         heads = {"one": "h1", "two": "h2"}[row]
@@ -118,13 +118,13 @@ def test_a_cell_is_the_pretraining_and_then_its_fine_tuning(here, words, tmp_pat
     (one,) = tmp_path.glob("runs/multi_head-*-h1-*")
     own = [word.removeprefix("finetune.first.") for word in words if word.startswith("finetune.")]
     line = TABLE.partition("{first: ")[2].partition("}")[0].split()
-    again = here("finetune", one.name, *line, *own, "logger.wandb=off")
-    assert again.exit_code == 0, again.output
+    again = attn("finetune", one.name, *line, *own, "logger.wandb=off")
+    assert again.returncode == 0, again.output
     assert len(list(tmp_path.glob("runs/*/result.json"))) == 4
 
 
 @pytest.mark.campaign
-def test_killed_in_the_middle_it_goes_on_with_the_same_numbers(here, words, tmp_path, environment):
+def test_killed_in_the_middle_it_goes_on_with_the_same_numbers(attn, words, tmp_path, environment):
     cut = subprocess.Popen([sys.executable, "-c", COMMAND, *words], cwd=tmp_path, env=environment)
     end = time.monotonic() + 240
     while not list(tmp_path.glob("runs/sst2-*/checkpoint/step-*.safetensors")):
@@ -137,9 +137,9 @@ def test_killed_in_the_middle_it_goes_on_with_the_same_numbers(here, words, tmp_
         while "goes on from" not in output.read_text() and not (output.parent / "result.json").exists():
             assert time.monotonic() < end
             time.sleep(0.05)
-    whole = here("table", "me2026/heads", "--format", "csv", *words)
-    uncut = here("table", "me2026/heads", "--format", "csv", "--runs", "uncut", *words)
-    assert whole.exit_code == uncut.exit_code == 0, whole.output
+    whole = attn("table", "me2026/heads", "--format", "csv", *words)
+    uncut = attn("table", "me2026/heads", "--format", "csv", "--runs", "uncut", *words)
+    assert whole.returncode == uncut.returncode == 0, whole.output
     for key in ("accuracy", "validation_loss", "state"):
         ours, theirs = ([row[key] for row in rows_of(found.stdout).values()] for found in (whole, uncut))
         assert ours == theirs
@@ -173,9 +173,9 @@ def test_what_is_wrong_is_said_before_anything_is_trained(tmp_path, changes, giv
     assert not any(tmp_path.iterdir())
 
 
-def test_examples_that_are_not_there_are_missed_before_anything_is_trained(here, words, tmp_path):
-    done = here("table", "me2026/heads", *words, "finetune.first.task.validation=absent.jsonl")
-    assert done.exit_code == 2 and "absent.jsonl" in done.stderr and not (tmp_path / "runs").exists()
+def test_examples_that_are_not_there_are_missed_before_anything_is_trained(attn, words, tmp_path):
+    done = attn("table", "me2026/heads", *words, "finetune.first.task.validation=absent.jsonl")
+    assert done.returncode == 2 and "absent.jsonl" in done.stderr and not (tmp_path / "runs").exists()
 
 
 def test_the_tables_of_papers_that_fine_tune_do_so_where_there_is_time():
