@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from attention import multi_head
 from attention.layers.cost import Cost
+from attention.layers.frame import AttendOptions, Sizes
 from attention.layers.projected import ProjectedAttention, check_sizes
 
 # numbers in tanh(...) at once; at least one query row of every example is computed at once
@@ -37,18 +36,12 @@ class Attention(ProjectedAttention):
         dropout: float,
         backend: str,
     ) -> None:
-        check_sizes(
-            hidden_size=hidden_size, memory_size=memory_size, heads=heads, key_size=key_size, value_size=value_size
-        )
+        check_sizes(heads=heads, key_size=key_size)
         super().__init__(
             hidden_size,
             memory_size,
-            heads,
-            heads,
-            heads,
-            key_size,
-            value_size,
-            linear_bias,
+            Sizes(heads, heads, heads, key_size, value_size),
+            linear_bias=linear_bias,
             scale=1.0,
             dropout=dropout,
             backend=backend,
@@ -56,31 +49,22 @@ class Attention(ProjectedAttention):
         )
         self.comparison = Comparison(heads, key_size)
 
-    def attend(self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+    def attend(
+        self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
+    ) -> Tensor:
+        """[B, N, h_v, V]; the logits of the comparison are given as the bias."""
         logits = self.comparison(query, key)
-        bias = options.pop("bias")
-        options["bias"] = logits if bias is None else logits + bias
-        return super().attend(x, memory, query[..., :0], key[..., :0], value, **options)
+        options = options._replace(bias=logits if options.bias is None else logits + options.bias)
+        return super().attend(x, memory, query[..., :0], key[..., :0], value, options)
 
     def keep_key_heads(self, kept: Sequence[int]) -> None:
+        """Leave only these heads of queries and keys, and of the vectors v."""
         super().keep_key_heads(kept)
         self.comparison.weight = nn.Parameter(self.comparison.weight.detach()[list(kept)].clone())
 
     def cost(self, queries: int, memory: int) -> Cost:
         """The product with v takes n m h d_k multiplies, as QK^T would; the tanh is not counted."""
         return super().cost(queries, memory) + Cost(parameters=self.comparison.weight.numel())
-
-    @classmethod
-    def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
-        """v = 0 against queries of 0: both weigh all positions alike."""
-        shared: dict[str, Any] = {"hidden_size": 12, "memory_size": 12, "heads": 3, "key_size": 4, "value_size": 5}
-        shared |= {"linear_bias": True, "dropout": 0.0, "backend": "auto"}
-        limit, layer = cls(**shared), multi_head.Attention(**shared, scaled=True)
-        nn.init.zeros_(limit.comparison.weight)
-        nn.init.zeros_(limit.query.weight)
-        nn.init.zeros_(limit.query.bias)
-        layer.load_state_dict(limit.state_dict(), strict=False)
-        return limit, layer
 
 
 class Comparison(nn.Module):
@@ -92,7 +76,7 @@ class Comparison(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Variance 1 / key_size: the logits start with a variance of at most 1."""
+        """Draw with a variance of 1 / key_size: the logits start with a variance of at most 1."""
         nn.init.normal_(self.weight, std=self.weight.shape[1] ** -0.5)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:

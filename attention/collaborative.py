@@ -5,14 +5,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from attention import multi_head
 from attention.layers import cost
 from attention.layers.cost import Cost
+from attention.layers.frame import AttendOptions, Sizes
 from attention.layers.projected import ProjectedAttention, check_sizes, keep_rows
 
 START_STD = 0.2  # of a random mixing, as the authors have it (epfml/collaborative-attention)
@@ -38,43 +38,42 @@ class Attention(ProjectedAttention):
         dropout: float,
         backend: str,
     ) -> None:
-        check_sizes(
-            hidden_size=hidden_size, memory_size=memory_size, heads=heads, key_size=key_size, value_size=value_size
-        )
+        check_sizes(heads=heads, key_size=key_size)
         if start not in ("random", "concatenated"):
             raise ValueError(f"start: is {start!r}, must be random or concatenated")
         super().__init__(
             hidden_size,
             memory_size,
-            heads,
-            heads,
-            heads,
-            key_size,
-            value_size,
-            linear_bias,
+            Sizes(heads, heads, heads, key_size, value_size),
+            linear_bias=linear_bias,
             scale=key_size**-0.5,
             dropout=dropout,
             backend=backend,
         )
+        # of the heads together, so no head has a key size of its own
         width = heads * key_size
+        self.key_size = width
         self.query = nn.Linear(hidden_size, width, bias=False)
         self.key = nn.Linear(memory_size, width, bias=False)
         self.content_bias = nn.Linear(memory_size, heads, bias=False)
         self.mixing = Mixing(heads, key_size, start)
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [B, N, H, K], reweighed for every head, keys [B, M, H, K], the same for all, values [B, M, H, V]."""
         query = self.mixing(self.query(x))
         key = self.key(memory).unsqueeze(2).expand(-1, -1, self.key_heads, -1)
         return query, key, self.value(memory).unflatten(-1, (self.value_heads, self.value_size))
 
-    def attend(self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+    def attend(
+        self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
+    ) -> Tensor:
+        """[B, N, h_v, V]; the content biases M b_i are added to the bias."""
         content = self.content_bias(memory).mT.unsqueeze(2) * self.scale
-        bias = options.pop("bias")
-        options["bias"] = content if bias is None else content + bias
-        return super().attend(x, memory, query, key, value, **options)
+        options = options._replace(bias=content if options.bias is None else content + options.bias)
+        return super().attend(x, memory, query, key, value, options)
 
     def keep_key_heads(self, kept: Sequence[int]) -> None:
-        """Queries and keys stay whole: they are shared."""
+        """Leave only these vectors m_i and b_i; queries and keys stay whole, as the heads share them."""
         self.mixing.weight = nn.Parameter(self.mixing.weight.detach()[list(kept)].clone())
         keep_rows(self.content_bias, kept, 1)
         self.key_heads = len(kept)
@@ -85,18 +84,6 @@ class Attention(ProjectedAttention):
         linear += cost.linear(memory, self.key, self.value, self.content_bias)
         weights = self.mixing.weight.numel()
         return linear + cost.attention(queries, memory, weights, self.output.in_features) + Cost(parameters=weights)
-
-    @classmethod
-    def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
-        """Concatenated, with content biases of 0, against queries and keys without bias."""
-        shared: dict[str, Any] = {"hidden_size": 12, "memory_size": 12, "heads": 3, "key_size": 4, "value_size": 5}
-        shared |= {"linear_bias": True, "dropout": 0.0, "backend": "auto"}
-        limit, layer = cls(**shared, start="concatenated"), multi_head.Attention(**shared, scaled=True)
-        nn.init.zeros_(limit.content_bias.weight)
-        layer.load_state_dict(limit.state_dict(), strict=False)
-        nn.init.zeros_(layer.query.bias)
-        nn.init.zeros_(layer.key.bias)
-        return limit, layer
 
 
 class Mixing(nn.Module):
@@ -109,6 +96,7 @@ class Mixing(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Draw the vectors, or set each to 1 on the features of its own head, as `start` says."""
         if self.start == "random":
             nn.init.normal_(self.weight, std=START_STD)
             return

@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from attention.layers.core import Projection
+from attention.kernels.problem import Projection
 from attention.layers.cost import Cost
+from attention.layers.frame import AttendOptions, Sizes
 from attention.layers.projected import ProjectedAttention, check_sizes
 
 EPSILON = 1e-5  # of the heads' norm, as the authors have it (microsoft/unilm, Diff-Transformer)
@@ -40,20 +40,14 @@ class Attention(ProjectedAttention):
         dropout: float,
         backend: str,
     ) -> None:
-        check_sizes(
-            hidden_size=hidden_size, memory_size=memory_size, heads=heads, key_size=key_size, value_size=value_size
-        )
+        check_sizes(heads=heads, key_size=key_size)
         if not 0 <= lambda_init < 1:
             raise ValueError(f"lambda_init: is {lambda_init}, must be at least 0 and under 1")
         super().__init__(
             hidden_size,
             memory_size,
-            2 * heads,
-            2 * heads,
-            heads,
-            key_size,
-            value_size,
-            linear_bias,
+            Sizes(2 * heads, 2 * heads, heads, key_size, value_size),
+            linear_bias=linear_bias,
             scale=key_size**-0.5,
             dropout=dropout,
             backend=backend,
@@ -62,15 +56,19 @@ class Attention(ProjectedAttention):
         self.balance = Balance(key_size, lambda_init)
         self.head_norm = nn.RMSNorm(value_size, eps=EPSILON)
 
-    def attend(self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
+    def attend(
+        self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
+    ) -> Tensor:
+        """[B, N, H, V]: the difference of the two maps of a head times its values, normed."""
         # [2, 1] in each head, on the diagonal
         pair = torch.stack([torch.ones_like(weight := self.balance()), -weight])[:, None]
         difference = torch.kron(torch.eye(self.value_heads, dtype=pair.dtype, device=pair.device), pair)
-        options["weights_projection"] = Projection(difference)
-        heads = super().attend(x, memory, query, key, value, **options)
+        options = options._replace(weights_projection=Projection(difference))
+        heads = super().attend(x, memory, query, key, value, options)
         return self.head_norm(heads.to(self.head_norm.weight.dtype)) * (1 - self.balance.initial)
 
     def keep_softmax_heads(self, kept: Sequence[int]) -> None:
+        """Leave only both maps of these heads."""
         super().keep_softmax_heads([2 * head + half for head in kept for half in (0, 1)])
 
     def cost(self, queries: int, memory: int) -> Cost:
@@ -79,14 +77,9 @@ class Attention(ProjectedAttention):
         own = Cost(parameters=4 * self.key_size + self.value_size)
         return super().cost(queries, memory) + mixing + own
 
-    @classmethod
-    def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
-        """None: with lambda = 0 the norm of the heads is left."""
-        return None
-
 
 class Balance(nn.Module):
-    """lambda."""
+    """lambda = exp(q1 k1) - exp(q2 k2) + initial, of four vectors [K]."""
 
     def __init__(self, size: int, initial: float) -> None:
         super().__init__()
@@ -95,10 +88,12 @@ class Balance(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Draw the vectors from a normal distribution of standard deviation 0.1."""
         for vector in self.parameters():
             nn.init.normal_(vector, std=START_STD)
 
     def forward(self) -> Tensor:
+        """lambda, without dimensions."""
         # sums of products, as autocast would take a dot product in 16 bits
         first, second = (self.query1 * self.key1).sum(), (self.query2 * self.key2).sum()
         return first.exp() - second.exp() + self.initial

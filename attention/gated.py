@@ -5,13 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor, nn
 
 from attention import multi_head
 from attention.layers import cost
 from attention.layers.cost import Cost
+from attention.layers.frame import AttendOptions
 from attention.layers.projected import keep_rows
 
 
@@ -36,24 +36,18 @@ class Attention(multi_head.Attention):
         super().__init__(hidden_size, memory_size, heads, key_size, value_size, scaled, linear_bias, dropout, backend)
         self.gate = nn.Linear(hidden_size, heads * value_size, bias=False)
 
-    def attend(self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-        heads = super().attend(x, memory, query, key, value, **options)
+    def attend(
+        self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
+    ) -> Tensor:
+        """[B, N, H, V]: the outputs of the heads, each multiplied by its gate."""
+        heads = super().attend(x, memory, query, key, value, options)
         return heads * self.gate(x).sigmoid().unflatten(-1, heads.shape[2:])
 
     def keep_heads(self, kept: Sequence[int]) -> None:
+        """Leave only these heads, with their gates."""
         super().keep_heads(kept)
         keep_rows(self.gate, kept, self.value_size)
 
     def cost(self, queries: int, memory: int) -> Cost:
+        """Cost of multi-head attention and of the gate, n d h d_v multiplies more."""
         return super().cost(queries, memory) + cost.linear(queries, self.gate)
-
-    @classmethod
-    def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
-        """W = 0, where every gate is a half, against an output map half as large."""
-        shared: dict[str, Any] = {"hidden_size": 12, "memory_size": 12, "heads": 3, "key_size": 4, "value_size": 5}
-        shared |= {"scaled": True, "linear_bias": True, "dropout": 0.0, "backend": "auto"}
-        limit, layer = cls(**shared), multi_head.Attention(**shared)
-        nn.init.zeros_(limit.gate.weight)
-        layer.load_state_dict(limit.state_dict(), strict=False)
-        layer.output.weight.data.mul_(0.5)
-        return limit, layer

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -38,6 +36,7 @@ class Attention(multi_head.Attention):
         self.shared_value = SharedMap(value_size)
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [B, N, H, K], keys [B, M, H, K], values [B, M, H, V], each through the map that its heads share."""
         query, key, value = super().project(x, memory)
         return self.shared_query(query), self.shared_key(key), self.shared_value(value)
 
@@ -46,15 +45,6 @@ class Attention(multi_head.Attention):
         keys, values = self.key_size**2, self.value_size**2
         multiplies = self.value_heads * (queries * keys + memory * (keys + values))
         return super().cost(queries, memory) + Cost(2 * keys + values, multiplies)
-
-    @classmethod
-    def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
-        """As it starts."""
-        shared: dict[str, Any] = {"hidden_size": 12, "memory_size": 12, "heads": 3, "key_size": 4, "value_size": 5}
-        shared |= {"scaled": True, "linear_bias": True, "dropout": 0.0, "backend": "auto"}
-        limit, layer = cls(**shared), multi_head.Attention(**shared)
-        layer.load_state_dict(limit.state_dict(), strict=False)
-        return limit, layer
 
 
 class SharedMap(nn.Module):
@@ -66,6 +56,7 @@ class SharedMap(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Set W to the identity."""
         nn.init.eye_(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -8,10 +8,8 @@ order of the products differs.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from attention import multi_head
 from attention.layers import cost
@@ -22,11 +20,13 @@ class Attention(multi_head.Attention):
     """Each head adds softmax(QK^T / sqrt(key_size)) M W_down W_up to the output: `value` down, `output` up."""
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [B, N, H, K], keys [B, M, H, K], values [B, M, H, D]: down to value_size, and up to D."""
         query, key, down = super().project(x, memory)
         up = self.output.weight.unflatten(1, (self.value_heads, self.value_size))
         return query, key, torch.einsum("bmhv,dhv->bmhd", down, up)
 
     def combine(self, heads: Tensor) -> Tensor:
+        """The sum of the heads [B, N, H, D], [B, N, D]."""
         output = heads.sum(2)
         return output if self.output.bias is None else output + self.output.bias
 
@@ -35,12 +35,3 @@ class Attention(multi_head.Attention):
         linear = cost.linear(queries, self.query) + cost.linear(memory, self.key, self.value, self.output)
         width = self.value_heads * self.output.out_features
         return linear + cost.attention(queries, memory, self.query.out_features, width)
-
-    @classmethod
-    def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
-        """Always, with the same parameters."""
-        shared: dict[str, Any] = {"hidden_size": 12, "memory_size": 10, "heads": 3, "key_size": 4, "value_size": 5}
-        shared |= {"scaled": True, "linear_bias": True, "dropout": 0.0, "backend": "auto"}
-        limit, layer = cls(**shared), multi_head.Attention(**shared)
-        layer.load_state_dict(limit.state_dict())
-        return limit, layer

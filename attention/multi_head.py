@@ -5,8 +5,7 @@ key_size over hidden_size / heads is the enlarged key size, both sizes free the 
 
 from __future__ import annotations
 
-from torch import nn
-
+from attention.layers.frame import Sizes
 from attention.layers.projected import ProjectedAttention, check_sizes
 
 
@@ -25,24 +24,14 @@ class Attention(ProjectedAttention):
         dropout: float,
         backend: str,
     ) -> None:
-        check_sizes(
-            hidden_size=hidden_size, memory_size=memory_size, heads=heads, key_size=key_size, value_size=value_size
-        )
+        check_sizes(heads=heads, key_size=key_size)
         super().__init__(
             hidden_size,
             memory_size,
-            heads,
-            heads,
-            heads,
-            key_size,
-            value_size,
-            linear_bias,
+            Sizes(heads, heads, heads, key_size, value_size),
+            linear_bias=linear_bias,
             scale=key_size**-0.5 if scaled else 1.0,
+            scaled=scaled,
             dropout=dropout,
             backend=backend,
         )
-
-    @classmethod
-    def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
-        """None: this is the multi-head layer that other variants equal in their limit."""
-        return None

@@ -11,10 +11,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from attention import multi_head
+from attention.kernels.problem import Projection
 from attention.layers import cost
-from attention.layers.core import Projection
 from attention.layers.cost import Cost
+from attention.layers.frame import AttendOptions, Sizes
 from attention.layers.projected import ProjectedAttention, check_sizes
 
 # standard deviation of a standard normal cut off at two standard deviations
@@ -49,15 +49,7 @@ class Attention(ProjectedAttention):
         dropout: float,
         backend: str,
     ) -> None:
-        check_sizes(
-            hidden_size=hidden_size,
-            memory_size=memory_size,
-            key_heads=key_heads,
-            softmax_heads=softmax_heads,
-            value_heads=value_heads,
-            key_size=key_size,
-            value_size=value_size,
-        )
+        check_sizes(key_size=key_size)
         _check_choice("static", static, ("logits", "weights"))
         _check_choice("dynamic", dynamic, ("x2l", "m2l", "x2w", "m2w"))
         if start not in ("random", "identity"):
@@ -65,13 +57,10 @@ class Attention(ProjectedAttention):
         super().__init__(
             hidden_size,
             memory_size,
-            key_heads,
-            softmax_heads,
-            value_heads,
-            key_size,
-            value_size,
-            linear_bias,
+            Sizes(key_heads, softmax_heads, value_heads, key_size, value_size),
+            linear_bias=linear_bias,
             scale=key_size**-0.5 if scaled else 1.0,
+            scaled=scaled,
             dropout=dropout,
             backend=backend,
             sdpa_refusal="it can't mix heads" if static or dynamic else None,
@@ -93,43 +82,38 @@ class Attention(ProjectedAttention):
             start=start,
         )
 
-    def attend(self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-        projections = {
-            "logits_projection": self.logits_projection(x, memory),
-            "weights_projection": self.weights_projection(x, memory),
-        }
-        return super().attend(x, memory, query, key, value, **projections, **options)
+    def attend(
+        self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
+    ) -> Tensor:
+        """[B, N, h_v, V], the maps mixed by P_l and P_w."""
+        options = options._replace(
+            logits_projection=self.logits_projection(x, memory), weights_projection=self.weights_projection(x, memory)
+        )
+        return super().attend(x, memory, query, key, value, options)
 
     def head_projections(self) -> Iterator[nn.Parameter]:
+        """The parameters of P_l and P_w."""
         yield from self.logits_projection.parameters()
         yield from self.weights_projection.parameters()
 
     def keep_softmax_heads(self, kept: Sequence[int]) -> None:
+        """Leave only these heads behind P_w where there is one, else before it too."""
         if self.weights_projection.mixes:
             self.weights_projection.keep_mixed_heads(kept)
         else:
             super().keep_softmax_heads(kept)
 
     def keep_key_heads(self, kept: Sequence[int]) -> None:
+        """Leave only these heads behind P_l where there is one, else before it too."""
         if self.logits_projection.mixes:
             self.logits_projection.keep_mixed_heads(kept)
         else:
             super().keep_key_heads(kept)
 
     def cost(self, queries: int, memory: int) -> Cost:
+        """Cost of the maps and products of attention, and of mixing by P_l and P_w."""
         mixing = self.logits_projection.cost(queries, memory) + self.weights_projection.cost(queries, memory)
         return super().cost(queries, memory) + mixing
-
-    @classmethod
-    def multi_head_limit(cls) -> tuple[nn.Module, nn.Module] | None:
-        """P_l = P_w = I."""
-        shared: dict[str, Any] = {"hidden_size": 12, "memory_size": 12, "key_size": 4, "value_size": 5}
-        shared |= {"scaled": True, "linear_bias": True, "dropout": 0.0, "backend": "auto"}
-        mixing: dict[str, Any] = {"static": ["logits", "weights"], "dynamic": [], "start": "identity"}
-        limit = cls(**shared, **mixing, key_heads=3, softmax_heads=3, value_heads=3)
-        layer = multi_head.Attention(**shared, heads=3)
-        layer.load_state_dict(limit.state_dict(), strict=False)
-        return limit, layer
 
 
 class HeadProjection(nn.Module):
@@ -164,7 +148,9 @@ class HeadProjection(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """random: truncated normal of variance 1 / h_in, so that mixing keeps the variance of the logits (the authors).
+        """Draw P, or set it to the identity, as `start` says.
+
+        random: truncated normal of variance 1 / h_in, so that mixing keeps the variance of the logits (the authors).
 
         The mixed weights then have either sign and don't sum to 1. identity: training starts from multi-head
         attention (what later work does). A dynamic term starts with a hundredth of the random variance.
@@ -178,16 +164,17 @@ class HeadProjection(nn.Module):
                 _truncated_normal_(term, DYNAMIC_VARIANCE / (self.heads * size))
 
     def forward(self, x: Tensor, memory: Tensor) -> Projection:
-        """x [B, N, D], memory [B, M, D_M]."""
+        """The projection at every position of x [B, N, D] and memory [B, M, D_M]."""
         return Projection(self.static, _by_position(x, self.query), _by_position(memory, self.memory))
 
     def keep_mixed_heads(self, kept: Sequence[int]) -> None:
-        """Mix into these heads only, in place."""
+        """Leave only these of the heads that P mixes into, in place."""
         for name, term in self.named_parameters():
             setattr(self, name, nn.Parameter(term.detach()[..., list(kept)].clone()))
         self.mixed_heads = len(kept)
 
     def cost(self, queries: int, memory: int) -> Cost:
+        """Cost of P and of the products of maps with it."""
         static = self.static is not None
         return cost.mixing(queries, memory, self.heads, self.mixed_heads, static, self.query_size, self.memory_size)
 

@@ -1,4 +1,4 @@
-"""Any case, block by block: no map outlives its block, so the extra memory grows neither with B nor with N x M.
+"""Any problem, block by block: no map outlives its block, so the extra memory grows neither with B nor with N x M.
 
 A block is some examples, or some query rows of one example. The backward computes its maps again, dropout included.
 """
@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from attention.kernels import autocast
-from attention.kernels.problem import Case, Projection
+from attention.kernels.dropout import growth, kept_weights, seed_number
+from attention.kernels.problem import Problem, Projection
 
 # bytes of the largest map of a block, all heads together. On a CPU the six maps of a block should stay in the cache,
 # yet be worth the calls: a half or twice as much is as fast, 8 times as much takes 1.5 times as long. A GPU wants work
@@ -26,15 +27,15 @@ BLOCK_BYTES = {"cpu": 2**21, "cuda": 2**26}
 
 # compiled, the loop over the blocks would be unrolled: a compiled model calls this kernel as it is
 @torch.compiler.disable
-def attend(case: Case) -> Tensor:
+def attend(problem: Problem) -> Tensor:
     """As the reference, gradients included, with only the inputs kept for the backward.
 
     Products are in the dtype of the inputs; the softmax, and sums over blocks, in float32 or better. The gradients have
     no gradients: a second derivative raises torch's RuntimeError (once_differentiable).
     """
-    # drawn from the global generator, so that its seed decides the dropout here as in any other layer
-    seed = int(torch.randint(2**62, (), device="cpu")) if case.dropout else 0
-    return _Blocked.apply(case.causal, case.scale, case.dropout, seed, *_tensors(case))
+    # a number, as the tensor may hold another seed before the backward
+    seed = seed_number(problem.dropout_seed, problem.query)
+    return _Blocked.apply(problem.causal, problem.scale, problem.dropout, seed, *_tensors(problem))
 
 
 class Block(NamedTuple):
@@ -45,22 +46,22 @@ class Block(NamedTuple):
     columns: slice
 
 
-def blocks(case: Case) -> Iterator[Block]:
+def blocks(problem: Problem) -> Iterator[Block]:
     """Whole examples, or rows of one example, of at most BLOCK_BYTES a map (but at least a row), in a fixed order.
 
     A causal block leaves out the memory behind its last row.
     """
-    B, N, heads, _ = case.query.shape
-    M, mixed = case.key.shape[1], case.logits_projection
+    B, N, heads, _ = problem.query.shape
+    M, mixed = problem.key.shape[1], problem.logits_projection
     softmax_heads = heads if mixed is None else mixed.terms()[0].shape[-1]
-    row = max(1, M) * max(1, heads, softmax_heads, case.value.shape[2]) * case.query.dtype.itemsize
-    budget = BLOCK_BYTES.get(case.query.device.type, BLOCK_BYTES["cpu"])
+    row = max(1, M) * max(1, heads, softmax_heads, problem.value.shape[2]) * problem.query.dtype.itemsize
+    budget = BLOCK_BYTES.get(problem.query.device.type, BLOCK_BYTES["cpu"])
     n = max(1, min(N, budget // row))
     b = max(1, budget // (row * N)) if n == N else 1
     for example in range(0, B, b):
         for start in range(0, N, n):
             stop = min(N, start + n)
-            columns = slice(0, min(M, stop) if case.causal else M)
+            columns = slice(0, min(M, stop) if problem.causal else M)
             yield Block(slice(example, min(B, example + b)), slice(start, stop), columns)
 
 
@@ -71,35 +72,35 @@ class _Blocked(torch.autograd.Function):
     def forward(ctx: Any, causal: bool, scale: float, dropout: float, seed: int, *tensors: Tensor | None) -> Tensor:
         ctx.settings, ctx.seed = (causal, scale, dropout), seed
         ctx.save_for_backward(*tensors)
-        case = _case(tensors, *ctx.settings)
-        thinning = _Dropout(case, seed) if dropout else None
-        output = case.value.new_empty(*case.query.shape[:2], *case.value.shape[2:])
-        for block in blocks(case):
-            part = _part(case, block)
+        problem = _problem(tensors, *ctx.settings)
+        dropped = _Dropout(problem, seed) if dropout else None
+        output = problem.value.new_empty(*problem.query.shape[:2], *problem.value.shape[2:])
+        for block in blocks(problem):
+            part = _part(problem, block)
             mixed = _maps(part, block.rows.start)[2]
-            if thinning is not None:
-                (mixed,) = thinning.thin(mixed)
+            if dropped is not None:
+                mixed = mixed * dropped.kept(mixed, block)
             output[block.examples, block.rows] = (mixed @ part.value.transpose(1, 2)).transpose(1, 2)
-        return output if thinning is None else output.mul_(thinning.growth)
+        return output if dropped is None else output.mul_(dropped.growth)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         tensors = ctx.saved_tensors
-        case = _case(tensors, *ctx.settings)
-        thinning = _Dropout(case, ctx.seed) if case.dropout else None
+        problem = _problem(tensors, *ctx.settings)
+        dropped = _Dropout(problem, ctx.seed) if problem.dropout else None
         needed = ctx.needs_input_grad[-len(tensors) :]
         sums = [
             _Sum(tensor, shared) if need else None
             for tensor, shared, need in zip(tensors, _shared(tensors), needed, strict=True)
         ]
         present = [each for each in sums if each is not None]
-        with autocast.disabled(case.query):
-            for examples, group in itertools.groupby(blocks(case), attrgetter("examples")):
+        with autocast.disabled(problem.query):
+            for examples, group in itertools.groupby(blocks(problem), attrgetter("examples")):
                 for each in present:
                     each.begin(examples)
                 for block in group:
-                    grads = _gradients(_part(case, block), block, grad_output[block.examples, block.rows], thinning)
+                    grads = _gradients(_part(problem, block), block, grad_output[block.examples, block.rows], dropped)
                     places = _places(tensors, block._replace(examples=slice(None)))
                     for summed, grad, place in zip(sums, grads, places, strict=True):
                         if summed is not None and grad is not None:
@@ -109,7 +110,7 @@ class _Blocked(torch.autograd.Function):
         return None, None, None, None, *(None if each is None else each.gradient.to(each.dtype) for each in sums)
 
 
-def _maps(part: Case, first_row: int) -> tuple[Tensor, Tensor, Tensor]:
+def _maps(part: Problem, first_row: int) -> tuple[Tensor, Tensor, Tensor]:
     """(J, softmax, after P_w) of a block, each [b, heads, n, m]. Without P_l the first is of no use any more."""
     logits = (part.query.transpose(1, 2) * part.scale) @ part.key.permute(0, 2, 3, 1)
     mixed = _mix(logits, part.logits_projection)
@@ -126,15 +127,16 @@ def _maps(part: Case, first_row: int) -> tuple[Tensor, Tensor, Tensor]:
     return logits, weights, _mix(weights, part.weights_projection)
 
 
-def _gradients(part: Case, block: Block, grad_output: Tensor, thinning: _Dropout | None) -> list[Tensor | None]:
+def _gradients(part: Problem, block: Block, grad_output: Tensor, dropped: _Dropout | None) -> list[Tensor | None]:
     """Gradients of the block's parts of all tensors, in the order of `_tensors`."""
     logits, weights, mixed = _maps(part, block.rows.start)
     grad_output = grad_output.transpose(1, 2)
-    if thinning is not None:
-        grad_output = grad_output * thinning.growth
+    if dropped is not None:
+        grad_output = grad_output * dropped.growth
     grad_mixed = grad_output @ part.value.permute(0, 2, 3, 1)
-    if thinning is not None:
-        mixed, grad_mixed = thinning.thin(mixed, grad_mixed)
+    if dropped is not None:
+        kept = dropped.kept(mixed, block)
+        mixed, grad_mixed = mixed * kept, grad_mixed * kept
     grad_value = mixed.transpose(-1, -2) @ grad_output
     grad_weights, weights_terms = _unmix(grad_mixed, weights, part.weights_projection)
     # weights * (grad - (weights * grad).sum(-1)) in one pass, summed in float32
@@ -185,27 +187,18 @@ def _combine(matrix: Tensor, maps: Tensor) -> Tensor:
 
 
 class _Dropout:
-    """Which weights stay, drawn block after block: the same in the forward and in the backward.
+    """The dropout of a problem: the same weights are set to 0 in the forward and in the backward."""
 
-    A weight takes 16 random bits, ten times faster than torch's Bernoulli on a CPU; the probability is rounded to a
-    multiple of 2**-16, and `growth` = 1 / (the share that stays) makes up for exactly the rounded one.
-    """
+    def __init__(self, problem: Problem, seed: int) -> None:
+        self.growth = growth(problem.dropout)
+        self.probability, self.seed = problem.dropout, torch.tensor(seed, device=problem.query.device)
+        self.shape = (len(problem.query), problem.value.shape[2], problem.query.shape[1])
 
-    def __init__(self, case: Case, seed: int) -> None:
-        device = case.query.device
-        # a meta tensor has a shape only, and no generator
-        self.generator = None if device.type == "meta" else torch.Generator(device).manual_seed(seed)
-        kept = min(max(round((1 - case.dropout) * 2**16), 1), 2**16 - 1)
-        self.threshold = kept - 2**15
-        self.growth = 2**16 / kept
-
-    def thin(self, *maps: Tensor) -> list[Tensor]:
-        """The maps, all of one shape, with the same weights set to 0."""
-        like = maps[0]
-        words = torch.empty(-(-like.numel() // 4), dtype=torch.int64, device=like.device)
-        bits = words.random_(-(2**63), None, generator=self.generator).view(torch.int16)[: like.numel()]
-        keep = torch.lt(bits.view(like.shape), self.threshold, out=torch.empty_like(like))
-        return [each * keep for each in maps]
+    def kept(self, maps: Tensor, block: Block) -> Tensor:
+        """1 for a weight that stays, else 0, in the dtype of the block's maps [b, h_v, n, m]."""
+        memory, device = maps.shape[-1], maps.device
+        kept = kept_weights(self.seed, self.probability, self.shape, memory, device, block.examples, block.rows)
+        return kept.to(maps.dtype)
 
 
 class _Sum:
@@ -238,17 +231,18 @@ def _shared(tensors: tuple[Tensor | None, ...]) -> list[bool]:
     return [False, False, False, *terms, *terms, *broadcast]
 
 
-def _tensors(case: Case) -> tuple[Tensor | None, ...]:
-    logits, weights = case.logits_projection or Projection(), case.weights_projection or Projection()
-    return (case.query, case.key, case.value, *logits, *weights, case.bias, case.mask)
+def _tensors(problem: Problem) -> tuple[Tensor | None, ...]:
+    """The tensors of the problem in one fixed order, without the seed."""
+    logits, weights = problem.logits_projection or Projection(), problem.weights_projection or Projection()
+    return (problem.query, problem.key, problem.value, *logits, *weights, problem.bias, problem.mask)
 
 
-def _case(tensors: tuple[Any, ...], causal: bool, scale: float, dropout: float) -> Case:
+def _problem(tensors: tuple[Any, ...], causal: bool, scale: float, dropout: float) -> Problem:
     """The inverse of `_tensors`."""
     query, key, value, *terms, bias, mask = tensors
     logits, weights = Projection(*terms[:3]), Projection(*terms[3:])
     projections = (logits if logits.terms() else None, weights if weights.terms() else None)
-    return Case(query, key, value, *projections, bias, mask, causal, scale, dropout)
+    return Problem(query, key, value, *projections, bias, mask, causal, scale, dropout, None)
 
 
 def _places(tensors: tuple[Tensor | None, ...], block: Block) -> list[tuple[slice, ...]]:
@@ -264,8 +258,9 @@ def _places(tensors: tuple[Tensor | None, ...], block: Block) -> list[tuple[slic
     return [queries, memory, memory, *2 * [(), queries, memory], *wide]
 
 
-def _part(case: Case, block: Block) -> Case:
-    tensors = _tensors(case)
+def _part(problem: Problem, block: Block) -> Problem:
+    """The problem of a block alone."""
+    tensors = _tensors(problem)
     places = zip(tensors, _places(tensors, block), strict=True)
     parts = tuple(None if tensor is None else tensor[place] for tensor, place in places)
-    return _case(parts, case.causal, case.scale, case.dropout)
+    return _problem(parts, problem.causal, problem.scale, problem.dropout)

@@ -15,12 +15,13 @@ import stat
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from attention.kernels.problem import Case
+from attention.kernels.dropout import growth, seed_number, threshold
+from attention.kernels.problem import Problem
 
 SOURCES = Path(__file__).parent / "cpu"
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", "-w")
@@ -31,62 +32,75 @@ COMPILERS = ("g++", "clang++", "c++")
 TASKS_PER_THREAD, ROWS_PER_TASK = 4, 32
 
 
-def refusal(case: Case) -> str | None:
-    """Why this kernel can't do the case, or None. The first call may take the seconds of compiling."""
-    query = case.query
+def refusal(problem: Problem) -> str | None:
+    """Why this kernel can't do the problem, or None. The first call may take the seconds of compiling."""
+    query = problem.query
     if query.device.type != "cpu":
         return f"it runs on a CPU, not on {query.device.type}"
-    mixing = [*(case.logits_projection or ()), *(case.weights_projection or ())]
+    mixing = [*(problem.logits_projection or ()), *(problem.weights_projection or ())]
     terms = [term for term in mixing if term is not None]
-    dtypes = {each.dtype for each in (query, case.key, case.value, *terms)}
+    dtypes = {each.dtype for each in (query, problem.key, problem.value, *terms)}
     if not dtypes <= {query.dtype} & TYPES.keys():
         return f"it needs one dtype of float32, bfloat16 and float64, not {' and '.join(sorted(map(str, dtypes)))}"
     if any(term.ndim > 2 for term in terms):
         return "it can't mix heads by position (a projection is dynamic)"
-    if case.bias is not None and case.bias.requires_grad:
+    if problem.bias is not None and problem.bias.requires_grad:
         return "it has no gradient of a bias"
-    if 0 in query.shape or 0 in case.key.shape or 0 in case.value.shape:
+    if 0 in query.shape or 0 in problem.key.shape or 0 in problem.value.shape:
         return "it needs at least one number in every tensor"
-    return why_not() or None
+    return absence()
 
 
 # a constant of a compiled model, which could not trace a compiler's run
 @torch.compiler.assume_constant_result
-def why_not() -> str:
-    """Why there is no library here; empty: there is one."""
-    return library()[1]
+def absence() -> str | None:
+    """Why this kernel can't run on this machine, whatever the problem, or None.
+
+    `auto` computes in blocks then, several times as slowly: whoever starts a run can say so with this reason.
+    """
+    return library().absence
 
 
-def attend(case: Case) -> Tensor:
+def build_in(folder: Path) -> None:
+    """Look for the library in this folder from now on, and build it there where it is missing.
+
+    Without a call that is `.cache/attn` in the user's home directory. A library that this process has loaded stays.
+    """
+    global _folder
+    _folder = folder
+    if library.cache_info().currsize and library().functions is None:
+        library.cache_clear()
+
+
+def attend(problem: Problem) -> Tensor:
     """As the reference, gradients included, with only the inputs kept for the backward. Sums are in float32 or better.
 
     The same threads give the same bits. A second derivative raises RuntimeError.
     """
-    # drawn from the global generator, so that its seed decides the dropout here as in any other layer
-    seed = int(torch.randint(2**62, (), device="cpu")) if case.dropout else 0
-    logits, weights = (each and each.static for each in (case.logits_projection, case.weights_projection))
-    bias = None if case.bias is None else case.bias.to(case.query.dtype)
-    tensors = (case.query, case.key, case.value, logits, weights, bias, case.mask)
-    return _attend(*tensors, case.causal, case.scale, case.dropout, seed)
+    logits, weights = (each and each.static for each in (problem.logits_projection, problem.weights_projection))
+    bias = None if problem.bias is None else problem.bias.to(problem.query.dtype)
+    tensors = (problem.query, problem.key, problem.value, logits, weights, bias, problem.mask, problem.dropout_seed)
+    return _attend(*tensors, problem.causal, problem.scale, problem.dropout)
 
 
+# An operator takes tensors and numbers, no tuple of them: its arguments are those of the problem
 @torch.library.custom_op("attention::compiled", mutates_args=(), device_types="cpu")
 def _attend(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    logits: Tensor | None,
-    weights: Tensor | None,
+    logits_projection: Tensor | None,
+    weights_projection: Tensor | None,
     bias: Tensor | None,
     mask: Tensor | None,
+    dropout_seed: Tensor | None,
     causal: bool,
     scale: float,
     dropout: float,
-    seed: int,
 ) -> Tensor:
     output = value.new_empty(*query.shape[:2], *value.shape[2:])
-    problem = _Problem.of(query, key, value, logits, weights, bias, mask, causal, scale, dropout, seed)
-    problem.run(output=output)
+    tensors = _Tensors(query, key, value, logits_projection, weights_projection, bias, mask, dropout_seed)
+    _Call(tensors, causal, scale, dropout).run(output=output)
     return output
 
 
@@ -101,27 +115,29 @@ def _gradients(
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    logits: Tensor | None,
-    weights: Tensor | None,
+    logits_projection: Tensor | None,
+    weights_projection: Tensor | None,
     bias: Tensor | None,
     mask: Tensor | None,
+    dropout_seed: Tensor | None,
     causal: bool,
     scale: float,
     dropout: float,
-    seed: int,
 ) -> list[Tensor]:
-    """Of query, key, value, P_l and P_w; empty where there is no projection."""
-    problem = _Problem.of(query, key, value, logits, weights, bias, mask, causal, scale, dropout, seed)
+    """The gradients of query, key, value, P_l and P_w; empty where there is no projection."""
+    tensors = _Tensors(query, key, value, logits_projection, weights_projection, bias, mask, dropout_seed)
+    call = _Call(tensors, causal, scale, dropout)
     wide = torch.promote_types(query.dtype, torch.float32)
-    tasks = problem.B * problem.chunks
+    tasks = call.batch * call.chunks
     grads = {
         f"grad_{name}": torch.empty_like(tensor, memory_format=torch.contiguous_format)
         for name, tensor in (("query", query), ("key", key), ("value", value))
     }
-    for name, matrix in (("grad_logits", logits), ("grad_weights", weights)):
-        grads[name] = torch.zeros((0,) if matrix is None else (tasks, *matrix.shape), dtype=wide)
-    problem.run(grad_output=grad_output.contiguous(), **grads)
-    matrices = [grads[name].sum(0).to(query.dtype) for name in ("grad_logits", "grad_weights")]
+    projections = {"logits_projection": logits_projection, "weights_projection": weights_projection}
+    for name, matrix in projections.items():
+        grads[f"grad_{name}"] = torch.zeros((0,) if matrix is None else (tasks, *matrix.shape), dtype=wide)
+    call.run(grad_output=grad_output.contiguous(), **grads)
+    matrices = [grads[f"grad_{name}"].sum(0).to(query.dtype) for name in projections]
     return [grads["grad_query"], grads["grad_key"], grads["grad_value"], *matrices]
 
 
@@ -131,71 +147,75 @@ def _(grad_output: Tensor, query: Tensor, key: Tensor, value: Tensor, logits: An
     return [torch.empty_like(each, memory_format=torch.contiguous_format) for each in (query, key, value)] + matrices
 
 
-def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-    ctx.save_for_backward(*inputs[:7])
-    ctx.settings = inputs[7:]
+def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    count = len(_Tensors._fields)
+    ctx.save_for_backward(*inputs[:count])
+    ctx.settings = inputs[count:]
 
 
 def _backward(ctx: Any, grad_output: Tensor) -> tuple[Any, ...]:
     *grads, logits, weights = _gradients(grad_output, *ctx.saved_tensors, *ctx.settings)
     has_logits, has_weights = (each is not None for each in ctx.saved_tensors[3:5])
+    # neither bias, mask and seed nor the three settings have a gradient
     return (*grads, logits if has_logits else None, weights if has_weights else None, *6 * [None])
 
 
-_attend.register_autograd(_backward, setup_context=_remember)
+_attend.register_autograd(_backward, setup_context=_save_inputs)
 
 
-INTEGERS = ("B", "N", "M", "hk", "h", "hv", "K", "V", "causal", "threads", "groups", "chunks")
+class _Tensors(NamedTuple):
+    """The tensors of a problem that this kernel can do: projections are static matrices."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    logits_projection: Tensor | None  # [h_k, h]
+    weights_projection: Tensor | None  # [h, h_v]
+    bias: Tensor | None
+    mask: Tensor | None
+    dropout_seed: Tensor | None
 
 
-class _Problem(ctypes.Structure):
+SIZES = ("batch", "queries", "memory", "key_heads", "softmax_heads", "value_heads", "key_size", "value_size")
+DENSE = ("query", "key", "value", "logits_projection", "weights_projection")
+
+
+class _Call(ctypes.Structure):
     """`Problem` of the sources, field by field."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in INTEGERS),
+        *((name, ctypes.c_int64) for name in (*SIZES, "causal", "threads", "groups", "chunks", "drops", "threshold")),
         *((name, ctypes.c_double) for name in ("scale", "growth")),
-        *((name, ctypes.c_uint64) for name in ("seed", "kept")),
-        *((name, ctypes.c_void_p) for name in ("query", "key", "value", "logits", "weights", "bias", "mask")),
+        ("seed", ctypes.c_uint64),
+        *((name, ctypes.c_void_p) for name in (*DENSE, "bias", "mask")),
         *((name, 4 * ctypes.c_int64) for name in ("bias_strides", "mask_strides")),
         *((name, ctypes.c_void_p) for name in ("workspace", "output", "grad_output")),
-        *((f"grad_{name}", ctypes.c_void_p) for name in ("query", "key", "value", "logits", "weights")),
+        *((f"grad_{name}", ctypes.c_void_p) for name in DENSE),
     )
 
-    @classmethod
-    def of(
-        cls,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        logits: Tensor | None,
-        weights: Tensor | None,
-        bias: Tensor | None,
-        mask: Tensor | None,
-        causal: bool,
-        scale: float,
-        dropout: float,
-        seed: int,
-    ) -> _Problem:
-        problem = cls(causal=causal, scale=scale, seed=seed, threads=torch.get_num_threads())
-        problem.B, problem.N, problem.hk, problem.K = query.shape
-        _, problem.M, problem.hv, problem.V = value.shape
-        problem.h = problem.hk if logits is None else logits.shape[1]
+    def __init__(self, tensors: _Tensors, causal: bool, scale: float, dropout: float) -> None:
+        super().__init__(causal=causal, scale=scale, threads=torch.get_num_threads())
+        self.batch, self.queries, self.key_heads, self.key_size = tensors.query.shape
+        _, self.memory, self.value_heads, self.value_size = tensors.value.shape
+        logits, weights = tensors.logits_projection, tensors.weights_projection
+        self.softmax_heads = self.key_heads if logits is None else logits.shape[1]
         # heads that don't mix are tasks of their own
-        problem.groups = problem.h if logits is None and weights is None else 1
-        problem.chunks = _chunks(problem.B * problem.groups, problem.N, problem.threads)
-        problem.kept = 2**32 if dropout == 0 else min(max(round((1 - dropout) * 2**32), 1), 2**32 - 1)
-        problem.growth = 2**32 / problem.kept
-        problem.dtype = query.dtype
-        for name, tensor in (("bias", bias), ("mask", mask)):
+        self.groups = self.softmax_heads if logits is None and weights is None else 1
+        self.chunks = _chunks(self.batch * self.groups, self.queries, self.threads)
+        if dropout > 0:
+            self.drops, self.threshold, self.growth = 1, threshold(dropout), growth(dropout)
+            self.seed = seed_number(tensors.dropout_seed, tensors.query)
+        self.dtype = tensors.query.dtype
+        for name in ("bias", "mask"):
+            tensor = getattr(tensors, name)
             if tensor is not None:
                 # a dimension of 1 belongs to all
                 strides = zip(tensor.shape, tensor.stride(), strict=True)
                 steps = [0 if size == 1 else stride for size, stride in strides]
-                setattr(problem, f"{name}_strides", (4 * ctypes.c_int64)(*steps))
-        dense = {"query": query, "key": key, "value": value, "logits": logits, "weights": weights}
+                setattr(self, f"{name}_strides", (4 * ctypes.c_int64)(*steps))
+        dense = {name: getattr(tensors, name) for name in DENSE}
         dense = {name: None if tensor is None else tensor.contiguous() for name, tensor in dense.items()}
-        problem._point(bias=bias, mask=mask, **dense)
-        return problem
+        self._point(bias=tensors.bias, mask=tensors.mask, **dense)
 
     def _point(self, **tensors: Tensor | None) -> None:
         """Let the fields point to the tensors, which live as long as this does."""
@@ -204,13 +224,13 @@ class _Problem(ctypes.Structure):
             setattr(self, name, None if tensor is None else tensor.data_ptr())
 
     def run(self, **tensors: Tensor) -> None:
-        """Forward with `output`, else backward; contiguous tensors."""
-        built = library()[0]
-        assert built is not None
-        way = ctypes.byref(self), TYPES[self.dtype], int("output" not in tensors)
-        workspace = torch.empty(built.workspace_bytes(*way), dtype=torch.uint8)
+        """Run the forward where `output` is among the tensors, else the backward; all are contiguous."""
+        functions = library().functions
+        assert functions is not None, "refused"
+        arguments = ctypes.byref(self), TYPES[self.dtype], int("output" not in tensors)
+        workspace = torch.empty(functions.workspace_bytes(*arguments), dtype=torch.uint8)
         self._point(workspace=workspace, **tensors)
-        built.attend(*way)
+        functions.attend(*arguments)
 
 
 def _chunks(groups: int, rows: int, threads: int) -> int:
@@ -220,20 +240,32 @@ def _chunks(groups: int, rows: int, threads: int) -> int:
     return max(1, min(rows // ROWS_PER_TASK, -(-TASKS_PER_THREAD * threads // groups)))
 
 
+class Library(NamedTuple):
+    """The built sources, or why there are none."""
+
+    functions: ctypes.CDLL | None
+    absence: str | None
+
+
+_folder = Path.home() / ".cache" / "attn"
+
+
 @functools.cache
-def library() -> tuple[Any, str]:
-    """The built source, or None and why there is none."""
+def library() -> Library:
+    """The library, built if need be; it is loaded once in a process."""
     try:
-        built = ctypes.CDLL(str(_build()))
+        functions = ctypes.CDLL(str(_build()))
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
-        return None, f"it can't be built here: {error}"
-    built.workspace_bytes.restype = ctypes.c_int64
-    built.attend.restype = None
-    return built, ""
+        return Library(None, f"it can't be built here: {error}")
+    functions.workspace_bytes.restype = ctypes.c_int64
+    functions.attend.restype = None
+    return Library(functions, None)
 
 
 def _build() -> Path:
-    """The library, from this user's part of the cache, or built into it. Raises RuntimeError, OSError, SubprocessError.
+    """The path of the library, from this user's part of the folder, or built into it.
+
+    Raises RuntimeError, OSError, SubprocessError.
 
     Its name is a digest of all that it is made of: another source, compiler, processor or torch finds another file.
     """
@@ -247,8 +279,7 @@ def _build() -> Path:
     sources = [path.read_bytes() for path in sorted(SOURCES.iterdir())]
     parts = [*sources, macros, " ".join(FLAGS).encode(), torch.__version__.encode()]
     key = hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
-    cache = Path(os.environ.get("ATTN_CACHE") or Path.home() / ".cache" / "attn")
-    folder = cache / f"kernels-{os.geteuid()}"
+    folder = _folder / f"kernels-{os.geteuid()}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_own(folder)
     path = folder / f"compiled-{key}.so"
@@ -278,8 +309,8 @@ def _is_whole(path: Path) -> bool:
 
 def _check_own(path: Path) -> None:
     """A loaded library runs with this user's rights. Raises RuntimeError for what another user may have put there."""
-    found = path.lstat()
-    if stat.S_ISLNK(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    facts = path.lstat()
+    if stat.S_ISLNK(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise RuntimeError(f"{path} is a link, another user's, or can be written by others: it is not loaded")
 
 

@@ -5,18 +5,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from attention.kernels.autocast import cast
 
-# Sees the intermediate results of the reference kernel and hands back what it is to go on with: the tensor itself, or
-# another of its shape. Called with the stage and its tensor, in this order:
+# The intermediate results of attention, in the order in which they are computed:
 #   logits [B, h_k, N, M], QK^T scale; mixed_logits [B, h, N, M], after P_l and the bias, before the mask;
-#   weights [B, h, N, M], of the softmax; mixed_weights [B, h_v, N, M], after P_w; outputs [B, N, h_v, V], a head each
-Tap = Callable[[str, Tensor], Tensor]
+#   weights [B, h, N, M], of the softmax; mixed_weights [B, h_v, N, M], after P_w, what the values are summed by;
+#   outputs [B, N, h_v, V], of each head
+Stage = Literal["logits", "mixed_logits", "weights", "mixed_weights", "outputs"]
+STAGES: tuple[Stage, ...] = ("logits", "mixed_logits", "weights", "mixed_weights", "outputs")
+
+# Receives each stage with its tensor and returns the tensor to continue with: the same one, or another of its shape
+Hook = Callable[[Stage, Tensor], Tensor]
 
 
 class Projection(NamedTuple):
@@ -27,11 +31,12 @@ class Projection(NamedTuple):
     memory: Tensor | None = None  # [B, M, h_in, h_out], dynamic: m2l or m2w
 
     def terms(self) -> list[Tensor]:
+        """The terms that are present, the static one first."""
         return [term for term in self if term is not None]
 
 
-class Case(NamedTuple):
-    """The arguments of `attention.layers.core.attend`, made uniform by `make_case`."""
+class Problem(NamedTuple):
+    """The arguments of `attention.layers.core.attend`, made uniform by `Problem.of`."""
 
     query: Tensor  # [B, N, h_k, K]
     key: Tensor  # [B, M, h_k, K]
@@ -43,6 +48,52 @@ class Case(NamedTuple):
     causal: bool
     scale: float
     dropout: float
+    dropout_seed: Tensor | None  # int64 without dimensions; there if dropout > 0
+
+    @classmethod
+    def of(
+        cls,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        *,
+        logits_projection: Projection | None = None,
+        weights_projection: Projection | None = None,
+        bias: Tensor | None = None,
+        mask: Tensor | None = None,
+        causal: bool = False,
+        scale: float | None = None,
+        dropout: float = 0.0,
+        dropout_seed: Tensor | int | None = None,
+    ) -> Problem:
+        """The arguments with their shapes checked, in autocast's dtype, static terms added into dynamic ones.
+
+        Raises ValueError for shapes that don't fit, a mask that isn't bool, a dropout out of range or without a seed.
+        """
+        B, N, key_heads, _ = query.shape
+        M = key.shape[1]
+        if key.shape != (B, M, *query.shape[2:]):
+            raise ValueError(f"key: has shape {_text(key)}, must be [B, M, h_k, K] for a query {_text(query)}")
+        softmax_heads = _heads_after("logits_projection", logits_projection, key_heads, B, N, M)
+        value_heads = _heads_after("weights_projection", weights_projection, softmax_heads, B, N, M)
+        if value.shape[:3] != (B, M, value_heads):
+            raise ValueError(f"value: has shape {_text(value)}, must be [{B}, {M}, {value_heads}, V] (B, M, h_v, V)")
+        if mask is not None and mask.dtype != torch.bool:
+            raise ValueError(f"mask: has dtype {mask.dtype}, must be bool (True = may attend); use bias to add numbers")
+        maps = (B, softmax_heads, N, M)
+        return cls(
+            cast(query),
+            cast(key),
+            cast(value),
+            _folded(logits_projection),
+            _folded(weights_projection),
+            None if bias is None else cast(_broadcastable("bias", bias, maps)),
+            None if mask is None else _broadcastable("mask", mask, maps),
+            causal,
+            query.shape[-1] ** -0.5 if scale is None else scale,
+            dropout,
+            _checked_seed(dropout, dropout_seed),
+        )
 
     def permitted(self, first_row: int = 0) -> tuple[Tensor | None, Tensor | None]:
         """(allowed, empty): who may attend where, and the rows that may attend nowhere; None = everywhere, no such row.
@@ -64,52 +115,23 @@ class Case(NamedTuple):
         return allowed, ~reached.any(-1, keepdim=True)
 
 
-def make_case(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    *,
-    logits_projection: Projection | None = None,
-    weights_projection: Projection | None = None,
-    bias: Tensor | None = None,
-    mask: Tensor | None = None,
-    causal: bool = False,
-    scale: float | None = None,
-    dropout: float = 0.0,
-) -> Case:
-    """The arguments with their shapes checked, in autocast's dtype, static terms added into dynamic ones.
-
-    Raises ValueError for shapes that don't fit, a mask that isn't bool, a dropout out of range.
-    """
-    B, N, key_heads, _ = query.shape
-    M = key.shape[1]
-    if key.shape != (B, M, *query.shape[2:]):
-        raise ValueError(f"key: has shape {_text(key)}, must be [B, M, h_k, K] for a query {_text(query)}")
-    softmax_heads = _heads_after("logits_projection", logits_projection, key_heads, B, N, M)
-    value_heads = _heads_after("weights_projection", weights_projection, softmax_heads, B, N, M)
-    if value.shape[:3] != (B, M, value_heads):
-        raise ValueError(f"value: has shape {_text(value)}, must be [{B}, {M}, {value_heads}, V] (B, M, h_v, V)")
-    if mask is not None and mask.dtype != torch.bool:
-        raise ValueError(f"mask: has dtype {mask.dtype}, must be bool (True = may attend); numbers to add are a bias")
+def _checked_seed(dropout: float, seed: Tensor | int | None) -> Tensor | None:
+    """The seed as a tensor, None where nothing is dropped."""
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout: is {dropout}, must be at least 0 and under 1")
-    maps = (B, softmax_heads, N, M)
-    return Case(
-        cast(query),
-        cast(key),
-        cast(value),
-        _folded(logits_projection),
-        _folded(weights_projection),
-        None if bias is None else cast(_broadcastable("bias", bias, maps)),
-        None if mask is None else _broadcastable("mask", mask, maps),
-        causal,
-        query.shape[-1] ** -0.5 if scale is None else scale,
-        dropout,
-    )
+    if dropout == 0:
+        return None
+    if seed is None:
+        raise ValueError(f"dropout_seed: is None, must be an integer as dropout is {dropout}")
+    if isinstance(seed, int):
+        return torch.tensor(seed, dtype=torch.int64, device="cpu")
+    if seed.dtype != torch.int64 or seed.ndim:
+        raise ValueError(f"dropout_seed: is {seed.dtype} of shape {_text(seed)}, must be int64 without dimensions")
+    return seed
 
 
 def _heads_after(name: str, projection: Projection | None, heads: int, B: int, N: int, M: int) -> int:
-    """Heads after the projection, whose terms must take in `heads` of them."""
+    """The heads after the projection, whose terms must take in `heads` of them."""
     if projection is None or not projection.terms():
         return heads
     mixed = projection.terms()[0].shape[-1]

@@ -9,39 +9,39 @@ import functools
 import torch
 from torch import Tensor
 
-from attention.kernels.problem import Case, Projection, Tap
+from attention.kernels.dropout import growth, kept_weights
+from attention.kernels.problem import Hook, Problem, Projection, Stage
 
 
-def untouched(stage: str, tensor: Tensor) -> Tensor:
-    """The tap that changes nothing."""
+def unchanged(stage: Stage, tensor: Tensor) -> Tensor:
+    """The hook that changes nothing."""
     return tensor
 
 
-def attend(case: Case, tap: Tap = untouched) -> Tensor:
-    """J = QK^T -> P_l -> bias, mask -> softmax -> P_w -> dropout -> V (2003.02436, the pseudo-code).
+def attend(problem: Problem, hook: Hook = unchanged) -> Tensor:
+    """J = QK^T -> P_l -> bias, mask -> softmax -> P_w -> dropout -> V (2003.02436, the pseudo-code), [B, N, h_v, V].
 
     Products in the dtype of the inputs, the softmax at least in float32. Autograd keeps every map. Every intermediate
-    result goes through `tap`, which may look at it or change it: to read maps, or to gate heads.
+    result goes through `hook`, which may look at it or change it: to read maps, or to gate heads.
     """
-    logits = tap("logits", torch.einsum("bnhk,bmhk->bhnm", case.query, case.key) * case.scale)
-    logits = mix(logits, case.logits_projection)
+    logits = hook("logits", torch.einsum("bnhk,bmhk->bhnm", problem.query, problem.key) * problem.scale)
+    logits = mix(logits, problem.logits_projection)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
-    if case.bias is not None:
-        logits = logits + case.bias
-    logits = tap("mixed_logits", logits)
-    allowed, empty = case.permitted()
+    if problem.bias is not None:
+        logits = logits + problem.bias
+    logits = hook("mixed_logits", logits)
+    allowed, empty = problem.permitted()
     if allowed is not None:
         logits = logits.masked_fill(~allowed, float("-inf"))
     if empty is not None:
         # a row of -inf alone has no softmax: give it any, then take it away
         logits = logits.masked_fill(empty, 0.0)
-    weights = logits.softmax(-1).to(case.value.dtype)
+    weights = logits.softmax(-1).to(problem.value.dtype)
     if empty is not None:
         weights = weights.masked_fill(empty, 0.0)
-    weights = mix(tap("weights", weights), case.weights_projection)
-    weights = tap("mixed_weights", weights)
-    weights = torch.dropout(weights, case.dropout, train=case.dropout > 0)
-    return tap("outputs", torch.einsum("bhnm,bmhv->bnhv", weights, case.value))
+    weights = mix(hook("weights", weights), problem.weights_projection)
+    weights = drop(hook("mixed_weights", weights), problem)
+    return hook("outputs", torch.einsum("bhnm,bmhv->bnhv", weights, problem.value))
 
 
 def mix(maps: Tensor, projection: Projection | None) -> Tensor:
@@ -51,3 +51,12 @@ def mix(maps: Tensor, projection: Projection | None) -> Tensor:
     equations = ("bhnm,hg->bgnm", "bhnm,bnhg->bgnm", "bhnm,bmhg->bgnm")
     mixed = [torch.einsum(e, maps, term) for e, term in zip(equations, projection, strict=True) if term is not None]
     return functools.reduce(torch.add, mixed)
+
+
+def drop(weights: Tensor, problem: Problem) -> Tensor:
+    """The weights [B, h_v, N, M] with the share `problem.dropout` of them 0, the others larger by as much."""
+    if problem.dropout_seed is None:
+        return weights
+    B, heads, N, M = weights.shape
+    kept = kept_weights(problem.dropout_seed, problem.dropout, (B, heads, N), M, weights.device)
+    return weights * kept * growth(problem.dropout)

@@ -6,35 +6,36 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from attention.kernels.problem import Case
+from attention.kernels.problem import Problem
 
 
-def refusal(case: Case) -> str | None:
-    """Why this kernel can't do the case, or None."""
-    if case.logits_projection is not None or case.weights_projection is not None:
+def refusal(problem: Problem) -> str | None:
+    """Why this kernel can't do the problem, or None."""
+    if problem.logits_projection is not None or problem.weights_projection is not None:
         return "it can't mix heads (a logits or weights projection is given)"
-    if case.query.shape[-1] == 0:
+    if problem.query.shape[-1] == 0:
         return "it needs a key size of at least 1"
+    if problem.dropout > 0:
+        return "its dropout draws from torch's global generator, not from a seed"
     return None
 
 
-def attend(case: Case) -> Tensor:
-    """softmax(QK^T scale + bias, masked) V, by whichever of torch's own kernels takes the arguments."""
-    allowed, empty = case.permitted()
-    mask = allowed if case.mask is not None else None
-    if case.bias is not None:
-        mask = case.bias.to(case.query.dtype)
+def attend(problem: Problem) -> Tensor:
+    """softmax(QK^T scale + bias, masked) V, [B, N, h_v, V], by whichever of torch's own kernels takes the arguments."""
+    allowed, empty = problem.permitted()
+    mask = allowed if problem.mask is not None else None
+    if problem.bias is not None:
+        mask = problem.bias.to(problem.query.dtype)
         mask = mask if allowed is None else mask.masked_fill(~allowed, float("-inf"))
     if mask is not None and empty is not None:
         # a row that may attend nowhere is NaN in some of torch's kernels: open it, and take its result away
         mask = mask.masked_fill(empty, True if mask.dtype == torch.bool else 0.0)
     output = functional.scaled_dot_product_attention(
-        case.query.transpose(1, 2),
-        case.key.transpose(1, 2),
-        case.value.transpose(1, 2),
+        problem.query.transpose(1, 2),
+        problem.key.transpose(1, 2),
+        problem.value.transpose(1, 2),
         attn_mask=mask,
-        dropout_p=case.dropout,
-        is_causal=case.causal and mask is None,
-        scale=case.scale,
+        is_causal=problem.causal and mask is None,
+        scale=problem.scale,
     )
     return (output if empty is None else output.masked_fill(empty, 0.0)).transpose(1, 2)

@@ -13,10 +13,10 @@ from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
-from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd.function import once_differentiable
 
-from attention.kernels.problem import Case
+from attention.kernels.dropout import growth, has_no_data, seed_number, threshold
+from attention.kernels.problem import Problem
 
 # Query rows of a tile, and its memory positions: the least that a product on tensor cores takes, for a tile has all
 # heads, and three maps and a sum are alive at once. With 32 heads of 32 and 8 warps a map in float32 takes 32 of a
@@ -26,7 +26,7 @@ WARPS = 8
 
 
 def absence(device: torch.device) -> str | None:
-    """Why this kernel can't run on the device, whatever the case, or None. Shapes without data go through anywhere."""
+    """Why this kernel can't run on the device, whatever the problem, or None. Shapes alone go through anywhere."""
     if device.type == "meta" or interpreted():
         return None
     if device.type != "cuda":
@@ -39,22 +39,24 @@ def absence(device: torch.device) -> str | None:
 
 
 @torch.compiler.disable
-def refusal(case: Case) -> str | None:
-    """Why this kernel can't do the case, or None."""
-    query, value, mask = case.query, case.value, case.mask
+def refusal(problem: Problem) -> str | None:
+    """Why this kernel can't do the problem, or None."""
+    query, value, mask = problem.query, problem.value, problem.mask
     reason = absence(query.device)
     if reason is not None:
         return reason
-    if any(each is not None and each.static is None for each in (case.logits_projection, case.weights_projection)):
+    if any(
+        each is not None and each.static is None for each in (problem.logits_projection, problem.weights_projection)
+    ):
         return "it mixes heads by static projections only"
-    if case.bias is not None:
+    if problem.bias is not None:
         return "it takes no bias on the logits"
-    if mask is not None and mask.shape[1:] != (1, 1, case.key.shape[1]):
+    if mask is not None and mask.shape[1:] != (1, 1, problem.key.shape[1]):
         return "it takes a mask of memory positions only, [B, 1, 1, M]"
     if query.shape[-1] == 0 or value.shape[-1] == 0:
         return "it needs a key size and a value size of at least 1"
-    problem = Problem.of(case, seed=0)
-    dtypes = {each.dtype for each in problem.tensors()[:5] if each is not None}
+    launch = Launch.of(problem)
+    dtypes = {each.dtype for each in launch.tensors()[:5] if each is not None}
     if len(dtypes) > 1:
         return f"its tensors must be of one type, not {' and '.join(sorted(map(str, dtypes)))}"
     # float64 is for comparing the programs with the reference, in the interpreter
@@ -62,23 +64,21 @@ def refusal(case: Case) -> str | None:
     if query.dtype not in allowed:
         return f"it computes in float32, bfloat16 or float16, not in {query.dtype}"
     if query.is_cuda and not interpreted():
-        needed, limit = problem.shared_bytes(), _shared_limit(query.get_device())
+        needed, limit = launch.shared_bytes(), _shared_limit(query.get_device())
         if needed > limit:
             return f"its tiles need {needed:,} bytes of shared memory, and a program has {limit:,} on this GPU"
     return None
 
 
 @torch.compiler.disable
-def attend(case: Case) -> Tensor:
+def attend(problem: Problem) -> Tensor:
     """As the reference, gradients included; for the backward, the inputs and one sum a row and head are kept.
 
     Products are in the dtype of the inputs, sums and the softmax in float32. Nothing is added atomically: the same
     inputs give the same bits. The gradients have no gradients: a second derivative raises torch's RuntimeError.
     """
-    # drawn from the global generator, so that its seed decides the dropout here as in any other layer
-    seed = int(torch.randint(2**62, (), device="cpu")) if case.dropout and not _has_no_data(case.query) else 0
-    problem = Problem.of(case, seed)
-    return _Mixed.apply(problem.options(), *problem.tensors())
+    launch = Launch.of(problem)
+    return _Mixed.apply(launch.options(), *launch.tensors())
 
 
 @functools.cache
@@ -105,13 +105,8 @@ def _shared_limit(device: int) -> int:
     return int(module.triton.runtime.driver.active.utils.get_device_properties(device)["max_shared_mem"])
 
 
-def _has_no_data(tensor: Tensor) -> bool:
-    """Whether only the shapes are wanted, as for a prediction of the memory."""
-    return tensor.is_meta or isinstance(tensor, FakeTensor)
-
-
-class Problem(NamedTuple):
-    """A case that isn't refused, as the programs are told it."""
+class Launch(NamedTuple):
+    """A problem that isn't refused, in the form in which the programs are launched on it."""
 
     query: Tensor
     key: Tensor
@@ -125,19 +120,24 @@ class Problem(NamedTuple):
     seed: int
 
     @classmethod
-    def of(cls, case: Case, seed: int) -> Problem:
-        logits, weights = (each and each.static for each in (case.logits_projection, case.weights_projection))
-        tensors = (case.query, case.key, case.value, logits, weights, case.mask)
-        return cls(*tensors, case.causal, case.scale, case.dropout, seed)
+    def of(cls, problem: Problem) -> Launch:
+        """The launch of a problem, its seed read."""
+        logits, weights = (each and each.static for each in (problem.logits_projection, problem.weights_projection))
+        tensors = (problem.query, problem.key, problem.value, logits, weights, problem.mask)
+        seed = seed_number(problem.dropout_seed, problem.query)
+        return cls(*tensors, problem.causal, problem.scale, problem.dropout, seed)
 
     def tensors(self) -> tuple[Tensor | None, ...]:
+        """The inputs, in the order of the programs."""
         return self[:6]
 
     def options(self) -> tuple[bool, float, float, int]:
+        """The numbers behind the inputs: causal, scale, dropout and seed."""
         return self[6:]
 
     @property
     def softmax_heads(self) -> int:
+        """h, the heads behind P_l."""
         return self.query.shape[2] if self.logits_projection is None else self.logits_projection.shape[1]
 
     def sizes(self) -> dict[str, int]:
@@ -176,14 +176,15 @@ class Problem(NamedTuple):
             "CAUSAL": self.causal, "DROPOUT": self.dropout > 0, "ROWS": ROWS, "COLUMNS": COLUMNS,
         }  # fmt: skip
 
-    def launch(self, program: str, across: Literal["queries", "memory"], *more: Tensor | None) -> None:
+    def run(self, program: str, across: Literal["queries", "memory"], *more: Tensor | None) -> None:
         """Run a program of `triton_programs` on these tensors and `more`, those that it takes after the mask."""
         blocks = self.blocks(across)
-        if blocks == 0 or _has_no_data(self.query):
+        if blocks == 0 or has_no_data(self.query):
             return
         N, M, mask = self.query.shape[1], self.key.shape[1], self.mask
-        kept = min(max(round((1 - self.dropout) * 2**24), 1), 2**24)
-        numbers = (N, M, 0 if mask is None or mask.shape[0] == 1 else M, self.scale, self.seed, kept, 2**24 / kept)
+        mask_stride = 0 if mask is None or mask.shape[0] == 1 else M
+        dropped = (threshold(self.dropout), growth(self.dropout)) if self.dropout else (0, 1.0)
+        numbers = (N, M, mask_stride, self.scale, self.seed, *dropped)
         inputs = (*self.tensors()[:5], None if mask is None else mask.view(torch.uint8))
         with torch.cuda.device_of(self.query):
             getattr(programs(), program)[(blocks,)](
@@ -196,14 +197,14 @@ class _Mixed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, options: tuple[bool, float, float, int], *tensors: Tensor | None) -> Tensor:
-        problem = Problem._make([*(None if each is None else each.contiguous() for each in tensors), *options])
-        query, value = problem.query, problem.value
+        launch = Launch._make([*(None if each is None else each.contiguous() for each in tensors), *options])
+        query, value = launch.query, launch.value
         B, N = query.shape[:2]
         output = value.new_empty(B, N, *value.shape[2:])
         wide = torch.promote_types(query.dtype, torch.float32)
-        lse = query.new_empty(B, problem.softmax_heads, N, dtype=wide)
-        problem.launch("forward", "queries", output, lse)
-        ctx.save_for_backward(*problem.tensors(), lse)
+        lse = query.new_empty(B, launch.softmax_heads, N, dtype=wide)
+        launch.run("forward", "queries", output, lse)
+        ctx.save_for_backward(*launch.tensors(), lse)
         ctx.options = options
         return output
 
@@ -211,14 +212,14 @@ class _Mixed(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, grad_output: Tensor) -> tuple[Tensor | None, ...]:
         *tensors, lse = ctx.saved_tensors
-        problem = Problem._make([*tensors, *ctx.options])
-        matrices = problem.logits_projection, problem.weights_projection
+        launch = Launch._make([*tensors, *ctx.options])
+        matrices = launch.logits_projection, launch.weights_projection
         grad_output, correction = grad_output.contiguous(), torch.empty_like(lse)
-        grad_query, grad_key, grad_value = map(torch.empty_like, problem[:3])
+        grad_query, grad_key, grad_value = map(torch.empty_like, launch[:3])
         # each program writes its part of these sums: two h x h matrices for 16 rows
-        blocks = problem.blocks("queries")
+        blocks = launch.blocks("queries")
         parts = [None if each is None else lse.new_empty(blocks, *each.shape) for each in matrices]
-        problem.launch("backward_queries", "queries", lse, grad_output, correction, grad_query, *parts)
-        problem.launch("backward_memory", "memory", lse, grad_output, correction, grad_key, grad_value)
-        sums = [None if part is None else part.sum(0).to(problem.query.dtype) for part in parts]
+        launch.run("backward_queries", "queries", lse, grad_output, correction, grad_query, *parts)
+        launch.run("backward_memory", "memory", lse, grad_output, correction, grad_key, grad_value)
+        sums = [None if part is None else part.sum(0).to(launch.query.dtype) for part in parts]
         return None, grad_query, grad_key, grad_value, *sums, None

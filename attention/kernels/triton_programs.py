@@ -26,9 +26,6 @@ DTYPES = {
     torch.float64: tl.float64,
 }
 
-# of Philox: 7 pass all of its authors' tests
-ROUNDS = tl.constexpr(7)
-
 
 @triton.jit
 def load_heads(base, positions, length, HEADS: tl.constexpr, SIZE: tl.constexpr, H: tl.constexpr, S: tl.constexpr):
@@ -119,22 +116,33 @@ def logits(left, right, scale, matrix, mask, rows, columns, M, CAUSAL: tl.conste
 
 
 @triton.jit
-def thin(maps, seed, kept, example, rows, columns, DROPOUT: tl.constexpr):
-    """The maps with some weights set to 0, the same ones wherever it is asked: a function of seed and position.
+def scrambled(x):
+    """SplitMix64's output function of uint64."""
+    x = x + 0x9E3779B97F4A7C15
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB
+    return x ^ (x >> 31)
 
-    kept: the share that stays, in 2**-24.
-    """
+
+@triton.jit
+def drop(maps, seed, threshold, example, rows, columns, N, HEADS_V: tl.constexpr, DROPOUT: tl.constexpr):
+    """The maps with some weights set to 0: the function of `attention/kernels/dropout.py`, to the bit."""
     if DROPOUT:
         heads = tl.arange(0, maps.shape[0])[:, None, None]
-        bits, _, _, _ = tl.philox(seed, columns, rows, heads, example, ROUNDS)
-        maps = tl.where((bits >> 8).to(tl.int32) < kept, maps, 0.0)
+        row = (example.to(tl.int64) * HEADS_V + heads) * N + rows
+        key = scrambled(tl.cast(seed, tl.uint64) ^ scrambled(row.to(tl.uint64)))
+        word = columns.to(tl.uint32) * 0x9E3779B9 + key.to(tl.uint32)
+        word = (word ^ (word >> 16)) * 0x7FEB352D
+        word = (word ^ (word >> 15)) * 0x846CA68B + (key >> 32).to(tl.uint32)
+        maps = tl.where(word.to(tl.int32, bitcast=True) < threshold, maps, 0.0)
     return maps
 
 
 @triton.jit
 def tile(
-    left, right, left_values, right_values, sums, scale, P_l_transposed, mask, seed, kept, growth,
-    example, rows, columns, M, CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, DTYPE: tl.constexpr,
+    left, right, left_values, right_values, sums, scale, P_l_transposed, mask, seed, threshold, growth,
+    example, rows, columns, N, M,
+    HEADS_V: tl.constexpr, CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, DTYPE: tl.constexpr,
 ):  # fmt: skip
     """What both passes of the backward compute again: J before P_l, the weights W before P_w, and the gradient dU.
 
@@ -143,13 +151,13 @@ def tile(
     """
     J, L = logits(left, right, scale, P_l_transposed, mask, rows, columns, M, CAUSAL, DTYPE)
     dU = compare(left_values, right_values, DTYPE) * growth
-    return J, tl.exp(L - sums), thin(dU, seed, kept, example, rows, columns, DROPOUT)
+    return J, tl.exp(L - sums), drop(dU, seed, threshold, example, rows, columns, N, HEADS_V, DROPOUT)
 
 
-@triton.jit(do_not_specialize=["seed", "kept"])
+@triton.jit(do_not_specialize=["seed", "threshold"])
 def forward(
     query, key, value, logits_projection, weights_projection, mask, output, lse,
-    N, M, mask_stride, scale, seed, kept, growth,
+    N, M, mask_stride, scale, seed, threshold, growth,
     HEADS_K: tl.constexpr, HEADS: tl.constexpr, HEADS_V: tl.constexpr, KEY_SIZE: tl.constexpr, VALUE_SIZE: tl.constexpr,
     H_K: tl.constexpr, H: tl.constexpr, H_V: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, DTYPE: tl.constexpr, WIDE: tl.constexpr,
@@ -196,7 +204,8 @@ def forward(
         k = load_heads(key, columns, M, HEADS_K, KEY_SIZE, H_K, K)
         _, L = logits(q, k, scale, P_l, mask, rows[None, :, None], columns[None, None, :], M, CAUSAL, DTYPE)
         W = tl.exp(L - sums[:, :, None])
-        U = thin(mix(P_w, W, DTYPE), seed, kept, example, rows[None, :, None], columns[None, None, :], DROPOUT)
+        U = mix(P_w, W, DTYPE)
+        U = drop(U, seed, threshold, example, rows[None, :, None], columns[None, None, :], N, HEADS_V, DROPOUT)
         v = load_heads(value, columns, M, HEADS_V, VALUE_SIZE, H_V, V)
         out += combine(U, v, DTYPE)
 
@@ -204,11 +213,11 @@ def forward(
     store_sums(lse + at * HEADS * N, sums, rows, N, HEADS)
 
 
-@triton.jit(do_not_specialize=["seed", "kept"])
+@triton.jit(do_not_specialize=["seed", "threshold"])
 def backward_queries(
     query, key, value, logits_projection, weights_projection, mask, lse, grad_output,
     correction, grad_query, grad_logits_projection, grad_weights_projection,
-    N, M, mask_stride, scale, seed, kept, growth,
+    N, M, mask_stride, scale, seed, threshold, growth,
     HEADS_K: tl.constexpr, HEADS: tl.constexpr, HEADS_V: tl.constexpr, KEY_SIZE: tl.constexpr, VALUE_SIZE: tl.constexpr,
     H_K: tl.constexpr, H: tl.constexpr, H_V: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, DTYPE: tl.constexpr, WIDE: tl.constexpr,
@@ -247,8 +256,8 @@ def backward_queries(
         k = load_heads(key, columns, M, HEADS_K, KEY_SIZE, H_K, K)
         v = load_heads(value, columns, M, HEADS_V, VALUE_SIZE, H_V, V)
         _, W, dU = tile(
-            q, k, dO, v, sums, scale, P_l_transposed, mask, seed, kept, growth,
-            example, rows[None, :, None], columns[None, None, :], M, CAUSAL, DROPOUT, DTYPE,
+            q, k, dO, v, sums, scale, P_l_transposed, mask, seed, threshold, growth,
+            example, rows[None, :, None], columns[None, None, :], N, M, HEADS_V, CAUSAL, DROPOUT, DTYPE,
         )  # fmt: skip
         mean += tl.sum(W * mix(P_w, dU, DTYPE), 2)
     store_sums(correction + at * HEADS * N, mean, rows, N, HEADS)
@@ -259,8 +268,8 @@ def backward_queries(
         k = load_heads(key, columns, M, HEADS_K, KEY_SIZE, H_K, K)
         v = load_heads(value, columns, M, HEADS_V, VALUE_SIZE, H_V, V)
         J, W, dU = tile(
-            q, k, dO, v, sums, scale, P_l_transposed, mask, seed, kept, growth,
-            example, rows[None, :, None], columns[None, None, :], M, CAUSAL, DROPOUT, DTYPE,
+            q, k, dO, v, sums, scale, P_l_transposed, mask, seed, threshold, growth,
+            example, rows[None, :, None], columns[None, None, :], N, M, HEADS_V, CAUSAL, DROPOUT, DTYPE,
         )  # fmt: skip
         if weights_projection is not None:
             sum_w += correlate(W, dU, DTYPE)
@@ -277,11 +286,11 @@ def backward_queries(
         store_matrix(grad_weights_projection + part * HEADS * HEADS_V, sum_w, HEADS, HEADS_V)
 
 
-@triton.jit(do_not_specialize=["seed", "kept"])
+@triton.jit(do_not_specialize=["seed", "threshold"])
 def backward_memory(
     query, key, value, logits_projection, weights_projection, mask, lse, grad_output,
     correction, grad_key, grad_value,
-    N, M, mask_stride, scale, seed, kept, growth,
+    N, M, mask_stride, scale, seed, threshold, growth,
     HEADS_K: tl.constexpr, HEADS: tl.constexpr, HEADS_V: tl.constexpr, KEY_SIZE: tl.constexpr, VALUE_SIZE: tl.constexpr,
     H_K: tl.constexpr, H: tl.constexpr, H_V: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, DTYPE: tl.constexpr, WIDE: tl.constexpr,
@@ -319,11 +328,11 @@ def backward_memory(
         sums = load_sums(lse, rows, N, float("inf"), HEADS, H)[:, None, :]
         mean = load_sums(correction, rows, N, 0.0, HEADS, H)[:, None, :]
         _, W, dU = tile(
-            k, q, v, dO, sums, scale, P_l_transposed, mask, seed, kept, growth,
-            example, rows[None, None, :], columns[None, :, None], M, CAUSAL, DROPOUT, DTYPE,
+            k, q, v, dO, sums, scale, P_l_transposed, mask, seed, threshold, growth,
+            example, rows[None, None, :], columns[None, :, None], N, M, HEADS_V, CAUSAL, DROPOUT, DTYPE,
         )  # fmt: skip
         U = mix(P_w_transposed, W, DTYPE)
-        U = thin(U, seed, kept, example, rows[None, None, :], columns[None, :, None], DROPOUT)
+        U = drop(U, seed, threshold, example, rows[None, None, :], columns[None, :, None], N, HEADS_V, DROPOUT)
         dv += combine(U, dO, DTYPE)
         dL = W * (mix(P_w, dU, DTYPE) - mean)
         dk += combine(mix(P_l, dL, DTYPE), q, DTYPE)

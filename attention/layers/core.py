@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from attention.kernels import autocast, blocked, compiled, reference, sdpa, triton_kernel
-from attention.kernels.problem import Case, Projection, Tap, make_case
+from attention.kernels.problem import Hook, Problem, Projection
 
 __all__ = ["BACKENDS", "Projection", "attend", "check_backend", "choose"]
 
@@ -37,9 +37,10 @@ def attend(
     causal: bool = False,
     scale: float | None = None,
     dropout: float = 0.0,
+    dropout_seed: Tensor | int | None = None,
     backend: str = "auto",
-    tap: Tap | None = None,
-    tell: Callable[[str], None] | None = None,
+    hook: Hook | None = None,
+    report: Callable[[str], None] | None = None,
 ) -> Tensor:
     """Softmax attention in the order of the talking-heads paper (2003.02436), [B, N, h_v, V].
 
@@ -57,14 +58,17 @@ def attend(
     causal: query n attends to memory 0..n only;
     scale: None = 1 / sqrt(K);
     dropout: probability that a weight is set to 0 after P_w, the others growing by 1 / (1 - dropout);
+    dropout_seed: which weights those are, as an integer or an int64 tensor without dimensions. A seed drops the same
+    weights in every kernel; torch's generators are neither read nor seeded. A tensor may be filled with a new seed for
+    each step without torch.compile noticing, but only after the backward of the last;
     backend: auto, or the kernel that must run;
-    tap: is given each stage by name and may replace it; then the reference kernel runs, as no other has them all;
-    tell: is called with the name of the kernel that runs.
+    hook: receives each stage by name and may replace it; the reference kernel then runs, as no other has all stages;
+    report: is called with the name of the kernel that runs.
 
     Under autocast the products run in its dtype; the softmax computes in float32 or better always. Raises ValueError
-    for shapes that don't fit, a mask that isn't bool, and a backend that can't do the case.
+    for shapes that don't fit, a mask that isn't bool, dropout without a seed, and a backend that can't do the problem.
     """
-    case = make_case(
+    problem = Problem.of(
         query,
         key,
         value,
@@ -75,16 +79,17 @@ def attend(
         causal=causal,
         scale=scale,
         dropout=dropout,
+        dropout_seed=dropout_seed,
     )
-    kernel = choose(backend, case) if tap is None else "reference"
-    if tell is not None:
-        tell(kernel)
-    with autocast.disabled(case.query):
-        return KERNELS[kernel](case) if tap is None else reference.attend(case, tap)
+    kernel = choose(backend, problem) if hook is None else "reference"
+    if report is not None:
+        report(kernel)
+    with autocast.disabled(problem.query):
+        return KERNELS[kernel](problem) if hook is None else reference.attend(problem, hook)
 
 
 def check_backend(backend: str, refusals: Mapping[str, str | None]) -> None:
-    """Raises ValueError for an unknown backend, and for one with a reason in `refusals` why it can't do the case."""
+    """Raises ValueError for an unknown backend, and for one with a reason in `refusals` why it can't do the problem."""
     if backend not in BACKENDS:
         raise ValueError(f"backend: is {backend!r}, must be one of {', '.join(BACKENDS)}")
     refusal = refusals.get(backend)
@@ -92,38 +97,38 @@ def check_backend(backend: str, refusals: Mapping[str, str | None]) -> None:
         raise ValueError(f"backend: {backend} can't do this: {refusal}; use auto, blocked or reference")
 
 
-def choose(backend: str, case: Case) -> str:
-    """Name of the kernel to run. Raises ValueError for an unknown backend and for one that can't do the case.
+def choose(backend: str, problem: Problem) -> str:
+    """Name of the kernel to run. Raises ValueError for an unknown backend and for one that can't do the problem.
 
     `auto` takes only what was measured: not triton, which has run in Triton's interpreter but on no GPU yet.
     """
     if backend != "auto":
-        check_backend(backend, {backend: REFUSALS[backend](case)} if backend in REFUSALS else {})
+        check_backend(backend, {backend: REFUSALS[backend](problem)} if backend in REFUSALS else {})
         return backend
-    if not _products_are_faster(case) and compiled.refusal(case) is None:
+    if not _products_are_faster(problem) and compiled.refusal(problem) is None:
         return "compiled"
-    return "blocked" if sdpa.refusal(case) is not None or _blocks_are_faster(case) else "sdpa"
+    return "blocked" if sdpa.refusal(problem) is not None or _blocks_are_faster(problem) else "sdpa"
 
 
-def _blocks_are_faster(case: Case) -> bool:
+def _blocks_are_faster(problem: Problem) -> bool:
     """Whether `blocked` beats torch's own kernel where both are exact, as measured (docs/performance.md).
 
-    The fused CPU kernel takes neither dropout nor a trained bias, and what it falls back to is slower and keeps all
-    maps. In 16 bits `blocked` beats it to about 256 memory positions (at 64 by three times, on a Xeon with AMX).
+    The fused CPU kernel doesn't take a trained bias, and what it falls back to is slower and keeps all maps. In 16 bits
+    `blocked` beats it to about 256 memory positions (at 64 by three times, on a Xeon with AMX).
     """
-    if case.query.device.type == "cuda":
+    if problem.query.device.type == "cuda":
         return False
-    trained_bias = case.bias is not None and case.bias.requires_grad
-    return case.dropout > 0 or trained_bias or (case.query.dtype.itemsize == 2 and case.key.shape[1] < 256)
+    trained_bias = problem.bias is not None and problem.bias.requires_grad
+    return trained_bias or (problem.query.dtype.itemsize == 2 and problem.key.shape[1] < 256)
 
 
-def _products_are_faster(case: Case) -> bool:
+def _products_are_faster(problem: Problem) -> bool:
     """Whether to expect torch's products to beat the compiled kernel: in 16 bits with AMX, which it doesn't use.
 
     Without AMX nothing was faster (docs/performance.md). Where heads mix, large products are a small part of the time.
     """
-    mixes = case.logits_projection is not None or case.weights_projection is not None
-    return not mixes and case.query.dtype.itemsize == 2 and _has_amx()
+    mixes = problem.logits_projection is not None or problem.weights_projection is not None
+    return not mixes and problem.query.dtype.itemsize == 2 and _has_amx()
 
 
 # a constant of a compiled model, which could not trace the question

@@ -1,43 +1,91 @@
-"""The frame of an attention layer: what goes in and out of every mechanism, and what it declares of itself."""
+"""The frame of an attention layer: what goes in and out of every mechanism, and what a mechanism says of itself."""
 
-# B batch, N queries, M memory, D hidden, H heads, K key size, V value size
+# B batch, N queries, M memory, D hidden, D_M memory width, H heads, K key size, V value size
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
-from attention.kernels.problem import Tap
+from attention.kernels.problem import STAGES, Hook, Projection, Stage
 from attention.layers.core import attend, check_backend
+from attention.layers.cost import Cost
 
 Rotation = Callable[[Tensor], Tensor]  # of heads [B, N, H, K] by their position
+Real = float  # annotates a setting of either sign; one annotated float must not be negative
+
+
+class AttendOptions(NamedTuple):
+    """What `attention.layers.core.attend` takes beside queries, keys and values; a mechanism adds its own terms."""
+
+    mask: Tensor | None = None  # bool, broadcastable to [B, h, N, M], True = may attend
+    bias: Tensor | None = None  # broadcastable to [B, h, N, M]
+    causal: bool = False
+    dropout_seed: Tensor | None = None  # int64, no dimensions
+    logits_projection: Projection | None = None
+    weights_projection: Projection | None = None
+
+
+class Sizes(NamedTuple):
+    """The head numbers and widths of a layer."""
+
+    key_heads: int  # h_k, heads that queries and keys meet in
+    softmax_heads: int  # h, maps: those that a position bias is added to
+    value_heads: int  # h_v, heads of the output
+    key_size: int  # d_k, width of a query and of a key in a head
+    value_size: int  # d_v, width of a head's output
 
 
 class AttentionLayer(nn.Module):
-    """From `x` to queries, from `memory` to keys and values; attention; back to the width of `x`."""
+    """From `x` to queries, from `memory` to keys and values; attention; back to the width of `x`.
+
+    A mechanism defines `project`, `sizes`, `cost` and `keep_heads`, and may redefine `attend` and `combine`. What it
+    cannot have it declares by the class attributes.
+    """
+
+    # the stages that a hook sees; without a softmax there are no "weights"
+    stages: ClassVar[tuple[Stage, ...]] = STAGES
+    # the name of the mechanism's arithmetic, which then runs in place of a kernel; None: `attend` chooses a kernel
+    own_kernel: ClassVar[str | None] = None
+    # whether `keep_heads` can leave heads out
+    prunable: ClassVar[bool] = True
+
+    output: nn.Linear
 
     def __init__(
-        self, softmax_heads: int, scale: float, dropout: float, backend: str, sdpa_refusal: str | None = None
+        self,
+        softmax_heads: int,
+        value_heads: int,
+        *,
+        scale: float,
+        dropout: float,
+        backend: str,
+        scaled: bool = True,
+        sdpa_refusal: str | None = None,
     ) -> None:
-        """sdpa_refusal: why torch's own kernel can never do what this layer asks of it; None: it can.
+        """scale: factor of the logits; scaled: False if the start of the queries is to take its place.
 
-        Raises ValueError for a dropout out of range, an unknown backend, and for sdpa with a refusal: a layer that
-        can't run isn't built.
+        sdpa_refusal: why torch's own kernel can never do what this layer asks of it; None: it can.
+
+        Raises ValueError for a dropout out of range, an unknown backend, and one that can't run the mechanism: a layer
+        that can't run isn't built.
         """
         super().__init__()
         if not 0 <= dropout < 1:
             raise ValueError(f"dropout: is {dropout}, must be at least 0 and under 1")
-        check_backend(backend, {"sdpa": sdpa_refusal})
-        self.softmax_heads = softmax_heads  # the heads that a position bias is added to
-        self.scale = scale
+        if self.own_kernel is None:
+            check_backend(backend, {"sdpa": sdpa_refusal})
+        elif backend not in ("auto", "reference", self.own_kernel):
+            check_backend(backend, {})
+            raise ValueError(f"backend: {backend} can't do this: the layer has arithmetic of its own; use auto")
+        self.softmax_heads, self.value_heads = softmax_heads, value_heads
+        self.scale, self.scaled = scale, scaled
         self.dropout = dropout
         self.backend = backend
         self.kernel: str | None = None  # the kernel that ran last
-        self.tap: Tap | None = None  # sees and may change what the reference kernel computes, which then runs
-        self.output: nn.Linear
-        self.value_heads: int
+        self.hook: Hook | None = None  # sees and may change what the reference kernel computes, which then runs
 
     def forward(
         self,
@@ -48,12 +96,14 @@ class AttentionLayer(nn.Module):
         bias: Tensor | None = None,
         causal: bool = False,
         rotary: Rotation | tuple[Rotation, Rotation] | None = None,
+        dropout_seed: Tensor | None = None,
     ) -> Tensor:
         """x [B, N, D] attends to memory [B, M, D_M], or to itself where that is None -> [B, N, D].
 
         mask (bool, True = may attend) and bias are broadcastable to [B, softmax_heads, N, M]; causal: position n
         attends to 0..n only; rotary rotates queries and keys [B, N, H, K] by their position; with a memory it is a
-        pair, of the queries and of the keys. Raises ValueError for one rotary with a memory, for shapes that don't fit,
+        pair, of the queries and of the keys; dropout_seed (int64, no dimensions) decides in training which weights are
+        dropped. Raises ValueError for one rotary with a memory, for shapes that don't fit, for dropout without a seed,
         and for a backend that can't do the layer.
         """
         if memory is not None and callable(rotary):
@@ -63,34 +113,49 @@ class AttentionLayer(nn.Module):
         if rotary is not None:
             turn_query, turn_key = (rotary, rotary) if callable(rotary) else rotary
             query, key = turn_query(query), turn_key(key)
-        return self.combine(self.attend(x, memory, query, key, value, mask=mask, bias=bias, causal=causal))
+        options = AttendOptions(mask, bias, causal, dropout_seed)
+        heads = self.attend(x, memory, query, key, value, options)
+        if self.own_kernel is not None:
+            self.kernel = self.own_kernel
+        return self.combine(heads)
 
-    def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [B, N, h_k, K], keys [B, M, h_k, K], values [B, M, h_v, V]."""
+    @property
+    def sizes(self) -> Sizes:
+        """Head numbers and widths, as they are now."""
         raise NotImplementedError
 
-    def attend(self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, **options: Any) -> Tensor:
-        """[B, N, h_v, V]; `options` as in `attention.layers.core.attend`."""
-        dropout = self.dropout if self.training else 0.0
+    def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [B, N, h_k, K], keys [B, M, h_k, K], values [B, M, h_v, V] of x [B, N, D] and memory [B, M, D_M]."""
+        raise NotImplementedError
+
+    def attend(
+        self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
+    ) -> Tensor:
+        """The outputs of all heads, [B, N, h_v, V]; arguments as `project` takes and gives them."""
         return attend(
             query,
             key,
             value,
             scale=self.scale,
-            dropout=dropout,
+            dropout=self.dropout if self.training else 0.0,
             backend=self.backend,
-            tap=self.tap,
-            tell=self._remember,
-            **options,
+            hook=self.hook,
+            report=self._set_kernel,
+            **options._asdict(),
         )
 
-    def _remember(self, kernel: str) -> None:
+    def _set_kernel(self, kernel: str) -> None:
         self.kernel = kernel
+
+    def combine(self, heads: Tensor) -> Tensor:
+        """The outputs of the heads [B, N, h_v, V] as one vector a position, [B, N, D]."""
+        return self.output(heads.flatten(2))
 
     def keep_heads(self, kept: Sequence[int]) -> None:
         """Leave only these of the value heads, and what they are computed from, in place, as if the others gave zeros.
 
-        `kept`: indices; one that is repeated is there so many times. What other heads need through a projection stays.
+        `kept`: indices; one that is repeated is there so many times. What other heads need through a projection stays,
+        as do parameters that heads share.
         """
         raise NotImplementedError
 
@@ -98,6 +163,6 @@ class AttentionLayer(nn.Module):
         """The parameters that mix heads, P_l and P_w and their kind: they may train at a rate of their own."""
         yield from ()
 
-    def combine(self, heads: Tensor) -> Tensor:
-        """[B, N, h_v, V] -> [B, N, D]."""
-        return self.output(heads.flatten(2))
+    def cost(self, queries: int, memory: int) -> Cost:
+        """Parameters of the layer, and multiplies of one example of so many queries and memory positions."""
+        raise NotImplementedError

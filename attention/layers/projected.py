@@ -5,14 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor, nn
 
 from attention.kernels.autocast import cast
 from attention.layers import cost
 from attention.layers.cost import Cost
-from attention.layers.frame import AttentionLayer
+from attention.layers.frame import AttentionLayer, Sizes
 
 
 class ProjectedAttention(AttentionLayer):
@@ -22,23 +21,39 @@ class ProjectedAttention(AttentionLayer):
         self,
         hidden_size: int,
         memory_size: int,
-        key_heads: int,
-        softmax_heads: int,
-        value_heads: int,
-        key_size: int,
-        value_size: int,
+        sizes: Sizes,
+        *,
         linear_bias: bool,
-        **frame: Any,
+        scale: float,
+        dropout: float,
+        backend: str,
+        scaled: bool = True,
+        sdpa_refusal: str | None = None,
     ) -> None:
-        super().__init__(softmax_heads, **frame)
-        self.key_heads, self.value_heads = key_heads, value_heads
-        self.key_size, self.value_size = key_size, value_size
-        self.query = nn.Linear(hidden_size, key_heads * key_size, bias=linear_bias)
-        self.key = nn.Linear(memory_size, key_heads * key_size, bias=linear_bias)
-        self.value = nn.Linear(memory_size, value_heads * value_size, bias=linear_bias)
-        self.output = nn.Linear(value_heads * value_size, hidden_size, bias=linear_bias)
+        """linear_bias: of all four maps; the others as of `AttentionLayer`. Raises ValueError for a size under 1."""
+        check_sizes(hidden_size=hidden_size, memory_size=memory_size, **sizes._asdict())
+        super().__init__(
+            sizes.softmax_heads,
+            sizes.value_heads,
+            scale=scale,
+            dropout=dropout,
+            backend=backend,
+            scaled=scaled,
+            sdpa_refusal=sdpa_refusal,
+        )
+        self.key_heads, self.key_size, self.value_size = sizes.key_heads, sizes.key_size, sizes.value_size
+        self.query = nn.Linear(hidden_size, self.key_heads * self.key_size, bias=linear_bias)
+        self.key = nn.Linear(memory_size, self.key_heads * self.key_size, bias=linear_bias)
+        self.value = nn.Linear(memory_size, self.value_heads * self.value_size, bias=linear_bias)
+        self.output = nn.Linear(self.value_heads * self.value_size, hidden_size, bias=linear_bias)
+
+    @property
+    def sizes(self) -> Sizes:
+        """Head numbers and widths, as they are now."""
+        return Sizes(self.key_heads, self.softmax_heads, self.value_heads, self.key_size, self.value_size)
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [B, N, h_k, K], keys [B, M, h_k, K], values [B, M, h_v, V] of x [B, N, D] and memory [B, M, D_M]."""
         # cast once: each map would cast by itself, and keep its copy for the backward
         to_itself, x = memory is x, cast(x)
         memory = x if to_itself else cast(memory)
@@ -49,26 +64,27 @@ class ProjectedAttention(AttentionLayer):
         )
 
     def keep_heads(self, kept: Sequence[int]) -> None:
+        """Leave only these value heads, in place; `keep_softmax_heads` does the same before the values."""
         keep_rows(self.value, kept, self.value_size)
         keep_columns(self.output, kept, self.value_size)
         self.value_heads = len(kept)
         self.keep_softmax_heads(kept)
 
     def keep_softmax_heads(self, kept: Sequence[int]) -> None:
-        """The same before the values: of the softmax, and of queries and keys where no projection lies between."""
+        """Leave only these heads of the softmax, and of queries and keys where no projection lies between."""
         self.softmax_heads = len(kept)
         self.keep_key_heads(kept)
 
     def keep_key_heads(self, kept: Sequence[int]) -> None:
-        """The same of queries and keys."""
+        """Leave only these heads of queries and keys."""
         keep_rows(self.query, kept, self.key_size)
         keep_rows(self.key, kept, self.key_size)
         self.key_heads = len(kept)
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """Of one example; a mechanism with more to it adds its own part."""
+        """Cost of the four maps and of the two products of attention; a mechanism with more to it adds its own part."""
         linear = cost.linear(queries, self.query, self.output) + cost.linear(memory, self.key, self.value)
-        widths = self.query.out_features, self.output.in_features
+        widths = self.key_heads * self.key_size, self.value_heads * self.value_size
         return linear + cost.attention(queries, memory, *widths)
 
 

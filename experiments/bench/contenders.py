@@ -15,6 +15,7 @@ from experiments.bench.peers import PEERS
 from experiments.measure.hardware import resolve_device, resolve_precision
 from experiments.model.assembly import Assembly
 from experiments.model.initial import initialize
+from experiments.model.kernel import keep_kernel
 from experiments.model.variant import build_attention
 from experiments.objectives.objective import Batch
 from experiments.settings.mistake import Mistake
@@ -70,6 +71,7 @@ class Ready(NamedTuple):
 
 def get_ready(contender: Contender) -> Ready:
     """Raises ValueError for sizes that don't go together, and Mistake for a peer that isn't installed."""
+    keep_kernel(contender.settings)
     if contender.what == "attention":
         return _attention(contender)
     return _peer_step(contender) if contender.peer else _step(contender)
@@ -96,13 +98,13 @@ def _attention(contender: Contender) -> Ready:
     settings = contender.settings
     layer, x = layer_and_input(settings)
     call = torch.compile(layer) if contender.compiled else layer
-    grad = torch.ones_like(x)
+    grad, dropout_seed = torch.ones_like(x), torch.tensor(settings.seed)
 
     def run() -> None:
         layer.zero_grad(set_to_none=True)
         x.grad = None
         with autocast(contender.precision, contender.device):
-            output = call(x)
+            output = call(x, dropout_seed=dropout_seed)
         output.backward(grad.to(output.dtype))
 
     cost = layer.cost(settings.length, settings.length)

@@ -7,6 +7,7 @@ from typing import Any
 
 from experiments.config.compose import override
 from experiments.display.rows import show
+from experiments.model.kernel import keep_kernel
 from experiments.record.find import find_run
 from experiments.record.folder import RunFolder
 from experiments.settings.finetuning import FineTuning
@@ -71,6 +72,7 @@ def _score(
     from experiments.training.micro_batches import Forward, fitting
 
     trainer = settings.trainer
+    keep_kernel(settings)
     with Display() as display:
         source = task_of(settings)
         data = source.prepare(display.stage)

@@ -7,27 +7,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from attention.kernels.problem import Stage
 from experiments.model.assembly import Assembly
 from experiments.settings.mistake import Mistake
 
-# as `attention.kernels.problem.Tap` names them
-Stage = Literal["logits", "mixed_logits", "weights", "mixed_weights", "outputs"]
+MEANING: dict[Stage, str] = {
+    "logits": "QK^T",
+    "mixed_logits": "the logits that the softmax takes",
+    "weights": "the maps of a softmax",
+    "mixed_weights": "the maps that the values are summed by",
+    "outputs": "the outputs of the heads",
+}
 
 
 @contextmanager
-def hooked(model: Assembly, hook: Callable[[int, str, Tensor], Tensor]) -> Iterator[None]:
-    """In the block the reference kernel runs, and `hook(layer, stage, tensor)` hands back what it is to go on with.
+def hooked(model: Assembly, hook: Callable[[int, Stage, Tensor], Tensor]) -> Iterator[None]:
+    """In the block the reference kernel runs, and continues with what `hook(layer, stage, tensor)` returns.
 
     Layers may share their attention, so that each sets its hook when its turn comes.
     """
 
     def set_hook(index: int, layer: Any, _: object) -> None:
-        layer.attention.tap = partial(hook, index)
+        layer.attention.hook = partial(hook, index)
 
     handles = [layer.register_forward_pre_hook(partial(set_hook, index)) for index, layer in enumerate(model.layers)]
     try:
@@ -36,7 +42,7 @@ def hooked(model: Assembly, hook: Callable[[int, str, Tensor], Tensor]) -> Itera
         for handle in handles:
             handle.remove()
         for layer in model.layers:
-            layer.attention.tap = None
+            layer.attention.hook = None
 
 
 @contextmanager
@@ -54,10 +60,17 @@ def gated_by(model: Assembly, gate: Callable[[int], Tensor]) -> Iterator[None]:
 
 
 def read(model: Assembly, tokens_BN: Tensor, *stages: Stage) -> list[dict[str, Tensor]]:
-    """The tensors of the stages on these tokens, a dictionary a layer, without gradients."""
+    """The tensors of the stages on these tokens, a dictionary a layer, without gradients.
+
+    Raises Mistake for a stage that the variant doesn't have.
+    """
+    for layer in model.layers:
+        for stage in stages:
+            if stage not in layer.attention.stages:
+                raise Mistake(f"the variant has no {stage.replace('_', ' ')}, which this reads: {MEANING[stage]}")
     seen: list[dict[str, Tensor]] = [{} for _ in model.layers]
 
-    def keep(layer: int, stage: str, tensor: Tensor) -> Tensor:
+    def keep(layer: int, stage: Stage, tensor: Tensor) -> Tensor:
         if stage in stages:
             seen[layer][stage] = tensor
         return tensor
@@ -73,6 +86,8 @@ def value_heads(model: Assembly) -> list[int]:
 
 
 def check_own_heads(model: Assembly, asked: str) -> None:
-    """Raises Mistake where layers share their attention: a head can then be gated in one of them, not taken out."""
+    """Raises Mistake where no head can be taken out of one layer, by the variant or as layers share their attention."""
+    if not all(layer.attention.prunable for layer in model.layers):
+        raise Mistake(f"{asked}: no head of this variant can be taken out")
     if len({layer.attention for layer in model.layers}) < len(model.layers):
         raise Mistake(f"{asked}: the layers share their attention (model.sharing), so no head is one layer's alone")

@@ -14,6 +14,7 @@ from torch import Tensor
 from experiments.data.packing import Dataset
 from experiments.data.tokenizer import Report, Tokenizer
 from experiments.model.assembly import Assembly
+from experiments.model.kernel import keep_kernel
 from experiments.objectives.objective import Batch, Objective
 from experiments.record.checkpoint import load_weights
 from experiments.record.folder import RunFolder
@@ -96,6 +97,7 @@ def open_trained_run(
             f"{folder.name}: its objective={settings.objective.kind} trains an {assembly}; heads are of encoders"
         )
     tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
+    keep_kernel(settings)
     source = Pretraining(settings.model_copy(update={"tokenizer": tokenizer}))
     dataset = source.prepare(report)
     model = source.assemble(dataset.tokenizer.vocabulary_size)

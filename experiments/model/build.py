@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from attention.layers.frame import AttentionLayer
 from experiments.model.assembly import Assembly
 from experiments.model.bert import Bert
 from experiments.model.causal import Causal
@@ -33,8 +34,8 @@ def build(assembly: str, model: Model, variant: dict[str, Any], vocabulary_size:
     with torch.random.fork_rng(devices=[]):
         whole = ASSEMBLIES[assembly](model, variant, vocabulary_size)
     initialize(whole, seed, model.initial_std)
-    if model.initial_std is None and variant.get("scaled") is False:
-        fold_scale(whole.attentions, variant)
+    if model.initial_std is None:
+        fold_scale(whole.attentions)
     if model.norm == "deep":
         scale_branches(whole.layers, deep_gains(model.layers).beta)
     if model.embedding_size != model.hidden_size and not ends_with_norm(model.norm):
@@ -42,19 +43,17 @@ def build(assembly: str, model: Model, variant: dict[str, Any], vocabulary_size:
     return whole
 
 
-def fold_scale(attentions: Sequence[nn.Module], variant: dict[str, Any]) -> None:
+def fold_scale(attentions: Sequence[AttentionLayer]) -> None:
     """Let logits that are not scaled begin as scaled ones do: the query maps start with the factor instead.
 
     So T5 starts (Raffel et al. 2020, 1910.10683), and with it talking heads (Shazeer et al. 2020, 2003.02436): queries
     of variance 1 / (d_model d_k). Without it the softmax would begin saturated, with logits of variance d_k.
     """
-    # the width of a query: that of the memory where keys are the memory itself
-    size = variant["key_size" if "key_size" in variant else "memory_size"]
-    queries = (each for layer in attentions for name, each in layer.named_children() if name == "query")
     with torch.no_grad():
         # once where layers share them
-        for query in dict.fromkeys(queries):
-            query.get_parameter("weight").mul_(size**-0.5)
+        for attention in dict.fromkeys(attentions):
+            if not attention.scaled:
+                attention.get_parameter("query.weight").mul_(attention.sizes.key_size**-0.5)
 
 
 def scale_branches(layers: Sequence[Layer], gain: float) -> None:

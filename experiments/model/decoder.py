@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from experiments.model.encoder import Layer
@@ -24,6 +25,12 @@ class DecoderLayer(Layer):
         super().__init__(model, attention)
         self.cross_attention = cross_attention
         self.cross_attention_residual = Residual(model)
+        self.cross_dropout_seed = torch.zeros((), dtype=torch.int64, device="cpu")
+
+    @property
+    def dropout_seeds(self) -> list[Tensor]:
+        """The seeds of both attentions' dropout, int64 without dimensions, to be filled in place."""
+        return [self.dropout_seed, self.cross_dropout_seed]
 
     def forward(  # type: ignore[override]
         self,
@@ -40,9 +47,10 @@ class DecoderLayer(Layer):
         memory [B, M, D]; memory_mask, bool, broadcastable to [B, H, N, M], True = may attend. bias and rotary are of
         the self-attention: positions of the two sequences don't compare.
         """
-        attention = functools.partial(self.attention, causal=True, bias=bias, rotary=rotary)
-        x = self.attention_residual(x_BND, attention)
-        x = self.cross_attention_residual(x, functools.partial(self.cross_attention, memory=memory, mask=memory_mask))
+        own = {"causal": True, "bias": bias, "rotary": rotary, "dropout_seed": self.dropout_seed}
+        cross = {"memory": memory, "mask": memory_mask, "dropout_seed": self.cross_dropout_seed}
+        x = self.attention_residual(x_BND, functools.partial(self.attention, **own))
+        x = self.cross_attention_residual(x, functools.partial(self.cross_attention, **cross))
         if rows_P is not None:
             x = x.flatten(0, 1).index_select(0, rows_P)
         return self.feed_forward_residual(x, self.feed_forward)

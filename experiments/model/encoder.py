@@ -8,6 +8,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
@@ -61,6 +62,13 @@ class Layer(nn.Module):
         self.attention_residual = Residual(model)
         self.feed_forward = FeedForward(model)
         self.feed_forward_residual = Residual(model)
+        # of the layer, not of its attention, which other layers may share; no buffer, as it stays on the CPU
+        self.dropout_seed = torch.zeros((), dtype=torch.int64, device="cpu")
+
+    @property
+    def dropout_seeds(self) -> list[Tensor]:
+        """The seeds of the layer's attention dropout, int64 without dimensions, to be filled in place."""
+        return [self.dropout_seed]
 
     def forward(
         self, x_BND: Tensor, rows_P: Tensor | None = None, *, attended: int | None = None, **context: Any
@@ -71,7 +79,8 @@ class Layer(nn.Module):
         """
 
         def attention(x: Tensor) -> Tensor:
-            output: Tensor = self.attention(x, None if attended is None else x[:, :attended], **context)
+            memory = None if attended is None else x[:, :attended]
+            output: Tensor = self.attention(x, memory, dropout_seed=self.dropout_seed, **context)
             return output
 
         x = self.attention_residual(x_BND, attention)

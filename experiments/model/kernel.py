@@ -1,9 +1,15 @@
-"""Whether the attention kernel that a configuration asks for can run on this machine."""
+"""The attention kernel that a configuration asks for: whether it can run on this machine, and where it is built."""
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
+
+if TYPE_CHECKING:
+    import torch
 
 
 def check_kernel(settings: Settings) -> None:
@@ -18,3 +24,19 @@ def check_kernel(settings: Settings) -> None:
     if refusal is not None:
         others = ", ".join(backend for backend in BACKENDS if backend != "triton")
         raise Mistake(f"backend=triton: {refusal}; here it must be one of {others}")
+
+
+def keep_kernel(settings: Settings) -> None:
+    """Have the compiled kernel built into the cache of the settings, and looked for there; nothing is built yet."""
+    from attention.kernels import compiled
+
+    compiled.build_in(Path(settings.cache))
+
+
+def why_slower(settings: Settings, device: torch.device) -> str | None:
+    """Why `backend=auto` does without the compiled kernel on this machine, in a sentence; None where it does not."""
+    from attention.kernels import compiled
+
+    if settings.backend != "auto" or device.type != "cpu" or (reason := compiled.absence()) is None:
+        return None
+    return f"attention is computed without the compiled kernel, several times as slowly: {reason}"

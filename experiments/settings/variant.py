@@ -12,12 +12,12 @@ import importlib.util
 from pathlib import Path
 from typing import Any, Literal, Union
 
-from pydantic import create_model
+from pydantic import FiniteFloat, create_model
 
 from experiments.settings.group import Fraction, Group, NonNegative, Size
 
-# what an annotation means here: an int is a size, a float is finite and not negative
-TYPES = {"int": Size, "float": NonNegative, "bool": bool, "str": str}
+# what an annotation means here: an int is a size, a float is finite and not negative, a Real is finite
+TYPES = {"int": Size, "float": NonNegative, "Real": FiniteFloat, "bool": bool, "str": str}
 
 
 def attention_folder() -> Path:

@@ -10,9 +10,10 @@ from typing import TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
+from experiments.model.dropout import reseed
 from experiments.objectives.cross_entropy import IGNORED
 from experiments.objectives.loss import Sums, predict
 from experiments.objectives.objective import Batch
@@ -31,7 +32,7 @@ class OutOfMemoryError(RuntimeError):
 class Forward:
     """The forward pass of a run: model, device, precision, the seed of its dropout, and its loss."""
 
-    model: Callable[..., Tensor]
+    model: nn.Module
     device: torch.device
     precision: str
     seed: int
@@ -40,7 +41,10 @@ class Forward:
     def losses(self, batch: Batch, step: int, micro_batch: int) -> Iterator[Sums]:
         """The sums of each micro-batch, its dropout a pure function of (seed, step, index); steps count from 0."""
         for index, part in enumerate(split(batch, micro_batch)):
-            torch.manual_seed(dropout_seed(self.seed, step, index))
+            seed = dropout_seed(self.seed, step, index)
+            reseed(self.model, seed)
+            # the dropout of the residual stream is torch's own layer, which knows no other seed
+            torch.manual_seed(seed)
             yield self.loss(part)
 
     def loss(self, part: Batch) -> Sums:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd.graph import saved_tensors_hooks
-from torch.overrides import TorchFunctionMode
 
 from experiments.measure.hardware import resolve_device, resolve_precision
 from experiments.measure.memory import resident_bytes
@@ -56,7 +55,7 @@ def _forward_bytes(
         storages[storage._cdata] = storage
         return tensor
 
-    with torch.random.fork_rng(devices=[]), FakeTensorMode() as fake, Seeds(), torch.device(device):
+    with torch.random.fork_rng(devices=[]), FakeTensorMode() as fake, torch.device(device):
         model = source.assemble(vocabulary_size)
         shapes = example.each(lambda tensor: fake.from_tensor(tensor).to(device))
         weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
@@ -67,13 +66,6 @@ def _forward_bytes(
             predict(model, shapes)
         sizes = [storage.nbytes() for key, storage in storages.items() if key not in weights]
         return sum(parameter.numel() for parameter in model.parameters()), sum(sizes), max(sizes)
-
-
-class Seeds(TorchFunctionMode):
-    """A seed that a kernel draws for its dropout is a number, which tensors of shapes alone lack: here it is 0."""
-
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return 0 if function is torch.randint else function(*args, **(kwargs or {}))
 
 
 class Ids(NamedTuple):

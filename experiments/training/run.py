@@ -17,6 +17,7 @@ from experiments.measure.memory import PeakMemory
 from experiments.measure.rates import seconds
 from experiments.measure.throughput import Throughput
 from experiments.model.assembly import Assembly
+from experiments.model.kernel import keep_kernel, why_slower
 from experiments.objectives.objective import Objective
 from experiments.record.checkpoint import load, restore, save, weights
 from experiments.record.code_digest import source_digest
@@ -118,6 +119,7 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
     device = resolve_device(trainer.device)
     usual = torch.get_num_threads()
     torch.set_num_threads(resolve_threads(trainer.threads, device, cores))
+    keep_kernel(settings)
     source = task_of(settings)
     dataset = source.prepare(display.stage)
     planned = planned_steps(settings, len(dataset.train.tokens))
@@ -150,6 +152,8 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
             f"on {threads} of {usual} threads, as other processes had the other cores when the run began; "
             f"trainer.threads={usual} takes all"
         )
+    if (reason := why_slower(settings, device)) is not None:
+        run.say(reason)
     tracker.start(folder, settings.model_dump())
     if planned is not None and planned <= settings.schedule.warmup_steps:
         run.say(

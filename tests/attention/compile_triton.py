@@ -15,7 +15,7 @@ from triton.compiler import ASTSource
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from attention.kernels import triton_kernel, triton_programs
-from attention.kernels.problem import Projection, make_case
+from attention.kernels.problem import Problem, Projection
 
 PROGRAMS = ("forward", "backward_queries", "backward_memory")
 
@@ -23,11 +23,15 @@ PROGRAMS = ("forward", "backward_queries", "backward_memory")
 def compile_program(program: str, heads: int, size: int, capability: int, dropout: float, causal: bool) -> None:
     query = torch.empty(1, 16, heads, size, dtype=torch.bfloat16, device="meta")
     matrix = Projection(torch.empty(heads, heads, dtype=torch.bfloat16, device="meta"))
-    case = make_case(query, query, query, logits_projection=matrix, weights_projection=matrix, causal=causal)
-    problem = triton_kernel.Problem.of(case, seed=0)._replace(dropout=dropout)
+    case = Problem.of(query, query, query, logits_projection=matrix, weights_projection=matrix, causal=causal)
+    problem = triton_kernel.Launch.of(case)._replace(dropout=dropout)
     function = getattr(triton_programs, program)
     constants = problem.constants()
-    kinds = dict.fromkeys(("N", "M", "mask_stride", "kept"), "i32") | {"seed": "i64", "scale": "fp32", "growth": "fp32"}
+    kinds = dict.fromkeys(("N", "M", "mask_stride", "threshold"), "i32") | {
+        "seed": "i64",
+        "scale": "fp32",
+        "growth": "fp32",
+    }
     wide = ("lse", "correction", "grad_logits_projection", "grad_weights_projection")
     signature, aligned = {}, {}
     for index, name in enumerate(inspect.signature(function.fn).parameters):

@@ -12,7 +12,8 @@ import pytest
 import torch
 
 from attention.kernels import compiled
-from attention.layers.core import Projection, attend
+from attention.kernels.problem import Projection
+from attention.layers.core import attend
 
 
 @pytest.fixture
@@ -94,10 +95,7 @@ def test_is_as_exact_as_its_dtype(heads, B, N, K):
 @pytest.mark.parametrize("dropout", [0.0, 0.2])
 def test_the_same_again_is_the_same_bit_by_bit(threads, B, dropout):
     tensors = leaves(B, 200, (6, 6, 6), 8, 8, torch.float32)
-    results = []
-    for _ in range(3):
-        torch.manual_seed(4)
-        results.append(run(tensors, "compiled", dropout=dropout))
+    results = [run(tensors, "compiled", dropout=dropout, dropout_seed=4) for _ in range(3)]
     assert all(torch.equal(one, other) for each in results[1:] for one, other in zip(results[0], each, strict=True))
 
 
@@ -106,10 +104,9 @@ def test_dropout_is_drawn_again_in_the_backward():
     tensors = leaves(2, 5, (2, 3, 2), 2, 3)
 
     def function(*values: torch.Tensor) -> torch.Tensor:
-        torch.manual_seed(3)
         query, key, value, logits, weights = values
         projections = {"logits_projection": Projection(logits), "weights_projection": Projection(weights)}
-        return attend(query, key, value, **projections, dropout=0.4, backend="compiled")
+        return attend(query, key, value, **projections, dropout=0.4, dropout_seed=3, backend="compiled")
 
     assert torch.autograd.gradcheck(function, tensors)
 
@@ -118,7 +115,7 @@ def test_dropout_takes_weights_with_the_probability_asked_for_and_independently(
     """With equal logits and the identity for values, the output is the weights: 1 / (N growth) where one was kept."""
     N = 512
     query, value = torch.zeros(2, N, 3, 1), torch.eye(N).view(1, N, 1, N).expand(2, N, 3, N)
-    kept = attend(query, query, value, dropout=0.1, backend="compiled") > 0
+    kept = attend(query, query, value, dropout=0.1, dropout_seed=1, backend="compiled") > 0
     assert kept.float().mean().item() == pytest.approx(0.9, abs=0.002)
     for axis in range(4):
         along = kept.float() - 0.9
@@ -165,8 +162,9 @@ def elsewhere(monkeypatch, tmp_path):
     code = 'extern "C" long workspace_bytes() { return 0; }\nextern "C" void attend() {}\n'
     (sources / "attend.cpp").write_text(code)
     monkeypatch.setattr(compiled, "SOURCES", sources)
-    monkeypatch.setenv("ATTN_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(compiled, "_folder", tmp_path / "nowhere")
     compiled.library.cache_clear()
+    compiled.build_in(tmp_path / "cache")
     yield tmp_path / "cache"
     compiled.library.cache_clear()
 
@@ -217,20 +215,21 @@ def test_what_another_user_may_have_put_there_is_not_loaded(elsewhere, monkeypat
     monkeypatch.setattr(compiled.ctypes, "CDLL", loaded.append)
     path = library if which == "library" else library.parent
     change(path, monkeypatch)
-    assert compiled.library()[0] is None and f"{path} is a link, another user's" in compiled.library()[1]
+    assert compiled.library().functions is None and f"{path} is a link, another user's" in str(compiled.absence())
     query, told = torch.randn(1, 3, 2, 4), []
-    attend(query, query, query, logits_projection=Projection(torch.eye(2)), tell=told.append)
+    attend(query, query, query, logits_projection=Projection(torch.eye(2)), report=told.append)
     assert told == ["blocked"] and not loaded
 
 
 def test_processes_that_build_at_once_all_get_it(elsewhere):
     with multiprocessing.get_context("spawn").Pool(3) as pool:
-        paths = pool.map(_built, 3 * [compiled.SOURCES])
-    assert len(set(paths)) == 1 and compiled.library()[1] == ""
+        paths = pool.map(_built, 3 * [(compiled.SOURCES, elsewhere)])
+    assert len(set(paths)) == 1 and compiled.absence() is None
 
 
-def _built(sources: Path) -> str:
-    compiled.SOURCES = sources
+def _built(folders: tuple[Path, Path]) -> str:
+    compiled.SOURCES, cache = folders
+    compiled.build_in(cache)
     return str(compiled._build())
 
 
@@ -243,7 +242,7 @@ def test_without_a_compiler_auto_quietly_computes_in_blocks(elsewhere, monkeypat
     monkeypatch.setenv("CXX", compiler)
     query, eye = torch.randn(1, 3, 2, 4), Projection(torch.eye(2))
     told: list[str] = []
-    output = attend(query, query, query, logits_projection=eye, tell=told.append)
+    output = attend(query, query, query, logits_projection=eye, report=told.append)
     assert told == ["blocked"] and capfd.readouterr() == ("", "") and not recwarn.list
     torch.testing.assert_close(output, attend(query, query, query, backend="reference"))
     with pytest.raises(ValueError, match=f"compiled can't do this: it can't be built here: .*{why}"):
@@ -256,4 +255,17 @@ def test_a_library_that_was_cut_short_is_built_again(elsewhere):
     path.chmod(0o700)
     path.write_bytes(whole[:1000])
     assert compiled._build() == path and path.stat().st_size == len(whole)
-    assert compiled.library()[1] == ""
+    assert compiled.absence() is None
+
+
+def test_the_folder_is_the_callers_and_a_loaded_library_stays(elsewhere, monkeypatch):
+    another = elsewhere.with_name("another")
+    monkeypatch.setenv("ATTN_CACHE", str(elsewhere.with_name("environment")))
+    monkeypatch.setenv("CXX", "false")
+    assert "false ended with code 1" in str(compiled.absence())
+    monkeypatch.delenv("CXX")
+    compiled.build_in(another)
+    assert compiled.absence() is None and list(another.rglob("*.so")) and not elsewhere.exists()
+    loaded = compiled.library()
+    compiled.build_in(elsewhere)
+    assert compiled.library() is loaded

@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from attention.kernels import blocked, compiled
-from attention.kernels.problem import make_case
-from attention.layers.core import Projection, attend, choose
+from attention.kernels.dropout import growth, kept_weights
+from attention.kernels.problem import Problem, Projection
+from attention.layers.core import attend, choose
 
 INFINITY = float("inf")
 
@@ -69,6 +70,9 @@ ALL_TERMS = tuple(f"{side}.{kind}" for side in ("logits", "weights") for kind in
 STATIC_TERMS = ("logits.static", "weights.static")
 
 
+SEEDS = st.integers(-(2**63), 2**63 - 1)
+
+
 @st.composite
 def cases(draw: st.DrawFn, of: tuple[str, ...] = ALL_TERMS) -> tuple[dict[str, Tensor], dict]:
     B, N, M, K, V = (draw(st.integers(1, size)) for size in (3, 7, 7, 4, 4))
@@ -85,7 +89,8 @@ def cases(draw: st.DrawFn, of: tuple[str, ...] = ALL_TERMS) -> tuple[dict[str, T
         with torch.no_grad():
             leaves["bias"][torch.rand(bias_shape, generator=generator) < 0.3] = -INFINITY
     mask = None if mask_shape is None else torch.rand(mask_shape, generator=generator) < 0.6
-    return leaves, {"mask": mask, "causal": draw(st.booleans()), "scale": draw(st.sampled_from([None, 1.0]))}
+    options = {"mask": mask, "causal": draw(st.booleans()), "scale": draw(st.sampled_from([None, 1.0]))}
+    return leaves, options | {"dropout": draw(st.sampled_from([0.0, 0.4])), "dropout_seed": draw(SEEDS)}
 
 
 @settings(max_examples=120, deadline=None)
@@ -110,7 +115,7 @@ def test_compiled_equals_the_reference_whatever_the_tasks(case, tasks):
 def test_sdpa_equals_the_reference_where_heads_do_not_mix(case):
     leaves, options = case
     if not any("." in name for name in leaves):
-        check_equal(leaves, "sdpa", **options)
+        check_equal(leaves, "sdpa", **options | {"dropout": 0.0})
     else:
         with pytest.raises(ValueError, match="sdpa can't do this: it can't mix heads"):
             run(leaves, "sdpa", **options)
@@ -167,34 +172,62 @@ def test_blocked_gradients_are_the_derivatives_with_dropout_drawn_again(dropout,
     mask[0, 2:], mask[2] = False, False
 
     def function(*values: Tensor) -> Tensor:
-        torch.manual_seed(3)
-        return run(dict(zip(leaves, values, strict=True)), "blocked", mask=mask, dropout=dropout)
+        return run(dict(zip(leaves, values, strict=True)), "blocked", mask=mask, dropout=dropout, dropout_seed=3)
 
     with mock.patch.dict(blocked.BLOCK_BYTES, cpu=200):
         assert torch.autograd.gradcheck(function, list(leaves.values()))
 
 
-@pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked", "compiled"])
-def test_dropout_keeps_the_mean_and_follows_the_global_seed(backend):
+@pytest.mark.parametrize("backend", ["reference", "blocked", "compiled"])
+def test_dropout_keeps_the_mean_and_follows_its_seed_alone(backend):
     leaves = tensors((4, 50, 60, 2, 3), (2, 2, 2))
     leaves["value"] = torch.ones_like(leaves["value"])
-    torch.manual_seed(1)
-    output, other = run(leaves, backend, dropout=0.25), run(leaves, backend, dropout=0.25)
-    torch.manual_seed(1)
-    again = run(leaves, backend, dropout=0.25)
+    state = torch.get_rng_state()
+    output, other, again = (run(leaves, backend, dropout=0.25, dropout_seed=seed) for seed in (1, 2, 1))
     # the weights of a row sum to 1; so does their mean over 400 rows after dropout
     assert abs(output.mean() - 1) < 0.03 and output.std() > 0.01
     assert torch.equal(output, again) and not torch.equal(output, other)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
-def test_blocked_drops_a_weight_with_the_probability_asked_for():
-    weights = torch.ones(1, 1, 1000, 1000)
-    case = make_case(torch.zeros(1, 1, 1, 1), torch.zeros(1, 1, 1, 1), torch.zeros(1, 1, 1, 1), dropout=0.1)
-    dropout = blocked._Dropout(case, seed=5)
-    first, same = dropout.thin(weights, weights)
-    assert torch.equal(first, same) and set(first.unique().tolist()) == {0.0, 1.0}
-    assert first.mean().item() == pytest.approx(0.9, abs=0.002)
-    assert dropout.growth == pytest.approx(1 / 0.9, rel=1e-4)
+def test_torchs_own_kernel_refuses_dropout():
+    with pytest.raises(ValueError, match="sdpa can't do this: its dropout draws from torch's global generator"):
+        run(tensors((1, 3, 4, 2, 2), (2, 2, 2)), "sdpa", dropout=0.1, dropout_seed=1)
+
+
+def test_a_new_seed_in_the_same_tensor_is_a_new_mask_of_the_same_compiled_function():
+    leaves = tensors((2, 5, 6, 2, 3), (2, 2, 2))
+    query, key, value = leaves["query"], leaves["key"], leaves["value"]
+    seed, compilations = torch.tensor(0), []
+
+    def count(graph, _):
+        compilations.append(graph)
+        return graph
+
+    def function(query: Tensor, seed: Tensor) -> Tensor:
+        return attend(query, key, value, dropout=0.5, dropout_seed=seed, backend="reference")
+
+    function_compiled = torch.compile(function, backend=count)
+    outputs = []
+    for number in range(4):
+        seed.fill_(number)
+        outputs.append(function_compiled(query, seed))
+        torch.testing.assert_close(outputs[-1], run(leaves, "reference", dropout=0.5, dropout_seed=number))
+    assert len(compilations) == 1 and not torch.allclose(outputs[0], outputs[1])
+
+
+def test_weights_are_dropped_with_the_probability_asked_for_and_independently():
+    seed, cpu = torch.tensor(5), torch.device("cpu")
+    kept = kept_weights(seed, 0.1, (2, 3, 512), 512, cpu)
+    assert kept.float().mean().item() == pytest.approx(0.9, abs=0.002)
+    assert growth(0.1) == pytest.approx(1 / 0.9, rel=1e-9)
+    for axis in range(4):
+        along = kept.float() - 0.9
+        assert abs((along * along.roll(1, axis)).mean() / 0.09) < 0.005, axis
+    other = kept_weights(torch.tensor(6), 0.1, (2, 3, 512), 512, cpu).float() - 0.9
+    assert abs(((kept.float() - 0.9) * other).mean() / 0.09) < 0.005
+    part = kept_weights(seed, 0.1, (2, 3, 512), 100, cpu, slice(1, 2), slice(7, 30))
+    assert torch.equal(part, kept[1:2, :, 7:30, :100])
 
 
 @pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked", "compiled"])
@@ -285,7 +318,7 @@ def test_blocked_saves_its_inputs_only_and_needs_the_maps_of_one_block():
 def test_the_memory_that_blocked_needs_beside_its_results_does_not_grow_with_the_batch(dtype, dropout, terms):
     def extra(B: int) -> int:
         peak, results = measured(
-            tensors((B, 64, 64, 16, 16), (8, 8, 8), terms, dtype=dtype), "blocked", dropout=dropout
+            tensors((B, 64, 64, 16, 16), (8, 8, 8), terms, dtype=dtype), "blocked", dropout=dropout, dropout_seed=1
         )
         return peak - results
 
@@ -316,7 +349,7 @@ def test_meta_tensors_go_through_with_dropout_and_gradient():
         for name, leaf in tensors((3, 9, 11, 4, 5), (2, 3, 4), ALL_TERMS, bias_shape=(9, 11)).items()
     }
     for backend in ("reference", "blocked", "auto"):
-        output = run(leaves, backend, dropout=0.1)
+        output = run(leaves, backend, dropout=0.1, dropout_seed=1)
         assert output.shape == (3, 9, 4, 5) and output.device.type == "meta"
         grads = torch.autograd.grad(output.sum(), list(leaves.values()))
         assert [grad.shape for grad in grads] == [leaf.shape for leaf in leaves.values()]
@@ -348,22 +381,23 @@ def test_empty_tensors_give_empty_or_zero_output(backend):
 @pytest.mark.parametrize("amx", [True, False])
 def test_auto_takes_what_was_measured_to_be_fastest(monkeypatch, compiler, amx):
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
-    monkeypatch.setattr(compiled, "why_not", lambda: "" if compiler else "it can't be built here")
+    monkeypatch.setattr(compiled, "absence", lambda: None if compiler else "it can't be built here")
 
     def name(length: int, dtype: torch.dtype = torch.float32, backend: str = "auto", **options) -> str:
         query = torch.zeros(1, length, 2, 4, dtype=dtype)
-        return choose(backend, make_case(query, query, query, **options))
+        return choose(backend, Problem.of(query, query, query, **options))
 
     own, plain = ("compiled", "compiled") if compiler else ("blocked", "sdpa")
     eye = Projection(torch.eye(2))
     by_position = Projection(query=torch.zeros(1, 64, 2, 2))
     trained_bias = torch.zeros(2, 64, 64, requires_grad=True)
-    assert name(64, logits_projection=eye) == name(1024, weights_projection=eye, dropout=0.1) == own
+    assert name(64, logits_projection=eye) == name(1024, weights_projection=eye, dropout=0.1, dropout_seed=1) == own
     half = Projection(torch.eye(2, dtype=torch.bfloat16))
-    assert name(64, torch.bfloat16, logits_projection=half) == name(1024, dropout=0.1) == own
+    assert name(64, torch.bfloat16, logits_projection=half) == own
     assert name(64, logits_projection=by_position) == name(64, logits_projection=eye, bias=trained_bias) == "blocked"
     assert name(64) == name(1024) == name(64, logits_projection=Projection()) == plain
     assert name(64, bias=trained_bias) == "blocked"
+    assert name(1024, dropout=0.1, dropout_seed=1) == ("compiled" if compiler else "blocked")
     assert name(256, torch.bfloat16) == name(2048, torch.bfloat16) == ("sdpa" if amx else plain)
     assert name(64, torch.bfloat16) == ("blocked" if amx else own)
     assert name(64, torch.float16) == "blocked" and name(256, torch.float16) == "sdpa"
@@ -397,6 +431,8 @@ def test_compiled_refuses_by_name(change, message):
         ({"mask": torch.ones(2, 5, 4, dtype=torch.bool)}, r"mask: .* broadcastable to \[2, 3, 5, 4\]"),
         ({"bias": torch.zeros(2, 3, 5, 4, 1)}, "bias: "),
         ({"dropout": 1.0}, "dropout: is 1.0"),
+        ({"dropout": 0.1}, "dropout_seed: is None, must be an integer as dropout is 0.1"),
+        ({"dropout": 0.1, "dropout_seed": torch.zeros(1)}, r"dropout_seed: is torch.float32 of shape \[1\]"),
         ({"backend": "flash"}, "backend: is 'flash', must be one of auto, reference, sdpa, blocked, compiled"),
     ],
 )

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from attention import additive, general_bilinear, low_rank_value, multi_head, talking_heads
-from attention.layers.core import Projection, attend
+from attention.kernels.problem import Projection
+from attention.layers.core import attend
 
 HIDDEN, MEMORY = 12, 10
 

@@ -17,9 +17,9 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 
 from attention import talking_heads
 from attention.kernels import triton_kernel
-from attention.kernels.problem import make_case
+from attention.kernels.problem import Problem
 from attention.layers.core import Projection, choose
-from tests.attention.test_kernels import check_equal, run, saved_numbers, tensors
+from tests.attention.test_kernels import SEEDS, check_equal, run, saved_numbers, tensors
 
 pytest.importorskip("triton", reason="Triton isn't installed: the extra `test` brings it on Linux")
 if not triton_kernel.interpreted():
@@ -60,7 +60,8 @@ def cases(draw: st.DrawFn):
     shape = draw(st.sampled_from([None, (M,), (B, 1, 1, M)]))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
     mask = None if shape is None else torch.rand(shape, generator=generator) < 0.6
-    return leaves, {"mask": mask, "causal": draw(st.booleans()), "scale": draw(st.sampled_from([None, 1.0]))}
+    options = {"mask": mask, "causal": draw(st.booleans()), "scale": draw(st.sampled_from([None, 1.0]))}
+    return leaves, options | {"dropout": draw(st.sampled_from([0.0, 0.4])), "dropout_seed": draw(SEEDS)}
 
 
 @settings(max_examples=8, deadline=None)
@@ -123,8 +124,7 @@ def test_the_gradients_are_the_derivatives_with_the_same_weights_dropped():
     leaves = tensors((1, 3, 4, 2, 3), (2, 3, 2), BOTH)
 
     def function(*values: torch.Tensor) -> torch.Tensor:
-        torch.manual_seed(3)
-        return run(dict(zip(leaves, values, strict=True)), "triton", dropout=0.4)
+        return run(dict(zip(leaves, values, strict=True)), "triton", dropout=0.4, dropout_seed=3)
 
     assert torch.autograd.gradcheck(function, list(leaves.values()), fast_mode=True)
 
@@ -133,15 +133,10 @@ def test_dropout_has_its_share_follows_the_seed_and_does_not_follow_the_tile():
     leaves = tensors((2, 60, 60, 2, 1), (2, 2, 2))
     ones = leaves | {"value": torch.ones_like(leaves["value"])}
 
-    def output() -> torch.Tensor:
-        with tile(64, 64):
-            return run(ones, "triton", dropout=0.25)
-
-    torch.manual_seed(1)
-    first, other = output(), output()
-    torch.manual_seed(1)
+    with tile(64, 64):
+        first, other = (run(ones, "triton", dropout=0.25, dropout_seed=seed) for seed in (1, 2))
     with tile(16, 32):
-        again = run(ones, "triton", dropout=0.25)
+        again = run(ones, "triton", dropout=0.25, dropout_seed=1)
     torch.testing.assert_close(first, again)
     # the weights of a row sum to 1; so does their mean over 240 rows
     assert abs(first.mean() - 1) < 0.03 and first.std() > 0.01 and not torch.equal(first, other)
@@ -180,14 +175,14 @@ def test_tensors_without_data_go_through():
     for without_data in (torch.device("meta"), FakeTensorMode()):
         with without_data:
             empty = {name: torch.empty(leaf.shape).requires_grad_() for name, leaf in leaves.items()}
-            output = run(empty, "triton", dropout=0.1)
+            output = run(empty, "triton", dropout=0.1, dropout_seed=1)
             grads = torch.autograd.grad(output.sum(), list(empty.values()))
         assert output.shape == (3, 9, 4, 5) and [grad.shape for grad in grads] == [
             leaf.shape for leaf in leaves.values()
         ]
 
 
-def test_a_layer_runs_on_it_and_tells():
+def test_a_layer_runs_on_it_and_names_its_kernel():
     layer = talking_heads.Attention(
         12, 12, 3, 5, 2, 4, 3, True, ["logits", "weights"], [], "random", True, 0.0, "triton"
     )
@@ -213,7 +208,7 @@ def test_a_layer_runs_on_it_and_tells():
 )
 def test_what_it_cannot_do_it_refuses_by_name(change, message):
     arguments = {"query": torch.zeros(2, 5, 3, 7), "key": torch.zeros(2, 4, 3, 7), "value": torch.zeros(2, 4, 3, 5)}
-    case = make_case(**{**arguments, **change})
+    case = Problem.of(**{**arguments, **change})
     with pytest.raises(ValueError, match=f"backend: triton can't do this: .*{message}"):
         choose("triton", case)
 
@@ -222,7 +217,7 @@ def test_what_it_cannot_do_it_refuses_by_name(change, message):
 def test_auto_does_not_take_it(device):
     with FakeTensorMode(), torch.device(device):
         tensor, eye = torch.zeros(1, 5, 2, 4), Projection(torch.eye(2))
-        assert choose("auto", make_case(tensor, tensor, tensor, logits_projection=eye)) in ("blocked", "compiled")
+        assert choose("auto", Problem.of(tensor, tensor, tensor, logits_projection=eye)) in ("blocked", "compiled")
 
 
 def test_without_triton_or_a_gpu_it_says_so(monkeypatch):

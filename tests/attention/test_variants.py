@@ -18,6 +18,7 @@ from torch.utils.flop_counter import FlopCounterMode
 ROOT = Path(__file__).parents[2]
 VARIANTS = sorted(path.stem for path in (ROOT / "conf/variant").glob("*.yaml"))
 HIDDEN, MEMORY = 12, 10
+SEED = torch.tensor(5)
 SIZES = {
     "hidden_size": HIDDEN,
     "heads": 3,
@@ -76,8 +77,8 @@ def test_shapes_and_finite_gradients_with_dropout(variant, length):
     x = torch.randn(2, length, HIDDEN, requires_grad=True)
     bias = torch.zeros(layer.softmax_heads, length, length, requires_grad=True)
     assert layer.kernel is None
-    output = layer(x, bias=bias)
-    assert output.shape == x.shape and layer.kernel in ("reference", "sdpa", "blocked", "compiled")
+    output = layer(x, bias=bias, dropout_seed=SEED)
+    assert output.shape == x.shape and layer.kernel in ("reference", "sdpa", "blocked", "compiled", layer.own_kernel)
     output.square().sum().backward()
     for name, tensor in [("x", x), ("bias", bias), *layer.named_parameters()]:
         assert tensor.grad is not None and tensor.grad.isfinite().all(), name
@@ -87,7 +88,7 @@ def test_bf16_autocast_trains(variant):
     layer = build(variant).train()
     x = torch.randn(2, 7, HIDDEN)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        output = layer(x)
+        output = layer(x, dropout_seed=SEED)
     output.float().square().sum().backward()
     assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
     assert (output - layer.eval()(x)).isfinite().all()
@@ -160,26 +161,14 @@ def test_every_backend_gives_the_same_or_refuses(variant):
         try:
             layer = build(variant, backend=backend)
         except ValueError as error:
-            assert backend == "sdpa" and "backend: sdpa can't do this" in str(error)
+            own = module(variant).Attention.own_kernel is not None
+            assert backend == "sdpa" or (own and backend == "blocked")
+            assert f"backend: {backend} can't do this" in str(error)
             continue
         output = layer(x)  # whoever refuses does so when the layer is made
-        assert backend in ("auto", layer.kernel)
+        assert layer.kernel == layer.own_kernel or backend in ("auto", layer.kernel)
         expected = output if expected is None else expected
         torch.testing.assert_close(output, expected)
-
-
-@pytest.mark.parametrize("length", [1, 7, 63])
-def test_the_declared_limit_is_multi_head(variant, length):
-    pair = module(variant).Attention.multi_head_limit()
-    if pair is None:
-        pytest.skip("declares no limit")
-    layers = [layer.double().eval() for layer in pair]
-    x = torch.randn(2, length, layers[1].query.in_features).double().requires_grad_()
-    memory = torch.randn(2, length + 2, layers[1].key.in_features).double().requires_grad_()
-    mask = torch.rand(2, 1, length, length + 2) < 0.8
-    outputs = [layer(x, memory, mask=mask) for layer in layers]
-    torch.testing.assert_close(*outputs)
-    torch.testing.assert_close(*(torch.autograd.grad(output.square().sum(), (x, memory)) for output in outputs))
 
 
 def test_rotary_turns_queries_and_keys_of_one_sequence_only(variant):
@@ -191,7 +180,7 @@ def test_rotary_turns_queries_and_keys_of_one_sequence_only(variant):
         layer(x, x, rotary=lambda heads: heads)
 
 
-def test_the_layer_compiles_and_still_tells_its_kernel(variant):
+def test_the_layer_compiles_and_still_names_its_kernel(variant):
     layer, x = build(variant), torch.randn(2, 7, HIDDEN)
     expected, kernel = layer(x), layer.kernel
     layer.kernel = None
@@ -229,30 +218,57 @@ print(*sorted(foreign & set(sys.modules)))
     assert done.stdout.strip() == ""
 
 
-STAGES = ("logits", "mixed_logits", "weights", "mixed_weights", "outputs")
-
-
-def test_a_tap_sees_every_stage_and_what_it_hands_back_goes_on(variant):
+def test_a_hook_sees_the_declared_stages_and_what_it_returns_goes_on(variant):
     layer, x = build(variant), torch.randn(2, 7, HIDDEN)
     expected, seen = layer(x), {}
-    layer.tap = lambda stage, tensor: seen.setdefault(stage, tensor)
+    layer.hook = lambda stage, tensor: seen.setdefault(stage, tensor)
     torch.testing.assert_close(layer(x), expected)
-    assert tuple(seen) == STAGES and layer.kernel == "reference"
-    torch.testing.assert_close(seen["weights"], seen["mixed_logits"].softmax(-1))
-    layer.tap = lambda stage, tensor: tensor * 0 if stage == "outputs" else tensor
+    assert tuple(seen) == layer.stages and layer.kernel == (layer.own_kernel or "reference")
+    if "weights" in layer.stages:
+        torch.testing.assert_close(seen["weights"], seen["mixed_logits"].softmax(-1))
+    layer.hook = lambda stage, tensor: tensor * 0 if stage == "outputs" else tensor
     torch.testing.assert_close(layer(x), layer.output.bias.expand(2, 7, -1))
 
 
-@pytest.mark.parametrize("backend", ["auto", "blocked", "reference"])
+def test_the_sizes_are_those_of_the_tensors(variant):
+    layer, x = build(variant), torch.randn(2, 7, HIDDEN)
+    query, key, _ = layer.project(x, x)
+    seen = {}
+    layer.hook = lambda stage, tensor: seen.setdefault(stage, tensor)
+    layer(x)
+    sizes = layer.sizes
+    assert query.shape == key.shape == (2, 7, sizes.key_heads, sizes.key_size)
+    assert seen["mixed_logits"].shape == (2, sizes.softmax_heads, 7, 7)
+    assert seen["outputs"].shape[2] == sizes.value_heads == layer.value_heads
+    assert sizes.softmax_heads == layer.softmax_heads
+
+
+@pytest.mark.parametrize("backend", ["auto", "reference"])
+def test_a_seed_decides_what_is_dropped_and_nothing_else_does(variant, backend):
+    layer, x = build(variant, backend=backend, dropout=0.5).train(), torch.randn(2, 7, HIDDEN)
+    seed, state = torch.tensor(1), torch.get_rng_state()
+    first, again = layer(x, dropout_seed=seed), layer(x, dropout_seed=seed)
+    assert torch.equal(first, again) and torch.equal(torch.get_rng_state(), state)
+    seed.fill_(2)
+    assert not torch.allclose(layer(x, dropout_seed=seed), first)
+    torch.testing.assert_close(layer.eval()(x, dropout_seed=seed), layer(x))
+    with pytest.raises(ValueError, match="dropout_seed: is None"):
+        layer.train()(x)
+
+
 @pytest.mark.parametrize("kept", [[], [1], [0, 2], [0, 1, 2]])
+@pytest.mark.parametrize("backend", ["auto", "blocked", "reference"])
 def test_heads_that_are_not_kept_are_gated_to_zero(variant, kept, backend):
+    kind = module(variant).Attention
+    if not kind.prunable or (kind.own_kernel and backend == "blocked"):
+        pytest.skip("it declares that heads can't be left out, or that its arithmetic is its own")
     layer, x = build(variant, backend=backend), torch.randn(2, 7, HIDDEN)
     parameters, heads = sum(parameter.numel() for parameter in layer.parameters()), layer.value_heads
     kept = [head for head in kept if head < heads]
     gate = torch.tensor([float(head in kept) for head in range(heads)])
-    layer.tap = lambda stage, tensor: tensor * gate[:, None] if stage == "outputs" else tensor
+    layer.hook = lambda stage, tensor: tensor * gate[:, None] if stage == "outputs" else tensor
     expected = layer(x)
-    layer.tap = None
+    layer.hook = None
     layer.keep_heads(kept)
     torch.testing.assert_close(layer(x), expected)
     left = sum(parameter.numel() for parameter in layer.parameters())

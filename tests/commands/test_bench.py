@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from attention.kernels import blocked
+from attention.kernels.problem import Problem, Projection
 from attention.layers import core
 from experiments.bench.check import check
 from experiments.bench.contenders import Contender, get_ready, made_up_batch
@@ -43,7 +44,7 @@ def options(what: str = "attention", peers: bool = False) -> Options:
 def test_a_table_of_variants(capsys):
     assert bench([*TINY, *CPU, "variant=multi_head,talking_heads"], options(), "json", None) == 0
     rows = json.loads(capsys.readouterr().out)
-    kernels = {variant: core.choose("auto", case_of(variant)) for variant in ("multi_head", "talking_heads")}
+    kernels = {variant: core.choose("auto", problem_of(variant)) for variant in ("multi_head", "talking_heads")}
     assert {row["contender"]: row["backend"] for row in rows} == kernels
     for row in rows:
         assert row["length"] == 9
@@ -52,18 +53,18 @@ def test_a_table_of_variants(capsys):
     assert rows[0]["speed/first"] == 1
 
 
-def case_of(variant: str):
+def problem_of(variant: str):
     cell = contender(f"variant={variant}").settings
     query = torch.zeros(2, 9, 2, 8)
-    eye = core.Projection(torch.eye(2)) if variant == "talking_heads" else None
+    eye = Projection(torch.eye(2)) if variant == "talking_heads" else None
     assert cell.variant["name"] == variant
-    return core.make_case(query, query, query, logits_projection=eye, weights_projection=eye)
+    return Problem.of(query, query, query, logits_projection=eye, weights_projection=eye)
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_kernel_whose_numbers_are_wrong_gets_no_speed(monkeypatch, capsys, precision):
-    def wrong(case):
-        return blocked.attend(case._replace(scale=1.02 * case.scale))
+    def wrong(problem):
+        return blocked.attend(problem._replace(scale=1.02 * problem.scale))
 
     monkeypatch.setitem(core.KERNELS, "blocked", wrong)
     words = [*TINY, CPU[0], f"precision={precision}", "variant=talking_heads", "backend=blocked,reference"]
@@ -86,11 +87,11 @@ def test_a_backend_that_cannot_do_a_variant_is_named_and_the_others_are_timed(ca
 
 @pytest.mark.parametrize("error", [0, 0.01])
 def test_a_kernel_without_float64_is_compared_in_the_precision_that_is_timed(monkeypatch, error):
-    def single(case):
-        assert case.value.dtype == torch.float32
-        return blocked.attend(case) * (1 + error)
+    def single(problem):
+        assert problem.value.dtype == torch.float32
+        return blocked.attend(problem) * (1 + error)
 
-    monkeypatch.setitem(core.REFUSALS, "triton", lambda case: None)
+    monkeypatch.setitem(core.REFUSALS, "triton", lambda problem: None)
     monkeypatch.setitem(core.KERNELS, "triton", single)
     found = check(contender("variant=talking_heads", "backend=triton"))
     assert found.kernel == "triton" and ("output is off by" in found.wrong) == bool(error)
@@ -109,8 +110,8 @@ def test_a_kernel_that_is_wrong_in_its_gradient_or_in_low_precision_only_is_foun
 
     monkeypatch.setattr(blocked, "_gradients", right)
 
-    def imprecise(case):
-        return blocked.attend(case) * (1 if case.value.dtype == torch.float64 else 1.01)
+    def imprecise(problem):
+        return blocked.attend(problem) * (1 if problem.value.dtype == torch.float64 else 1.01)
 
     monkeypatch.setitem(core.KERNELS, "blocked", imprecise)
     assert "output is off by 1.0e-02 of its size in fp32" in check(contender("backend=blocked")).wrong

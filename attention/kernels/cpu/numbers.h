@@ -1,7 +1,7 @@
-// Numbers, vectors of them, and units: what one lane of a vector multiplies at a time.
+// Numbers, vectors of them, and lanes: what one lane of a vector multiplies at a time.
 //
-// A unit is one number; of bfloat16, where the CPU has instructions for it, it is two, neighbours along the dimension
-// that a product sums over: the products of both are added to one float.
+// A lane holds one number; of bfloat16, where the CPU has instructions for it, it holds two, neighbours along the
+// dimension that a product sums over: the products of both are added to one float.
 
 #pragma once
 
@@ -26,7 +26,7 @@ template <class F> struct vector_of {
 template <class F> using Vector = typename vector_of<F>::type;
 template <class F> static inline Vector<F> &at(F *x) { return *reinterpret_cast<Vector<F> *>(x); }
 template <class F> static inline Vector<F> at(const F *x) { return *reinterpret_cast<const Vector<F> *>(x); }
-// `size` in whole vectors
+// `size` rounded up to whole vectors
 template <class F> static inline int64_t padded(int64_t size) {
     return (size + vector_of<F>::width - 1) / vector_of<F>::width * vector_of<F>::width;
 }
@@ -35,20 +35,21 @@ struct bfloat16 {
     uint16_t bits;
 };
 
-// For inputs of type T: Sum, of all sums and of the softmax; Number, that products are made of; Unit
+// For inputs of type T: Sum is the type of all sums and of the softmax, Number that of the factors of products, and
+// Lane holds the numbers that one lane of a vector multiplies at a time
 template <class T> struct arithmetic {
     using Sum = T;
     using Number = T;
-    using Unit = T;
+    using Lane = T;
 };
 template <> struct arithmetic<bfloat16> {
     using Sum = float;
 #ifdef __AVX512BF16__
     using Number = bfloat16;
-    using Unit = uint32_t;
+    using Lane = uint32_t;
 #else
     using Number = float;
-    using Unit = float;
+    using Lane = float;
 #endif
 };
 
@@ -89,17 +90,18 @@ template <> inline float sum_of<float>(Vector<float> x) { return _mm512_reduce_a
 template <> inline float largest_of<float>(Vector<float> x) { return _mm512_reduce_max_ps((__m512)x); }
 #endif
 
-// of numbers in memory, as sums
-template <class N> struct numbers {
-    static Vector<N> get(const N *from) { return at(from); }
-    static void put(N *to, Vector<N> x) { at(to) = x; }
+// Numbers in memory, read and written as a vector of sums
+template <class Number> struct numbers {
+    static Vector<Number> get(const Number *from) { return at(from); }
+    static void put(Number *to, Vector<Number> x) { at(to) = x; }
 };
 
-// of units; two rows are joined to one of units, where the second, nullptr for zeros, counts if a unit has two numbers
-template <class U> struct units {
-    static U join(U first, U) { return first; }
-    static Vector<U> join(const U *first, const U *) { return at(first); }
-    template <class L> static void multiply_add(Vector<U> &sum, L left, Vector<U> right) { sum += left * right; }
+// Two rows of numbers are joined to one row of lanes. The second row, nullptr for zeros, counts only where a lane holds
+// two numbers
+template <class Lane> struct lanes {
+    static Lane join(Lane first, Lane) { return first; }
+    static Vector<Lane> join(const Lane *first, const Lane *) { return at(first); }
+    template <class L> static void multiply_add(Vector<Lane> &sum, L left, Vector<Lane> right) { sum += left * right; }
 };
 
 #ifdef __AVX512BF16__
@@ -112,7 +114,7 @@ template <> struct numbers<bfloat16> {
         _mm256_storeu_si256(reinterpret_cast<__m256i *>(to), (__m256i)_mm512_cvtneps_pbh((__m512)x));
     }
 };
-template <> struct units<uint32_t> {
+template <> struct lanes<uint32_t> {
     static Vector<uint32_t> widened(const bfloat16 *from) {
         return (Vector<uint32_t>)_mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i *>(from)));
     }
@@ -132,9 +134,11 @@ template <> struct units<uint32_t> {
 #endif
 
 #ifdef __AVX512F__
-// 16 rows, `stride` bytes apart, of `columns` (at most 16) of 32 bits; those behind the first `rows` count as zeros
-template <class U> static inline void transpose(const void *from, int64_t stride, int64_t rows, int64_t columns, U *to,
-                                                int64_t to_stride) {
+// Transposes 16 rows, `stride` bytes apart, of `columns` (at most 16) of 32 bits; those behind the first `rows` count
+// as zeros
+template <class Lane>
+static inline void transpose(const void *from, int64_t stride, int64_t rows, int64_t columns, Lane *to,
+                             int64_t to_stride) {
     __m512i x[16], y[16];
     const __mmask16 mask = (1 << columns) - 1;
     const char *row = static_cast<const char *>(from);

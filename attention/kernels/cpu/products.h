@@ -1,4 +1,4 @@
-// Products of one form: A (units) times B (vectors of units along its last dimension), into sums.
+// Products of one form: A (lanes) times B (vectors of lanes along its last dimension), into sums.
 
 #pragma once
 
@@ -20,35 +20,35 @@ constexpr int64_t DOT_VECTORS = 32;  // of a row, at a time, in products over th
 
 // out[i][j] = factor * (out[i][j], if it is added to, + sum over p of A[i * ai + p * ap] B[p * bp + j]), for R rows and
 // C vectors of columns
-template <int R, int C, class F, class U>
-static inline void block(const U *A, int64_t ai, int64_t ap, const U *B, int64_t bp, F *out, int64_t oi, int64_t depth,
-                         F factor, bool add) {
-    constexpr int64_t W = vector_of<F>::width;
-    Vector<F> sum[R][C];
+template <int R, int C, class Sum, class Lane>
+static inline void block(const Lane *A, int64_t ai, int64_t ap, const Lane *B, int64_t bp, Sum *out, int64_t oi,
+                         int64_t depth, Sum factor, bool add) {
+    constexpr int64_t WIDTH = vector_of<Sum>::width;
+    Vector<Sum> sum[R][C];
 #pragma GCC unroll 16
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 16
-        for (int c = 0; c < C; c++) sum[r][c] = add ? at(out + r * oi + c * W) : Vector<F>{};
+        for (int c = 0; c < C; c++) sum[r][c] = add ? at(out + r * oi + c * WIDTH) : Vector<Sum>{};
     for (int64_t p = 0; p < depth; p++) {
-        Vector<U> right[C];
+        Vector<Lane> right[C];
 #pragma GCC unroll 16
-        for (int c = 0; c < C; c++) right[c] = at(B + p * bp + c * W);
+        for (int c = 0; c < C; c++) right[c] = at(B + p * bp + c * WIDTH);
 #pragma GCC unroll 16
         for (int r = 0; r < R; r++) {
-            const U left = A[r * ai + p * ap];
+            const Lane left = A[r * ai + p * ap];
 #pragma GCC unroll 16
-            for (int c = 0; c < C; c++) units<U>::multiply_add(sum[r][c], left, right[c]);
+            for (int c = 0; c < C; c++) lanes<Lane>::multiply_add(sum[r][c], left, right[c]);
         }
     }
 #pragma GCC unroll 16
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 16
-        for (int c = 0; c < C; c++) at(out + r * oi + c * W) = factor * sum[r][c];
+        for (int c = 0; c < C; c++) at(out + r * oi + c * WIDTH) = factor * sum[r][c];
 }
 
-template <int C, class F, class U>
-static void columns(int64_t rows, const U *A, int64_t ai, int64_t ap, const U *B, int64_t bp, F *out, int64_t oi,
-                    int64_t depth, F factor, bool add) {
+template <int C, class Sum, class Lane>
+static void columns(int64_t rows, const Lane *A, int64_t ai, int64_t ap, const Lane *B, int64_t bp, Sum *out,
+                    int64_t oi, int64_t depth, Sum factor, bool add) {
     int64_t i = 0;
     // a single column needs more rows for as many sums at once
     if constexpr (C == 1)
@@ -63,54 +63,55 @@ static void columns(int64_t rows, const U *A, int64_t ai, int64_t ap, const U *B
 }
 
 // `width` columns, a multiple of the vector's
-template <class F, class U>
-static void product(int64_t rows, int64_t width, int64_t depth, const U *A, int64_t ai, int64_t ap, const U *B,
-                    int64_t bp, F *out, int64_t oi, F factor = 1, bool add = false) {
-    constexpr int64_t W = vector_of<F>::width;
+template <class Sum, class Lane>
+static void product(int64_t rows, int64_t width, int64_t depth, const Lane *A, int64_t ai, int64_t ap, const Lane *B,
+                    int64_t bp, Sum *out, int64_t oi, Sum factor = 1, bool add = false) {
+    constexpr int64_t WIDTH = vector_of<Sum>::width;
     int64_t j = 0;
-    for (; j + COLUMNS * W <= width; j += COLUMNS * W)
+    for (; j + COLUMNS * WIDTH <= width; j += COLUMNS * WIDTH)
         columns<COLUMNS>(rows, A, ai, ap, B + j, bp, out + j, oi, depth, factor, add);
-    if (COLUMNS > 2 && j + 2 * W <= width) {
+    if (COLUMNS > 2 && j + 2 * WIDTH <= width) {
         columns<2>(rows, A, ai, ap, B + j, bp, out + j, oi, depth, factor, add);
-        j += 2 * W;
+        j += 2 * WIDTH;
     }
     if (j < width) columns<1>(rows, A, ai, ap, B + j, bp, out + j, oi, depth, factor, add);
 }
 
 // out[i * right_rows + j] += sum over x of left[i * stride + x] right[j * stride + x], for R and C rows of them
-template <int R, int C, class F, class U>
-static inline void dots_block(const U *left, const U *right, int64_t stride, int64_t size, F *out, int64_t right_rows) {
-    constexpr int64_t W = vector_of<F>::width;
-    Vector<F> sum[R][C] = {};
-    for (int64_t x = 0; x < size; x += W) {
-        Vector<U> one[C];
+template <int R, int C, class Sum, class Lane>
+static inline void dots_block(const Lane *left, const Lane *right, int64_t stride, int64_t size, Sum *out,
+                              int64_t right_rows) {
+    constexpr int64_t WIDTH = vector_of<Sum>::width;
+    Vector<Sum> sum[R][C] = {};
+    for (int64_t x = 0; x < size; x += WIDTH) {
+        Vector<Lane> one[C];
 #pragma GCC unroll 16
         for (int c = 0; c < C; c++) one[c] = at(right + c * stride + x);
 #pragma GCC unroll 16
         for (int r = 0; r < R; r++) {
-            const Vector<U> other = at(left + r * stride + x);
+            const Vector<Lane> other = at(left + r * stride + x);
 #pragma GCC unroll 16
-            for (int c = 0; c < C; c++) units<U>::multiply_add(sum[r][c], other, one[c]);
+            for (int c = 0; c < C; c++) lanes<Lane>::multiply_add(sum[r][c], other, one[c]);
         }
     }
 #pragma GCC unroll 16
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 16
-        for (int c = 0; c < C; c++) out[r * right_rows + c] += sum_of<F>(sum[r][c]);
+        for (int c = 0; c < C; c++) out[r * right_rows + c] += sum_of<Sum>(sum[r][c]);
 }
 
-template <class F, class U>
-static void dots(const U *left, int64_t left_rows, const U *right, int64_t right_rows, int64_t stride, int64_t size,
-                 F *out) {
-    constexpr int64_t step = DOT_VECTORS * vector_of<F>::width;
+template <class Sum, class Lane>
+static void dots(const Lane *left, int64_t left_rows, const Lane *right, int64_t right_rows, int64_t stride,
+                 int64_t size, Sum *out) {
+    constexpr int64_t step = DOT_VECTORS * vector_of<Sum>::width;
     for (int64_t x = 0; x < size; x += step) {
         const int64_t length = std::min(step, size - x);
         for (int64_t i = 0; i < left_rows;) {
             const int64_t rows = left_rows - i >= 4 ? 4 : 1;
             for (int64_t j = 0; j < right_rows;) {
                 const int64_t others = right_rows - j >= 4 ? 4 : 1;
-                const U *a = left + i * stride + x, *b = right + j * stride + x;
-                F *to = out + i * right_rows + j;
+                const Lane *a = left + i * stride + x, *b = right + j * stride + x;
+                Sum *to = out + i * right_rows + j;
                 if (rows == 4 && others == 4) dots_block<4, 4>(a, b, stride, length, to, right_rows);
                 else if (rows == 4) dots_block<4, 1>(a, b, stride, length, to, right_rows);
                 else if (others == 4) dots_block<1, 4>(a, b, stride, length, to, right_rows);

@@ -31,36 +31,38 @@ static inline Vector<double> exponential(Vector<double> x) {
 }
 
 // In place; `row` has `size` numbers, padded to whole vectors with what doesn't count. All -inf: zeros
-template <class F> static void softmax(F *row, int64_t size) {
-    constexpr int64_t W = vector_of<F>::width;
-    const F infinity = std::numeric_limits<F>::infinity();
-    const int64_t whole = padded<F>(size);
+template <class Sum> static void softmax(Sum *row, int64_t size) {
+    constexpr int64_t WIDTH = vector_of<Sum>::width;
+    const Sum infinity = std::numeric_limits<Sum>::infinity();
+    const int64_t whole = padded<Sum>(size);
     for (int64_t m = size; m < whole; m++) row[m] = -infinity;
-    Vector<F> most = Vector<F>{} - infinity;
-    for (int64_t m = 0; m < whole; m += W) most = at(row + m) > most ? at(row + m) : most;
-    const F largest = largest_of<F>(most);
+    Vector<Sum> most = Vector<Sum>{} - infinity;
+    for (int64_t m = 0; m < whole; m += WIDTH) most = at(row + m) > most ? at(row + m) : most;
+    const Sum largest = largest_of<Sum>(most);
     if (largest == -infinity) {
         bool nan = false;
         for (int64_t m = 0; m < size; m++) nan |= row[m] != row[m];
-        std::fill(row, row + whole, nan ? std::numeric_limits<F>::quiet_NaN() : F(0));
+        std::fill(row, row + whole, nan ? std::numeric_limits<Sum>::quiet_NaN() : Sum(0));
         return;
     }
-    Vector<F> sum{};
-    for (int64_t m = 0; m < whole; m += W) {
-        Vector<F> power = exponential(at(row + m) - largest);
+    Vector<Sum> sum{};
+    for (int64_t m = 0; m < whole; m += WIDTH) {
+        Vector<Sum> power = exponential(at(row + m) - largest);
         sum += power;
         at(row + m) = power;
     }
-    const F share = 1 / sum_of<F>(sum);
-    for (int64_t m = 0; m < whole; m += W) at(row + m) *= share;
+    const Sum share = 1 / sum_of<Sum>(sum);
+    for (int64_t m = 0; m < whole; m += WIDTH) at(row + m) *= share;
 }
 
 // grad = weights * (grad - sum of weights * grad), in place
-template <class F, class N> static void softmax_gradient(F *grad, const N *weights, int64_t size) {
-    constexpr int64_t W = vector_of<F>::width;
-    const int64_t whole = padded<F>(size);
-    Vector<F> sum{};
-    for (int64_t m = 0; m < whole; m += W) sum += at(grad + m) * numbers<N>::get(weights + m);
-    const F total = sum_of<F>(sum);
-    for (int64_t m = 0; m < whole; m += W) at(grad + m) = numbers<N>::get(weights + m) * (at(grad + m) - total);
+template <class Sum, class Number>
+static void softmax_gradient(Sum *grad, const Number *weights, int64_t size) {
+    constexpr int64_t WIDTH = vector_of<Sum>::width;
+    const int64_t whole = padded<Sum>(size);
+    Vector<Sum> sum{};
+    for (int64_t m = 0; m < whole; m += WIDTH) sum += at(grad + m) * numbers<Number>::get(weights + m);
+    const Sum total = sum_of<Sum>(sum);
+    for (int64_t m = 0; m < whole; m += WIDTH)
+        at(grad + m) = numbers<Number>::get(weights + m) * (at(grad + m) - total);
 }

@@ -1,381 +1,310 @@
 // A task: the attention of some query rows of one example, forward or backward, by heads that mix or by a single one.
 //
-// It goes over its rows a tile at a time, whose maps [head][row][memory] stay in the cache: no map is ever as large as
-// N x M. Maps are kept as numbers; a product over heads, or over rows, joins two of them to one of units first. The
-// softmax is that of a row of sums.
-//
-// B examples, N queries, M memory, K key size, V value size; hk, h, hv: heads of keys, softmax, values
+// J = QK^T -> P_l -> bias, mask -> softmax -> P_w -> dropout -> V, in the order of `kernels/reference.py`. A task goes
+// over its rows a tile at a time. The maps of a tile, [head][row][memory], stay in the cache, and no map is ever as
+// large as queries x memory. Maps are kept as numbers; a product over heads, or over rows, first joins them to lanes.
+// The softmax works on a row of sums.
 
 #pragma once
 
+#include "dropout.h"
+#include "packing.h"
 #include "products.h"
 #include "softmax.h"
 
-#include <type_traits>
-
 struct Problem {
-    int64_t B, N, M, hk, h, hv, K, V;
+    int64_t batch, queries, memory, key_heads, softmax_heads, value_heads, key_size, value_size;
     int64_t causal, threads, groups, chunks;  // groups of heads, and chunks of rows, that an example is divided into
-    double scale, growth;                     // growth: 1 / share of weights that dropout keeps
-    uint64_t seed, kept;                      // kept: of 2^32, the share that dropout keeps; 2^32: no dropout
-    const void *query, *key, *value, *logits, *weights, *bias;
+    int64_t drops, threshold;                 // whether weights are dropped; the hash under which one stays
+    double scale, growth;                     // growth: the factor of the weights that stay
+    uint64_t seed;
+    const void *query, *key, *value, *logits_projection, *weights_projection, *bias;
     const uint8_t *mask;
     int64_t bias_strides[4], mask_strides[4];
-    void *workspace, *output;  // output [B, N, hv, V]
+    void *workspace, *output;  // output [batch, queries, value_heads, value_size]
     const void *grad_output;
     void *grad_query, *grad_key, *grad_value;
-    void *grad_logits, *grad_weights;  // [B * chunks, hk, h], [B * chunks, h, hv], in the type of the sums
+    // [batch * chunks, key_heads, softmax_heads], [batch * chunks, softmax_heads, value_heads], in the type of the sums
+    void *grad_logits_projection, *grad_weights_projection;
 };
 
 // bytes of a tile's largest map at most, where it has more than the least rows
 constexpr int64_t TILE_BYTES = 1 << 16, LEAST_ROWS = 8, MOST_ROWS = 32;
 
-static inline uint64_t scrambled(uint64_t x) {
-    x += 0x9e3779b97f4a7c15;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-    return x ^ (x >> 31);
-}
+template <class T> struct Task : Packing<T> {
+    using Pack = Packing<T>;
+    using Sum = typename Pack::Sum;
+    using Number = typename Pack::Number;
+    using Lane = typename Pack::Lane;
+    using Pack::as_lanes, Pack::lanes_of, Pack::LANE_NUMBERS, Pack::store, Pack::WIDTH;
 
-template <class T> struct Task {
-    using F = typename arithmetic<T>::Sum;
-    using N = typename arithmetic<T>::Number;
-    using U = typename arithmetic<T>::Unit;
-
-    static constexpr int64_t W = vector_of<F>::width, G = sizeof(U) / sizeof(N);  // G: numbers in a unit
-
-    const Problem &p;
-    const int64_t hk, h, hv;  // of an example's heads, those of a group
-    // in whole vectors: Mp, Kp, Vp; in units: Ku, Vu, Mu; rows of a tile, numbers of its maps and of a row of one
-    const int64_t Mp, Kp, Vp, Ku, Vu, Mu, tile, tile_units, area, line;
+    const Problem &problem;
+    const bool mixes_logits, mixes_weights, drops;
+    // heads of a group, and widths of a head
+    const int64_t key_heads, softmax_heads, value_heads, key_size, value_size;
+    // sizes in whole vectors, and in lanes
+    const int64_t padded_memory, padded_key, padded_value, key_lanes, value_lanes, memory_lanes;
+    // rows of a tile, and lanes of them; numbers of a map of a tile, and of a row of all heads' maps
+    const int64_t tile, tile_lanes, area, line;
     int64_t bytes;  // of workspace
 
     // without a workspace only its size is found out
-    Task(const Problem &p, char *workspace, bool backward)
-        : p(p), hk(p.hk / p.groups), h(p.h / p.groups), hv(p.hv / p.groups), Mp(padded<F>(p.M)), Kp(padded<F>(p.K)),
-          Vp(padded<F>(p.V)), Ku(in_units(p.K)), Vu(in_units(p.V)), Mu(in_units(p.M)), tile(rows_of_tile()),
-          tile_units(in_units(tile)),
+    Task(const Problem &problem, char *workspace, bool backward)
+        : problem(problem), mixes_logits(problem.logits_projection), mixes_weights(problem.weights_projection),
+          drops(problem.drops), key_heads(problem.key_heads / problem.groups),
+          softmax_heads(problem.softmax_heads / problem.groups), value_heads(problem.value_heads / problem.groups),
+          key_size(problem.key_size), value_size(problem.value_size), padded_memory(padded<Sum>(problem.memory)),
+          padded_key(padded<Sum>(key_size)), padded_value(padded<Sum>(value_size)), key_lanes(lanes_of(key_size)),
+          value_lanes(lanes_of(value_size)), memory_lanes(lanes_of(problem.memory)), tile(rows_of_tile()),
+          tile_lanes(lanes_of(tile)),
           // a vector more: rows of maps a power of two apart would share their place in the cache
-          area(tile * Mp + W), line(Mp + W), next(workspace) {
-        const int64_t heads = std::max({hk, h, hv});
-        const bool mixes = p.logits || p.weights;
-        take(keys, hk * Ku * Mp), take(values, hv * Mu * Vp);
-        take(queries, hk * tile * Ku * G), take(rows, std::max(hk * Kp, hv * Vp) * tile);
-        take(sums, std::max(p.logits ? 1 : h, p.weights ? 1 : hv) * area);
-        take(weights, heads * area), take(mixed, p.weights || drops() || (backward && p.logits) ? heads * area : 0);
-        take(logits, p.logits ? hk * area : 0);
-        take(mixed_row, mixes ? heads * line : 0), take(joined_row, mixes && G > 1 ? in_units(heads) * line : 0);
-        take(P_l, p.logits ? in_units(hk) * h : 0), take(P_w, p.weights ? in_units(h) * hv : 0);
+          area(tile * padded_memory + WIDTH), line(padded_memory + WIDTH), next(workspace) {
+        const int64_t heads = std::max({key_heads, softmax_heads, value_heads});
+        const bool mixes = mixes_logits || mixes_weights;
+        take(keys, key_heads * key_lanes * padded_memory), take(values, value_heads * memory_lanes * padded_value);
+        take(queries, key_heads * tile * key_lanes * LANE_NUMBERS);
+        take(rows, std::max(key_heads * padded_key, value_heads * padded_value) * tile);
+        take(sums, std::max(mixes_logits ? 1 : softmax_heads, mixes_weights ? 1 : value_heads) * area);
+        take(weights, heads * area);
+        take(mixed, mixes_weights || drops || (backward && mixes_logits) ? heads * area : 0);
+        take(logits, mixes_logits ? key_heads * area : 0);
+        take(mixed_row, mixes ? heads * line : 0);
+        take(joined_row, mixes && LANE_NUMBERS > 1 ? lanes_of(heads) * line : 0);
+        take(P_l, mixes_logits ? lanes_of(key_heads) * softmax_heads : 0);
+        take(P_w, mixes_weights ? lanes_of(softmax_heads) * value_heads : 0);
         if (backward) {
-            take(keys_by_row, hk * Mu * Kp), take(values_by_column, hv * Vu * Mp);
-            take(given, hv * tile * Vu * G), take(given_by_row, hv * tile_units * Vp);
-            take(queries_by_row, hk * tile_units * Kp), take(joined_rows, G > 1 ? tile_units * Mp : 0);
-            take(P_l_back, p.logits ? in_units(h) * hk : 0), take(P_w_back, p.weights ? in_units(hv) * h : 0);
+            take(keys_by_row, key_heads * memory_lanes * padded_key);
+            take(values_by_feature, value_heads * value_lanes * padded_memory);
+            take(grad_outputs, value_heads * tile * value_lanes * LANE_NUMBERS);
+            take(grad_outputs_by_row, value_heads * tile_lanes * padded_value);
+            take(queries_by_row, key_heads * tile_lanes * padded_key);
+            take(joined_rows, LANE_NUMBERS > 1 ? tile_lanes * padded_memory : 0);
+            take(P_l_transposed, mixes_logits ? lanes_of(softmax_heads) * key_heads : 0);
+            take(P_w_transposed, mixes_weights ? lanes_of(value_heads) * softmax_heads : 0);
         }
         bytes = next - workspace;
         if (!workspace) return;
-        projection(p.logits, P_l, hk, h, p.h, 1), projection(p.weights, P_w, h, hv, p.hv, 1);
-        if (backward) projection(p.logits, P_l_back, h, hk, 1, p.h), projection(p.weights, P_w_back, hv, h, 1, p.hv);
+        Pack::matrix(problem.logits_projection, P_l, key_heads, softmax_heads, softmax_heads, 1);
+        Pack::matrix(problem.weights_projection, P_w, softmax_heads, value_heads, value_heads, 1);
+        if (!backward) return;
+        Pack::matrix(problem.logits_projection, P_l_transposed, softmax_heads, key_heads, 1, softmax_heads);
+        Pack::matrix(problem.weights_projection, P_w_transposed, value_heads, softmax_heads, 1, value_heads);
     }
 
     int64_t rows_of_tile() const {
-        const int64_t row = std::max({hk, h, hv}) * Mp * int64_t(sizeof(F));
-        return std::min(p.N, std::max(LEAST_ROWS, std::min(MOST_ROWS, TILE_BYTES / row)));
+        const int64_t heads = std::max({key_heads, softmax_heads, value_heads});
+        const int64_t row_bytes = heads * padded_memory * int64_t(sizeof(Sum));
+        return std::min(problem.queries, std::max(LEAST_ROWS, std::min(MOST_ROWS, TILE_BYTES / row_bytes)));
     }
 
-    // numbers that a group's gradients of keys [hk][M][Kp], and behind them of values [hv][M][Vp], are summed in
-    int64_t key_sums() const { return hk * p.M * Kp; }
-    int64_t value_sums() const { return hv * p.M * Vp; }
+    // numbers that a group's gradients of keys [key_heads][memory][padded_key], and behind them of values
+    // [value_heads][memory][padded_value], are summed in
+    int64_t key_sums() const { return key_heads * problem.memory * padded_key; }
+    int64_t value_sums() const { return value_heads * problem.memory * padded_value; }
 
-    void choose(int64_t of_example, int64_t of_group) { example = of_example, group = of_group; }
+    void choose(int64_t chosen_example, int64_t chosen_group) { example = chosen_example, group = chosen_group; }
 
-    // what it attends to
-    void pack(bool backward) {
-        by_unit(of_memory(p.key, p.hk, hk, p.K), keys, p.M, p.hk, hk, p.K, Mp);
-        by_row(of_memory(p.value, p.hv, hv, p.V), values, p.M, p.hv, hv, p.V);
-        if (backward) {
-            by_row(of_memory(p.key, p.hk, hk, p.K), keys_by_row, p.M, p.hk, hk, p.K);
-            by_unit(of_memory(p.value, p.hv, hv, p.V), values_by_column, p.M, p.hv, hv, p.V, Mp);
-        }
+    // packs the keys and values that the rows attend to
+    void pack_memory(bool backward) {
+        const T *key = key_part(problem.key, problem.memory, 0), *value = value_part(problem.value, problem.memory, 0);
+        const int64_t M = problem.memory;
+        Pack::by_feature(key, keys, M, problem.key_heads, key_heads, key_size, padded_memory);
+        Pack::by_row(value, values, M, problem.value_heads, value_heads, value_size);
+        if (!backward) return;
+        Pack::by_row(key, keys_by_row, M, problem.key_heads, key_heads, key_size);
+        Pack::by_feature(value, values_by_feature, M, problem.value_heads, value_heads, value_size, padded_memory);
     }
 
-    // of rows [start, stop), at most a tile
+    // writes the outputs of rows [start, stop), at most a tile
     void forward(int64_t start, int64_t stop) {
-        const N *used = maps(start, stop);
-        for (int64_t v = 0; v < hv; v++)
-            product(count, Vp, in_units(memory), as_units(used + v * area), ld / G, 1, values + v * Mu * Vp, Vp,
-                    rows + v * count * Vp, Vp);
-        write(rows, static_cast<T *>(p.output) + place(p.hv, hv, p.V), count, p.hv, hv, p.V, 1);
+        const Number *used = compute_maps(start, stop);
+        for (int64_t head = 0; head < value_heads; head++)
+            product(count, padded_value, lanes_of(attended), as_lanes(used + head * area), row_length / LANE_NUMBERS, 1,
+                    values + head * memory_lanes * padded_value, padded_value, rows + head * count * padded_value,
+                    padded_value);
+        T *output = value_part(problem.output, problem.queries, first);
+        Pack::unpack(rows, output, count, problem.value_heads, value_heads, value_size, 1);
     }
 
-    // adds to the sums of the keys' and values' gradients and of the projections'; writes those of the queries
-    void backward(int64_t start, int64_t stop, F *grad_keys, F *grad_values, F *grad_P_l, F *grad_P_w) {
-        const N *used = maps(start, stop);
-        const T *grad = static_cast<const T *>(p.grad_output) + place(p.hv, hv, p.V);
-        by_head(grad, given, count, p.hv, hv, p.V), by_row(grad, given_by_row, count, p.hv, hv, p.V);
-        by_row(static_cast<const T *>(p.query) + place(p.hk, hk, p.K), queries_by_row, count, p.hk, hk, p.K);
-        const int64_t pairs = in_units(count);
-        int64_t stride;
-        for (int64_t v = 0; v < hv; v++) {
-            const U *joined = join(used + v * area, count, ld, joined_rows, Mp, stride);
-            product(memory, Vp, pairs, joined, 1, stride, given_by_row + v * pairs * Vp, Vp, grad_values + v * p.M * Vp,
-                    Vp, F(1), true);
-            F *of_mixed = p.weights ? sums : sums + v * area;
-            product(count, ld, Vu, as_units(given + v * count * Vu * G), Vu, 1, values_by_column + v * Vu * Mp, Mp,
-                    of_mixed, ld);
-            for (int64_t n = 0; n < count; n++) drop(of_mixed + n * ld, v, n);
-            if (p.weights) keep(of_mixed, mixed + v * area, count * ld);
+    // writes the gradients of the queries of rows [start, stop), and adds to the sums of the others
+    void backward(int64_t start, int64_t stop, Sum *grad_keys, Sum *grad_values, Sum *grad_P_l, Sum *grad_P_w) {
+        const Number *used = compute_maps(start, stop);
+        const T *grad = value_part(problem.grad_output, problem.queries, first);
+        Pack::by_head(grad, grad_outputs, count, problem.value_heads, value_heads, value_size);
+        Pack::by_row(grad, grad_outputs_by_row, count, problem.value_heads, value_heads, value_size);
+        const T *query = key_part(problem.query, problem.queries, first);
+        Pack::by_row(query, queries_by_row, count, problem.key_heads, key_heads, key_size);
+        for (int64_t head = 0; head < value_heads; head++) {
+            add_transposed_product(used + head * area, grad_outputs_by_row + head * lanes_of(count) * padded_value,
+                                   padded_value, grad_values + head * problem.memory * padded_value);
+            Sum *grad_mixed = mixes_weights ? sums : sums + head * area;
+            product(count, row_length, value_lanes, as_lanes(grad_outputs + head * count * value_lanes * LANE_NUMBERS),
+                    value_lanes, 1, values_by_feature + head * value_lanes * padded_memory, padded_memory, grad_mixed,
+                    row_length);
+            for (int64_t n = 0; n < count; n++) drop(grad_mixed + n * row_length, head, n);
+            if (mixes_weights) store(grad_mixed, mixed + head * area, count * row_length);
         }
-        if (p.weights) sum_dots(weights, h, mixed, hv, grad_P_w);
-        for (int64_t n = 0; n < count; n++) {
-            // where nothing mixes, the gradient after a projection is that before it
-            F *row = sums + n * ld;
-            int64_t step = area;
-            if (p.weights) row = mix(P_w_back, mixed + n * ld, hv, h), step = line;
-            for (int64_t head = 0; head < h; head++) {
-                const int64_t at = head * area + n * ld;
-                softmax_gradient(row + head * step, weights + at, memory);
-                keep(row + head * step, (p.logits ? mixed : weights) + at, ld);
-            }
-            if (!p.logits) continue;
-            row = mix(P_l_back, mixed + n * ld, h, hk);
-            for (int64_t k = 0; k < hk; k++) keep(row + k * line, weights + k * area + n * ld, ld);
+        if (mixes_weights) sum_dots(weights, softmax_heads, mixed, value_heads, grad_P_w);
+        for (int64_t n = 0; n < count; n++) unmix_row(n);
+        if (mixes_logits) sum_dots(logits, key_heads, mixed, softmax_heads, grad_P_l);
+        // `weights` now holds the gradients of the logits before P_l
+        for (int64_t head = 0; head < key_heads; head++) {
+            const Number *grad_logits = weights + head * area;
+            add_transposed_product(grad_logits, queries_by_row + head * lanes_of(count) * padded_key, padded_key,
+                                   grad_keys + head * problem.memory * padded_key);
+            product(count, padded_key, lanes_of(attended), as_lanes(grad_logits), row_length / LANE_NUMBERS, 1,
+                    keys_by_row + head * memory_lanes * padded_key, padded_key, rows + head * count * padded_key,
+                    padded_key);
         }
-        if (p.logits) sum_dots(logits, hk, mixed, h, grad_P_l);
-        for (int64_t k = 0; k < hk; k++) {
-            const N *of = weights + k * area;
-            const U *joined = join(of, count, ld, joined_rows, Mp, stride);
-            product(memory, Kp, pairs, joined, 1, stride, queries_by_row + k * pairs * Kp, Kp, grad_keys + k * p.M * Kp,
-                    Kp, F(1), true);
-            product(count, Kp, in_units(memory), as_units(of), ld / G, 1, keys_by_row + k * Mu * Kp, Kp,
-                    rows + k * count * Kp, Kp);
-        }
-        write(rows, static_cast<T *>(p.grad_query) + place(p.hk, hk, p.K), count, p.hk, hk, p.K, p.scale);
+        T *grad_query = key_part(problem.grad_query, problem.queries, first);
+        Pack::unpack(rows, grad_query, count, problem.key_heads, key_heads, key_size, problem.scale);
     }
 
-    // the sums of all rows, as gradients of keys and values
-    void finish(const F *grad_keys, const F *grad_values) const {
-        T *key = static_cast<T *>(p.grad_key) + memory_place(p.hk, hk, p.K);
-        write(grad_keys, key, p.M, p.hk, hk, p.K, p.scale);
-        T *value = static_cast<T *>(p.grad_value) + memory_place(p.hv, hv, p.V);
-        write(grad_values, value, p.M, p.hv, hv, p.V, 1);
+    // writes the sums of all rows as gradients of keys and values
+    void finish(const Sum *grad_keys, const Sum *grad_values) const {
+        T *grad_key = key_part(problem.grad_key, problem.memory, 0);
+        Pack::unpack(grad_keys, grad_key, problem.memory, problem.key_heads, key_heads, key_size, problem.scale);
+        T *grad_value = value_part(problem.grad_value, problem.memory, 0);
+        Pack::unpack(grad_values, grad_value, problem.memory, problem.value_heads, value_heads, value_size, 1);
     }
 
-    // ---- what it works on
-
-    // of the memory: [hk][Ku][Mp], [hv][Mu][Vp], and for the backward [hk][Mu][Kp], [hv][Vu][Mp]
-    U *keys, *values, *keys_by_row, *values_by_column;
-    // of a tile: [heads][count] rows of whole units, and [heads][units of count][Kp or Vp]
-    N *queries, *given;
-    U *queries_by_row, *given_by_row;
+  private:
+    // of the memory: [key_heads][key_lanes][padded_memory], [value_heads][memory_lanes][padded_value], and for the
+    // backward [key_heads][memory_lanes][padded_key], [value_heads][value_lanes][padded_memory]
+    Lane *keys, *values, *keys_by_row, *values_by_feature;
+    // of a tile: [heads][count] rows of whole lanes, and [heads][lanes of count][padded_key or padded_value]
+    Number *queries, *grad_outputs;
+    Lane *queries_by_row, *grad_outputs_by_row;
     // maps of a tile, [heads][area]; mixed and weights are written over by gradients
-    N *logits, *weights, *mixed;
-    F *sums, *rows;
+    Number *logits, *weights, *mixed;
+    Sum *sums, *rows;
     // of a row, [heads][line]; of a head, two rows in one
-    F *mixed_row;
-    U *joined_row, *joined_rows;
-    // [units of heads][heads]
-    U *P_l, *P_w, *P_l_back, *P_w_back;
+    Sum *mixed_row;
+    Lane *joined_row, *joined_rows;
+    // [lanes of heads][heads]
+    Lane *P_l, *P_w, *P_l_transposed, *P_w_transposed;
     char *next;
-    int64_t example = 0, group = 0, first = 0, count = 0, memory = 0, ld = 0;
+    // the tile: its first row and their number, the memory that they attend to, and the length of a row of its maps
+    int64_t example = 0, group = 0, first = 0, count = 0, attended = 0, row_length = 0;
 
-    template <class X> void take(X *&at, int64_t size) {
-        at = reinterpret_cast<X *>(next);
+    template <class X> void take(X *&part, int64_t size) {
+        part = reinterpret_cast<X *>(next);
         next += (size * int64_t(sizeof(X)) + BYTES - 1) / BYTES * BYTES;
     }
 
-    bool drops() const { return !(p.kept >> 32); }
-    static int64_t in_units(int64_t size) { return (size + G - 1) / G; }
-    static const U *as_units(const N *x) { return reinterpret_cast<const U *>(x); }
-    static N number(T x) {
-        if constexpr (std::is_same_v<N, T>) return x;
-        else return narrowed<N>(widened(x));
+    // the group's first head at a position of the example, in a tensor [batch, length, all heads, size]
+    template <class Pointer>
+    static auto part(Pointer *tensor, int64_t position, int64_t all, int64_t head, int64_t size) {
+        using Element = std::conditional_t<std::is_const_v<Pointer>, const T, T>;
+        return static_cast<Element *>(tensor) + (position * all + head) * size;
+    }
+    template <class Pointer> auto key_part(Pointer *tensor, int64_t length, int64_t position) const {
+        return part(tensor, example * length + position, problem.key_heads, group * key_heads, key_size);
+    }
+    template <class Pointer> auto value_part(Pointer *tensor, int64_t length, int64_t position) const {
+        return part(tensor, example * length + position, problem.value_heads, group * value_heads, value_size);
     }
 
-    // of the group's first head: the tile's first row in [B, N, all, size], the first in [B, M, all, size]
-    int64_t place(int64_t all, int64_t heads, int64_t size) const {
-        return ((example * p.N + first) * all + group * heads) * size;
-    }
-    int64_t memory_place(int64_t all, int64_t heads, int64_t size) const {
-        return (example * p.M * all + group * heads) * size;
-    }
-    const T *of_memory(const void *tensor, int64_t all, int64_t heads, int64_t size) const {
-        return static_cast<const T *>(tensor) + memory_place(all, heads, size);
-    }
-
-    // ---- packing; what there is no number for is zero
-
-    // [from][to], with these strides -> [units of from][to]
-    static void projection(const void *matrix, U *to, int64_t rows, int64_t columns, int64_t row, int64_t column) {
-        const T *from = static_cast<const T *>(matrix);
-        for (int64_t i = 0; from && i < rows; i += G)
-            for (int64_t j = 0; j < columns; j++) {
-                const T *at = from + i * row + j * column;
-                *to++ = units<U>::join(number(*at), i + 1 < rows ? number(at[row]) : N{});
-            }
-    }
-
-    // [rows][all][size] -> [heads][rows][size in whole units]
-    static void by_head(const T *from, N *to, int64_t rows, int64_t all, int64_t heads, int64_t size) {
-        for (int64_t head = 0; head < heads; head++)
-            for (int64_t n = 0; n < rows; n++, to += in_units(size) * G) {
-                const T *row = from + (n * all + head) * size;
-                int64_t d = 0;
-                if constexpr (std::is_same_v<N, T>)
-                    for (; d + W <= size; d += W) std::memcpy(to + d, row + d, W * sizeof(N));
-                for (; d < size; d++) to[d] = number(row[d]);
-                if (size % G) to[size] = N{};
-            }
-    }
-
-    // [rows][all][size] -> [heads][units of rows][padded size]
-    static void by_row(const T *from, U *to, int64_t rows, int64_t all, int64_t heads, int64_t size) {
-        const int64_t whole = padded<F>(size);
-        for (int64_t head = 0; head < heads; head++)
-            for (int64_t n = 0; n < rows; n += G, to += whole) {
-                const T *one = from + (n * all + head) * size, *other = n + 1 < rows ? one + all * size : nullptr;
-                int64_t d = 0;
-                if constexpr (std::is_same_v<N, T>)
-                    for (; d + W <= size; d += W) at(to + d) = units<U>::join(one + d, other ? other + d : nullptr);
-                for (; d < size; d++) to[d] = units<U>::join(number(one[d]), other ? number(other[d]) : N{});
-                std::fill(to + size, to + whole, U{});
-            }
-    }
-
-    // [rows][all][size] -> [heads][units of size][whole]
-    static void by_unit(const T *from, U *to, int64_t rows, int64_t all, int64_t heads, int64_t size, int64_t whole) {
-        for (int64_t head = 0; head < heads; head++, from += size, to += in_units(size) * whole)
-            for (int64_t n = 0; n < whole; n += W)
-                for (int64_t u = 0; u < in_units(size); u += W)
-                    by_unit(from + n * all * size + u * G, to + u * whole + n, std::min(W, rows - n), all * size,
-                            std::min(W * G, size - u * G), whole);
-    }
-
-    // of at most W rows, `stride` apart, and W units
-    static void by_unit(const T *from, U *to, int64_t rows, int64_t stride, int64_t size, int64_t whole) {
-#ifdef __AVX512F__
-        if constexpr (std::is_same_v<N, T> && sizeof(U) == 4)
-            if (size % G == 0) return transpose(from, stride * sizeof(T), rows, size / G, to, whole);
-#endif
-        for (int64_t d = 0; d < size; d += G, to += whole)
-            for (int64_t w = 0; w < W; w++) {
-                const T *at = from + w * stride + d;
-                if (w >= rows) to[w] = U{};
-                else to[w] = units<U>::join(number(at[0]), d + 1 < size ? number(at[1]) : N{});
-            }
-    }
-
-    // [heads][rows][padded size] -> [rows][all][size], times a factor
-    static void write(const F *from, T *to, int64_t rows, int64_t all, int64_t heads, int64_t size, F factor) {
-        for (int64_t head = 0; head < heads; head++)
-            for (int64_t n = 0; n < rows; n++, from += padded<F>(size)) {
-                T *row = to + (n * all + head) * size;
-                int64_t d = 0;
-                if constexpr (std::is_same_v<N, T>)
-                    for (; d + W <= size; d += W) numbers<N>::put(row + d, factor * at(from + d));
-                for (; d < size; d++) row[d] = narrowed<T>(factor * from[d]);
-            }
-    }
-
-    // sums as numbers of a map; size: a multiple of W
-    static void keep(const F *from, N *to, int64_t size) {
-        for (int64_t x = 0; x < size; x += W) numbers<N>::put(to + x, at(from + x));
-    }
-
-    // [rows][ld], `step` apart -> [units of rows][ld], `stride` apart: in `to`, with `line` between them, if need be
-    const U *join(const N *from, int64_t rows, int64_t step, U *to, int64_t line, int64_t &stride) const {
-        if constexpr (G == 1) {
-            stride = step;
-            return from;
-        } else {
-            stride = line;
-            for (int64_t i = 0; i < rows; i += G)
-                for (int64_t m = 0; m < ld; m += W) {
-                    const N *one = from + i * step + m;
-                    at(to + i / G * line + m) = units<U>::join(one, i + 1 < rows ? one + step : nullptr);
-                }
-            return to;
-        }
-    }
-
-    // ---- maps
-
-    // of rows [start, stop): logits (if they mix), weights, and what the values are summed by, which it returns
-    const N *maps(int64_t start, int64_t stop) {
+    // computes the maps of rows [start, stop): logits (if they mix), weights, and what the values are summed by, which
+    // it returns
+    const Number *compute_maps(int64_t start, int64_t stop) {
         first = start, count = stop - start;
-        memory = p.causal ? std::min(p.M, stop) : p.M;
-        ld = padded<F>(memory);
-        by_head(static_cast<const T *>(p.query) + place(p.hk, hk, p.K), queries, count, p.hk, hk, p.K);
-        for (int64_t k = 0; k < hk; k++) {
-            F *to = p.logits ? sums : sums + k * area;
-            product(count, ld, Ku, as_units(queries + k * count * Ku * G), Ku, 1, keys + k * Ku * Mp, Mp, to, ld,
-                    F(p.scale));
-            if (p.logits) keep(to, logits + k * area, count * ld);
+        attended = problem.causal ? std::min(problem.memory, stop) : problem.memory;
+        row_length = padded<Sum>(attended);
+        const T *query = key_part(problem.query, problem.queries, first);
+        Pack::by_head(query, queries, count, problem.key_heads, key_heads, key_size);
+        for (int64_t head = 0; head < key_heads; head++) {
+            Sum *map = mixes_logits ? sums : sums + head * area;
+            product(count, row_length, key_lanes, as_lanes(queries + head * count * key_lanes * LANE_NUMBERS),
+                    key_lanes, 1, keys + head * key_lanes * padded_memory, padded_memory, map, row_length,
+                    Sum(problem.scale));
+            if (mixes_logits) store(map, logits + head * area, count * row_length);
         }
         for (int64_t n = 0; n < count; n++) {
-            F *row = sums + n * ld;
+            Sum *row = sums + n * row_length;
             int64_t step = area;
-            if (p.logits) row = mix(P_l, logits + n * ld, hk, h), step = line;
-            for (int64_t head = 0; head < h; head++) {
+            if (mixes_logits) row = mix(P_l, logits + n * row_length, key_heads, softmax_heads), step = line;
+            for (int64_t head = 0; head < softmax_heads; head++) {
                 restrict_row(row + head * step, head, first + n);
-                softmax(row + head * step, memory);
-                keep(row + head * step, weights + head * area + n * ld, ld);
+                softmax(row + head * step, attended);
+                store(row + head * step, weights + head * area + n * row_length, row_length);
             }
-            if (p.weights) row = mix(P_w, weights + n * ld, h, hv), step = line;
-            if (p.weights || drops())
-                for (int64_t v = 0; v < hv; v++) {
-                    drop(row + v * step, v, n);
-                    keep(row + v * step, mixed + v * area + n * ld, ld);
+            if (mixes_weights) row = mix(P_w, weights + n * row_length, softmax_heads, value_heads), step = line;
+            if (mixes_weights || drops)
+                for (int64_t head = 0; head < value_heads; head++) {
+                    drop(row + head * step, head, n);
+                    store(row + head * step, mixed + head * area + n * row_length, row_length);
                 }
         }
-        return p.weights || drops() ? mixed : weights;
+        return mixes_weights || drops ? mixed : weights;
     }
 
-    // a row of all heads' maps -> that of the heads which they mix to, `line` apart
-    F *mix(const U *matrix, const N *from, int64_t heads, int64_t mixed_heads) {
+    // takes row n of the gradients from behind P_w to before P_l; where nothing mixes, both sides are the same
+    void unmix_row(int64_t n) {
+        Sum *row = sums + n * row_length;
+        int64_t step = area;
+        if (mixes_weights) row = mix(P_w_transposed, mixed + n * row_length, value_heads, softmax_heads), step = line;
+        for (int64_t head = 0; head < softmax_heads; head++) {
+            const int64_t offset = head * area + n * row_length;
+            softmax_gradient(row + head * step, weights + offset, attended);
+            store(row + head * step, (mixes_logits ? mixed : weights) + offset, row_length);
+        }
+        if (!mixes_logits) return;
+        row = mix(P_l_transposed, mixed + n * row_length, softmax_heads, key_heads);
+        for (int64_t head = 0; head < key_heads; head++)
+            store(row + head * line, weights + head * area + n * row_length, row_length);
+    }
+
+    // mixes a row of all heads' maps; the rows of the result are `line` apart
+    Sum *mix(const Lane *matrix, const Number *from, int64_t heads, int64_t mixed_heads) {
         int64_t stride;
-        const U *joined = join(from, heads, area, joined_row, line, stride);
-        product(mixed_heads, ld, in_units(heads), matrix, 1, mixed_heads, joined, stride, mixed_row, line);
+        const Lane *joined = Pack::join(from, heads, area, row_length, joined_row, line, stride);
+        product(mixed_heads, row_length, lanes_of(heads), matrix, 1, mixed_heads, joined, stride, mixed_row, line);
         return mixed_row;
     }
 
+    // sums [attended][width] += map [count][attended], transposed, times vectors [lanes of count][width]
+    void add_transposed_product(const Number *map, const Lane *vectors, int64_t width, Sum *to) {
+        int64_t stride;
+        const Lane *joined = Pack::join(map, count, row_length, row_length, joined_rows, padded_memory, stride);
+        product(attended, width, lanes_of(count), joined, 1, stride, vectors, width, to, width, Sum(1), true);
+    }
+
     // out[i][j] += sum over a tile's map of left[i] right[j]
-    void sum_dots(N *left, int64_t left_heads, N *right, int64_t right_heads, F *out) const {
-        const int64_t size = count * ld, whole = (size + W * G - 1) / (W * G) * (W * G);
-        for (int64_t i = 0; i < left_heads; i++) std::fill(left + i * area + size, left + i * area + whole, N{});
-        for (int64_t j = 0; j < right_heads; j++) std::fill(right + j * area + size, right + j * area + whole, N{});
-        dots(as_units(left), left_heads, as_units(right), right_heads, area / G, whole / G, out);
+    void sum_dots(Number *left, int64_t left_heads, Number *right, int64_t right_heads, Sum *out) const {
+        const int64_t size = count * row_length, step = WIDTH * LANE_NUMBERS, whole = (size + step - 1) / step * step;
+        // the vectors of a map may reach behind it
+        for (Number *map = left; map < left + left_heads * area; map += area)
+            std::fill(map + size, map + whole, Number{});
+        for (Number *map = right; map < right + right_heads * area; map += area)
+            std::fill(map + size, map + whole, Number{});
+        dots(as_lanes(left), left_heads, as_lanes(right), right_heads, area / LANE_NUMBERS, whole / LANE_NUMBERS, out);
     }
 
-    void restrict_row(F *row, int64_t head, int64_t n) const {
-        const F infinity = std::numeric_limits<F>::infinity();
-        head += group * h;
-        if (p.bias) {
-            const int64_t *s = p.bias_strides;
-            const T *bias = static_cast<const T *>(p.bias) + example * s[0] + head * s[1] + n * s[2];
-            for (int64_t m = 0; m < memory; m++) row[m] += widened(bias[m * s[3]]);
+    // adds the bias of query n and makes -inf of what it may not attend to
+    void restrict_row(Sum *row, int64_t head, int64_t n) const {
+        const Sum infinity = std::numeric_limits<Sum>::infinity();
+        head += group * softmax_heads;
+        if (problem.bias) {
+            const int64_t *stride = problem.bias_strides;
+            const int64_t offset = example * stride[0] + head * stride[1] + n * stride[2];
+            const T *bias = static_cast<const T *>(problem.bias) + offset;
+            for (int64_t m = 0; m < attended; m++) row[m] += widened(bias[m * stride[3]]);
         }
-        if (p.mask) {
-            const int64_t *s = p.mask_strides;
-            const uint8_t *mask = p.mask + example * s[0] + head * s[1] + n * s[2];
-            for (int64_t m = 0; m < memory; m++) row[m] = mask[m * s[3]] ? row[m] : -infinity;
+        if (problem.mask) {
+            const int64_t *stride = problem.mask_strides;
+            const uint8_t *mask = problem.mask + example * stride[0] + head * stride[1] + n * stride[2];
+            for (int64_t m = 0; m < attended; m++) row[m] = mask[m * stride[3]] ? row[m] : -infinity;
         }
-        if (p.causal)
-            for (int64_t m = n + 1; m < memory; m++) row[m] = -infinity;
+        if (problem.causal)
+            for (int64_t m = n + 1; m < attended; m++) row[m] = -infinity;
     }
 
-    // takes the weights that dropout takes, a function of (seed, example, head, query, memory), and lets the rest grow
-    void drop(F *row, int64_t head, int64_t n) const {
-        if (!drops()) return;
-        const uint64_t key = scrambled(p.seed ^ scrambled((example * p.hv + group * hv + head) * p.N + first + n));
-        const uint32_t start = key, end = key >> 32, kept = p.kept;
-        const F growth = p.growth;
-        for (int64_t m = 0; m < memory; m++) {
-            uint32_t x = uint32_t(m) * 0x9e3779b9u + start;
-            x = (x ^ (x >> 16)) * 0x7feb352du;
-            x = (x ^ (x >> 15)) * 0x846ca68bu;
-            x = (x ^ (x >> 16)) + end;
-            row[m] = x < kept ? growth * row[m] : F(0);
-        }
+    // drops weights of a head in row n of the tile
+    void drop(Sum *row, int64_t head, int64_t n) const {
+        if (!drops) return;
+        const int64_t all_heads = example * problem.value_heads + group * value_heads + head;
+        const int64_t place = all_heads * problem.queries + first + n;
+        drop_weights(row, attended, problem.seed, place, int32_t(problem.threshold), Sum(problem.growth));
     }
 };

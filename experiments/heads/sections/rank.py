@@ -42,9 +42,8 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section:
         for layer, values in enumerate(curves, 1)
         for r, value in zip(needed, values, strict=True)
     ]
-    variant = run.settings.variant
-    key_size = int(variant.get("key_size", variant["hidden_size"]))
-    heads = int(variant.get("key_heads", variant.get("heads", 1)))
+    sizes = run.model.layers[0].attention.sizes
+    heads, key_size = sizes.key_heads, sizes.key_size
     before, after = (
         np.mean([row["numerical_rank"] for row in rows if row["stage"] == stage])
         for stage in ("logits", "mixed_logits")

@@ -76,15 +76,15 @@ class Runs:
         settings: Settings = cell.what
         variant = settings.variant
         with torch.device("meta"):
-            cost = build_attention(variant).cost(settings.length, settings.length)
+            attention = build_attention(variant)
+        cost, sizes = attention.cost(settings.length, settings.length), attention.sizes
         return {
             "variant": variant["name"],
-            "h_k": variant.get("key_heads", settings.heads),
-            "h": variant.get("softmax_heads", settings.heads),
-            "h_v": variant.get("value_heads", settings.heads),
-            # a variant without the key has no such size: its keys are the memory itself
-            "d_k": variant.get("key_size"),
-            "d_v": variant.get("value_size"),
+            "h_k": sizes.key_heads,
+            "h": sizes.softmax_heads,
+            "h_v": sizes.value_heads,
+            "d_k": sizes.key_size,
+            "d_v": sizes.value_size,
             "layers": settings.layers,
             "hidden_size": settings.hidden_size,
             "attention_parameters": cost.parameters,

@@ -1,0 +1,83 @@
+"""Which weights dropout sets to 0: a function of (seed, example, head, query, memory), the same in every kernel.
+
+The place of a row of weights in [B, h_v, N] is hashed with the seed to two words of 32 bits (SplitMix64, Steele et al.
+2014); a hash of the memory position with the first word, plus the second, says whether the weight stays. So a kernel
+computes any block of the mask by itself, in the forward and again in the backward, and no generator has a state.
+`cpu/task.h` and `triton_programs.py` compute the same function.
+"""
+
+# B batch, N queries, M memory, h_v heads of the values
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+
+# constants of SplitMix64, as signed numbers of 64 bits
+INCREMENT, FIRST_FACTOR, SECOND_FACTOR = -7046029254386353131, -4658895280553007687, -7723592293110705685
+# factors of the hash of a position, as signed numbers of 32 bits
+COLUMN_FACTOR, FIRST_MIXER, SECOND_MIXER = -1640531527, 2146121005, -2073254261
+
+
+def threshold(dropout: float) -> int:
+    """The bound that the hash of a weight, a signed number of 32 bits, must be under for the weight to stay."""
+    return _kept(dropout) - 2**31
+
+
+def growth(dropout: float) -> float:
+    """The factor of the weights that stay: 1 / (the share that stays), of the share as it is rounded to 2**-32."""
+    return 2**32 / _kept(dropout)
+
+
+def _kept(dropout: float) -> int:
+    """The share that stays, in 2**-32."""
+    return min(max(round((1 - dropout) * 2**32), 1), 2**32 - 1)
+
+
+def kept_weights(
+    seed: Tensor,
+    dropout: float,
+    shape: tuple[int, int, int],
+    memory: int,
+    device: torch.device,
+    examples: slice = slice(None),
+    rows: slice = slice(None),
+) -> Tensor:
+    """Bool [b, h_v, n, memory], True for a weight that stays, of the weights [B, h_v, N, M] with `shape` (B, h_v, N).
+
+    examples, rows: the b examples and n queries wanted; memory: the first positions of the M.
+    """
+    B, heads, N = shape
+    example = torch.arange(B, device=device)[examples, None, None]
+    row = (example * heads + torch.arange(heads, device=device)[:, None]) * N + torch.arange(N, device=device)[rows]
+    key = _scrambled(seed.to(device) ^ _scrambled(row))
+    first, second = key.to(torch.int32)[..., None], (key >> 32).to(torch.int32)[..., None]
+    words = (torch.arange(memory, device=device) * COLUMN_FACTOR).to(torch.int32) + first
+    # a shift of torch keeps the sign, so what it brings in is masked
+    words ^= (words >> 16) & (2**16 - 1)
+    words *= FIRST_MIXER
+    words ^= (words >> 15) & (2**17 - 1)
+    words *= SECOND_MIXER
+    words += second
+    return words < threshold(dropout)
+
+
+def seed_number(seed: Tensor | None, like: Tensor) -> int:
+    """The seed as a number; 0 where nothing is dropped, or where the tensors have shapes alone."""
+    if seed is None or has_no_data(like) or has_no_data(seed):
+        return 0
+    return int(seed)
+
+
+def has_no_data(tensor: Tensor) -> bool:
+    """Whether the tensor has only a shape, as for a prediction of the memory."""
+    return tensor.is_meta or isinstance(tensor, FakeTensor)
+
+
+def _scrambled(x: Tensor) -> Tensor:
+    """SplitMix64's output function of int64; the masks make shifts of a signed number logical."""
+    x = x + INCREMENT
+    x = (x ^ ((x >> 30) & (2**34 - 1))) * FIRST_FACTOR
+    x = (x ^ ((x >> 27) & (2**37 - 1))) * SECOND_FACTOR
+    return x ^ ((x >> 31) & (2**33 - 1))

@@ -1,0 +1,53 @@
+"""Multi-query attention (Shazeer 2019, 1911.02150): all heads share one key and one value map."""
+
+# B batch, N queries, M memory, H heads, K key size, V value size
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor, nn
+
+from attention.layers.frame import Sizes
+from attention.layers.projected import ProjectedAttention, check_sizes, keep_columns, keep_rows
+
+
+class Attention(ProjectedAttention):
+    """softmax(Q_i K^T / sqrt(key_size)) V in head i: queries of its own, keys and values the same for every head."""
+
+    def __init__(
+        self,
+        hidden_size: int,
+        memory_size: int,
+        heads: int,
+        key_size: int,
+        value_size: int,
+        linear_bias: bool,
+        dropout: float,
+        backend: str,
+    ) -> None:
+        check_sizes(heads=heads, key_size=key_size)
+        super().__init__(
+            hidden_size,
+            memory_size,
+            Sizes(heads, heads, heads, key_size, value_size),
+            linear_bias=linear_bias,
+            scale=key_size**-0.5,
+            dropout=dropout,
+            backend=backend,
+        )
+        self.key = nn.Linear(memory_size, key_size, bias=linear_bias)
+        self.value = nn.Linear(memory_size, value_size, bias=linear_bias)
+
+    def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [B, N, H, K], keys [B, M, H, K] and values [B, M, H, V], the last two the same in every head."""
+        query = self.query(x).unflatten(-1, (self.key_heads, self.key_size))
+        key = self.key(memory).unsqueeze(2).expand(-1, -1, self.key_heads, -1)
+        value = self.value(memory).unsqueeze(2).expand(-1, -1, self.value_heads, -1)
+        return query, key, value
+
+    def keep_heads(self, kept: Sequence[int]) -> None:
+        """Leave only these heads of queries and output, in place; the key and the value map belong to all heads."""
+        keep_rows(self.query, kept, self.key_size)
+        keep_columns(self.output, kept, self.value_size)
+        self.key_heads = self.softmax_heads = self.value_heads = len(kept)

@@ -1,0 +1,83 @@
+"""Sigmoid attention (Ramapuram et al. 2024, 2409.04431): every weight by itself, without a softmax over the memory."""
+
+# b batch, n query, m memory, h heads, k key size, v value size
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attention.kernels import autocast
+from attention.kernels.problem import Hook, Problem
+from attention.kernels.reference import drop, unchanged
+from attention.layers.frame import AttendOptions, Sizes
+from attention.layers.projected import ProjectedAttention, check_sizes
+
+
+class Attention(ProjectedAttention):
+    """sigmoid(QK^T / sqrt(key_size) - log(n)) V in each head, n the positions that a query may attend to.
+
+    The paper's b = -log(n) makes the weights of a row sum to about 1 at the start, as a softmax does. There n is the
+    length of the sequence; here padding doesn't count, nor what a causal mask hides.
+    """
+
+    stages = ("logits", "mixed_logits", "mixed_weights", "outputs")
+    own_kernel = "sigmoid"
+
+    def __init__(
+        self,
+        hidden_size: int,
+        memory_size: int,
+        heads: int,
+        key_size: int,
+        value_size: int,
+        linear_bias: bool,
+        dropout: float,
+        backend: str,
+    ) -> None:
+        check_sizes(heads=heads, key_size=key_size)
+        super().__init__(
+            hidden_size,
+            memory_size,
+            Sizes(heads, heads, heads, key_size, value_size),
+            linear_bias=linear_bias,
+            scale=key_size**-0.5,
+            dropout=dropout,
+            backend=backend,
+        )
+
+    def attend(
+        self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
+    ) -> Tensor:
+        """The outputs of all heads, [B, N, H, V]."""
+        problem = Problem.of(
+            query,
+            key,
+            value,
+            bias=options.bias,
+            mask=options.mask,
+            causal=options.causal,
+            scale=self.scale,
+            dropout=self.dropout if self.training else 0.0,
+            dropout_seed=options.dropout_seed,
+        )
+        with autocast.disabled(problem.query):
+            return attend_by_sigmoid(problem, self.hook or unchanged)
+
+
+def attend_by_sigmoid(problem: Problem, hook: Hook) -> Tensor:
+    """The paper's equation in plain einsum, [B, N, H, V]; the sigmoid at least in float32. Autograd keeps the maps."""
+    logits = hook("logits", torch.einsum("bnhk,bmhk->bhnm", problem.query, problem.key) * problem.scale)
+    logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
+    if problem.bias is not None:
+        logits = logits + problem.bias
+    logits = hook("mixed_logits", logits)
+    allowed, _ = problem.permitted()
+    if allowed is None:
+        weights = torch.sigmoid(logits - logits.new_tensor(logits.shape[-1]).log())
+    else:
+        allowed = allowed.expand(logits.shape)
+        attended = allowed.sum(-1, keepdim=True).clamp(min=1).to(logits.dtype)
+        weights = torch.sigmoid(logits - attended.log()).masked_fill(~allowed, 0.0)
+    weights = drop(hook("mixed_weights", weights.to(problem.value.dtype)), problem)
+    return hook("outputs", torch.einsum("bhnm,bmhv->bnhv", weights, problem.value))

@@ -1,0 +1,130 @@
+"""In a limit of its own a mechanism is multi-head attention: the same outputs and gradients from the same weights.
+
+A function a mechanism, named as its file; a mechanism without such a limit has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from attention import (
+    additive,
+    collaborative,
+    gated,
+    general_bilinear,
+    knocking_heads,
+    low_rank_value,
+    multi_head,
+    multi_query,
+    talking_heads,
+)
+
+Pair = tuple[nn.Module, multi_head.Attention]
+SHARED: dict[str, Any] = {"linear_bias": True, "dropout": 0.0, "backend": "auto"}
+SIZES: dict[str, Any] = {"hidden_size": 12, "memory_size": 10, "heads": 3, "key_size": 4, "value_size": 5} | SHARED
+
+
+def multi_head_like(limit: nn.Module, **sizes: Any) -> multi_head.Attention:
+    """A multi-head layer with the weights of the limit that have the same names."""
+    layer = multi_head.Attention(**(SIZES | sizes), scaled=True)
+    layer.load_state_dict(limit.state_dict(), strict=False)
+    return layer
+
+
+def additive_limit() -> Pair:
+    """v = 0 against queries of 0: both weigh all positions alike."""
+    limit = additive.Attention(**SIZES)
+    for parameter in (limit.comparison.weight, limit.query.weight, limit.query.bias):
+        nn.init.zeros_(parameter)
+    return limit, multi_head_like(limit)
+
+
+def collaborative_limit() -> Pair:
+    """Concatenated, with content biases of 0, against queries and keys without bias."""
+    limit = collaborative.Attention(**SIZES, start="concatenated")
+    nn.init.zeros_(limit.content_bias.weight)
+    layer = multi_head_like(limit)
+    nn.init.zeros_(layer.query.bias)
+    nn.init.zeros_(layer.key.bias)
+    return limit, layer
+
+
+def gated_limit() -> Pair:
+    """W = 0, where every gate is a half, against an output map half as large."""
+    limit = gated.Attention(**SIZES, scaled=True)
+    nn.init.zeros_(limit.gate.weight)
+    layer = multi_head_like(limit)
+    layer.output.weight.data.mul_(0.5)
+    return limit, layer
+
+
+def general_bilinear_limit() -> Pair:
+    """The multi-head layer of key and value size D_M whose key and value maps are the identity in each head."""
+    limit = general_bilinear.Attention(12, 10, 3, scaled=True, **SHARED)
+    layer = multi_head_like(limit, key_size=10, value_size=10)
+    for same in (layer.key, layer.value):
+        nn.init.zeros_(same.bias)
+        same.weight.data.copy_(torch.eye(10).repeat(3, 1))
+    return limit, layer
+
+
+def knocking_heads_limit() -> Pair:
+    """The layer as it starts."""
+    limit = knocking_heads.Attention(**SIZES, scaled=True)
+    return limit, multi_head_like(limit)
+
+
+def low_rank_value_limit() -> Pair:
+    """Any layer, with the same parameters."""
+    limit = low_rank_value.Attention(**SIZES, scaled=True)
+    return limit, multi_head_like(limit)
+
+
+def multi_query_limit() -> Pair:
+    """The multi-head layer whose heads have the same keys and values."""
+    limit = multi_query.Attention(**SIZES)
+    layer = multi_head.Attention(**SIZES, scaled=True)
+    for own, shared in ((layer.key, limit.key), (layer.value, limit.value)):
+        own.weight.data.copy_(shared.weight.repeat(3, 1))
+        own.bias.data.copy_(shared.bias.repeat(3))
+    layer.query.load_state_dict(limit.query.state_dict())
+    layer.output.load_state_dict(limit.output.state_dict())
+    return limit, layer
+
+
+def talking_heads_limit() -> Pair:
+    """P_l = P_w = I."""
+    sizes = {key: value for key, value in SIZES.items() if key != "heads"}
+    mixing: dict[str, Any] = {"static": ["logits", "weights"], "dynamic": [], "start": "identity", "scaled": True}
+    limit = talking_heads.Attention(**sizes, **mixing, key_heads=3, softmax_heads=3, value_heads=3)
+    return limit, multi_head_like(limit)
+
+
+@pytest.mark.parametrize("length", [1, 7, 63])
+@pytest.mark.parametrize(
+    "limit",
+    [
+        additive_limit,
+        collaborative_limit,
+        gated_limit,
+        general_bilinear_limit,
+        knocking_heads_limit,
+        low_rank_value_limit,
+        multi_query_limit,
+        talking_heads_limit,
+    ],
+)
+def test_the_limit_is_multi_head(limit: Callable[[], Pair], length: int):
+    torch.manual_seed(0)
+    layers = [layer.double().eval() for layer in limit()]
+    x = torch.randn(2, length, 12).double().requires_grad_()
+    memory = torch.randn(2, length + 2, 10).double().requires_grad_()
+    mask = torch.rand(2, 1, length, length + 2) < 0.8
+    outputs = [layer(x, memory, mask=mask) for layer in layers]
+    torch.testing.assert_close(*outputs)
+    torch.testing.assert_close(*(torch.autograd.grad(output.square().sum(), (x, memory)) for output in outputs))
