@@ -10,27 +10,32 @@ import contextlib
 import re
 import threading
 from collections.abc import Callable, Iterator
-from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from experiments.data import pairs
-from experiments.data.documents import SHARES, group
-from experiments.data.errors import OTHER_DATA, OTHER_PAIRS, DataError, first_line
-from experiments.data.files import check_column
+from experiments.data.errors import OTHER_DATA, DataError, first_line
 from experiments.data.store import Cache, digest
-from experiments.settings.data import Hub, HubPairs, HubSet
 
 PATIENCE = 3.0  # seconds for the hub to answer
 ROWS = 256  # rows in memory at once
 COMMIT = re.compile("[0-9a-f]{40}")
 
 
+class Place(NamedTuple):
+    """Which data set of the hub, and how it is read."""
+
+    path: str  # owner/name, or a folder that a data set was downloaded to
+    name: str | None  # configuration of the data set
+    revision: str  # branch, tag or commit
+    streaming: bool = False  # read over the network as it is used, without downloading the set; whole splits only
+    instead: str = OTHER_DATA  # what to take where the set can't be had
+
+
 class UnreachableError(Exception):
     """The hub did not answer."""
 
 
-def source(data: HubSet, cache: Cache) -> dict[str, str]:
+def source(data: Place, cache: Cache) -> dict[str, str]:
     """What exactly `data` names: {"commit": ...} of a set of the hub, {"sha256": ...} of a folder it was downloaded to.
 
     A branch is resolved once and noted in the cache: a run that is continued reads the same text though the branch has
@@ -52,17 +57,8 @@ def source(data: HubSet, cache: Cache) -> dict[str, str]:
         return {"commit": _downloaded(data, error)}
 
 
-def documents(data: HubSet, split: str, expression: str, exact: dict[str, str], cache: Cache) -> Iterator[str]:
-    """Documents of a split expression of what `source` found. Raises DataError."""
-    most = data.max_documents
-    if most is not None and split != "train":
-        most = -(-most // SHARES)
-    kind = data.documents if isinstance(data, Hub) else "row"
-    return islice(group(_rows(_load(data, expression, exact, cache), data), kind), most)
-
-
 def rows(
-    data: Hub, expression: str, exact: dict[str, str], cache: Cache, check: Callable[[str, list[str]], list[str]]
+    data: Place, expression: str, exact: dict[str, str], cache: Cache, check: Callable[[str, list[str]], list[str]]
 ) -> Iterator[dict[str, Any]]:
     """Rows of a split expression, whole, of the columns that `check(place, names)` picks. Raises DataError."""
     table = _load(data, expression, exact, cache)
@@ -72,7 +68,7 @@ def rows(
             yield from (dict(zip(columns, row, strict=True)) for row in zip(*map(batch.get, columns), strict=True))
 
 
-def _load(data: HubSet, expression: str, exact: dict[str, str], cache: Cache) -> Any:
+def _load(data: Place, expression: str, exact: dict[str, str], cache: Cache) -> Any:
     import datasets
 
     commit = exact.get("commit")
@@ -90,48 +86,20 @@ def _load(data: HubSet, expression: str, exact: dict[str, str], cache: Cache) ->
         )
 
 
-def _reaches(data: HubSet, commit: str) -> bool:
+def _reaches(data: Place, commit: str) -> bool:
     """Whether the hub has the commit; False where it is out of reach and the commit is in the library's cache."""
     try:
         return bool(_ask(data, commit))
     except UnreachableError as error:
-        if (found := _downloaded(data, error)) == commit:
+        if (downloaded := _downloaded(data, error)) == commit:
             return False
         raise DataError(
             f"data.path={data.path}: commit {commit} is needed, and the hub cannot be reached ({error}); "
-            f"what has been downloaded is data.revision={found}; {_other(data)}"
+            f"what has been downloaded is data.revision={downloaded}; {data.instead}"
         ) from error
 
 
-def _rows(table: Any, data: HubSet) -> Iterator[str]:
-    columns = {"data.column": data.column} if data.column else _languages(data)
-    with _quiet(False), _explained(data, ", ".join(columns.values())):
-        there = table.column_names or list(next(iter(table), {}))
-        for key, column in columns.items():
-            check_column(f"data set {data.path}", column, there, key)
-        for batch in table.select_columns([*columns.values()]).iter(batch_size=ROWS):
-            for values in zip(*(batch[column] for column in columns.values()), strict=True):
-                value = values[0] if data.column else dict(zip(columns.values(), values, strict=True))
-                text = pairs.of_languages(value, data) if isinstance(data, HubPairs) else value
-                if isinstance(text, str):
-                    yield text
-                elif text is not None:
-                    kind = type(text).__name__
-                    raise DataError(f"data.column={data.column}: data set {data.path} has {kind} there, not text")
-
-
-def _other(data: HubSet) -> str:
-    """What to take where this can't be had."""
-    return OTHER_PAIRS if isinstance(data, HubPairs) else OTHER_DATA
-
-
-def _languages(data: HubSet) -> dict[str, str]:
-    """The columns of a set that has one for each language, by the key that asks for it."""
-    assert isinstance(data, HubPairs)
-    return {"data.source": data.source, "data.target": data.target}
-
-
-def _ask(data: HubSet, revision: str) -> str:
+def _ask(data: Place, revision: str) -> str:
     """The commit of a revision, from the hub; in a thread, as a name server that is out of reach can block for long."""
     import huggingface_hub
 
@@ -155,7 +123,7 @@ def _ask(data: HubSet, revision: str) -> str:
     raise UnreachableError(first_line(answer[0])) from answer[0]
 
 
-def _refuse(data: HubSet, revision: str, error: Exception) -> None:
+def _refuse(data: Place, revision: str, error: Exception) -> None:
     """Raise what the hub answered; return where it was not the hub that answered."""
     from huggingface_hub import errors
 
@@ -165,12 +133,12 @@ def _refuse(data: HubSet, revision: str, error: Exception) -> None:
     if isinstance(error, errors.GatedRepoError):
         raise DataError(f"{where}: the data set asks for an agreement first; log in by `hf auth login`") from error
     if isinstance(error, errors.RepositoryNotFoundError):
-        raise DataError(f"{where}: the hub has no such data set, or shows it only to some; {_other(data)}") from error
+        raise DataError(f"{where}: the hub has no such data set, or shows it only to some; {data.instead}") from error
     if isinstance(error, errors.HFValidationError):
         raise DataError(f"{where} is neither a folder nor owner/name of the hub: {first_line(error)}") from error
 
 
-def _downloaded(data: HubSet, unreachable: UnreachableError) -> str:
+def _downloaded(data: Place, unreachable: UnreachableError) -> str:
     """The commit of the set that an earlier download left in the library's cache."""
     import datasets
 
@@ -180,7 +148,7 @@ def _downloaded(data: HubSet, unreachable: UnreachableError) -> str:
     except Exception as error:
         raise DataError(
             f"data.path={data.path} data.name={data.name or 'null'}: the Hugging Face hub cannot be reached "
-            f"({unreachable}), and the set has not been downloaded before; {_other(data)}"
+            f"({unreachable}), and the set has not been downloaded before; {data.instead}"
         ) from error
     return Path(builder.cache_dir).name
 
@@ -205,7 +173,7 @@ def _quiet(offline: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _explained(data: HubSet, asked: str) -> Iterator[None]:
+def _explained(data: Place, asked: str) -> Iterator[None]:
     """The library's errors in one line that says what was asked for."""
     try:
         yield

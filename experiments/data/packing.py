@@ -19,7 +19,7 @@ from experiments.data.errors import DataError
 from experiments.data.permutation import keys, permute
 from experiments.data.store import Cache, MissingError, digest
 from experiments.data.tokenizer import Report, Tokenizer, obtain
-from experiments.settings.data import Data
+from experiments.settings.data import DataSettings
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 
 FORMAT = 1  # part of the cache's key: raise it when the same text is packed differently
@@ -52,7 +52,7 @@ class Dataset(NamedTuple):
 
 
 def prepare(
-    data: Data,
+    data: DataSettings,
     tokenizer: TrainedTokenizer | FileTokenizer,
     length: int,
     cache: Path,
@@ -71,7 +71,7 @@ def prepare(
 
 
 def is_prepared(
-    data: Data, tokenizer: TrainedTokenizer | FileTokenizer, length: int, cache: Path, sentinels: int = 0
+    data: DataSettings, tokenizer: TrainedTokenizer | FileTokenizer, length: int, cache: Path, sentinels: int = 0
 ) -> bool:
     """Whether `prepare` would find everything in the cache. Raises DataError."""
     try:
@@ -82,7 +82,7 @@ def is_prepared(
 
 
 def _obtain(
-    data: Data,
+    data: DataSettings,
     tokenizer: TrainedTokenizer | FileTokenizer,
     length: int,
     store: Cache,

@@ -4,23 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from experiments.data import files
-from experiments.data.errors import DataError, suggestion
-from experiments.settings.data import HubPairs, PairFiles
+from experiments.data.errors import DataError
 
 TAB = "\t"
 
 
 def is_parquet(path: Path) -> bool:
+    """Whether a file is read as Parquet: its name says so."""
     return path.suffix == ".parquet"
 
 
-def rows(path: Path, data: PairFiles) -> Iterator[str]:
-    """The pairs of a file, those with an empty side left out. Raises DataError."""
+def rows(path: Path, source_column: str, target_column: str) -> Iterator[str]:
+    """The pairs of a file, those with an empty side left out; the columns are of Parquet. Raises DataError."""
     if is_parquet(path):
-        columns = {"data.source": data.source, "data.target": data.target}
+        columns = {"data.source": source_column, "data.target": target_column}
         yield from (text for pair in files.parquet_texts(path, columns) if (text := joined(*pair)))
         return
     for number, line in enumerate(files.text_rows(path), 1):
@@ -31,20 +30,6 @@ def rows(path: Path, data: PairFiles) -> Iterator[str]:
             source, target = line.split(TAB)[:2]
             if text := joined(source, target):
                 yield text
-
-
-def of_languages(value: Any, data: HubPairs) -> str | None:
-    """The pair of a value with a text for each language; None where a side is empty. Raises DataError."""
-    languages = list(value) if isinstance(value, dict) else []
-    for key, language in (("source", data.source), ("target", data.target)):
-        if language not in languages:
-            there = suggestion(language, languages) or f": {type(value).__name__}, not a text for each language"
-            raise DataError(f"data.{key}={language}: data.column={data.column} of {data.path} has no such{there}")
-    source, target = value[data.source], value[data.target]
-    for key, text in (("source", source), ("target", target)):
-        if text is not None and not isinstance(text, str):
-            raise DataError(f"data.{key}: data set {data.path} has {type(text).__name__} there, not text")
-    return joined(source, target) if source and target else None
 
 
 def joined(source: str, target: str) -> str | None:

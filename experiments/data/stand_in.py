@@ -6,9 +6,11 @@ import itertools
 import platform
 from pathlib import Path
 
+from experiments.data.kinds.pairs import PairFiles
+from experiments.data.kinds.python_docs import PythonDocs
 from experiments.data.pairs import TAB
 from experiments.data.python_docs import documents
-from experiments.settings.data import DataSettings, PairFiles, PythonDocs
+from experiments.settings.data import DataSettings
 
 PAIRS = 4096  # sentence pairs that are written
 

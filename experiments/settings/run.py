@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.settings.data import Data
+from experiments.settings.data import DataSettings
 from experiments.settings.group import Group, Positive, Seed, Size, Text
 from experiments.settings.kinds import one_of
 from experiments.settings.logger import Logger
@@ -19,8 +19,10 @@ from experiments.settings.trainer import Precision, Trainer
 
 if TYPE_CHECKING:
     Objective = ObjectiveSettings
+    Data = DataSettings
 else:
     Objective = Annotated[one_of("experiments.objectives.kinds", ObjectiveSettings), Field(discriminator="kind")]
+    Data = Annotated[one_of("experiments.data.kinds", DataSettings), Field(discriminator="kind")]
 
 # keys of a group that one of another name decides
 DECIDED = {"memory_size": "hidden_size", "softmax_heads": "heads"}

@@ -9,7 +9,6 @@ from experiments.data.corpus import open_corpus
 from experiments.data.packing import Dataset, is_prepared, prepare
 from experiments.data.store import Cache
 from experiments.data.tokenizer import Report, load
-from experiments.settings.data import HubSet
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ class Pretraining:
     def identity(self) -> dict[str, Any] | None:
         # a data set of the hub is not asked for again: what it resolved to is in the result
         data = self.settings.data
-        return None if isinstance(data, HubSet) else open_corpus(data, Cache(self.cache, None)).identity
+        return None if data.needs_network else open_corpus(data, Cache(self.cache, None)).identity
 
     def is_ready(self) -> bool:
         settings = self.settings

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from experiments.config.check import from_tree
 from experiments.config.compose import compose, compose_raw, override
 from experiments.config.messages import CONF, groups, options
-from experiments.settings.data import Hub, HubPairs, PairFiles, ParquetFiles, PythonDocs, TextFiles
+from experiments.settings.data import DataSettings
 from experiments.settings.finetuning import Classification, FineTuning, Regression, Span
 from experiments.settings.kinds import kinds
 from experiments.settings.logger import Logger
@@ -31,14 +31,7 @@ CLASSES = {
     "task": [Span, Classification, Regression],
     "model": [Model],
     "objective": [*kinds("experiments.objectives.kinds", ObjectiveSettings).values()],
-    "data": [
-        PythonDocs,
-        Hub,
-        TextFiles,
-        ParquetFiles,
-        PairFiles,
-        HubPairs,
-    ],
+    "data": [*kinds("experiments.data.kinds", DataSettings).values()],
     "tokenizer": [TrainedTokenizer, FileTokenizer],
     "optimizer": [AdamW, Adafactor, Muon, Lamb],
     "schedule": [Decay, Endless],

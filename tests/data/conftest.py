@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.settings.data import TextFiles
+from experiments.data.kinds.text import TextFiles
 from experiments.settings.tokenizer import TrainedTokenizer
 
 ROOT = Path(__file__).parents[2]

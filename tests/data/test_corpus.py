@@ -9,8 +9,9 @@ import pytest
 from experiments.data import python_docs
 from experiments.data.corpus import open_corpus
 from experiments.data.errors import DataError
+from experiments.data.kinds.python_docs import PythonDocs
+from experiments.data.kinds.text import TextFiles
 from experiments.data.store import Cache
-from experiments.settings.data import PythonDocs, TextFiles
 
 HERE = PythonDocs(kind="python_docs", python=platform.python_version())
 

@@ -16,8 +16,8 @@ import pytest
 
 from experiments.data.corpus import open_corpus
 from experiments.data.errors import DataError
+from experiments.data.kinds.hub import Hub
 from experiments.data.store import Cache
-from experiments.settings.data import Hub
 
 COMMIT = "c0ffee" * 6 + "abcd"
 BASE = {
@@ -38,7 +38,7 @@ import json, sys, time
 from pathlib import Path
 from experiments.data.corpus import open_corpus
 from experiments.data.store import Cache
-from experiments.settings.data import Hub
+from experiments.data.kinds.hub import Hub
 
 for settings, cache in json.loads(sys.argv[1]):
     start = time.perf_counter()

@@ -14,8 +14,9 @@ import pytest
 
 from experiments.data import packing, tokenizer
 from experiments.data.errors import DataError
+from experiments.data.kinds.parquet import ParquetFiles
+from experiments.data.kinds.text import TextFiles
 from experiments.data.packing import Dataset, Packed, prepare
-from experiments.settings.data import ParquetFiles, TextFiles
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 
 LENGTH = 16
@@ -23,7 +24,7 @@ PREPARE = """
 import hashlib, json, sys
 from pathlib import Path
 from experiments.data import packing
-from experiments.settings.data import TextFiles
+from experiments.data.kinds.text import TextFiles
 from experiments.settings.tokenizer import TrainedTokenizer
 
 data, cache = json.loads(sys.argv[1])

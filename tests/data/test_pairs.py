@@ -4,12 +4,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from experiments.data import hub
+from experiments.data.corpus import open_corpus
 from experiments.data.errors import DataError
+from experiments.data.kinds.hub_pairs import HubPairs
+from experiments.data.kinds.pairs import PairFiles
 from experiments.data.packing import prepare
 from experiments.data.pairs import joined
 from experiments.data.store import Cache
-from experiments.settings.data import HubPairs, PairFiles
 from experiments.settings.tokenizer import TrainedTokenizer
 
 TOKENIZER = TrainedTokenizer(kind="byte_bpe", vocabulary_size=300)
@@ -154,4 +155,4 @@ def test_numbers_of_the_hub_are_no_pairs(set_of, tmp_path):
 
 def documents_of(data, tmp_path):
     cache = Cache(tmp_path / "cache", lambda message: None)
-    return list(hub.documents(data, "train", "train", hub.source(data, cache), cache))
+    return [text for _, text in open_corpus(data, cache).documents()]

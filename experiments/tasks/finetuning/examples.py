@@ -9,10 +9,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.data import files
+from experiments.data import files, hub
 from experiments.data.errors import DataError, first_line, suggestion
 from experiments.data.store import Cache
-from experiments.settings.data import Hub
 from experiments.settings.finetuning import Classification, Regression, Span, Task
 
 Row = dict[str, Any]
@@ -67,8 +66,6 @@ def identity(task: Task, cache: Cache) -> dict[str, Any]:
         if place.is_file:
             exact[split] = {"sha256": [cache.file_digest(path) for path in files.find(place.key, place.value)]}
         else:
-            from experiments.data import hub
-
             exact[split] = {"split": place.value, "path": task.path, **hub.source(of_hub, cache)}
     settings = task.model_dump(exclude={"path", "revision", "train", "validation", *SCORING})
     return {"task": settings, "splits": exact}
@@ -106,8 +103,6 @@ def columns_of(task: Task) -> dict[str, str]:
 
 def _rows(task: Task, place: Place, columns: dict[str, str], cache: Cache) -> Iterator[Row]:
     if not place.is_file:
-        from experiments.data import hub
-
         of_hub = _hub(task)
         yield from hub.rows(of_hub, place.value, hub.source(of_hub, cache), cache, _checked(columns))
         return
@@ -115,11 +110,8 @@ def _rows(task: Task, place: Place, columns: dict[str, str], cache: Cache) -> It
         yield from _parquet(path, columns) if path.suffix == ".parquet" else _json(path, columns)
 
 
-def _hub(task: Task) -> Hub:
-    return Hub(
-        kind="hub", path=task.path, name=task.subset, revision=task.revision, column="-", documents="row",
-        train=task.train, validation=None, test=None, streaming=False, max_documents=None,
-    )  # fmt: skip
+def _hub(task: Task) -> hub.Place:
+    return hub.Place(task.path, task.subset, task.revision)
 
 
 def _checked(columns: dict[str, str]) -> Callable[[str, list[str]], list[str]]:

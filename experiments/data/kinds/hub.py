@@ -1,0 +1,101 @@
+"""Text of the Hugging Face hub."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any, ClassVar, Literal
+
+from experiments.data import hub
+from experiments.data.corpus import SPLITS, Corpus, SplitData
+from experiments.data.documents import SHARES, group
+from experiments.data.errors import OTHER_DATA, DataError
+from experiments.data.files import check_column
+from experiments.data.store import Cache
+from experiments.settings.data import Documents
+from experiments.settings.group import Size, Text
+
+
+class HubSet(SplitData):
+    """A data set of the hub; `train`, `validation` and `test` are split expressions, such as train[:95%]."""
+
+    needs_network: ClassVar[bool] = True
+    instead: ClassVar[str] = OTHER_DATA  # what to take where the set can't be had
+
+    path: Text  # owner/name, or a folder that a data set was downloaded to
+    name: Text | None  # configuration of the data set
+    revision: Text  # branch, tag or commit; the commit it resolved to is recorded
+    column: Text | None
+    streaming: bool  # read over the network as it is packed, without downloading the set; whole splits only
+    max_documents: Size | None  # at most so many documents of train, and a 20th of it of validation and test
+
+    @property
+    @abstractmethod
+    def grouping(self) -> Documents:
+        """Which rows make a document."""
+
+    @abstractmethod
+    def columns(self) -> dict[str, str]:
+        """The columns that are read, by the key that asks for each."""
+
+    @abstractmethod
+    def text_of(self, row: dict[str, Any]) -> object:
+        """The text of a row of these columns; None where it has none. Raises DataError."""
+
+    @property
+    def place(self) -> hub.Place:
+        """Where on the hub the set is."""
+        return hub.Place(self.path, self.name, self.revision, self.streaming, self.instead)
+
+    def open(self, cache: Cache) -> Corpus:
+        """Raises DataError for a set that is not there, or not within reach."""
+        exact = hub.source(self.place, cache)
+
+        def texts(split: str, expression: str) -> Iterator[str]:
+            most = self.max_documents
+            if most is not None and split != "train":
+                most = -(-most // SHARES)
+            rows = hub.rows(self.place, expression, exact, cache, self._checked)
+            return islice(group(self._texts(rows), self.grouping), most)
+
+        identity = {
+            **self.model_dump(exclude={"path", "revision", "streaming", *SPLITS}),
+            **({"path": self.path} if "commit" in exact else {}),
+            **exact,
+            "splits": self.places(),
+            "held_out": self.held_out(),
+        }
+        return Corpus(identity, lambda: self.assigned(self.places(), texts), lambda: None)
+
+    def _checked(self, place: str, names: list[str]) -> list[str]:
+        for key, column in self.columns().items():
+            check_column(place, column, names, key)
+        return list(self.columns().values())
+
+    def _texts(self, rows: Iterator[dict[str, Any]]) -> Iterator[str]:
+        for row in rows:
+            text = self.text_of(row)
+            if isinstance(text, str):
+                yield text
+            elif text is not None:
+                kind = type(text).__name__
+                raise DataError(f"data.column={self.column}: data set {self.path} has {kind} there, not text")
+
+
+class Hub(HubSet):
+    """Text of the hub, in a column."""
+
+    kind: Literal["hub"]
+    column: Text  # column that holds the text
+    documents: Documents
+
+    @property
+    def grouping(self) -> Documents:
+        return self.documents
+
+    def columns(self) -> dict[str, str]:
+        return {"data.column": self.column}
+
+    def text_of(self, row: dict[str, Any]) -> object:
+        return row[self.column]

@@ -1,0 +1,32 @@
+"""Local sentence pairs: Parquet, or else UTF-8 lines of a source, a tab, and a target."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from experiments.data import pairs
+from experiments.data.local_files import LocalFiles
+from experiments.settings.data import Documents
+from experiments.settings.group import Text
+
+
+class PairFiles(LocalFiles):
+    """Local files with a sentence pair a row."""
+
+    holds_pairs: ClassVar[bool] = True
+    kind: Literal["pairs"]
+    source: Text  # columns of Parquet files
+    target: Text
+
+    @property
+    def grouping(self) -> Documents:
+        """A pair is a document."""
+        return "row"
+
+    def columns(self, path: Path) -> list[str]:
+        return [self.source, self.target] if pairs.is_parquet(path) else []
+
+    def rows(self, path: Path) -> Iterator[str]:
+        return pairs.rows(path, self.source, self.target)

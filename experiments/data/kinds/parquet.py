@@ -1,0 +1,30 @@
+"""Local Parquet files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from experiments.data import files
+from experiments.data.local_files import LocalFiles
+from experiments.settings.data import Documents
+from experiments.settings.group import Text
+
+
+class ParquetFiles(LocalFiles):
+    """Local Parquet files with a column of text."""
+
+    kind: Literal["parquet"]
+    column: Text  # column that holds the text
+    documents: Documents
+
+    @property
+    def grouping(self) -> Documents:
+        return self.documents
+
+    def columns(self, path: Path) -> list[str]:
+        return [self.column]
+
+    def rows(self, path: Path) -> Iterator[str]:
+        return files.parquet_rows(path, self.column)

@@ -1,0 +1,25 @@
+"""Local UTF-8 text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal
+
+from experiments.data import files
+from experiments.data.local_files import LocalFiles
+from experiments.settings.data import Documents
+
+
+class TextFiles(LocalFiles):
+    """Local UTF-8 text, whose rows are its lines."""
+
+    kind: Literal["text"]
+    documents: Documents
+
+    @property
+    def grouping(self) -> Documents:
+        return self.documents
+
+    def rows(self, path: Path) -> Iterator[str]:
+        return files.text_rows(path)

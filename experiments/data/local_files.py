@@ -1,0 +1,68 @@
+"""What kinds of local files have in common: the files of each split, and how rows become documents."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from experiments.data import files
+from experiments.data.corpus import SPLITS, Corpus, SplitData
+from experiments.data.documents import group
+from experiments.data.errors import DataError
+from experiments.data.store import Cache
+from experiments.settings.data import Documents
+
+
+class LocalFiles(SplitData):
+    """Local files, of which each split has a path or a glob."""
+
+    @abstractmethod
+    def rows(self, path: Path) -> Iterator[str]:
+        """The rows of a file. Raises DataError."""
+
+    @property
+    @abstractmethod
+    def grouping(self) -> Documents:
+        """Which rows make a document."""
+
+    def columns(self, path: Path) -> list[str]:
+        """The columns that are read of a Parquet file; none of a text."""
+        return []
+
+    def open(self, cache: Cache) -> Corpus:
+        """Raises DataError for a file that isn't there, or that is in two splits."""
+        paths = {split: files.find(f"data.{split}", pattern) for split, pattern in self.places().items()}
+        check_disjoint(paths)
+
+        def texts(split: str, paths: list[Path]) -> Iterator[str]:
+            return (text for path in paths for text in group(self.rows(path), self.grouping))
+
+        def sha256(path: Path) -> str:
+            return cache.file_digest(path, files.blocks if self.columns(path) else files.text_bytes)
+
+        identity = {
+            **self.model_dump(exclude=set(SPLITS)),
+            "sha256": {split: [sha256(path) for path in each] for split, each in paths.items()},
+            "held_out": self.held_out(),
+        }
+        every = [path for each in paths.values() for path in each]
+        return Corpus(identity, lambda: self.assigned(paths, texts), lambda: self._size(every))
+
+    def _size(self, paths: Iterable[Path]) -> int:
+        sizes = (
+            sum(files.parquet_size(path, column) for column in columns)
+            if (columns := self.columns(path))
+            else path.stat().st_size
+            for path in paths
+        )
+        return sum(sizes)
+
+
+def check_disjoint(paths: dict[str, list[Path]]) -> None:
+    """Raise DataError for a file that is in two splits."""
+    owner: dict[Path, str] = {}
+    for split, each in paths.items():
+        for path in each:
+            if (other := owner.setdefault(path.resolve(), split)) != split:
+                raise DataError(f"data.{other} and data.{split} both have {path}: text to measure on is not trained on")
