@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from experiments.data.tokenizer import Tokenizer
+    from experiments.formats.format import Format
 
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
@@ -36,7 +37,7 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
 
     `overrides` are further settings, such as the data that the run is to be evaluated on.
     """
-    from experiments.formats import format_of
+    from experiments.formats.format import format_of
     from experiments.record.checkpoint import MODEL, restore, save, weights
 
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
@@ -54,15 +55,13 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
         )
     own = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
     file, state = _weights(source)
-    if hasattr(chosen, "completed"):
-        config = chosen.completed(config, state)
     try:
-        words = chosen.words(config)
+        own_overrides = chosen.overrides(chosen.completed(config, state))
     except (TypeError, ZeroDivisionError) as error:
         raise Mistake(f"{source / 'config.json'}: a size is no number, or is 0: {error}") from error
-    settings = compose([*words, *overrides])
+    settings = compose([*own_overrides, *overrides])
     settings = settings.model_copy(update={"tokenizer": own, "runs": str(runs)})
-    unused = [key for key in state if re.fullmatch(getattr(chosen, "UNUSED", "(?!)"), key)]
+    unused = [key for key in state if re.fullmatch(chosen.unused, key)]
     ours = chosen.from_hugging_face({key: value for key, value in state.items() if key not in unused})
     if (needed := settings.objective.sentinel_count()) > (there := len(tokenizer.sentinel_ids)):
         raise Mistake(
@@ -71,7 +70,7 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
     model = Pretraining(settings).start(tokenizer.vocabulary_size)
     restore(weights(model), {MODEL + key: value for key, value in ours.items()})
 
-    facts = {"folder": str(source.resolve()), "model_type": chosen.MODEL_TYPE, "weights": file.name}
+    facts = {"folder": str(source.resolve()), "model_type": chosen.model_type, "weights": file.name}
     facts["weights_digest"] = hashlib.sha256(file.read_bytes()).hexdigest()
     result = Result.unfinished(
         "imported", f"weights of {file}, not trained here",
@@ -114,20 +113,20 @@ def export_run(name: str, target: Path, runs: Path, which: WhichCheckpoint, mode
         tokenizer.save(partial / "tokenizer.json")
         (partial / "tokenizer_config.json").write_text(_tokenizer_config(tokenizer, settings), encoding="utf-8")
     print(f"{target}: {config['architectures'][0]} of {run.name}")
-    if hasattr(chosen, "note") and (note := chosen.note(settings)):
+    if note := chosen.note(settings):
         print(note)
 
 
-def _expressing(settings: Settings, vocabulary_size: int, model_type: str | None) -> tuple[Any, dict[str, Any]]:
+def _expressing(settings: Settings, vocabulary_size: int, model_type: str | None) -> tuple[Format, dict[str, Any]]:
     """The format that can hold a model, and its config.json. Raises Mistake that says why none can."""
-    from experiments.formats import format_of, formats
+    from experiments.formats.format import format_of, formats
 
     refusals = []
     for each in formats().values() if model_type is None else [format_of(model_type)]:
         try:
             return each, each.config(settings, vocabulary_size)
         except ValueError as error:
-            refusals.append(f"{each.MODEL_TYPE}: {error}")
+            refusals.append(f"{each.model_type}: {error}")
     raise Mistake("no format can express this run:\n  " + "\n  ".join(refusals))
 
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from experiments.formats.format import Format
 from experiments.formats.requirements import head_size, our_activation, require, require_config
 from experiments.settings.run import Settings
 
-MODEL_TYPE = "albert"
 ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
 THEIRS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 FIXED = {
@@ -54,114 +54,118 @@ GROUP_MODULES = {
 }
 
 
-def words(config: dict[str, Any]) -> list[str]:
-    """The overrides that make our model the one of a `config.json`. ValueError: names what we don't have."""
-    require_config(config, {"inner_group_num": 1, "tie_word_embeddings": True})
-    groups, layers = config["num_hidden_groups"], config["num_hidden_layers"]
-    if groups not in (1, layers):
-        raise ValueError(f"num_hidden_groups = {groups} of an albert configuration: must be 1 or {layers}, the layers")
-    if config["embedding_size"] == config["hidden_size"]:
-        raise ValueError(
-            f"embedding_size = {config['embedding_size']} of an albert configuration: must differ from hidden_size, as "
-            "ours has no map between the two where they are equal"
-        )
-    pretraining = "AlbertForPreTraining" in (config.get("architectures") or [])
-    activation = our_activation(config["hidden_act"], ACTIVATIONS)
-    return [
-        f"objective={'masked_sop' if pretraining else 'masked'}",
-        "variant=multi_head",
-        f"hidden_size={config['hidden_size']}",
-        f"layers={layers}",
-        f"heads={config['num_attention_heads']}",
-        f"length={config['max_position_embeddings']}",
-        "norm=post",
-        "model.norm_kind=layer",
-        f"model.norm_epsilon={config['layer_norm_eps']}",
-        "model.embedding_norm=true",
-        "model.position=learned",
-        f"model.embedding_size={config['embedding_size']}",
-        f"model.intermediate_size={config['intermediate_size']}",
-        f"model.sharing={'all' if groups == 1 else 'none'}",
-        f"model.activation={activation}",
-        "model.gated=false",
-        "model.linear_bias=true",
-        f"model.token_types={config['type_vocab_size']}",
-        "model.head_transform=true",
-        "model.tied=true",
-        "model.head_bias=true",
-        f"model.dropout={config['hidden_dropout_prob']}",
-        f"model.attention_dropout={config['attention_probs_dropout_prob']}",
-        f"model.initial_std={config['initializer_range']}",
-    ]
+class AlbertFormat(Format):
+    """ALBERT with its masked-token head, and with that for the order of sentences if there is one."""
 
+    model_type: ClassVar[str] = "albert"
 
-def config(settings: Settings, vocabulary_size: int) -> dict[str, Any]:
-    """A `config.json` for our model. ValueError: names what ALBERT doesn't have."""
-    _check(settings)
-    model = settings.model
-    pretraining = settings.objective.kind == "masked_sop"
-    return {
-        "model_type": MODEL_TYPE,
-        "architectures": ["AlbertForPreTraining" if pretraining else "AlbertForMaskedLM"],
-        "vocab_size": vocabulary_size,
-        "embedding_size": model.embedding_size,
-        "hidden_size": model.hidden_size,
-        "num_hidden_layers": model.layers,
-        "num_hidden_groups": _groups(settings),
-        "inner_group_num": 1,
-        "num_attention_heads": settings.heads,
-        "intermediate_size": model.intermediate_size,
-        "hidden_act": THEIRS[model.activation],
-        "hidden_dropout_prob": model.dropout,
-        "attention_probs_dropout_prob": model.attention_dropout,
-        "max_position_embeddings": model.length,
-        "type_vocab_size": model.token_types,
-        "initializer_range": model.initial_std,
-        "layer_norm_eps": model.norm_epsilon,
-        "tie_word_embeddings": True,
-    }
+    def overrides(self, config: Mapping[str, Any]) -> list[str]:
+        """The overrides that make our model theirs. ValueError: names what we don't have."""
+        require_config(config, {"inner_group_num": 1, "tie_word_embeddings": True})
+        groups, layers = config["num_hidden_groups"], config["num_hidden_layers"]
+        if groups not in (1, layers):
+            raise ValueError(
+                f"num_hidden_groups = {groups} of an albert configuration: must be 1 or {layers}, the layers"
+            )
+        if config["embedding_size"] == config["hidden_size"]:
+            raise ValueError(
+                f"embedding_size = {config['embedding_size']} of an albert configuration: must differ from "
+                "hidden_size, as ours has no map between the two where they are equal"
+            )
+        pretraining = "AlbertForPreTraining" in (config.get("architectures") or [])
+        activation = our_activation(config["hidden_act"], ACTIVATIONS)
+        return [
+            f"objective={'masked_sop' if pretraining else 'masked'}",
+            "variant=multi_head",
+            f"hidden_size={config['hidden_size']}",
+            f"layers={layers}",
+            f"heads={config['num_attention_heads']}",
+            f"length={config['max_position_embeddings']}",
+            "norm=post",
+            "model.norm_kind=layer",
+            f"model.norm_epsilon={config['layer_norm_eps']}",
+            "model.embedding_norm=true",
+            "model.position=learned",
+            f"model.embedding_size={config['embedding_size']}",
+            f"model.intermediate_size={config['intermediate_size']}",
+            f"model.sharing={'all' if groups == 1 else 'none'}",
+            f"model.activation={activation}",
+            "model.gated=false",
+            "model.linear_bias=true",
+            f"model.token_types={config['type_vocab_size']}",
+            "model.head_transform=true",
+            "model.tied=true",
+            "model.head_bias=true",
+            f"model.dropout={config['hidden_dropout_prob']}",
+            f"model.attention_dropout={config['attention_probs_dropout_prob']}",
+            f"model.initial_std={config['initializer_range']}",
+        ]
 
+    def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
+        """A `config.json` for our model. ValueError: names what ALBERT doesn't have."""
+        _check(settings)
+        model = settings.model
+        pretraining = settings.objective.kind == "masked_sop"
+        return {
+            "model_type": self.model_type,
+            "architectures": ["AlbertForPreTraining" if pretraining else "AlbertForMaskedLM"],
+            "vocab_size": vocabulary_size,
+            "embedding_size": model.embedding_size,
+            "hidden_size": model.hidden_size,
+            "num_hidden_layers": model.layers,
+            "num_hidden_groups": _groups(settings),
+            "inner_group_num": 1,
+            "num_attention_heads": settings.heads,
+            "intermediate_size": model.intermediate_size,
+            "hidden_act": THEIRS[model.activation],
+            "hidden_dropout_prob": model.dropout,
+            "attention_probs_dropout_prob": model.attention_dropout,
+            "max_position_embeddings": model.length,
+            "type_vocab_size": model.token_types,
+            "initializer_range": model.initial_std,
+            "layer_norm_eps": model.norm_epsilon,
+            "tie_word_embeddings": True,
+        }
 
-def from_hugging_face(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our state dict of theirs. ValueError: a name that such a model does not have.
+    def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Our state dict of theirs. ValueError: a name that such a model does not have.
 
-    A pooler without the classifier that it is for is left out: nothing of ours is made of it.
-    """
-    ours: dict[str, Tensor] = {}
-    for name, tensor in state.items():
-        module, _, parameter = name.rpartition(".")
-        if module == "predictions.decoder" or (
-            module == "albert.pooler" and "sop_classifier.classifier.weight" not in state
-        ):
-            continue
-        if module in MODULES:
-            ours[f"{MODULES[module]}.{parameter}"] = tensor
-        elif (found := re.fullmatch(GROUP, module)) and found[2] in GROUP_MODULES:
-            ours[f"encoder.layers.{found[1]}.{GROUP_MODULES[found[2]]}.{parameter}"] = tensor
-        else:
-            raise ValueError(f"{name} is no weight of an AlbertForMaskedLM")
-    output = state.get("predictions.decoder.weight")
-    if output is not None and not torch.equal(output, ours["embedding.token.weight"]):
-        raise ValueError("predictions.decoder.weight is not the input embedding: ALBERT ties the two")
-    return ours
+        A pooler without the classifier that it is for is left out: nothing of ours is made of it.
+        """
+        ours: dict[str, Tensor] = {}
+        for name, tensor in state.items():
+            module, _, parameter = name.rpartition(".")
+            if module == "predictions.decoder" or (
+                module == "albert.pooler" and "sop_classifier.classifier.weight" not in state
+            ):
+                continue
+            if module in MODULES:
+                ours[f"{MODULES[module]}.{parameter}"] = tensor
+            elif (found := re.fullmatch(GROUP, module)) and found[2] in GROUP_MODULES:
+                ours[f"encoder.layers.{found[1]}.{GROUP_MODULES[found[2]]}.{parameter}"] = tensor
+            else:
+                raise ValueError(f"{name} is no weight of an AlbertForMaskedLM")
+        output = state.get("predictions.decoder.weight")
+        if output is not None and not torch.equal(output, ours["embedding.token.weight"]):
+            raise ValueError("predictions.decoder.weight is not the input embedding: ALBERT ties the two")
+        return ours
 
-
-def to_hugging_face(state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
-    """Their state dict of ours. ValueError: names what ALBERT doesn't have."""
-    _check(settings)
-    named = {ours: name for name, ours in MODULES.items()}
-    inner = {ours: name for name, ours in GROUP_MODULES.items()}
-    theirs: dict[str, Tensor] = {}
-    for name, tensor in state.items():
-        module, _, parameter = name.rpartition(".")
-        if found := re.fullmatch(r"encoder\.layers\.(\d+)\.(.+)", module):
-            group = f"albert.encoder.albert_layer_groups.{found[1]}.albert_layers.0"
-            theirs[f"{group}.{inner[found[2]]}.{parameter}"] = tensor
-        else:
-            theirs[f"{named[module]}.{parameter}"] = tensor
-    theirs["predictions.decoder.weight"] = theirs["albert.embeddings.word_embeddings.weight"]
-    theirs["predictions.decoder.bias"] = theirs["predictions.bias"]
-    return theirs
+    def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
+        """Their state dict of ours. ValueError: names what ALBERT doesn't have."""
+        _check(settings)
+        named = {ours: name for name, ours in MODULES.items()}
+        inner = {ours: name for name, ours in GROUP_MODULES.items()}
+        theirs: dict[str, Tensor] = {}
+        for name, tensor in state.items():
+            module, _, parameter = name.rpartition(".")
+            if found := re.fullmatch(r"encoder\.layers\.(\d+)\.(.+)", module):
+                group = f"albert.encoder.albert_layer_groups.{found[1]}.albert_layers.0"
+                theirs[f"{group}.{inner[found[2]]}.{parameter}"] = tensor
+            else:
+                theirs[f"{named[module]}.{parameter}"] = tensor
+        theirs["predictions.decoder.weight"] = theirs["albert.embeddings.word_embeddings.weight"]
+        theirs["predictions.decoder.bias"] = theirs["predictions.bias"]
+        return theirs
 
 
 def _groups(settings: Settings) -> int:

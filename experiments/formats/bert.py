@@ -8,17 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from experiments.formats.format import Format
 from experiments.formats.requirements import require_config, text
 from experiments.settings.run import Settings
-
-MODEL_TYPE = "bert"
-# the pooler and the next-sentence head of a pre-training checkpoint, and positions that are only counted
-UNUSED = r"bert\.pooler\..*|cls\.seq_relationship\..*|bert\.embeddings\.position_ids"
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
 # what our model must be for theirs to be the same function; a group's key, or a key that people vary
@@ -80,77 +77,80 @@ THEIRS = {ours: theirs for theirs, ours in RENAMED.items()}
 OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 
-def words(config: Mapping[str, Any]) -> list[str]:
-    found = DEFAULTS | dict(config)
-    if missing := sorted(set(SAME.values()) - set(found)):
-        raise ValueError(f"config.json lacks {', '.join(missing)}")
-    needed = {
-        "position_embedding_type": "absolute",
-        "is_decoder": False,
-        "add_cross_attention": False,
-        "embedding_size": found["hidden_size"],
-    }
-    require_config(found, needed)
-    if (activation := found["hidden_act"]) not in ACTIVATIONS:
-        raise ValueError(f"hidden_act = {activation!r} of config.json: must be one of {', '.join(ACTIVATIONS)}")
-    value_size = found.get("attention_head_size") or found["hidden_size"] // found["num_attention_heads"]
-    chosen = {
-        "variant": "multi_head",
-        "objective": "masked",
-        **FIXED,
-        **{ours: found[theirs] for ours, theirs in SAME.items()},
-        "key_size": found.get("attention_key_size") or value_size,
-        "value_size": value_size,
-        "model.activation": ACTIVATIONS[activation],
-        "model.tied": bool(found["tie_word_embeddings"]),
-    }
-    return [f"{key}={text(value)}" for key, value in chosen.items()]
+class BertFormat(Format):
+    """BERT with its masked-token head."""
 
+    model_type: ClassVar[str] = "bert"
+    # the pooler and the next-sentence head of a pre-training checkpoint, and positions that are only counted
+    unused: ClassVar[str] = r"bert\.pooler\..*|cls\.seq_relationship\..*|bert\.embeddings\.position_ids"
 
-def config(settings: Settings, vocabulary_size: int) -> dict[str, Any]:
-    """low_rank_value is multi-head attention with the same parameters, so it is expressed too."""
-    if problems := list(_inexpressible(settings)):
-        raise ValueError("; ".join(problems))
-    named = {ours: theirs for theirs, ours in ACTIVATIONS.items() if theirs != "gelu_pytorch_tanh"}
-    written = {
-        "architectures": ["BertForMaskedLM"],
-        "model_type": MODEL_TYPE,
-        "vocab_size": vocabulary_size,
-        **{theirs: _value(settings, ours) for ours, theirs in SAME.items()},
-        "hidden_act": named[settings.model.activation],
-        "tie_word_embeddings": settings.model.tied,
-    }
-    if not _is_plain(settings):
-        written |= {"attention_key_size": settings.key_size, "attention_head_size": settings.value_size}
-    return written
+    def overrides(self, config: Mapping[str, Any]) -> list[str]:
+        found = DEFAULTS | dict(config)
+        if missing := sorted(set(SAME.values()) - set(found)):
+            raise ValueError(f"config.json lacks {', '.join(missing)}")
+        needed = {
+            "position_embedding_type": "absolute",
+            "is_decoder": False,
+            "add_cross_attention": False,
+            "embedding_size": found["hidden_size"],
+        }
+        require_config(found, needed)
+        if (activation := found["hidden_act"]) not in ACTIVATIONS:
+            raise ValueError(f"hidden_act = {activation!r} of config.json: must be one of {', '.join(ACTIVATIONS)}")
+        value_size = found.get("attention_head_size") or found["hidden_size"] // found["num_attention_heads"]
+        chosen = {
+            "variant": "multi_head",
+            "objective": "masked",
+            **FIXED,
+            **{ours: found[theirs] for ours, theirs in SAME.items()},
+            "key_size": found.get("attention_key_size") or value_size,
+            "value_size": value_size,
+            "model.activation": ACTIVATIONS[activation],
+            "model.tied": bool(found["tie_word_embeddings"]),
+        }
+        return [f"{key}={text(value)}" for key, value in chosen.items()]
 
+    def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
+        """low_rank_value is multi-head attention with the same parameters, so it is expressed too."""
+        if problems := list(_inexpressible(settings)):
+            raise ValueError("; ".join(problems))
+        named = {ours: theirs for theirs, ours in ACTIVATIONS.items() if theirs != "gelu_pytorch_tanh"}
+        written = {
+            "architectures": ["BertForMaskedLM"],
+            "model_type": self.model_type,
+            "vocab_size": vocabulary_size,
+            **{theirs: _value(settings, ours) for ours, theirs in SAME.items()},
+            "hidden_act": named[settings.model.activation],
+            "tie_word_embeddings": settings.model.tied,
+        }
+        if not _is_plain(settings):
+            written |= {"attention_key_size": settings.key_size, "attention_head_size": settings.value_size}
+        return written
 
-def note(settings: Settings) -> str | None:
-    if _is_plain(settings):
-        return None
-    return (
-        f"key_size={settings.key_size} and value_size={settings.value_size} are written as attention_key_size and "
-        "attention_head_size: `attn import` reads them, transformers does not load such weights"
-    )
+    def note(self, settings: Settings) -> str | None:
+        if _is_plain(settings):
+            return None
+        return (
+            f"key_size={settings.key_size} and value_size={settings.value_size} are written as attention_key_size and "
+            "attention_head_size: `attn import` reads them, transformers does not load such weights"
+        )
 
+    def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Without an output embedding if it is the input's."""
+        ours = {_renamed(_modern(name), RENAMED, "is no weight of a BertForMaskedLM"): state[name] for name in state}
+        if "head.bias" not in ours and "head.output.bias" not in ours:
+            raise ValueError("there is no masked-token head (cls.predictions) in this checkpoint")
+        # the bias is stored twice, and the decoder's is the one that is added
+        ours["head.bias"] = ours.pop("head.output.bias", ours.get("head.bias"))  # type: ignore[arg-type]
+        output = ours.get("head.output.weight")
+        if output is not None and torch.equal(output, ours["embedding.token.weight"]):
+            del ours["head.output.weight"]
+        return ours
 
-def from_hugging_face(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Without an output embedding if it is the input's."""
-    ours = {_renamed(_modern(name), RENAMED, "is no weight of a BertForMaskedLM"): state[name] for name in state}
-    if "head.bias" not in ours and "head.output.bias" not in ours:
-        raise ValueError("there is no masked-token head (cls.predictions) in this checkpoint")
-    # the bias is stored twice, and the decoder's is the one that is added
-    ours["head.bias"] = ours.pop("head.output.bias", ours.get("head.bias"))  # type: ignore[arg-type]
-    output = ours.get("head.output.weight")
-    if output is not None and torch.equal(output, ours["embedding.token.weight"]):
-        del ours["head.output.weight"]
-    return ours
-
-
-def to_hugging_face(state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
-    theirs = {_renamed(name, THEIRS, "has no place in a BertForMaskedLM"): value for name, value in state.items()}
-    theirs["cls.predictions.decoder.bias"] = state["head.bias"].clone()
-    return theirs
+    def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
+        theirs = {_renamed(name, THEIRS, "has no place in a BertForMaskedLM"): value for name, value in state.items()}
+        theirs["cls.predictions.decoder.bias"] = state["head.bias"].clone()
+        return theirs
 
 
 def _inexpressible(settings: Settings) -> Iterator[str]:

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
+from experiments.formats.format import Format
 from experiments.formats.requirements import head_size, our_activation, require, require_config
 from experiments.settings.run import Settings
 
-MODEL_TYPE = "gpt2"
 ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
 # the first of those that are the same function is what we write
 THEIRS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
@@ -52,109 +52,113 @@ PARTS = ("query", "key", "value")
 IGNORED = re.compile(r".*\.attn\.(masked_)?bias")  # the causal mask, which older versions stored
 
 
-def words(config: dict[str, Any]) -> list[str]:
-    """The overrides that make our model the one of a `config.json`. ValueError: names what we don't have."""
-    needed = {"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False}
-    require_config(config, {**needed, "embd_pdrop": config["resid_pdrop"]})
-    activation = our_activation(config["activation_function"], ACTIVATIONS)
-    inner = config.get("n_inner") or 4 * config["n_embd"]
-    return [
-        "objective=causal",
-        "variant=multi_head",
-        f"variant.scaled={str(config.get('scale_attn_weights', True)).lower()}",
-        f"hidden_size={config['n_embd']}",
-        f"layers={config['n_layer']}",
-        f"heads={config['n_head']}",
-        f"length={config['n_positions']}",
-        "norm=pre",
-        "model.norm_kind=layer",
-        f"model.norm_epsilon={config['layer_norm_epsilon']}",
-        "model.embedding_norm=false",
-        "model.position=learned",
-        f"model.intermediate_size={inner}",
-        f"model.activation={activation}",
-        "model.gated=false",
-        "model.linear_bias=true",
-        "model.token_types=0",
-        "model.head_transform=false",
-        f"model.tied={str(config.get('tie_word_embeddings', True)).lower()}",
-        "model.head_bias=false",
-        f"model.dropout={config['resid_pdrop']}",
-        f"model.attention_dropout={config['attn_pdrop']}",
-        f"model.initial_std={config['initializer_range']}",
-    ]
+class Gpt2Format(Format):
+    """GPT-2 with its language-modelling head."""
 
+    model_type: ClassVar[str] = "gpt2"
 
-def config(settings: Settings, vocabulary_size: int) -> dict[str, Any]:
-    """A `config.json` for our model. ValueError: names what GPT-2 doesn't have."""
-    _check(settings)
-    model = settings.model
-    return {
-        "model_type": MODEL_TYPE,
-        "architectures": ["GPT2LMHeadModel"],
-        "vocab_size": vocabulary_size,
-        "n_positions": model.length,
-        "n_embd": model.hidden_size,
-        "n_layer": model.layers,
-        "n_head": settings.heads,
-        "n_inner": model.intermediate_size,
-        "activation_function": THEIRS[model.activation],
-        "resid_pdrop": model.dropout,
-        "embd_pdrop": model.dropout,
-        "attn_pdrop": model.attention_dropout,
-        "layer_norm_epsilon": model.norm_epsilon,
-        "initializer_range": model.initial_std,
-        "scale_attn_weights": settings.variant["scaled"],
-        "tie_word_embeddings": model.tied,
-    }
+    def overrides(self, config: Mapping[str, Any]) -> list[str]:
+        """The overrides that make our model theirs. ValueError: names what we don't have."""
+        needed = {"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False}
+        require_config(config, {**needed, "embd_pdrop": config["resid_pdrop"]})
+        activation = our_activation(config["activation_function"], ACTIVATIONS)
+        inner = config.get("n_inner") or 4 * config["n_embd"]
+        return [
+            "objective=causal",
+            "variant=multi_head",
+            f"variant.scaled={str(config.get('scale_attn_weights', True)).lower()}",
+            f"hidden_size={config['n_embd']}",
+            f"layers={config['n_layer']}",
+            f"heads={config['n_head']}",
+            f"length={config['n_positions']}",
+            "norm=pre",
+            "model.norm_kind=layer",
+            f"model.norm_epsilon={config['layer_norm_epsilon']}",
+            "model.embedding_norm=false",
+            "model.position=learned",
+            f"model.intermediate_size={inner}",
+            f"model.activation={activation}",
+            "model.gated=false",
+            "model.linear_bias=true",
+            "model.token_types=0",
+            "model.head_transform=false",
+            f"model.tied={str(config.get('tie_word_embeddings', True)).lower()}",
+            "model.head_bias=false",
+            f"model.dropout={config['resid_pdrop']}",
+            f"model.attention_dropout={config['attn_pdrop']}",
+            f"model.initial_std={config['initializer_range']}",
+        ]
 
+    def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
+        """A `config.json` for our model. ValueError: names what GPT-2 doesn't have."""
+        _check(settings)
+        model = settings.model
+        return {
+            "model_type": self.model_type,
+            "architectures": ["GPT2LMHeadModel"],
+            "vocab_size": vocabulary_size,
+            "n_positions": model.length,
+            "n_embd": model.hidden_size,
+            "n_layer": model.layers,
+            "n_head": settings.heads,
+            "n_inner": model.intermediate_size,
+            "activation_function": THEIRS[model.activation],
+            "resid_pdrop": model.dropout,
+            "embd_pdrop": model.dropout,
+            "attn_pdrop": model.attention_dropout,
+            "layer_norm_epsilon": model.norm_epsilon,
+            "initializer_range": model.initial_std,
+            "scale_attn_weights": settings.variant["scaled"],
+            "tie_word_embeddings": model.tied,
+        }
 
-def from_hugging_face(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our state dict of theirs; without an output embedding if it is the input's. ValueError: an unknown name."""
-    ours: dict[str, Tensor] = {}
-    for name, tensor in state.items():
-        if IGNORED.fullmatch(name):
-            continue
-        module, _, parameter = name.rpartition(".")
-        layer, inside = _layer_and_module(module)
-        value = tensor.T if inside in TRANSPOSED and parameter == "weight" else tensor
-        if inside == TOGETHER:
-            parts = (f"encoder.layers.{layer}.attention.{part}.{parameter}" for part in PARTS)
-            ours |= zip(parts, value.chunk(3), strict=True)
-        elif layer is None and module in MODULES:
-            ours[f"{MODULES[module]}.{parameter}"] = value
-        elif inside in LAYER_MODULES:
-            ours[f"encoder.layers.{layer}.{LAYER_MODULES[inside]}.{parameter}"] = value
-        else:
-            raise ValueError(f"{name} is no weight of a GPT2LMHeadModel")
-    output = ours.get("head.output.weight")
-    if output is not None and torch.equal(output, ours["embedding.token.weight"]):
-        del ours["head.output.weight"]
-    return {name: tensor.contiguous() for name, tensor in ours.items()}
+    def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Our state dict of theirs; without an output embedding if it is the input's. ValueError: an unknown name."""
+        ours: dict[str, Tensor] = {}
+        for name, tensor in state.items():
+            if IGNORED.fullmatch(name):
+                continue
+            module, _, parameter = name.rpartition(".")
+            layer, inside = _layer_and_module(module)
+            value = tensor.T if inside in TRANSPOSED and parameter == "weight" else tensor
+            if inside == TOGETHER:
+                parts = (f"encoder.layers.{layer}.attention.{part}.{parameter}" for part in PARTS)
+                ours |= zip(parts, value.chunk(3), strict=True)
+            elif layer is None and module in MODULES:
+                ours[f"{MODULES[module]}.{parameter}"] = value
+            elif inside in LAYER_MODULES:
+                ours[f"encoder.layers.{layer}.{LAYER_MODULES[inside]}.{parameter}"] = value
+            else:
+                raise ValueError(f"{name} is no weight of a GPT2LMHeadModel")
+        output = ours.get("head.output.weight")
+        if output is not None and torch.equal(output, ours["embedding.token.weight"]):
+            del ours["head.output.weight"]
+        return {name: tensor.contiguous() for name, tensor in ours.items()}
 
-
-def to_hugging_face(state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
-    """Their state dict of ours. ValueError: names what GPT-2 doesn't have."""
-    _check(settings)
-    state = dict(state)
-    theirs: dict[str, Tensor] = {}
-    for layer in range(settings.layers):
-        for parameter in ("weight", "bias"):
-            parts = [state.pop(f"encoder.layers.{layer}.attention.{part}.{parameter}") for part in PARTS]
-            together = torch.cat(parts)
-            theirs[f"transformer.h.{layer}.{TOGETHER}.{parameter}"] = together.T if parameter == "weight" else together
-    named = {ours: name for name, ours in MODULES.items()}
-    inner = {ours: name for name, ours in LAYER_MODULES.items()}
-    for name, tensor in state.items():
-        module, _, parameter = name.rpartition(".")
-        if found := re.fullmatch(r"encoder\.layers\.(\d+)\.(.+)", module):
-            inside = inner[found[2]]
-            transposed = inside in TRANSPOSED and parameter == "weight"
-            theirs[f"transformer.h.{found[1]}.{inside}.{parameter}"] = tensor.T if transposed else tensor
-        else:
-            theirs[f"{named[module]}.{parameter}"] = tensor
-    theirs.setdefault("lm_head.weight", theirs["transformer.wte.weight"])
-    return {name: tensor.contiguous() for name, tensor in theirs.items()}
+    def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
+        """Their state dict of ours. ValueError: names what GPT-2 doesn't have."""
+        _check(settings)
+        state = dict(state)
+        theirs: dict[str, Tensor] = {}
+        for layer in range(settings.layers):
+            for parameter in ("weight", "bias"):
+                parts = [state.pop(f"encoder.layers.{layer}.attention.{part}.{parameter}") for part in PARTS]
+                together = torch.cat(parts)
+                theirs[f"transformer.h.{layer}.{TOGETHER}.{parameter}"] = (
+                    together.T if parameter == "weight" else together
+                )
+        named = {ours: name for name, ours in MODULES.items()}
+        inner = {ours: name for name, ours in LAYER_MODULES.items()}
+        for name, tensor in state.items():
+            module, _, parameter = name.rpartition(".")
+            if found := re.fullmatch(r"encoder\.layers\.(\d+)\.(.+)", module):
+                inside = inner[found[2]]
+                transposed = inside in TRANSPOSED and parameter == "weight"
+                theirs[f"transformer.h.{found[1]}.{inside}.{parameter}"] = tensor.T if transposed else tensor
+            else:
+                theirs[f"{named[module]}.{parameter}"] = tensor
+        theirs.setdefault("lm_head.weight", theirs["transformer.wte.weight"])
+        return {name: tensor.contiguous() for name, tensor in theirs.items()}
 
 
 def _layer_and_module(module: str) -> tuple[str | None, str]:

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
+from experiments.formats.format import Format
 from experiments.formats.requirements import require, text
 from experiments.settings.run import Settings
 from experiments.settings.variant import module_of
-
-MODEL_TYPE = "t5"
 
 # of theirs; "gated-gelu" is the one name that does not mean what it says
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh"}
@@ -33,117 +32,119 @@ REQUIRED = {
 DUPLICATES = frozenset({"encoder.embed_tokens.weight", "decoder.embed_tokens.weight"})
 
 
-def completed(config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, Any]:
-    """The config.json with `tie_word_embeddings` as its weights have it: transformers 5 writes true for every T5.
+class T5Format(Format):
+    """T5, of version 1.0 or 1.1."""
 
-    A 1.1 that it has just made is tied, too; a trained one is not. Whether the output is scaled says the version.
-    """
-    output, embedding = state.get("lm_head.weight"), state.get("shared.weight")
-    tied = output is None or (embedding is not None and output.equal(embedding))
-    scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True))
-    return {**config, "tie_word_embeddings": tied, "scale_decoder_outputs": scaled}
+    model_type: ClassVar[str] = "t5"
 
+    def completed(self, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, Any]:
+        """The config.json with `tie_word_embeddings` as its weights have it: transformers 5 writes true for every T5.
 
-def words(config: Mapping[str, Any]) -> list[str]:
-    """The overrides of `attn train` that make our model the one of this config.json. Raises ValueError."""
-    layers = config["num_layers"]
-    if (deeper := config.get("num_decoder_layers")) not in (None, layers):
-        raise ValueError(f"num_decoder_layers={deeper}, num_layers={layers}: the two sides must have as many layers")
-    gated, activation = _activation(config.get("feed_forward_proj", "relu"))
-    tied = config.get("tie_word_embeddings", True)
-    chosen = {
-        "objective": REQUIRED["objective.kind"],
-        "variant": "unscaled",
-        "hidden_size": config["d_model"],
-        "layers": layers,
-        "heads": config["num_heads"],
-        "key_size": config["d_kv"],
-        "value_size": config["d_kv"],
-        **{key: value for key, value in REQUIRED.items() if key != "objective.kind"},
-        "model.intermediate_size": config["d_ff"],
-        "model.norm_epsilon": config.get("layer_norm_epsilon", 1e-6),
-        "model.relative_buckets": config.get("relative_attention_num_buckets", 32),
-        "model.relative_distance": config.get("relative_attention_max_distance", 128),
-        "model.activation": activation,
-        "model.gated": gated,
-        "model.tied": tied,
-        "model.output_scaled": config.get("scale_decoder_outputs", tied),
-        "model.dropout": config.get("dropout_rate", 0.1),
-        "model.attention_dropout": config.get("dropout_rate", 0.1),
-        "model.initial_std": None,
-    }
-    return [f"{key}={text(value)}" for key, value in chosen.items()]
+        A 1.1 that it has just made is tied, too; a trained one is not. Whether the output is scaled says the version.
+        """
+        output, embedding = state.get("lm_head.weight"), state.get("shared.weight")
+        tied = output is None or (embedding is not None and output.equal(embedding))
+        scaled = config.get("scale_decoder_outputs", config.get("tie_word_embeddings", True))
+        return {**config, "tie_word_embeddings": tied, "scale_decoder_outputs": scaled}
 
+    def overrides(self, config: Mapping[str, Any]) -> list[str]:
+        """The overrides of `attn train` that make our model the one of this config.json. Raises ValueError."""
+        layers = config["num_layers"]
+        if (deeper := config.get("num_decoder_layers")) not in (None, layers):
+            raise ValueError(
+                f"num_decoder_layers={deeper}, num_layers={layers}: the two sides must have as many layers"
+            )
+        gated, activation = _activation(config.get("feed_forward_proj", "relu"))
+        tied = config.get("tie_word_embeddings", True)
+        chosen = {
+            "objective": REQUIRED["objective.kind"],
+            "variant": "unscaled",
+            "hidden_size": config["d_model"],
+            "layers": layers,
+            "heads": config["num_heads"],
+            "key_size": config["d_kv"],
+            "value_size": config["d_kv"],
+            **{key: value for key, value in REQUIRED.items() if key != "objective.kind"},
+            "model.intermediate_size": config["d_ff"],
+            "model.norm_epsilon": config.get("layer_norm_epsilon", 1e-6),
+            "model.relative_buckets": config.get("relative_attention_num_buckets", 32),
+            "model.relative_distance": config.get("relative_attention_max_distance", 128),
+            "model.activation": activation,
+            "model.gated": gated,
+            "model.tied": tied,
+            "model.output_scaled": config.get("scale_decoder_outputs", tied),
+            "model.dropout": config.get("dropout_rate", 0.1),
+            "model.attention_dropout": config.get("dropout_rate", 0.1),
+            "model.initial_std": None,
+        }
+        return [f"{key}={text(value)}" for key, value in chosen.items()]
 
-def config(settings: Settings, vocabulary_size: int) -> dict[str, Any]:
-    """The config.json of our model. Raises ValueError that names what T5's format can't say."""
-    _check(settings)
-    model = settings.model
-    theirs = {ours: name for name, ours in ACTIVATIONS.items()}[model.activation]
-    if model.gated:
-        theirs = "gated-gelu" if model.activation == "gelu_tanh" else f"gated-{theirs}"
-    tied = model.tied and model.output_scaled
-    return {
-        "model_type": MODEL_TYPE,
-        "architectures": ["T5ForConditionalGeneration"],
-        "is_encoder_decoder": True,
-        "vocab_size": vocabulary_size,
-        "d_model": model.hidden_size,
-        "d_kv": settings.variant["key_size"],
-        "d_ff": model.intermediate_size,
-        "num_layers": model.layers,
-        "num_decoder_layers": model.layers,
-        "num_heads": settings.variant["heads"],
-        "relative_attention_num_buckets": model.relative_buckets,
-        "relative_attention_max_distance": model.relative_distance,
-        "dropout_rate": model.dropout,
-        "layer_norm_epsilon": model.norm_epsilon,
-        "feed_forward_proj": theirs,
-        "tie_word_embeddings": tied,
-    }
+    def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
+        """The config.json of our model. Raises ValueError that names what T5's format can't say."""
+        _check(settings)
+        model = settings.model
+        theirs = {ours: name for name, ours in ACTIVATIONS.items()}[model.activation]
+        if model.gated:
+            theirs = "gated-gelu" if model.activation == "gelu_tanh" else f"gated-{theirs}"
+        tied = model.tied and model.output_scaled
+        return {
+            "model_type": self.model_type,
+            "architectures": ["T5ForConditionalGeneration"],
+            "is_encoder_decoder": True,
+            "vocab_size": vocabulary_size,
+            "d_model": model.hidden_size,
+            "d_kv": settings.variant["key_size"],
+            "d_ff": model.intermediate_size,
+            "num_layers": model.layers,
+            "num_decoder_layers": model.layers,
+            "num_heads": settings.variant["heads"],
+            "relative_attention_num_buckets": model.relative_buckets,
+            "relative_attention_max_distance": model.relative_distance,
+            "dropout_rate": model.dropout,
+            "layer_norm_epsilon": model.norm_epsilon,
+            "feed_forward_proj": theirs,
+            "tie_word_embeddings": tied,
+        }
 
+    def note(self, settings: Settings) -> str | None:
+        return (
+            "its targets begin with [CLS] and end with [SEP]: give their ids to `generate` as decoder_start_token_id "
+            "and eos_token_id"
+        )
 
-def note(settings: Settings) -> str | None:
-    return (
-        "its targets begin with [CLS] and end with [SEP]: give their ids to `generate` as decoder_start_token_id and "
-        "eos_token_id"
-    )
+    def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Our state dict, with the same tensors; without an output embedding if it is the input's.
 
+        ValueError: a name that such a model does not have.
+        """
+        layers = len({match[1] for name in state if (match := re.match(r"encoder\.block\.(\d+)\.", name))})
+        ours = {theirs: ours for ours, theirs in names(layers, gated=any("wi_0" in name for name in state)).items()}
+        if unknown := sorted(state.keys() - ours.keys() - DUPLICATES):
+            raise ValueError(f"{unknown[0]} is no weight of a T5ForConditionalGeneration")
+        taken = {ours[name]: tensor for name, tensor in state.items() if name in ours}
+        output = taken.get("head.output.weight")
+        if output is not None and output.equal(taken["embedding.token.weight"]):
+            del taken["head.output.weight"]
+        return taken
 
-def from_hugging_face(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Our state dict, with the same tensors; without an output embedding if it is the input's.
-
-    ValueError: a name that such a model does not have.
-    """
-    layers = len({match[1] for name in state if (match := re.match(r"encoder\.block\.(\d+)\.", name))})
-    ours = {theirs: ours for ours, theirs in names(layers, gated=any("wi_0" in name for name in state)).items()}
-    if unknown := sorted(state.keys() - ours.keys() - DUPLICATES):
-        raise ValueError(f"{unknown[0]} is no weight of a T5ForConditionalGeneration")
-    taken = {ours[name]: tensor for name, tensor in state.items() if name in ours}
-    output = taken.get("head.output.weight")
-    if output is not None and output.equal(taken["embedding.token.weight"]):
-        del taken["head.output.weight"]
-    return taken
-
-
-def to_hugging_face(state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
-    """Theirs, of our state dict; the scale of the logits goes into the query maps, that of the output into its map."""
-    _check(settings)
-    model, variant = settings.model, settings.variant
-    theirs = {name: state[ours] for ours, name in names(model.layers, model.gated).items() if ours in state}
-    if variant["scaled"]:
-        scale = variant["key_size"] ** -0.5
-        queries = [name for name in theirs if name.endswith("Attention.q.weight")]
-        theirs |= {name: theirs[name] * scale for name in queries}
-    embedding = theirs["shared.weight"]
-    if not model.tied and model.output_scaled:
-        theirs["lm_head.weight"] = theirs["lm_head.weight"] * model.hidden_size**-0.5
-    elif model.tied and not model.output_scaled:
-        # T5 scales where it ties: the same matrix once more is an untied one
-        theirs["lm_head.weight"] = embedding.clone()
-    elif model.tied:
-        theirs["lm_head.weight"] = embedding
-    return theirs | dict.fromkeys(sorted(DUPLICATES), embedding)
+    def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
+        """The scale of the logits goes into the query maps, that of the output into its map."""
+        _check(settings)
+        model, variant = settings.model, settings.variant
+        theirs = {name: state[ours] for ours, name in names(model.layers, model.gated).items() if ours in state}
+        if variant["scaled"]:
+            scale = variant["key_size"] ** -0.5
+            queries = [name for name in theirs if name.endswith("Attention.q.weight")]
+            theirs |= {name: theirs[name] * scale for name in queries}
+        embedding = theirs["shared.weight"]
+        if not model.tied and model.output_scaled:
+            theirs["lm_head.weight"] = theirs["lm_head.weight"] * model.hidden_size**-0.5
+        elif model.tied and not model.output_scaled:
+            # T5 scales where it ties: the same matrix once more is an untied one
+            theirs["lm_head.weight"] = embedding.clone()
+        elif model.tied:
+            theirs["lm_head.weight"] = embedding
+        return theirs | dict.fromkeys(sorted(DUPLICATES), embedding)
 
 
 def names(layers: int, gated: bool) -> dict[str, str]:

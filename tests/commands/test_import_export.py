@@ -17,7 +17,8 @@ from experiments.commands.heads import show_heads
 from experiments.commands.import_export import export_run, import_folder
 from experiments.config.check import from_tree
 from experiments.data.tokenizer import SPECIAL, from_vocabulary
-from experiments.formats import formats
+from experiments.formats import format as format_module
+from experiments.formats.format import formats
 from experiments.heads.options import HeadsOptions
 from experiments.model.build import build
 from experiments.record.checkpoint import load_weights
@@ -221,13 +222,10 @@ def test_a_run_that_no_format_expresses_is_refused_by_name(bert, tmp_path):
     shutil.rmtree(runs)
 
 
-def test_every_format_is_found_and_whole():
-    known = formats()
-    assert "bert" in known
-    for model_type, each in known.items():
-        assert model_type == each.MODEL_TYPE
-        for name in ("words", "config", "from_hugging_face", "to_hugging_face"):
-            assert callable(getattr(each, name))
+def test_every_file_of_the_folder_is_a_format():
+    folder = Path(format_module.__file__).parent
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "format", "requirements"}
+    assert set(formats()) == files
 
 
 SIZES = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 36}

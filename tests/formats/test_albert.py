@@ -5,7 +5,9 @@ import torch
 from torch.testing import assert_close
 
 from experiments.config.compose import compose
-from experiments.formats import albert
+from experiments.formats.albert import AlbertFormat
+
+FORMAT = AlbertFormat()
 
 transformers = pytest.importorskip("transformers")
 
@@ -30,8 +32,8 @@ def theirs_of(kind="AlbertForMaskedLM", **sizes):
 @pytest.mark.parametrize("sizes", SIZES)
 def test_logits_of_a_hugging_face_albert(of_words, shaken, tokens, sizes, dtype, tolerance):
     theirs = shaken(theirs_of(**sizes)).to(dtype)
-    _, ours = of_words(albert.words(theirs.config.to_dict()))
-    ours.to(dtype).load_state_dict(albert.from_hugging_face(theirs.state_dict()))
+    _, ours = of_words(FORMAT.overrides(theirs.config.to_dict()))
+    ours.to(dtype).load_state_dict(FORMAT.from_hugging_face(theirs.state_dict()))
     token_types = torch.randint(2, tokens.shape, generator=torch.Generator().manual_seed(2))
     mask = torch.arange(9) < torch.tensor([9, 6, 1])[:, None]
     with torch.no_grad():
@@ -43,49 +45,49 @@ def test_logits_of_a_hugging_face_albert(of_words, shaken, tokens, sizes, dtype,
 @pytest.mark.parametrize("sizes", SIZES)
 def test_there_and_back(of_words, shaken, tokens, sizes):
     first = shaken(theirs_of(**sizes))
-    settings, ours = of_words(albert.words(first.config.to_dict()))
-    ours.load_state_dict(albert.from_hugging_face(first.state_dict()))
-    second = transformers.AlbertForMaskedLM(transformers.AlbertConfig(**albert.config(settings, 31))).eval()
-    second.load_state_dict(albert.to_hugging_face(ours.state_dict(), settings))
+    settings, ours = of_words(FORMAT.overrides(first.config.to_dict()))
+    ours.load_state_dict(FORMAT.from_hugging_face(first.state_dict()))
+    second = transformers.AlbertForMaskedLM(transformers.AlbertConfig(**FORMAT.config(settings, 31))).eval()
+    second.load_state_dict(FORMAT.to_hugging_face(ours.state_dict(), settings))
     with torch.no_grad():
         assert_close(second(input_ids=tokens).logits, first(input_ids=tokens).logits)
 
 
 def test_both_heads_of_a_hugging_face_albert_for_pre_training(of_words, shaken, tokens):
     theirs = shaken(theirs_of("AlbertForPreTraining", **BASE)).double()
-    settings, ours = of_words(albert.words(theirs.config.to_dict()))
+    settings, ours = of_words(FORMAT.overrides(theirs.config.to_dict()))
     assert settings.objective.kind == "masked_sop"
-    ours.double().load_state_dict(albert.from_hugging_face(theirs.state_dict()))
+    ours.double().load_state_dict(FORMAT.from_hugging_face(theirs.state_dict()))
     token_types = torch.randint(2, tokens.shape, generator=torch.Generator().manual_seed(2))
     with torch.no_grad():
         expected = theirs(input_ids=tokens, token_type_ids=token_types)
         logits, classes = ours(tokens, torch.arange(27), token_types=token_types, classes=True)
     assert_close(logits, expected.prediction_logits.flatten(0, 1), rtol=0, atol=1e-10)
     assert_close(classes, expected.sop_logits, rtol=0, atol=1e-10)
-    assert albert.to_hugging_face(ours.state_dict(), settings).keys() == theirs.state_dict().keys()
+    assert FORMAT.to_hugging_face(ours.state_dict(), settings).keys() == theirs.state_dict().keys()
     # a pooler without its classifier, as the published base models have it
     without = {name: tensor for name, tensor in theirs.state_dict().items() if "sop" not in name}
-    assert not any(name.startswith("order") for name in albert.from_hugging_face(without))
+    assert not any(name.startswith("order") for name in FORMAT.from_hugging_face(without))
 
 
 def test_the_parameters_are_theirs(of_words):
     theirs = theirs_of(**BASE)
-    _, ours = of_words(albert.words(theirs.config.to_dict()))
+    _, ours = of_words(FORMAT.overrides(theirs.config.to_dict()))
     assert ours.parameter_counts()["total"] == sum(parameter.numel() for parameter in theirs.parameters())
 
 
 def test_what_it_has_not_is_refused_by_name():
-    words = albert.words(theirs_of(**BASE).config.to_dict())
-    assert albert.config(compose(words), 31)["num_hidden_groups"] == 1
+    words = FORMAT.overrides(theirs_of(**BASE).config.to_dict())
+    assert FORMAT.config(compose(words), 31)["num_hidden_groups"] == 1
 
     def changed(word: str) -> list[str]:
         return [word if each.split("=")[0] == word.split("=")[0] else each for each in words]
 
     for word in ("model.sharing=attention", "norm=pre", "model.embedding_size=24", "model.token_types=0"):
         with pytest.raises(ValueError, match=word.split("=")[0]):
-            albert.config(compose(changed(word)), 31)
+            FORMAT.config(compose(changed(word)), 31)
     for changes in ({"num_hidden_groups": 2}, {"inner_group_num": 2}, {"embedding_size": 24}, {"hidden_act": "silu"}):
         with pytest.raises(ValueError, match=next(iter(changes)).replace("hidden_act", "silu")):
-            albert.words(theirs_of(**BASE).config.to_dict() | changes)
+            FORMAT.overrides(theirs_of(**BASE).config.to_dict() | changes)
     with pytest.raises(ValueError, match="albert\\.other"):
-        albert.from_hugging_face({"albert.other.weight": torch.ones(1)})
+        FORMAT.from_hugging_face({"albert.other.weight": torch.ones(1)})

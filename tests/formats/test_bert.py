@@ -7,9 +7,11 @@ import torch
 from torch.testing import assert_close
 
 from experiments.config.compose import compose
-from experiments.formats.bert import config, from_hugging_face, note, to_hugging_face, words
+from experiments.formats.bert import BertFormat
 from experiments.model.bert import Bert
 from experiments.model.build import build
+
+FORMAT = BertFormat()
 
 transformers = pytest.importorskip("transformers")
 
@@ -69,7 +71,7 @@ def our_bert(settings_of, variant_of):
 )
 def test_logits_of_a_hugging_face_bert(our_bert, sizes, dtype, tolerance):
     theirs, ours = hugging_face_bert(**sizes).to(dtype), our_bert(**sizes).to(dtype)
-    ours.load_state_dict(from_hugging_face(theirs.state_dict()))
+    ours.load_state_dict(FORMAT.from_hugging_face(theirs.state_dict()))
     generator = torch.Generator().manual_seed(1)
     tokens = torch.randint(31, (3, 9), generator=generator)
     token_types = torch.randint(2, (3, 9), generator=generator)
@@ -83,14 +85,14 @@ def test_logits_of_a_hugging_face_bert(our_bert, sizes, dtype, tolerance):
 def test_the_decoder_may_be_missing(our_bert):
     state = hugging_face_bert(8, 1, 2).state_dict()
     without = {name: value for name, value in state.items() if "decoder" not in name}
-    first, second = from_hugging_face(state), from_hugging_face(without)
+    first, second = FORMAT.from_hugging_face(state), FORMAT.from_hugging_face(without)
     assert first.keys() == second.keys() == our_bert(8, 1, 2).state_dict().keys()
     assert torch.equal(first["head.bias"], second["head.bias"])
 
 
 def test_an_unknown_weight_is_refused():
     with pytest.raises(ValueError, match=r"cls\.seq_relationship\.weight"):
-        from_hugging_face({"cls.seq_relationship.weight": torch.ones(2, 8)})
+        FORMAT.from_hugging_face({"cls.seq_relationship.weight": torch.ones(2, 8)})
 
 
 PLAIN = ["norm=post", "model.position=learned", "model.token_types=2", "model.head_transform=true"]
@@ -101,8 +103,8 @@ SMALL = ["hidden_size=24", "layers=2", "heads=4", "length=11"]
 def test_what_is_written_is_what_transformers_computes(more):
     settings = compose([*PLAIN, *SMALL, *more])
     ours = build("encoder", settings.model, settings.variant, 31, seed=0).eval()
-    theirs = transformers.BertForMaskedLM(transformers.BertConfig(**config(settings, 31))).eval()
-    missing = theirs.load_state_dict(to_hugging_face(ours.state_dict(), settings), strict=False)
+    theirs = transformers.BertForMaskedLM(transformers.BertConfig(**FORMAT.config(settings, 31))).eval()
+    missing = theirs.load_state_dict(FORMAT.to_hugging_face(ours.state_dict(), settings), strict=False)
     assert not missing.unexpected_keys and set(missing.missing_keys) <= {"cls.predictions.decoder.weight"}
     theirs.tie_weights()
     tokens = torch.randint(31, (3, 9), generator=torch.Generator().manual_seed(1))
@@ -113,23 +115,23 @@ def test_what_is_written_is_what_transformers_computes(more):
 @pytest.mark.parametrize("more", [[], ["key_size=16"], ["key_size=16", "value_size=3", "model.tied=false"]])
 def test_there_and_back_is_the_same_model(more):
     settings = compose([*PLAIN, *SMALL, *more])
-    written = config(settings, 31)
-    again = compose(words(written))
+    written = FORMAT.config(settings, 31)
+    again = compose(FORMAT.overrides(written))
     assert again.model == settings.model and again.variant == settings.variant
     state = build("encoder", settings.model, settings.variant, 31, seed=0).state_dict()
-    back = from_hugging_face(to_hugging_face(state, settings))
+    back = FORMAT.from_hugging_face(FORMAT.to_hugging_face(state, settings))
     assert back.keys() == state.keys() and all(torch.equal(back[name], state[name]) for name in state)
-    assert ("attention_key_size" in written) == bool(more) == (note(settings) is not None)
+    assert ("attention_key_size" in written) == bool(more) == (FORMAT.note(settings) is not None)
 
 
 def test_a_roberta_plus_config_is_read():
     """RoBERTa+ Tiny as its table has it: 4 layers, 312 wide, 12 heads, key size 104, but the factorised embedding."""
     json = {"vocab_size": 100, "hidden_size": 312, "num_hidden_layers": 4, "num_attention_heads": 12}
     json |= {"intermediate_size": 1248, "max_position_embeddings": 512, "attention_key_size": 104}
-    settings = compose(words(json))
+    settings = compose(FORMAT.overrides(json))
     assert (settings.key_size, settings.value_size, settings.heads, settings.layers) == (104, 26, 12, 4)
     with pytest.raises(ValueError, match="embedding_size = 128"):
-        words(json | {"embedding_size": 128})
+        FORMAT.overrides(json | {"embedding_size": 128})
 
 
 @pytest.mark.parametrize(
@@ -142,9 +144,9 @@ def test_a_roberta_plus_config_is_read():
     ],
 )
 def test_a_config_that_is_no_bert_of_ours_is_refused(change, said):
-    written = config(compose([*PLAIN, *SMALL]), 31) | change
+    written = FORMAT.config(compose([*PLAIN, *SMALL]), 31) | change
     with pytest.raises(ValueError, match=said):
-        words({key: value for key, value in written.items() if value is not None})
+        FORMAT.overrides({key: value for key, value in written.items() if value is not None})
 
 
 @pytest.mark.parametrize(
@@ -163,14 +165,14 @@ def test_a_config_that_is_no_bert_of_ours_is_refused(change, said):
 def test_what_a_bert_can_not_express_is_named(more, said):
     kept = [word for word in PLAIN if word.split("=")[0] not in {each.split("=")[0] for each in more}]
     with pytest.raises(ValueError, match=said):
-        config(compose([*kept, *SMALL, *more]), 31)
+        FORMAT.config(compose([*kept, *SMALL, *more]), 31)
 
 
 def test_a_checkpoint_without_the_head_and_one_with_old_names():
     state = hugging_face_bert(8, 1, 2).state_dict()
     with pytest.raises(ValueError, match="no masked-token head"):
-        from_hugging_face({name: value for name, value in state.items() if not name.startswith("cls.")})
+        FORMAT.from_hugging_face({name: value for name, value in state.items() if not name.startswith("cls.")})
     modern = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
     old = {re.sub("|".join(modern), lambda found: modern[found[0]], name): value for name, value in state.items()}
-    expected = from_hugging_face(state)
-    assert all(torch.equal(value, expected[name]) for name, value in from_hugging_face(old).items())
+    expected = FORMAT.from_hugging_face(state)
+    assert all(torch.equal(value, expected[name]) for name, value in FORMAT.from_hugging_face(old).items())

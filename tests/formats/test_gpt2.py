@@ -5,7 +5,9 @@ import torch
 from torch.testing import assert_close
 
 from experiments.config.compose import compose
-from experiments.formats import gpt2
+from experiments.formats.gpt2 import Gpt2Format
+
+FORMAT = Gpt2Format()
 
 transformers = pytest.importorskip("transformers")
 
@@ -27,8 +29,8 @@ def theirs_of(**sizes):
 @pytest.mark.parametrize("sizes", SIZES)
 def test_logits_of_a_hugging_face_gpt2(of_words, shaken, tokens, sizes, dtype, tolerance):
     theirs = shaken(theirs_of(**sizes)).to(dtype)
-    _, ours = of_words(gpt2.words(theirs.config.to_dict()))
-    ours.to(dtype).load_state_dict(gpt2.from_hugging_face(theirs.state_dict()))
+    _, ours = of_words(FORMAT.overrides(theirs.config.to_dict()))
+    ours.to(dtype).load_state_dict(FORMAT.from_hugging_face(theirs.state_dict()))
     with torch.no_grad():
         assert_close(ours(tokens), theirs(input_ids=tokens).logits, rtol=0, atol=tolerance)
         rows = torch.tensor([0, 7, 13])
@@ -38,24 +40,26 @@ def test_logits_of_a_hugging_face_gpt2(of_words, shaken, tokens, sizes, dtype, t
 @pytest.mark.parametrize("sizes", SIZES)
 def test_there_and_back(of_words, shaken, tokens, sizes):
     first = shaken(theirs_of(**sizes))
-    settings, ours = of_words(gpt2.words(first.config.to_dict()))
-    ours.load_state_dict(gpt2.from_hugging_face(first.state_dict()))
-    second = transformers.GPT2LMHeadModel(transformers.GPT2Config(**gpt2.config(settings, 31))).eval()
-    second.load_state_dict(gpt2.to_hugging_face(ours.state_dict(), settings))
+    settings, ours = of_words(FORMAT.overrides(first.config.to_dict()))
+    ours.load_state_dict(FORMAT.from_hugging_face(first.state_dict()))
+    second = transformers.GPT2LMHeadModel(transformers.GPT2Config(**FORMAT.config(settings, 31))).eval()
+    second.load_state_dict(FORMAT.to_hugging_face(ours.state_dict(), settings))
     with torch.no_grad():
         assert_close(second(input_ids=tokens).logits, first(input_ids=tokens).logits)
 
 
 def test_what_it_has_not_is_refused_by_name():
-    words = gpt2.words(theirs_of(**SIZES[0]).config.to_dict())
+    words = FORMAT.overrides(theirs_of(**SIZES[0]).config.to_dict())
     with pytest.raises(ValueError, match=r"variant\.name=talking_heads: GPT-2 has multi_head"):
-        gpt2.config(compose(["variant=talking_heads", *(word for word in words if not word.startswith("variant"))]), 31)
+        FORMAT.config(
+            compose(["variant=talking_heads", *(word for word in words if not word.startswith("variant"))]), 31
+        )
     with pytest.raises(ValueError, match="key_size=64: GPT-2 has 6"):
-        gpt2.config(compose([*words, "key_size=64"]), 31)
+        FORMAT.config(compose([*words, "key_size=64"]), 31)
     with pytest.raises(ValueError, match=r"model\.position=rotary"):
-        gpt2.config(compose([word.replace("learned", "rotary") for word in words]), 31)
+        FORMAT.config(compose([word.replace("learned", "rotary") for word in words]), 31)
     for changes in ({"activation_function": "silu"}, {"scale_attn_by_inverse_layer_idx": True}, {"embd_pdrop": 0.5}):
         with pytest.raises(ValueError, match=next(iter(changes)).split("_")[0]):
-            gpt2.words(theirs_of(**SIZES[0]).config.to_dict() | changes)
+            FORMAT.overrides(theirs_of(**SIZES[0]).config.to_dict() | changes)
     with pytest.raises(ValueError, match=r"transformer\.h\.0\.crossattention"):
-        gpt2.from_hugging_face({"transformer.h.0.crossattention.c_attn.weight": torch.ones(2, 2)})
+        FORMAT.from_hugging_face({"transformer.h.0.crossattention.c_attn.weight": torch.ones(2, 2)})

@@ -8,8 +8,10 @@ from safetensors.torch import save_file
 from torch.testing import assert_close
 
 from experiments.config.compose import compose
-from experiments.formats import t5
+from experiments.formats.t5 import T5Format
 from experiments.model.build import build
+
+FORMAT = T5Format()
 
 transformers = pytest.importorskip("transformers")
 VOCABULARY = 29
@@ -61,8 +63,8 @@ def batch():
 @pytest.mark.parametrize("version", VERSIONS)
 def test_logits_of_a_hugging_face_t5(batch, version):
     theirs = theirs_of(version)
-    ours, _ = ours_of(*t5.words(config_of(theirs)))
-    ours.load_state_dict(t5.from_hugging_face(theirs.state_dict()))
+    ours, _ = ours_of(*FORMAT.overrides(config_of(theirs)))
+    ours.load_state_dict(FORMAT.from_hugging_face(theirs.state_dict()))
     tokens, decoder_tokens, mask = batch
     with torch.no_grad():
         expected = theirs(input_ids=tokens, decoder_input_ids=decoder_tokens, attention_mask=mask.long()).logits
@@ -74,12 +76,12 @@ def test_logits_of_a_hugging_face_t5(batch, version):
 @pytest.mark.parametrize("version", VERSIONS)
 def test_there_and_back_is_the_same_to_the_bit(version):
     theirs = theirs_of(version)
-    _, settings = ours_of(*t5.words(config_of(theirs)))
+    _, settings = ours_of(*FORMAT.overrides(config_of(theirs)))
     state = theirs.state_dict()
-    back = t5.to_hugging_face(t5.from_hugging_face(state), settings)
+    back = FORMAT.to_hugging_face(FORMAT.from_hugging_face(state), settings)
     assert back.keys() == state.keys()
     assert all(torch.equal(back[name], state[name]) for name in state)
-    config, expected = t5.config(settings, VOCABULARY), config_of(theirs)
+    config, expected = FORMAT.config(settings, VOCABULARY), config_of(theirs)
     assert {key: expected[key] for key in config if key != "architectures"} == {
         key: value for key, value in config.items() if key != "architectures"
     }
@@ -96,9 +98,9 @@ def test_a_new_1_1_is_tied_as_transformers_makes_it_and_a_trained_one_is_not(bat
         if tied:
             # as its file is
             del state["lm_head.weight"]
-        ours, settings = ours_of(*t5.words(t5.completed(theirs.config.to_dict(), state)))
+        ours, settings = ours_of(*FORMAT.overrides(FORMAT.completed(theirs.config.to_dict(), state)))
         assert (settings.model.tied, settings.model.output_scaled) == (tied, False)
-        ours.load_state_dict(t5.from_hugging_face(state))
+        ours.load_state_dict(FORMAT.from_hugging_face(state))
         with torch.no_grad():
             expected = theirs(input_ids=tokens, decoder_input_ids=decoder_tokens, attention_mask=mask.long()).logits
             assert_close(ours(tokens, decoder_tokens, mask=mask), expected, rtol=1e-5, atol=TOLERANCE)
@@ -117,7 +119,7 @@ def test_a_new_1_1_is_tied_as_transformers_makes_it_and_a_trained_one_is_not(bat
 )
 def test_whether_the_output_is_tied_say_the_weights_and_whether_it_is_scaled_the_config(said, weights, tied, scaled):
     names = ("shared.weight", "lm_head.weight")[:weights]
-    found = t5.completed(said, {name: torch.full((2, 2), float(i)) for i, name in enumerate(names)})
+    found = FORMAT.completed(said, {name: torch.full((2, 2), float(i)) for i, name in enumerate(names)})
     assert found == {"tie_word_embeddings": tied, "scale_decoder_outputs": scaled}
 
 
@@ -145,8 +147,8 @@ MODEL = (
 )
 def test_our_models_are_theirs(batch, changes, tmp_path):
     ours, settings = ours_of(*MODEL, "model.initial_std=0.3", *changes)
-    (tmp_path / "config.json").write_text(json.dumps(t5.config(settings, VOCABULARY)))
-    state = t5.to_hugging_face(ours.state_dict(), settings)
+    (tmp_path / "config.json").write_text(json.dumps(FORMAT.config(settings, VOCABULARY)))
+    state = FORMAT.to_hugging_face(ours.state_dict(), settings)
     save_file({name: tensor.contiguous().clone() for name, tensor in state.items()}, tmp_path / "model.safetensors")
     theirs = transformers.T5ForConditionalGeneration.from_pretrained(tmp_path, dtype=torch.float64).eval()
     tokens, decoder_tokens, mask = batch
@@ -168,7 +170,7 @@ def test_our_models_are_theirs(batch, changes, tmp_path):
 def test_what_the_format_cannot_hold_is_refused_by_name(words, said):
     replaced = {word.split("=")[0] for word in words}
     settings = compose([*(word for word in MODEL if word.split("=")[0] not in replaced), *words])
-    for refusing in (lambda: t5.config(settings, VOCABULARY), lambda: t5.to_hugging_face({}, settings)):
+    for refusing in (lambda: FORMAT.config(settings, VOCABULARY), lambda: FORMAT.to_hugging_face({}, settings)):
         with pytest.raises(ValueError, match="T5 has") as caught:
             refusing()
         assert all(part in str(caught.value) for part in said), caught.value
@@ -176,8 +178,8 @@ def test_what_the_format_cannot_hold_is_refused_by_name(words, said):
 
 def test_what_is_no_t5_is_refused():
     with pytest.raises(ValueError, match=r"bert\.x is no weight"):
-        t5.from_hugging_face({"bert.x": torch.ones(1)})
+        FORMAT.from_hugging_face({"bert.x": torch.ones(1)})
     with pytest.raises(ValueError, match=r"feed_forward_proj=silu"):
-        t5.words({"num_layers": 2, "feed_forward_proj": "silu"})
+        FORMAT.overrides({"num_layers": 2, "feed_forward_proj": "silu"})
     with pytest.raises(ValueError, match=r"num_decoder_layers=3"):
-        t5.words({"num_layers": 2, "num_decoder_layers": 3})
+        FORMAT.overrides({"num_layers": 2, "num_decoder_layers": 3})

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 
 from experiments.config.messages import CONF
-from experiments.formats.bert import from_hugging_face
+from experiments.formats.bert import BertFormat
 from experiments.model.bert import Bert
 from experiments.model.build import ASSEMBLIES
 from experiments.model.fine_tuned import FineTuned
@@ -63,7 +63,7 @@ def take_body(ours: FineTuned, theirs) -> None:
     stored = {name: tensor for name, tensor in theirs.state_dict().items() if name.startswith("bert.")}
     stored = {name: tensor for name, tensor in stored.items() if "pooler" not in name and "position_ids" not in name}
     stored["cls.predictions.bias"] = torch.zeros(31)
-    found = from_hugging_face(stored)
+    found = BertFormat().from_hugging_face(stored)
     del found["head.bias"]
     ours.body.load_state_dict(found)
 

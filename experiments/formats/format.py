@@ -1,0 +1,71 @@
+"""What a format is: a kind of checkpoint of Hugging Face's transformers, and how its model is written as ours.
+
+One format is one file of this folder with a subclass of `Format`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from experiments.settings.mistake import nearest
+from experiments.settings.run import Settings
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Format(ABC):
+    """One kind of checkpoint; every method raises ValueError, naming what can't be expressed."""
+
+    model_type: ClassVar[str]  # of config.json
+    # a pattern of the names of weights that our model has no place for and does without: they are left out on import
+    unused: ClassVar[str] = "(?!)"
+
+    @abstractmethod
+    def overrides(self, config: Mapping[str, Any]) -> list[str]:
+        """The overrides, as on the command line, that make our model the one of a config.json."""
+
+    @abstractmethod
+    def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
+        """The config.json of our model."""
+
+    @abstractmethod
+    def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Their state dict under our names; without an output embedding if it is the input's."""
+
+    @abstractmethod
+    def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
+        """Our state dict under their names."""
+
+    def completed(self, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Mapping[str, Any]:
+        """The config.json with what only the weights tell."""
+        return config
+
+    def note(self, settings: Settings) -> str | None:
+        """What the user of an export has to know."""
+        return None
+
+
+def formats() -> dict[str, Format]:
+    """The formats of this folder, by model_type."""
+    package = __name__.rpartition(".")[0]
+    found: dict[str, Format] = {}
+    for name in sorted(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)])):
+        for value in vars(importlib.import_module(f"{package}.{name}")).values():
+            if isinstance(value, type) and issubclass(value, Format) and value is not Format:
+                found[value.model_type] = value()
+    return found
+
+
+def format_of(model_type: object) -> Format:
+    """The format of a config.json. Raises ValueError for a model_type that none is about."""
+    known = formats()
+    if not isinstance(model_type, str) or model_type not in known:
+        hint = nearest(str(model_type), known)
+        raise ValueError(f"model_type = {model_type!r}: must be one of {', '.join(known)}{hint}")
+    return known[model_type]
