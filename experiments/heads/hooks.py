@@ -54,7 +54,7 @@ def gated(model: Assembly, gates: Sequence[Tensor]) -> Iterator[None]:
 
 @contextmanager
 def gated_by(model: Assembly, gate: Callable[[int], Tensor]) -> Iterator[None]:
-    """As `gated`, with the gates of a layer computed anew in every forward pass, whose graph is then its own."""
+    """A block as that of `gated`; every forward pass computes a layer's gates anew and has a graph of its own."""
     with hooked(model, lambda layer, stage, x: x * gate(layer).unsqueeze(-2)[..., None] if stage == "outputs" else x):
         yield
 

@@ -28,6 +28,8 @@ SAME = 0.1  # of a gradient's norm, which two gradients may differ by: those in 
 
 
 class Choice(NamedTuple):
+    """Whether layers are compiled, and why."""
+
     compiled: bool
     why: str  # empty where nothing was tried
 
@@ -103,8 +105,10 @@ def _tried(
         return seconds(lambda: way(batch), device)
 
     first = sum(timed(gradient, batch) for batch in batches)
-    found, expected = gradient(batches[0]), without(batches[0])
-    error = get_total_norm([one - other for one, other in zip(found, expected, strict=True)]) / get_total_norm(expected)
+    compiled, expected = gradient(batches[0]), without(batches[0])
+    error = get_total_norm([one - other for one, other in zip(compiled, expected, strict=True)]) / get_total_norm(
+        expected
+    )
     if not error <= SAME:
         return Choice(False, f"torch.compile is not used: by it a gradient is {error:.0%} off")
     pairs = [(timed(without, batch), timed(gradient, batch)) for batch in batches]

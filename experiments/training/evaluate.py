@@ -22,6 +22,8 @@ ROWS = 64  # sequences that make a batch: a constant, so that the positions don'
 
 @dataclass(frozen=True)
 class Evaluation:
+    """The scores of a model on a split."""
+
     loss: float  # nats per predicted token
     perplexity: float | None  # of text, as bits_per_byte is
     bits_per_byte: float | None
@@ -67,8 +69,8 @@ def evaluate(
         with torch.inference_mode(), eager(model):
             for batch in evaluation_batches(packed, objective, sequences):
                 for part in split(batch, micro_batch):
-                    logits_PV, found = forward.predict(part)
-                    totals += [float(each) for each in found]
+                    logits_PV, sums = forward.predict(part)
+                    totals += [float(each) for each in sums]
                     if isinstance(objective, Scored):
                         logits.append(logits_PV.float().cpu().numpy())
                     # or they would be in memory beside the next part's

@@ -35,9 +35,9 @@ def locate(model: nn.Module, forward: Callable[[], object]) -> str:
     """
     weights = [name for name, parameter in model.named_parameters() if not _finite(parameter)]
     stored = f"; {weights[0]} is not finite itself" if weights else ""
-    if found := first_module(model, forward):
-        name, was_fed = found
-        fed = ", which was given such input" if was_fed else ""
+    if first := first_module(model, forward):
+        name, began_before = first
+        fed = ", whose input already was not" if began_before else ""
         return f"the first module to return something not finite is {name}{fed}{stored}"
     gradients = [name for name, parameter in model.named_parameters() if not _finite(parameter.grad)]
     if gradients:
@@ -46,13 +46,13 @@ def locate(model: nn.Module, forward: Callable[[], object]) -> str:
 
 
 def first_module(model: nn.Module, forward: Callable[[], object]) -> tuple[str, bool] | None:
-    """The first module to return something that isn't finite, and whether it was given such a thing."""
-    found: list[tuple[str, bool]] = []
+    """The first module to return something that isn't finite, and whether its input was so already."""
+    first: list[tuple[str, bool]] = []
 
     def watch(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def look(module: nn.Module, inputs: Any, output: Any) -> None:
-            if not found and not _finite(output):
-                found.append((name or type(module).__name__, not _finite(inputs)))
+            if not first and not _finite(output):
+                first.append((name or type(module).__name__, not _finite(inputs)))
 
         return look
 
@@ -64,7 +64,7 @@ def first_module(model: nn.Module, forward: Callable[[], object]) -> tuple[str, 
     finally:
         for handle in handles:
             handle.remove()
-    return found[0] if found else None
+    return first[0] if first else None
 
 
 def _finite(value: Any) -> bool:

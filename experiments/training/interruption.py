@@ -43,6 +43,7 @@ class Interruption:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
+        """A block in which a first signal waits for `check`."""
         self._deferring = True
         try:
             yield
@@ -51,6 +52,7 @@ class Interruption:
 
     @property
     def pending(self) -> bool:
+        """Whether a signal waits for `check`."""
         return self._pending is not None
 
     def check(self) -> None:

@@ -55,8 +55,8 @@ class Forward:
         """Logits [P, V] of one micro-batch, and its sums."""
         with autocast(self.precision, self.device):
             whole = padded(part).each(lambda tensor: tensor.to(self.device, non_blocking=True))
-            logits_PV, found = predict(self.model, whole, self.label_smoothing)
-        return logits_PV[: len(part.targets)], found
+            logits_PV, sums = predict(self.model, whole, self.label_smoothing)
+        return logits_PV[: len(part.targets)], sums
 
 
 def split(batch: Batch, size: int) -> Iterator[Batch]:
@@ -73,7 +73,7 @@ def split(batch: Batch, size: int) -> Iterator[Batch]:
 
 
 def padded(part: Batch) -> Batch:
-    """With further positions, whose targets don't count, up to the next of a few numbers: at most an eighth more.
+    """The batch with up to an eighth more positions, whose targets don't count, so that there are few numbers of them.
 
     The number of positions differs a little between batches. oneDNN keeps its plans for the last 1024 shapes: at the
     default size 20 MB for each new one, and the time to make them.

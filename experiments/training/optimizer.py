@@ -35,13 +35,14 @@ def build_optimizers(model: nn.Module, config: Stepping) -> list[Optimizer]:
 
 
 def set_learning_rate(optimizers: Sequence[Optimizer], learning_rate: float) -> None:
-    """Times projection_rate for the head projections."""
+    """Set the rate of the next step: that of the head projections is projection_rate times the others'."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * group["rate"]
 
 
 def step(optimizers: Sequence[Optimizer]) -> None:
+    """Update the parameters of every optimizer from their gradients."""
     for optimizer in optimizers:
         optimizer.step()
 
@@ -49,7 +50,7 @@ def step(optimizers: Sequence[Optimizer]) -> None:
 def moments(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
     """The optimizers' live tensors, named after the parameter they belong to: `exp_avg/layers.0.norm.weight`."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
-    found = {
+    tensors = {
         f"{key}/{names[parameter]}": value
         for optimizer in optimizers
         for parameter, state in optimizer.state.items()
@@ -57,18 +58,18 @@ def moments(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tens
         if key not in REPORTED
     }
     groups = [group for optimizer in optimizers for group in optimizer.param_groups]
-    found |= {f"step/group{index}": group["step"] for index, group in enumerate(groups) if "step" in group}
-    assert all(isinstance(value, Tensor) for value in found.values()), "a checkpoint holds tensors only"
-    return found
+    tensors |= {f"step/group{index}": group["step"] for index, group in enumerate(groups) if "step" in group}
+    assert all(isinstance(value, Tensor) for value in tensors.values()), "a checkpoint holds tensors only"
+    return tensors
 
 
 def adamw(model: nn.Module, config: AdamW) -> list[Optimizer]:
-    """Loshchilov and Hutter 2019, 1711.05101."""
+    """AdamW (Loshchilov and Hutter 2019, 1711.05101)."""
     return [_adamw(groups(model, model.parameters(), config), config)]
 
 
 def adafactor(model: nn.Module, config: Adafactor) -> list[Optimizer]:
-    """Shazeer and Stern 2018, 1804.04235: the learning rate is relative to each parameter's own scale."""
+    """Adafactor (Shazeer and Stern 2018, 1804.04235): the learning rate is relative to each parameter's own scale."""
     return [
         torch.optim.Adafactor(
             groups(model, model.parameters(), config),
@@ -81,7 +82,7 @@ def adafactor(model: nn.Module, config: Adafactor) -> list[Optimizer]:
 
 
 def muon(model: nn.Module, config: Muon) -> list[Optimizer]:
-    """Jordan et al. 2024 for the hidden matrices, AdamW for the rest: embeddings, head, vectors, head projections.
+    """Muon (Jordan et al. 2024) for the hidden matrices, AdamW for embeddings, head, vectors and head projections.
 
     The updates have the size of AdamW's (Liu et al. 2025, 2502.16982), so one learning rate is right for both.
     """
@@ -103,7 +104,7 @@ def muon(model: nn.Module, config: Muon) -> list[Optimizer]:
 
 
 def lamb(model: nn.Module, config: Lamb) -> list[Optimizer]:
-    """You et al. 2020, 1904.00962, without bias correction; biases and norms take no trust ratio."""
+    """LAMB (You et al. 2020, 1904.00962) without bias correction; biases and norms take no trust ratio."""
     try:
         from pytorch_optimizer import Lamb
     except ImportError as error:
@@ -136,17 +137,17 @@ BUILDERS: dict[type, Any] = {
 
 
 def groups(model: nn.Module, parameters: Iterable[nn.Parameter], config: Stepping) -> list[dict[str, Any]]:
-    """Parameter groups of matrices or vectors, by `rate`, the factor of the learning rate; each in the order given."""
+    """Groups of matrices or of vectors, by `rate`, the factor of the learning rate, in the order of `parameters`."""
     layers = [module for module in model.modules() if isinstance(module, AttentionLayer)]
     projections = {each for layer in layers for each in layer.head_projections()}
-    found: dict[tuple[bool, float], list[nn.Parameter]] = {}
+    by_kind: dict[tuple[bool, float], list[nn.Parameter]] = {}
     for parameter in parameters:
         if parameter.requires_grad:
             rate = config.projection_rate if parameter in projections else 1.0
-            found.setdefault((parameter.dim() >= 2, rate), []).append(parameter)
+            by_kind.setdefault((parameter.dim() >= 2, rate), []).append(parameter)
     return [
         {"params": each, "matrices": matrices, "weight_decay": config.weight_decay * matrices, "rate": rate}
-        for (matrices, rate), each in found.items()
+        for (matrices, rate), each in by_kind.items()
     ]
 
 

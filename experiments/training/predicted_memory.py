@@ -80,4 +80,5 @@ class Ids(NamedTuple):
 
     @property
     def sentinel_ids(self) -> range:
+        """All ids but the first: as many sentinels as are asked for."""
         return range(5, self.vocabulary_size)

@@ -1,4 +1,4 @@
-"""A run in memory: what it is made of, how it is set up or taken up again, and how it is kept."""
+"""A run in memory: what it is made of, how it is set up or taken up again, and how its checkpoint is written."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
 
 
 def begin(run: Run) -> None:
-    """Go on from the newest good checkpoint; without one from the start, which is kept, so that there always is one."""
+    """Go on from the newest good checkpoint; without one write that of the start, so that there always is one."""
     header = restore_newest(run)
     if header is not None:
         # a run keeps the precision that it began with, and the threads where there are as many cores
@@ -176,7 +176,7 @@ def begin(run: Run) -> None:
         run.earlier_seconds, run.earlier_peak_bytes = header["wall_seconds"], header["peak_memory_bytes"]
         run.throughput = Throughput(header["rates"])
         run.say(f"going on from step {run.progress.step}")
-    # before anything is kept: a first batch that can't be made is the user's to mend
+    # before anything is written: a first batch that can't be made is the user's to mend
     run.backend = "+".join(kernels(run))
     if header is None:
         # a trial is part of the run's time
@@ -189,7 +189,7 @@ def begin(run: Run) -> None:
 
 
 def decide_to_compile(run: Run) -> None:
-    """As the settings say; `auto`: as a trial says, where code that is made once is good for every step."""
+    """Compile the layers as the settings say; `auto`: as a trial says, where code made once is good for every step."""
     model, trainer, progress = run.settings.model, run.settings.trainer, run.progress
     if trainer.compile is True:
         progress.compiled = True

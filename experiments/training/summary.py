@@ -1,4 +1,4 @@
-"""The result of a run: what it found, how that was measured, and under which conditions."""
+"""The result of a run: its numbers, how they were measured, and under which conditions."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def summarize(run: Run | None, settings: Settings, status: Status, reason: str |
 
 
 def extent(run: Run) -> dict[str, Any]:
+    """How long the run was: in steps, tokens, epochs and seconds."""
     progress = run.progress
     return {
         "steps": progress.step,
@@ -73,6 +74,7 @@ def decoded(run: Run) -> dict[str, Any]:
 
 
 def speed_and_memory(run: Run) -> dict[str, Any]:
+    """What a step took of time and memory, and what it computed."""
     speed, flops = run.throughput.steady(), flops_per_token(run)
     rate = speed.tokens_per_second
     return {
@@ -88,6 +90,7 @@ def speed_and_memory(run: Run) -> dict[str, Any]:
 
 
 def conditions(run: Run) -> dict[str, Any]:
+    """What the run was made of and ran on."""
     return {
         "backend": run.backend,
         "precision": run.forward.precision,
@@ -101,4 +104,5 @@ def conditions(run: Run) -> dict[str, Any]:
 
 
 def flops_per_token(run: Run) -> float:
+    """Floating-point operations of the forward and backward pass, for each token that the model reads."""
     return run.model.flops_per_token(run.settings.length, run.objective.predicted_share)

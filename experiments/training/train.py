@@ -1,4 +1,4 @@
-"""Training: a run is set up, takes its steps, is looked at and kept now and then, and ends with a result."""
+"""Training: a run is set up, takes its steps, with metrics and checkpoints between them, and ends with a result."""
 
 from __future__ import annotations
 
@@ -35,8 +35,9 @@ def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Disp
 
     Returns the result, which is also in the folder: `done`, `nan` (the guard gave up) or `oom` (not one sequence fits).
     Raises ValueError for what the user has to change, before the first step.
-    SIGINT and SIGTERM raise Interrupted when the step under way is finished and kept; before that, and before any other
-    exception leaves, a result that says why is written. In a thread other than the main one signals are not handled.
+    SIGINT and SIGTERM raise Interrupted when the step under way is finished and in a checkpoint. Before that, and
+    before any other exception leaves, a result that says why is written. In a thread other than the main one signals
+    are not handled.
     """
     run: Run | None = None
     try:
@@ -61,7 +62,7 @@ def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Disp
 
 
 def take_steps(run: Run, interruption: Interruption) -> None:
-    """Take steps until a limit is reached. Raises Interrupted after a step that is kept in a checkpoint."""
+    """Take steps until a limit is reached. Raises Interrupted when the step under way is in a checkpoint."""
     trainer = run.settings.trainer
     while not run.progress.ended:
         advance(run)
@@ -74,7 +75,7 @@ def take_steps(run: Run, interruption: Interruption) -> None:
 
 
 def advance(run: Run) -> None:
-    """One step further: taken, or passed over because the guard found it not finite."""
+    """Go one step further: take it, or pass over it because it was not finite."""
     while (step := run.progress.step + 1) not in run.progress.skipped:
         try:
             take_step(run, step)

@@ -23,7 +23,7 @@ def beam_search(
     start_id: int,
     end_id: int,
 ) -> list[list[int]]:
-    """The best target found for each source, without start and end.
+    """The best target of the search for each source, without start and end.
 
     Score: log likelihood, the end's included, over ((5 + tokens) / 6)^length_penalty. A hypothesis that ends counts
     where it is among the `beam` best continuations; the search goes on until no live one can do better any more, or has
@@ -32,7 +32,7 @@ def beam_search(
     device = tokens_BN.device
     memory = model.encode(tokens_BN, mask_BN)
     limits = (mask_BN.sum(1) + EXTRA).clamp(max=longest)
-    found = [_Best() for _ in tokens_BN]
+    best_of = [_Best() for _ in tokens_BN]
     open_ = torch.arange(len(tokens_BN), device=device)  # sentences that are still searched
     live = torch.full((len(tokens_BN), 1, 1), start_id, device=device)
     scores = torch.zeros(len(tokens_BN), 1, dtype=torch.float64, device=device)
@@ -43,28 +43,29 @@ def beam_search(
         ends = token == end_id
         for sentence, rank in ends[:, :beam].nonzero().tolist():
             score = float(best[sentence, rank]) / penalty(count, length_penalty)
-            found[open_[sentence]].offer(score, live[sentence, hypothesis[sentence, rank], 1:])
+            best_of[open_[sentence]].offer(score, live[sentence, hypothesis[sentence, rank], 1:])
         scores, rank = best.masked_fill(ends, float("-inf")).topk(min(beam, best.shape[1]))
         token, hypothesis = token.gather(1, rank), hypothesis.gather(1, rank)
-        kept = live.gather(1, hypothesis[..., None].expand(-1, -1, live.shape[-1]))
-        live = torch.cat([kept, token[..., None]], dim=-1)
+        continued = live.gather(1, hypothesis[..., None].expand(-1, -1, live.shape[-1]))
+        live = torch.cat([continued, token[..., None]], dim=-1)
         going = [
-            count < limit and score / penalty(limit, length_penalty) > found[sentence].score
+            count < limit and score / penalty(limit, length_penalty) > best_of[sentence].score
             for sentence, limit, score in zip(
                 open_.tolist(), limits[open_].tolist(), scores[:, 0].tolist(), strict=True
             )
         ]
         for sentence in (row for row, goes in enumerate(going) if not goes):
             # without an end in time, the likeliest beginning
-            found[open_[sentence]].offer(float("-inf"), live[sentence, 0, 1:])
+            best_of[open_[sentence]].offer(float("-inf"), live[sentence, 0, 1:])
         chosen = torch.tensor(going, dtype=torch.bool, device=device)
         open_, live, scores = open_[chosen], live[chosen], scores[chosen]
         if not len(open_):
             break
-    return [best.tokens or [] for best in found]
+    return [best.tokens or [] for best in best_of]
 
 
 def penalty(tokens: int, alpha: float) -> float:
+    """The divisor of the log likelihood of so many tokens: ((5 + tokens) / 6)^alpha (Wu et al., equation 14)."""
     return float(((5 + tokens) / 6) ** alpha)
 
 

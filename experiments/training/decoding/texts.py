@@ -62,7 +62,7 @@ def score(
 def decode(
     model: nn.Module, forward: Forward, inputs: dict[str, Tensor], tokenizer: Tokenizer, decoding: Decoding
 ) -> list[list[int]]:
-    """Tokens of the best text found for each sequence of `inputs`, without [SEP]."""
+    """Tokens of the best text of the beam search for each sequence of `inputs`, without [SEP]."""
     assert isinstance(model, EncoderDecoder), "only a decoder writes texts by itself"
     with torch.inference_mode(), autocast(forward.precision, forward.device):
         return beam_search(
