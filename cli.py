@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Literal
 
 import typer
 
 from experiments.measure.process_environment import tune
+from experiments.settings.mistake import ExitCode, Failure
 
 TENSOR_COMMANDS = ("train", "finetune", "evaluate", "table", "bench", "heads")
-
-FAILED, USER_MISTAKE, OUT_OF_MEMORY = 1, 2, 5
+BUG = "this is a bug in attn: please report it in its issue tracker, with the lines above and `attn --version`"
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}  # -m, --cfg, -cn ... are Hydra's
+EXIT_CODES = "\n".join(f"  {code:<5}{code.meaning}" for code in ExitCode)
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -22,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
-    help="""Train small BERT-style models that differ in how their heads attend, and compare them fairly.
+    help=f"""Train small BERT-style models that differ in how their heads attend, and compare them fairly.
 
 \b
   attn train variant=talking_heads heads=24                      one run
@@ -32,8 +36,29 @@ app = typer.Typer(
   attn table shazeer2020/heads                                   a paper's table, and which claims hold
   attn heads talking_heads                                       what its heads do
   attn variants                                                  what there is
+
+\b
+Exit codes:
+{EXIT_CODES}
 """,
 )
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        from experiments.record.environment import versions
+
+        print(versions())
+        raise typer.Exit(ExitCode.DONE)
+
+
+@app.callback()
+def _attn(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="What is installed.")
+    ] = False,
+) -> None:
+    """What comes before the name of a command."""
 
 
 def _complete(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -65,7 +90,7 @@ def train(ctx: typer.Context, overrides: Overrides = None) -> None:
 
     The same command again continues what was cut and skips what is done.
     """
-    with _mistakes("attn train"):
+    with _command("train"):
         from experiments.commands.train import launch
 
         raise typer.Exit(launch([*(overrides or []), *ctx.args]))
@@ -82,7 +107,7 @@ def finetune(ctx: typer.Context, words: Overrides = None) -> None:
       attn finetune talking_heads task=mnli --dry-run      the cells, their parameters and predicted memory
       attn finetune --help                                 every task and setting
     """
-    with _mistakes("attn finetune"):
+    with _command("finetune"):
         from experiments.commands.finetune import finetune
 
         raise typer.Exit(finetune([*(words or []), *ctx.args]))
@@ -99,7 +124,7 @@ def variants(
       attn variants
       attn variants hidden_size=768 heads=24 length=512
     """
-    with _mistakes("attn variants"):
+    with _command("variants"):
         from experiments.commands.variants import print_variants
 
         print_variants(overrides or [], format)
@@ -122,7 +147,7 @@ def evaluate(
       attn evaluate talking_heads data=text data.train=book.txt split=train
       attn evaluate multi_head --bleu objective.beam=1 objective.length_penalty=0
     """
-    with _mistakes("attn evaluate"):
+    with _command("evaluate"):
         from experiments.commands.evaluate import evaluate_run
 
         evaluate_run(run, overrides or [], runs, checkpoint, format, bleu)
@@ -144,7 +169,7 @@ def compare(
     """
     import gc
 
-    with _mistakes("attn compare"):
+    with _command("compare"):
         from experiments.commands.compare import compare_runs
 
         # all that it reads it needs to the end; looking for garbage takes a fifth of the time of 10,000 runs
@@ -188,7 +213,7 @@ def table(
 
     Overrides go to every cell. Cells are runs of `attn train`: shared with it, and continued by the same command.
     """
-    with _mistakes("attn table"):
+    with _command("table"):
         from experiments.commands.table import Options, show_table
 
         options = Options(budget, seeds, dry_run, render_only, published, runs, format, out, wandb)
@@ -211,7 +236,7 @@ def dashboard(
       attn dashboard variant=talking_heads,multi_head layers=4 --open
       attn dashboard --watch                       while a sweep is going on
     """
-    with _mistakes("attn dashboard"):
+    with _command("dashboard"):
         if wandb:
             from experiments.dashboard.workspace import save_workspace
             from experiments.settings.mistake import Mistake
@@ -245,7 +270,7 @@ def heads(
       attn heads multi_head-l4-d192-h24 talking_heads-l4-d192-h24
       attn heads talking_heads --sentence "The cat sat on the mat." --export 48
     """
-    with _mistakes("attn heads"):
+    with _command("heads"):
         from experiments.commands.heads import HeadsOptions, show_heads
 
         options = HeadsOptions(checkpoint, sequences, sentence, treebank, export, equal, gates, penalty)
@@ -273,7 +298,7 @@ def bench(
 
     Each kernel is checked against the papers' equations in float64 first; a wrong one is named and not timed.
     """
-    with _mistakes("attn bench"):
+    with _command("bench"):
         from experiments.commands.bench import Options, bench
 
         options = Options(what, peers, compile, rounds)
@@ -293,7 +318,7 @@ def import_(
       attn import bert-base-uncased --name bert
       attn import my_bert --name mine data=text data.train=book.txt
     """
-    with _mistakes("attn import"):
+    with _command("import"):
         from experiments.commands.import_export import import_folder
 
         import_folder(source, name or source.resolve().name, runs, overrides or [])
@@ -312,7 +337,7 @@ def export(
     \b
       attn export multi_head-l12-d768 my_bert
     """
-    with _mistakes("attn export"):
+    with _command("export"):
         from experiments.commands.import_export import export_run
 
         export_run(run, target, runs, checkpoint, format)
@@ -329,7 +354,7 @@ def sync(
       wandb login
       attn sync
     """
-    with _mistakes("attn sync"):
+    with _command("sync"):
         from experiments.commands.sync import sync_runs
 
         raise typer.Exit(sync_runs(which or [], runs))
@@ -347,32 +372,29 @@ def completion(shell: Literal["bash", "zsh"]) -> None:
     print(script(shell))
 
 
-class _mistakes:  # noqa: N801 - used as a statement
-    """What the user can mend is said in a line or two: code 2 for the words, 1 for the disk, 5 for the memory."""
-
-    def __init__(self, command: str) -> None:
-        self.command = command
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        if os.environ.get("ATTN_TRACEBACK") == "1" or error is None:
-            return
-        if isinstance(error, ValueError):
-            _refuse(f"{self.command}: {error}", USER_MISTAKE)
-        # by name: their modules are not imported before they are needed
-        codes = {"RunFolderError": FAILED, "OutOfMemoryError": OUT_OF_MEMORY}
-        if code := codes.get(type(error).__name__):
-            _refuse(f"{self.command}: {error}", code)
+@contextmanager
+def _command(name: str) -> Iterator[None]:
+    """Say a failure that the user can mend in a line or two, and exit with its code; a bug goes on to `main`."""
+    try:
+        yield
+    except Exception as error:
+        code = _exit_code(error)
+        if code is None or os.environ.get("ATTN_TRACEBACK") == "1":
+            raise
+        print(f"attn {name}: {error}", file=sys.stderr)
+        raise typer.Exit(code) from error
 
 
-def _refuse(text: str, code: int) -> NoReturn:
-    print(text, file=sys.stderr)
-    raise typer.Exit(code)
+def _exit_code(error: Exception) -> ExitCode | None:
+    """The exit code of a failure that is no bug; None: of a bug, or of an exit that Typer was asked for."""
+    if isinstance(error, Failure):
+        return error.exit_code
+    # torch's own, by its name: torch is not imported before it is needed
+    return ExitCode.OUT_OF_MEMORY if type(error).__name__ == "OutOfMemoryError" else None
 
 
 def main() -> None:
+    """Run the command line of this process, and exit."""
     if "GLIBC_TUNABLES" in tune() and sys.argv[1:2] and sys.argv[1] in TENSOR_COMMANDS:
         # glibc has read it already
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
@@ -381,7 +403,14 @@ def main() -> None:
         from typer.completion import completion_init
 
         completion_init()
-    app()
+    try:
+        app()
+    except Exception as error:
+        traceback.print_exc()
+        code = _exit_code(error)
+        if code is None:
+            print(BUG, file=sys.stderr)
+        sys.exit(ExitCode.FAILED if code is None else code)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from experiments.bench.contenders import Contender, layer_and_input
+from experiments.model.variant import wrong_arguments
 from experiments.settings.run import Settings
 from experiments.training.precision import autocast
 
@@ -44,7 +45,8 @@ def _results(settings: Settings, backend: str, dtype: torch.dtype) -> tuple[dict
     variant = settings.variant | {"backend": backend, "dropout": 0.0}
     examples = max(1, min(settings.batch_size, LARGEST_MAP // (settings.heads * settings.length**2)))
     layer, x = layer_and_input(settings.model_copy(update={"variant": variant}), dtype, examples)
-    output = layer(x)
+    with wrong_arguments(variant):
+        output = layer(x)
     # not of mean 0: the gradients of the biases would be sums that cancel
     weight = torch.linspace(-0.5, 1, output.numel(), dtype=torch.float64, device=x.device).view_as(output)
     with torch.autocast(x.device.type, enabled=False):

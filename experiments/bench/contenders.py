@@ -70,7 +70,7 @@ class Ready(NamedTuple):
 
 
 def get_ready(contender: Contender) -> Ready:
-    """Raises ValueError for sizes that don't go together, and Mistake for a peer that isn't installed."""
+    """Build a contender. Raises Mistake for sizes that don't go together, and for a peer that isn't installed."""
     keep_kernel(contender.settings)
     if contender.what == "attention":
         return _attention(contender)

@@ -106,7 +106,7 @@ def main() -> None:
     contender = Contender(**(words | {"settings": from_tree(words["settings"])}))
     try:
         ready = get_ready(contender)
-    except ValueError as error:
+    except Mistake as error:
         answer({MISTAKE: str(error)})
         return
     answer(ready.size._asdict())

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.display.rows import Row, show
 from experiments.launch.plan import plan
-from experiments.settings.mistake import Mistake
+from experiments.settings.mistake import ExitCode, Mistake
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:
     from experiments.bench.contenders import Contender
 
-FAILED = 1  # exit code where a kernel's numbers are wrong, or a contender's process ended
 # what contenders must share to be timed side by side
 SIZES = ("layers", "hidden_size", "heads", "length", "batch_size", "precision")
 CAPTIONS = {
@@ -40,14 +39,14 @@ class Options:
             raise Mistake(f"--rounds {self.rounds}: must be at least 1")
 
 
-def bench(words: list[str], options: Options, format: str, plot: Path | None) -> int:
+def bench(words: list[str], options: Options, format: str, plot: Path | None) -> ExitCode:
     """Print a row a contender, and draw them if `plot` names a file; the exit code. Raises Mistake."""
     if plot is not None:
         from experiments.bench.figure import check_plot
 
         check_plot(plot)
     rows: list[Row] = []
-    code = 0
+    code = ExitCode.DONE
     cells = plan(words, ["-m"]).cells
     if options.peers and any(cell.objective.kind != "masked" for cell in cells):
         raise Mistake("--peers are encoders that predict masked tokens", "leave objective=masked as it is")
@@ -57,7 +56,7 @@ def bench(words: list[str], options: Options, format: str, plot: Path | None) ->
             found, more = rows_of(contenders, options)
             rows, left_out = rows + found, left_out + more
         for each in left_out:
-            code = max(code, FAILED if each.failed else 0)
+            code = ExitCode.FAILED if each.failed else code
             print(f"attn bench: {each.sentence}", file=sys.stderr)
     if not rows and not code:
         raise Mistake("there is nothing left to time")
@@ -97,7 +96,7 @@ def checked(cells: list[Settings], options: Options) -> tuple[list[Contender], l
         contender = Contender(cell, options.what)
         try:
             found = check(contender)
-        except ValueError as refusal:
+        except Mistake as refusal:
             left_out.append(LeftOut(f"{contender.name}, {sizes(cell)}: not timed: {refusal}", failed=False))
             continue
         if found.wrong:

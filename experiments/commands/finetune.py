@@ -8,10 +8,10 @@ from experiments.commands.train import DRY_RUN, launch
 from experiments.config.command_line import MULTIRUN_FLAGS, only_asks, split_words
 from experiments.config.pretrained import check_keys
 from experiments.record.find import find_run
-from experiments.settings.mistake import Mistake
+from experiments.settings.mistake import ExitCode, Mistake
 
 
-def finetune(words: list[str]) -> int:
+def finetune(words: list[str]) -> ExitCode:
     """Do what the words after `attn finetune` say; the exit code. Raises Mistake before anything is changed."""
     overrides, flags = split_words([word for word in words if word != DRY_RUN])
     names = [word for word in overrides if "=" not in word]

@@ -18,7 +18,7 @@ from experiments.record.find import find_run
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 from experiments.settings.group import WhichCheckpoint
-from experiments.settings.mistake import Mistake
+from experiments.settings.mistake import Mistake, first_line
 from experiments.settings.run import Settings
 from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.pretraining import Pretraining
@@ -33,7 +33,7 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 
 
 def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> None:
-    """Make `runs`/`name` of a folder with config.json, weights and a tokenizer. Raises Mistake, ValueError.
+    """Make `runs`/`name` of a folder with config.json, weights and a tokenizer. Raises Mistake.
 
     `overrides` are further settings, such as the data that the run is to be evaluated on.
     """
@@ -90,7 +90,7 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
 
 
 def export_run(name: str, target: Path, runs: Path, which: WhichCheckpoint, model_type: str | None) -> None:
-    """Write a run's checkpoint as a folder that transformers loads. Raises Mistake, ValueError."""
+    """Write a run's checkpoint as a folder that transformers loads. Raises Mistake."""
     from safetensors.torch import save_file
 
     from experiments.data.tokenizer import load
@@ -125,7 +125,7 @@ def _expressing(settings: Settings, vocabulary_size: int, model_type: str | None
     for each in formats().values() if model_type is None else [format_of(model_type)]:
         try:
             return each, each.config(settings, vocabulary_size)
-        except ValueError as error:
+        except Mistake as error:
             refusals.append(f"{each.model_type}: {error}")
     raise Mistake("no format can express this run:\n  " + "\n  ".join(refusals))
 
@@ -171,8 +171,7 @@ def _weights(source: Path) -> tuple[Path, Mapping[str, Tensor]]:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:
         # what torch's unpickler raises depends on the bytes: KeyError, IndexError, struct.error, ...
-        said = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise Mistake(f"{file}: can't be read as tensors alone: {said}") from error
+        raise Mistake(f"{file}: can't be read as tensors alone: {first_line(error)}") from error
     if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
         raise Mistake(f"{file}: is no state dict")
     return file, state

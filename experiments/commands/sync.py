@@ -7,10 +7,10 @@ from pathlib import Path
 from experiments.record.find import find_runs
 from experiments.record.folder import RunFolder
 from experiments.record.wandb_mirror import TrackingError, sync
-from experiments.settings.mistake import Mistake
+from experiments.settings.mistake import ExitCode, Mistake
 
 
-def sync_runs(names: list[str], runs: Path) -> int:
+def sync_runs(names: list[str], runs: Path) -> ExitCode:
     """Upload the named runs, or all; the exit code. Raises Mistake."""
     found = [path for name in names for path in find_runs(name, runs)]
     found = found or sorted(path.parent for path in runs.glob("*/config.yaml"))
@@ -20,4 +20,4 @@ def sync_runs(names: list[str], runs: Path) -> int:
         failures = sync(map(RunFolder, found), None, None, print)
     except TrackingError as error:
         raise Mistake(str(error)) from error
-    return 1 if failures else 0
+    return ExitCode.FAILED if failures else ExitCode.DONE

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from experiments.commands.train import SWEEP_FAILED
 from experiments.config.compose import compose
 from experiments.config.messages import CONF
 from experiments.data.store import digest
 from experiments.display.rows import show, time_text
-from experiments.settings.mistake import Mistake
+from experiments.settings.mistake import ExitCode, Mistake
 from experiments.tables.definition import BUDGETS, Table, budget_of, load, names
 from experiments.tables.overrides import of_rows
 from experiments.tables.sources.choose import source_of
@@ -43,7 +42,7 @@ class Options:
     wandb: bool = False
 
 
-def show_table(name: str | None, words: list[str], options: Options) -> int:
+def show_table(name: str | None, words: list[str], options: Options) -> ExitCode:
     """Do what the words after `attn table` say; the exit code. Raises Mistake, DataError, RunFolderError."""
     if find_spec("scipy") is None:
         raise Mistake("attn table needs scipy", 'pip install -c constraints.txt -e ".[tables]"')
@@ -51,7 +50,7 @@ def show_table(name: str | None, words: list[str], options: Options) -> int:
         if options != Options(runs=options.runs, format=options.format):
             raise Mistake("which table?", "attn table PAPER/NAME; `attn table` alone lists what there is")
         list_tables(options)
-        return 0
+        return ExitCode.DONE
     from experiments.tables import published
     from experiments.tables.report import Asked
 
@@ -72,7 +71,7 @@ def show_table(name: str | None, words: list[str], options: Options) -> int:
     cells = source.cells(of_rows(asked.rows, budget, words), asked.seeds, options.runs)
     if options.dry_run:
         print_cells(cells, source, options, list(budget.finetune))
-        return 0
+        return ExitCode.DONE
     if not options.render_only:
         source.check(cells)
         try:
@@ -84,7 +83,7 @@ def show_table(name: str | None, words: list[str], options: Options) -> int:
 
     _put_out(report(asked, source, cells, printed), options)
     complete = all(source.finding(cell).state in ("done", "diverged") for cell in cells)
-    return 0 if complete or options.render_only else SWEEP_FAILED
+    return ExitCode.DONE if complete or options.render_only else ExitCode.SWEEP_FAILED
 
 
 def seeds_of(text: str) -> range:

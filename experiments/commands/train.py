@@ -7,14 +7,13 @@ from pathlib import Path
 
 from experiments.config.command_line import hydra_main, only_asks, split_words
 from experiments.launch.plan import Plan, in_sweep, plan
-from experiments.settings.mistake import Mistake
+from experiments.settings.mistake import ExitCode, Mistake
 from experiments.settings.run import Settings
 
-SWEEP_FAILED = 3
 DRY_RUN = "--dry-run"
 
 
-def launch(words: list[str], name: str = "config") -> int:
+def launch(words: list[str], name: str = "config") -> ExitCode:
     """Do what the words after `attn train` say; the exit code. Raises Mistake before anything is changed.
 
     name: of the file of `conf/` that they are about, where it is another command's.
@@ -23,7 +22,7 @@ def launch(words: list[str], name: str = "config") -> int:
     overrides, flags = split_words([word for word in words if word != DRY_RUN])
     if only_asks(flags):
         hydra_main(_nothing, overrides, flags, name)
-        return 0
+        return ExitCode.DONE
     planned = plan(overrides, flags, name)
     if dry_run:
         return _dry_run(planned)
@@ -51,7 +50,7 @@ def _nothing(config: object) -> None:
     """The task of a command that only asks."""
 
 
-def _dry_run(planned: Plan) -> int:
+def _dry_run(planned: Plan) -> ExitCode:
     if not planned.cells:
         raise Mistake(f"--dry-run: the cells of the {planned.sweeper} sweeper are known only while it runs")
     from rich.console import Console
@@ -59,10 +58,10 @@ def _dry_run(planned: Plan) -> int:
     from experiments.launch.report import print_cells
 
     print_cells(planned.cells, Console())
-    return 0
+    return ExitCode.DONE
 
 
-def _sweep_here(cells: list[Settings]) -> int:
+def _sweep_here(cells: list[Settings]) -> ExitCode:
     from rich.console import Console
 
     from experiments.launch.local import train_cells
@@ -76,10 +75,10 @@ def _sweep_here(cells: list[Settings]) -> int:
         console.print(f"{interrupted}; the same command goes on from here")
         return interrupted.exit_code
     print_outcomes(outcomes, console)
-    return 0 if all(outcome.done for outcome in outcomes) else SWEEP_FAILED
+    return ExitCode.DONE if all(outcome.done for outcome in outcomes) else ExitCode.SWEEP_FAILED
 
 
-def _sweep_elsewhere(planned: Plan, overrides: list[str], flags: list[str], name: str) -> int:
+def _sweep_elsewhere(planned: Plan, overrides: list[str], flags: list[str], name: str) -> ExitCode:
     """Hydra's own launcher or sweeper; each job still trains in a process of its own."""
     from rich.console import Console
 
@@ -96,4 +95,4 @@ def _sweep_elsewhere(planned: Plan, overrides: list[str], flags: list[str], name
     became = read_ledger(folder)
     outcomes = [outcome_of(RunFolder(runs / cell), state) for cell, state in became.items()]
     print_outcomes(outcomes, Console())
-    return 0 if all(outcome.done for outcome in outcomes) else SWEEP_FAILED
+    return ExitCode.DONE if all(outcome.done for outcome in outcomes) else ExitCode.SWEEP_FAILED

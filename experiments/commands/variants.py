@@ -43,7 +43,7 @@ def print_variants(overrides: list[str], format: str) -> None:
             with torch.device("meta"):
                 attention = build_attention(settings.variant)
             cost = attention.cost(settings.length, settings.length)
-        except (ValueError, TypeError, ImportError, SyntaxError, AttributeError) as error:
+        except (Mistake, ValueError, TypeError, ImportError, SyntaxError, AttributeError) as error:
             # one that is broken hides no other
             print(f"left out: {name}: {error}", file=sys.stderr)
             continue

@@ -34,7 +34,7 @@ def _variant_errors(variant: dict[Any, Any], sources: dict[Any, Any]) -> Iterato
             path = ("variant", *error["loc"])
             if not _follows(sources, path):
                 yield _sentence(error, path, sources)
-    except ValueError as error:
+    except Mistake as error:
         yield f"variant: {error}"
 
 

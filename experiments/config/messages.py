@@ -14,7 +14,7 @@ from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.settings.mistake import Mistake, nearest
+from experiments.settings.mistake import Mistake, first_line, nearest
 
 COMMANDS = {"config": "train", "finetune": "finetune"}  # a file of `conf/` -> the command that composes it
 CONF = Path(__file__).resolve().parents[2] / "conf"
@@ -101,12 +101,12 @@ def _explain(error: BaseException, overrides: Iterable[str], name: str) -> tuple
         return f"there is no {group} {option!r}" + nearest(option, known), f"there are: {', '.join(known)}"
     if "Missing mandatory value" in text and (found := re.search(r"full_key: (\S+)", text)):
         return f"{found[1]} has no value", f"write {found[1]}=..."
-    first_line = str(error).strip().split("\n")[0]
-    if first_line.startswith("Ambiguous value"):
-        return first_line, "to sweep over the values add -m; to give a list write key=[a,b]"
+    line = first_line(error)
+    if line.startswith("Ambiguous value"):
+        return line, "to sweep over the values add -m; to give a list write key=[a,b]"
     if type(error).__name__ == "OverrideParseException":
-        return first_line, "write key=value; quote what the shell or Hydra's grammar would take apart"
-    return first_line, ""
+        return line, "write key=value; quote what the shell or Hydra's grammar would take apart"
+    return line, ""
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

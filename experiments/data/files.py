@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from experiments.data.documents import LONGEST
-from experiments.data.errors import DataError, first_line, nearest, suggestion
+from experiments.data.errors import DataError, suggestion
 from experiments.data.store import blocks
+from experiments.settings.mistake import first_line, nearest
 
 BYTE_ORDER_MARK = "\ufeff"
 ROWS = 256  # rows of a Parquet file in memory at once
@@ -45,7 +46,7 @@ def _beside(path: Path) -> str:
     if not folder.is_dir():
         return f", nor a folder {folder}"
     names = [other.name for other in folder.iterdir() if not other.name.startswith(".")]
-    return f"{nearest(path.name, names)} in {folder.resolve()}"
+    return f" in {folder.resolve()}{nearest(path.name, names)}"
 
 
 def text_bytes(path: Path) -> Iterator[bytes]:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.data.errors import OTHER_DATA, DataError, first_line
+from experiments.data.errors import OTHER_DATA, DataError
 from experiments.data.store import Cache, digest
+from experiments.settings.mistake import first_line
 
 PATIENCE = 3.0  # seconds for the hub to answer
 ROWS = 256  # rows in memory at once

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.data.errors import DataError, first_line
+from experiments.data.errors import DataError
+from experiments.settings.mistake import first_line
 
 MANIFEST = "manifest.json"
 BLOCK = 1 << 20

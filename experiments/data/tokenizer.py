@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from experiments.data.corpus import Corpus
-from experiments.data.errors import DataError, first_line
+from experiments.data.errors import DataError
 from experiments.data.files import find
 from experiments.data.store import Cache, digest
+from experiments.settings.mistake import first_line
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 
 if TYPE_CHECKING:
@@ -105,7 +106,10 @@ def load(path: Path) -> Tokenizer:
 
 def from_vocabulary(path: Path, *, lowercase: bool) -> Tokenizer:
     """BERT's WordPiece of a vocab.txt, a token a line. Raises DataError."""
-    lines = path.read_text(encoding="utf-8").split("\n")
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8") from error
     tokens = lines[:-1] if lines[-1] == "" else lines
     try:
         return Tokenizer(_bert_wordpiece({token: i for i, token in enumerate(tokens)}, lowercase=lowercase))

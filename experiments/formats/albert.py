@@ -11,6 +11,7 @@ from torch import Tensor
 
 from experiments.formats.format import Format
 from experiments.formats.requirements import head_size, our_activation, require, require_config
+from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
 ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
@@ -60,15 +61,13 @@ class AlbertFormat(Format):
     model_type: ClassVar[str] = "albert"
 
     def overrides(self, config: Mapping[str, Any]) -> list[str]:
-        """The overrides that make our model theirs. ValueError: names what we don't have."""
+        """The overrides that make our model theirs. Mistake: names what we don't have."""
         require_config(config, {"inner_group_num": 1, "tie_word_embeddings": True})
         groups, layers = config["num_hidden_groups"], config["num_hidden_layers"]
         if groups not in (1, layers):
-            raise ValueError(
-                f"num_hidden_groups = {groups} of an albert configuration: must be 1 or {layers}, the layers"
-            )
+            raise Mistake(f"num_hidden_groups = {groups} of an albert configuration: must be 1 or {layers}, the layers")
         if config["embedding_size"] == config["hidden_size"]:
-            raise ValueError(
+            raise Mistake(
                 f"embedding_size = {config['embedding_size']} of an albert configuration: must differ from "
                 "hidden_size, as ours has no map between the two where they are equal"
             )
@@ -102,7 +101,7 @@ class AlbertFormat(Format):
         ]
 
     def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
-        """A `config.json` for our model. ValueError: names what ALBERT doesn't have."""
+        """A `config.json` for our model. Mistake: names what ALBERT doesn't have."""
         _check(settings)
         model = settings.model
         pretraining = settings.objective.kind == "masked_sop"
@@ -128,7 +127,7 @@ class AlbertFormat(Format):
         }
 
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Our state dict of theirs. ValueError: a name that such a model does not have.
+        """Our state dict of theirs. Mistake: a name that such a model does not have.
 
         A pooler without the classifier that it is for is left out: nothing of ours is made of it.
         """
@@ -144,14 +143,14 @@ class AlbertFormat(Format):
             elif (found := re.fullmatch(GROUP, module)) and found[2] in GROUP_MODULES:
                 ours[f"encoder.layers.{found[1]}.{GROUP_MODULES[found[2]]}.{parameter}"] = tensor
             else:
-                raise ValueError(f"{name} is no weight of an AlbertForMaskedLM")
+                raise Mistake(f"{name} is no weight of an AlbertForMaskedLM")
         output = state.get("predictions.decoder.weight")
         if output is not None and not torch.equal(output, ours["embedding.token.weight"]):
-            raise ValueError("predictions.decoder.weight is not the input embedding: ALBERT ties the two")
+            raise Mistake("predictions.decoder.weight is not the input embedding: ALBERT ties the two")
         return ours
 
     def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
-        """Their state dict of ours. ValueError: names what ALBERT doesn't have."""
+        """Their state dict of ours. Mistake: names what ALBERT doesn't have."""
         _check(settings)
         named = {ours: name for name, ours in MODULES.items()}
         inner = {ours: name for name, ours in GROUP_MODULES.items()}
@@ -181,8 +180,8 @@ def _check(settings: Settings) -> None:
     }
     for key, (value, choices) in allowed.items():
         if value not in choices:
-            raise ValueError(f"{key} = {value!r}: an albert model has one of {', '.join(choices)}")
+            raise Mistake(f"{key} = {value!r}: an albert model has one of {', '.join(choices)}")
     if model.embedding_size == model.hidden_size:
-        raise ValueError(f"model.embedding_size = {model.embedding_size}: an albert model's differs from hidden_size")
+        raise Mistake(f"model.embedding_size = {model.embedding_size}: an albert model's differs from hidden_size")
     if not model.token_types:
-        raise ValueError("model.token_types = 0: an albert model has a table of them")
+        raise Mistake("model.token_types = 0: an albert model has a table of them")

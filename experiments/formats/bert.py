@@ -15,6 +15,7 @@ from torch import Tensor
 
 from experiments.formats.format import Format
 from experiments.formats.requirements import require_config, text
+from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
@@ -87,7 +88,7 @@ class BertFormat(Format):
     def overrides(self, config: Mapping[str, Any]) -> list[str]:
         found = DEFAULTS | dict(config)
         if missing := sorted(set(SAME.values()) - set(found)):
-            raise ValueError(f"config.json lacks {', '.join(missing)}")
+            raise Mistake(f"config.json lacks {', '.join(missing)}")
         needed = {
             "position_embedding_type": "absolute",
             "is_decoder": False,
@@ -96,7 +97,7 @@ class BertFormat(Format):
         }
         require_config(found, needed)
         if (activation := found["hidden_act"]) not in ACTIVATIONS:
-            raise ValueError(f"hidden_act = {activation!r} of config.json: must be one of {', '.join(ACTIVATIONS)}")
+            raise Mistake(f"hidden_act = {activation!r} of config.json: must be one of {', '.join(ACTIVATIONS)}")
         value_size = found.get("attention_head_size") or found["hidden_size"] // found["num_attention_heads"]
         chosen = {
             "variant": "multi_head",
@@ -113,7 +114,7 @@ class BertFormat(Format):
     def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
         """low_rank_value is multi-head attention with the same parameters, so it is expressed too."""
         if problems := list(_inexpressible(settings)):
-            raise ValueError("; ".join(problems))
+            raise Mistake("; ".join(problems))
         named = {ours: theirs for theirs, ours in ACTIVATIONS.items() if theirs != "gelu_pytorch_tanh"}
         written = {
             "architectures": ["BertForMaskedLM"],
@@ -139,7 +140,7 @@ class BertFormat(Format):
         """Without an output embedding if it is the input's."""
         ours = {_renamed(_modern(name), RENAMED, "is no weight of a BertForMaskedLM"): state[name] for name in state}
         if "head.bias" not in ours and "head.output.bias" not in ours:
-            raise ValueError("there is no masked-token head (cls.predictions) in this checkpoint")
+            raise Mistake("there is no masked-token head (cls.predictions) in this checkpoint")
         # the bias is stored twice, and the decoder's is the one that is added
         ours["head.bias"] = ours.pop("head.output.bias", ours.get("head.bias"))  # type: ignore[arg-type]
         output = ours.get("head.output.weight")
@@ -191,5 +192,5 @@ def _renamed(name: str, names: Mapping[str, str], complaint: str) -> str:
     number = re.search(r"\.(\d+)\.", f"{module}.")
     pattern = module if number is None else f"{module}."[: number.start(1)] + f"N{module[number.end(1) :]}"
     if pattern not in names:
-        raise ValueError(f"{name} {complaint}")
+        raise Mistake(f"{name} {complaint}")
     return f"{names[pattern].replace('.N.', f'.{number[1]}.') if number else names[pattern]}.{parameter}"

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from experiments.settings.mistake import nearest
+from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Format(ABC):
-    """One kind of checkpoint; every method raises ValueError, naming what can't be expressed."""
+    """One kind of checkpoint; every method raises Mistake, naming what can't be expressed."""
 
     model_type: ClassVar[str]  # of config.json
     # a pattern of the names of weights that our model has no place for and does without: they are left out on import
@@ -63,9 +63,9 @@ def formats() -> dict[str, Format]:
 
 
 def format_of(model_type: object) -> Format:
-    """The format of a config.json. Raises ValueError for a model_type that none is about."""
+    """The format of a config.json. Raises Mistake for a model_type that none is about."""
     known = formats()
     if not isinstance(model_type, str) or model_type not in known:
         hint = nearest(str(model_type), known)
-        raise ValueError(f"model_type = {model_type!r}: must be one of {', '.join(known)}{hint}")
+        raise Mistake(f"model_type = {model_type!r}: must be one of {', '.join(known)}{hint}")
     return known[model_type]

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from experiments.formats.format import Format
 from experiments.formats.requirements import head_size, our_activation, require, require_config
+from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
 ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
@@ -58,7 +59,7 @@ class Gpt2Format(Format):
     model_type: ClassVar[str] = "gpt2"
 
     def overrides(self, config: Mapping[str, Any]) -> list[str]:
-        """The overrides that make our model theirs. ValueError: names what we don't have."""
+        """The overrides that make our model theirs. Mistake: names what we don't have."""
         needed = {"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False}
         require_config(config, {**needed, "embd_pdrop": config["resid_pdrop"]})
         activation = our_activation(config["activation_function"], ACTIVATIONS)
@@ -90,7 +91,7 @@ class Gpt2Format(Format):
         ]
 
     def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
-        """A `config.json` for our model. ValueError: names what GPT-2 doesn't have."""
+        """A `config.json` for our model. Mistake: names what GPT-2 doesn't have."""
         _check(settings)
         model = settings.model
         return {
@@ -113,7 +114,7 @@ class Gpt2Format(Format):
         }
 
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Our state dict of theirs; without an output embedding if it is the input's. ValueError: an unknown name."""
+        """Our state dict of theirs; without an output embedding if it is the input's. Mistake: an unknown name."""
         ours: dict[str, Tensor] = {}
         for name, tensor in state.items():
             if IGNORED.fullmatch(name):
@@ -129,14 +130,14 @@ class Gpt2Format(Format):
             elif inside in LAYER_MODULES:
                 ours[f"encoder.layers.{layer}.{LAYER_MODULES[inside]}.{parameter}"] = value
             else:
-                raise ValueError(f"{name} is no weight of a GPT2LMHeadModel")
+                raise Mistake(f"{name} is no weight of a GPT2LMHeadModel")
         output = ours.get("head.output.weight")
         if output is not None and torch.equal(output, ours["embedding.token.weight"]):
             del ours["head.output.weight"]
         return {name: tensor.contiguous() for name, tensor in ours.items()}
 
     def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
-        """Their state dict of ours. ValueError: names what GPT-2 doesn't have."""
+        """Their state dict of ours. Mistake: names what GPT-2 doesn't have."""
         _check(settings)
         state = dict(state)
         theirs: dict[str, Tensor] = {}

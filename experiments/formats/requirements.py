@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from experiments.record.dotted import value_at
+from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
 
 def require(name: str, settings: Settings, needed: dict[str, Any]) -> None:
-    """Raises ValueError that names the settings, by dotted keys, which a model of this name can't have."""
+    """Raises Mistake that names the settings, by dotted keys, which a model of this name can't have."""
     tree = settings.model_dump()
     wrong = [
         f"{place}={text(found)}: {name} has {text(value)}"
@@ -19,23 +20,23 @@ def require(name: str, settings: Settings, needed: dict[str, Any]) -> None:
         if (found := value_at(tree, place)) != value
     ]
     if wrong:
-        raise ValueError("; ".join(wrong))
+        raise Mistake("; ".join(wrong))
 
 
 def require_config(config: Mapping[str, Any], needed: dict[str, Any]) -> None:
-    """Raises ValueError that names the keys of a config.json which our models can't have; a missing key is fine."""
+    """Raises Mistake that names the keys of a config.json which our models can't have; a missing key is fine."""
     wrong = [
         f"{key} = {config[key]!r} of config.json: only {value!r} can be expressed"
         for key, value in needed.items()
         if config.get(key, value) != value
     ]
     if wrong:
-        raise ValueError("; ".join(wrong))
+        raise Mistake("; ".join(wrong))
 
 
 def our_activation(theirs: str, known: dict[str, str]) -> str:
     if theirs not in known:
-        raise ValueError(f"activation {theirs!r} of config.json: must be one of {', '.join(known)}")
+        raise Mistake(f"activation {theirs!r} of config.json: must be one of {', '.join(known)}")
     return known[theirs]
 
 

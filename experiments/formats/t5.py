@@ -13,6 +13,7 @@ from torch import Tensor
 
 from experiments.formats.format import Format
 from experiments.formats.requirements import require, text
+from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.settings.variant import module_of
 
@@ -48,12 +49,10 @@ class T5Format(Format):
         return {**config, "tie_word_embeddings": tied, "scale_decoder_outputs": scaled}
 
     def overrides(self, config: Mapping[str, Any]) -> list[str]:
-        """The overrides of `attn train` that make our model the one of this config.json. Raises ValueError."""
+        """The overrides of `attn train` that make our model the one of this config.json. Raises Mistake."""
         layers = config["num_layers"]
         if (deeper := config.get("num_decoder_layers")) not in (None, layers):
-            raise ValueError(
-                f"num_decoder_layers={deeper}, num_layers={layers}: the two sides must have as many layers"
-            )
+            raise Mistake(f"num_decoder_layers={deeper}, num_layers={layers}: the two sides must have as many layers")
         gated, activation = _activation(config.get("feed_forward_proj", "relu"))
         tied = config.get("tie_word_embeddings", True)
         chosen = {
@@ -80,7 +79,7 @@ class T5Format(Format):
         return [f"{key}={text(value)}" for key, value in chosen.items()]
 
     def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
-        """The config.json of our model. Raises ValueError that names what T5's format can't say."""
+        """The config.json of our model. Raises Mistake that names what T5's format can't say."""
         _check(settings)
         model = settings.model
         theirs = {ours: name for name, ours in ACTIVATIONS.items()}[model.activation]
@@ -115,12 +114,12 @@ class T5Format(Format):
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Our state dict, with the same tensors; without an output embedding if it is the input's.
 
-        ValueError: a name that such a model does not have.
+        Mistake: a name that such a model does not have.
         """
         layers = len({match[1] for name in state if (match := re.match(r"encoder\.block\.(\d+)\.", name))})
         ours = {theirs: ours for ours, theirs in names(layers, gated=any("wi_0" in name for name in state)).items()}
         if unknown := sorted(state.keys() - ours.keys() - DUPLICATES):
-            raise ValueError(f"{unknown[0]} is no weight of a T5ForConditionalGeneration")
+            raise Mistake(f"{unknown[0]} is no weight of a T5ForConditionalGeneration")
         taken = {ours[name]: tensor for name, tensor in state.items() if name in ours}
         output = taken.get("head.output.weight")
         if output is not None and output.equal(taken["embedding.token.weight"]):
@@ -176,9 +175,7 @@ def _activation(name: str) -> tuple[bool, str]:
     if name == "gated-gelu":
         activation = "gelu_new"
     if activation not in ACTIVATIONS:
-        raise ValueError(
-            f"feed_forward_proj={name}: must be one of {', '.join(ACTIVATIONS)}, or gated- and one of them"
-        )
+        raise Mistake(f"feed_forward_proj={name}: must be one of {', '.join(ACTIVATIONS)}, or gated- and one of them")
     return gated, ACTIVATIONS[activation]
 
 

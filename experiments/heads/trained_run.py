@@ -91,7 +91,7 @@ class TrainedRun:
 def open_trained_run(
     folder: RunFolder, settings: Settings, which: WhichCheckpoint, sequences: int, report: Report
 ) -> TrainedRun:
-    """The trained run with its own tokenizer. Raises Mistake, DataError, ValueError without a good checkpoint."""
+    """The trained run with its own tokenizer. Raises Mistake, also without a good checkpoint."""
     if (assembly := settings.objective.assembly) == "encoder_decoder":
         raise Mistake(
             f"{folder.name}: its objective={settings.objective.kind} trains an {assembly}; heads are of encoders"

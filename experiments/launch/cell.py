@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -18,16 +17,16 @@ from experiments.display.progress import Display, summary
 from experiments.launch.prepare import prepare_apart
 from experiments.measure.free_cores import Cores
 from experiments.record.code_digest import source_digest
-from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder, run_name
 from experiments.record.result import Result
 from experiments.record.wandb_mirror import Tracker
+from experiments.settings.mistake import ExitCode, Failure, Mistake
 from experiments.settings.run import Settings
 from experiments.settings.variant import module_of
 from experiments.tasks.choose import task_of
 from experiments.training.interruption import Interrupted, Interruption
 
-EXIT_CODES = {"done": 0, "nan": 4, "oom": 5}
+EXIT_CODES = {"done": ExitCode.DONE, "nan": ExitCode.NOT_FINITE, "oom": ExitCode.OUT_OF_MEMORY}
 
 
 def folder_of(settings: Settings) -> RunFolder:
@@ -56,8 +55,11 @@ def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> No
         raise DataError(f"{folder.path} was trained on other text than there is now; {anew}")
 
 
-def execute(settings: Settings) -> int:
-    """Train, continue, or find done; the exit code, of SIGINT and SIGTERM too. Raises ValueError, RunFolderError."""
+def execute(settings: Settings) -> ExitCode:
+    """Train, continue, or find done; the exit code, of SIGINT and SIGTERM too. Raises Failure.
+
+    After a mistake that only the data or the sizes could show, a folder that was made for this run is removed again.
+    """
     folder = folder_of(settings)
     result = finished(settings)
     if result is None:
@@ -71,10 +73,8 @@ def execute(settings: Settings) -> int:
                 from experiments.training.train import train
 
                 result = train(settings, folder, Tracker(), display, cores)
-        except ValueError:
-            # a mistake that only the data or the sizes could show leaves nothing behind
-            if not any(folder.checkpoint.glob("*")):
-                shutil.rmtree(folder.path, ignore_errors=True)
+        except Mistake:
+            folder.discard()
             raise
         except Interrupted as interrupted:
             print(f"{interrupted.reason}: the same command goes on from {folder.path}", file=sys.stderr)
@@ -83,14 +83,14 @@ def execute(settings: Settings) -> int:
     return EXIT_CODES[result.status]
 
 
-def main() -> int:
+def main() -> ExitCode:
     """Train what the folder in the first argument holds, as a child whose parent holds the other end of stdin."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
         return execute(from_tree(RunFolder(sys.argv[1]).config()))
-    except (ValueError, RunFolderError) as error:
-        print(error, file=sys.stderr)
-        return 2 if isinstance(error, ValueError) else 1
+    except Failure as failure:
+        print(failure, file=sys.stderr)
+        return failure.exit_code
 
 
 def _end_with_parent() -> None:

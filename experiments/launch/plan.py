@@ -61,7 +61,7 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
         try:
             settings = resolve(config)
             _check_cell(settings, runs_here=launcher == "basic")
-        except ValueError as mistake:
+        except Mistake as mistake:
             wrong.append(f"{label}: {mistake}" if label else str(mistake))
         else:
             cells.append(settings)
@@ -75,7 +75,7 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
 
 
 def _check_cell(settings: Settings, *, runs_here: bool) -> None:
-    """Raises ValueError for a run that nothing ends, and for a kernel that this machine lacks where it runs here."""
+    """Raises Mistake for a run that nothing ends, and for a kernel that this machine lacks where it runs here."""
     planned_steps(settings)
     # a launcher of Hydra's may train on other machines than this one
     if runs_here:

@@ -11,14 +11,15 @@ import sys
 from experiments.config.check import from_tree
 from experiments.data.errors import DataError
 from experiments.display.progress import Display
-from experiments.launch.child import child
+from experiments.launch.child import child, why_ended
 from experiments.record.folder import RunFolder
+from experiments.settings.mistake import ExitCode, Failure
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 
 
 def prepare_apart(settings: Settings, folder: RunFolder) -> None:
-    """See that the corpus is in the cache; progress goes to stderr. Raises DataError."""
+    """See that the corpus is in the cache; progress goes to stderr. Raises DataError, Failure."""
     source = task_of(settings)
     if source.is_ready():
         return
@@ -26,22 +27,27 @@ def prepare_apart(settings: Settings, folder: RunFolder) -> None:
     made = subprocess.run(
         **child("experiments.launch.prepare", folder.path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     )
+    if made.returncode == ExitCode.MISTAKE:
+        raise DataError(made.stdout.strip())
+    if made.returncode < 0:
+        raise Failure(f"making the corpus, {source.name}: {why_ended(made.returncode, '')}")
     if made.returncode:
-        raise DataError(made.stdout.strip() or f"making the corpus ended with exit code {made.returncode}")
+        raise RuntimeError(f"making the corpus, {source.name}, ended with exit code {made.returncode}")
 
 
-def main() -> int:
+def main() -> ExitCode:
+    """Make the corpus of the run folder in the first argument; a mistake is printed to stdout."""
     settings = from_tree(RunFolder(sys.argv[1]).config())
     try:
         with Display() as display:
             task_of(settings).prepare(display.stage)
     except DataError as mistake:
         print(mistake)
-        return 2
+        return mistake.exit_code
     except KeyboardInterrupt:
         # the run says it
-        return 130
-    return 0
+        return ExitCode.INTERRUPTED
+    return ExitCode.DONE
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ def check_buildable(cells: list[Settings]) -> list[int]:
             with torch.device("meta"):
                 model = source.assemble(source.vocabulary_size())
             counts.append(model.parameter_counts()["total"])
-        except ValueError as error:
+        except Mistake as error:
             wrong.append(f"{folder_of(cell).name}: {error}")
     if wrong:
         raise Mistake("\n".join(wrong), f"{len(wrong)} of {len(cells)} cells are wrong; none was started")

@@ -14,12 +14,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from experiments.data.errors import DataError
 from experiments.launch.cell import finished, folder_of
 from experiments.launch.child import child, why_ended
-from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
+from experiments.settings.mistake import ExitCode, Failure
 from experiments.settings.run import Settings
 from experiments.training.interruption import Interrupted
 
@@ -43,7 +42,7 @@ def done_before(settings: Settings) -> Outcome | None:
     """The outcome of a cell that needs no training, or can't have any."""
     try:
         result = finished(settings)
-    except (DataError, RunFolderError) as error:
+    except Failure as error:
         return Outcome(folder_of(settings), None, str(error))
     return Outcome(folder_of(settings), result, "") if result else None
 
@@ -57,7 +56,7 @@ def run_cell(settings: Settings, watch: Callable[[RunFolder], None] = lambda fol
     try:
         with folder:
             folder.create(settings.model_dump())
-    except RunFolderError as error:
+    except Failure as error:
         return Outcome(folder, None, str(error))
     path = folder.path / "output.txt"
     before = path.stat().st_size if path.exists() else 0  # what earlier attempts said
@@ -76,9 +75,10 @@ def run_cell(settings: Settings, watch: Callable[[RunFolder], None] = lambda fol
         while process.poll() is None:
             watch(folder)
             time.sleep(POLL_SECONDS)
-        # not by its name: a mistake leaves no folder behind
         output.seek(before)
         said = output.read()
+    if process.returncode == ExitCode.MISTAKE:
+        folder.discard()
     if received:
         raise Interrupted(received[0])
     return _outcome(folder, process.returncode, said)

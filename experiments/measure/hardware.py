@@ -9,15 +9,16 @@ from typing import Literal
 import torch
 
 from experiments.measure.free_cores import Cores, cpu_field, usable
+from experiments.settings.mistake import Mistake
 from experiments.settings.trainer import Precision
 
 
 def resolve_device(device: str) -> torch.device:
-    """`auto` is the GPU if there is one. Raises ValueError for a GPU that isn't there."""
+    """`auto` is the GPU if there is one. Raises Mistake for a GPU that isn't there."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device == "cuda" and not torch.cuda.is_available():
-        raise ValueError("trainer.device=cuda, but torch sees no GPU here; allowed: auto, cpu")
+        raise Mistake("trainer.device=cuda, but torch sees no GPU here; allowed: auto, cpu")
     return torch.device(device)
 
 
@@ -41,11 +42,11 @@ def fast_bf16(device: torch.device) -> bool:
 def resolve_threads(threads: int | None, device: torch.device, cores: Cores) -> int:
     """None is what torch takes of itself, but on a CPU no more than the cores that other processes leave.
 
-    OMP_NUM_THREADS is the user's word. Raises ValueError for more threads than cores.
+    OMP_NUM_THREADS is the user's word. Raises Mistake for more threads than cores.
     """
     if threads is not None:
         if threads > (there := len(usable())):
-            raise ValueError(f"trainer.threads={threads}: more than there are cores; allowed: null, 1 to {there}")
+            raise Mistake(f"trainer.threads={threads}: more than there are cores; allowed: null, 1 to {there}")
         return threads
     if device.type == "cuda" or "OMP_NUM_THREADS" in os.environ:
         return torch.get_num_threads()

@@ -18,6 +18,7 @@ from experiments.model.encoder import ACTIVATIONS, Encoder, Layer
 from experiments.model.norm import build_norm
 from experiments.model.position import RelativeBias
 from experiments.model.variant import build_attention
+from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 
 
@@ -27,7 +28,7 @@ class Bert(Assembly):
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__(model, variant, vocabulary_size)
         if model.output_scaled:
-            raise ValueError("model.output_scaled=true: of an encoder-decoder (objective=span_corruption) only")
+            raise Mistake("model.output_scaled=true: of an encoder-decoder (objective=span_corruption) only")
         attentions = [build_attention(variant) for _ in range(model.layers)]
         self.embedding = Embedding(model, vocabulary_size)
         self.rotary = Rotary(model.rotary_base) if model.position == "rotary" else None
@@ -51,7 +52,7 @@ class Bert(Assembly):
         tokens: int64 [B, N]. token_types: int64 [B, N], None: all 0. mask: bool [B, N], True = a real token, None
         (faster): all are.
 
-        ValueError: token types without a table for them, or more tokens than the position table has rows.
+        Mistake: token types without a table for them, or more tokens than the position table has rows.
         """
         hidden = self.encode(tokens, rows, token_types=token_types, mask=mask)
         return self.head(hidden, self.embedding.token.weight)

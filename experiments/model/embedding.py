@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from experiments.model.norm import build_norm
 from experiments.model.position import sinusoids
+from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 
 
@@ -41,7 +42,7 @@ class Embedding(nn.Module):
         self.register_buffer("sinusoids_NE", table, persistent=False)
 
     def forward(self, tokens_BN: Tensor, token_types_BN: Tensor | None = None) -> Tensor:
-        """[B, N, D]. Token types None: all 0. ValueError: a length or token types that there is no table for."""
+        """[B, N, D]. Token types None: all 0. Mistake: a length or token types that there is no table for."""
         return self.place(self.token(tokens_BN), token_types_BN)
 
     def place(self, x_BNE: Tensor, token_types_BN: Tensor | None = None) -> Tensor:
@@ -53,13 +54,11 @@ class Embedding(nn.Module):
         if self.token_type is not None:
             x_BNE = x_BNE + (self.token_type.weight[0] if token_types_BN is None else self.token_type(token_types_BN))
         elif token_types_BN is not None:
-            raise ValueError("token types were given, but model.token_types=0")
+            raise Mistake("token types were given, but model.token_types=0")
         return self.projection(self.dropout(self.norm(x_BNE)))
 
 
 def first_rows(table: Tensor, length: int) -> Tensor:
     if length > table.size(0):
-        raise ValueError(
-            f"a sequence of {length} tokens is longer than model.length={table.size(0)}, the position table"
-        )
+        raise Mistake(f"a sequence of {length} tokens is longer than model.length={table.size(0)}, the position table")
     return table[:length]

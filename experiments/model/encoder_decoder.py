@@ -16,6 +16,7 @@ from experiments.model.embedding import Embedding
 from experiments.model.encoder import Encoder, Layer
 from experiments.model.position import RelativeBias
 from experiments.model.variant import build_attention
+from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 
 
@@ -25,24 +26,24 @@ class EncoderDecoder(Assembly):
     Learned positions are one table for both sides, relative ones a table a side (T5's: of both directions in the
     encoder, of one in the decoder, none between the two).
 
-    Raises ValueError for a model with token types or BERT's transform before the output, with shared layers or an
+    Raises Mistake for a model with token types or BERT's transform before the output, with shared layers or an
     embedding size of its own, and for norm=deep.
     """
 
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__(model, variant, vocabulary_size)
         if model.token_types or model.head_transform:
-            raise ValueError(
+            raise Mistake(
                 f"model.token_types={model.token_types}, model.head_transform={model.head_transform}: "
                 "an encoder-decoder has neither; set model.token_types=0 model.head_transform=false"
             )
         if model.sharing != "none" or model.embedding_size != model.hidden_size:
-            raise ValueError(
+            raise Mistake(
                 f"model.sharing={model.sharing}, model.embedding_size={model.embedding_size}: an encoder-decoder "
                 f"shares nothing between layers and embeds at hidden_size; set none and {model.hidden_size}"
             )
         if model.norm == "deep":
-            raise ValueError("norm=deep: its constants are those of an encoder or a decoder alone; use post or pre")
+            raise Mistake("norm=deep: its constants are those of an encoder or a decoder alone; use post or pre")
         self.length = model.length  # longest sequence of either side
         own = [build_attention(variant) for _ in range(2 * model.layers)]
         cross = [build_attention(variant) for _ in range(model.layers)]

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from experiments.model.assembly import linear_multiplies
 from experiments.model.bert import Bert
+from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 
 
@@ -24,13 +25,13 @@ class Permutation(Bert):
     Positions are the model's own, whichever it has (XLNet's are Transformer-XL's): a query starts from a learned vector
     with what is added to an embedding, and is rotated or biased as the content of its place.
 
-    Raises ValueError for a model without positions: its queries would all be the same.
+    Raises Mistake for a model without positions: its queries would all be the same.
     """
 
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__(model, variant, vocabulary_size)
         if model.position == "none":
-            raise ValueError("model.position=none: a query must know its place; use rotary, relative, learned ...")
+            raise Mistake("model.position=none: a query must know its place; use rotary, relative, learned ...")
         self.query = nn.Embedding(1, model.embedding_size)
 
     def forward(

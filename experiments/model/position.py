@@ -9,6 +9,8 @@ import math
 import torch
 from torch import Tensor, nn
 
+from experiments.settings.mistake import Mistake
+
 
 def sinusoids(length: int, hidden_size: int) -> Tensor:
     """[N, D]: PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i + 1) = cos(p / 10000^(2i/D)) (Vaswani et al. 2017, 3.5)."""
@@ -40,10 +42,10 @@ class RelativeBias(nn.Module):
     def __init__(self, buckets: int, distance: int, heads: int, causal: bool = False) -> None:
         super().__init__()
         if buckets % 2:
-            raise ValueError(f"model.relative_buckets={buckets}: must be even, as the two directions share them")
+            raise Mistake(f"model.relative_buckets={buckets}: must be even, as the two directions share them")
         exact = buckets // (2 if causal else 4)
         if distance <= exact:
-            raise ValueError(
+            raise Mistake(
                 f"model.relative_distance={distance}: must be above {exact}, the distances that each have one of the "
                 f"model.relative_buckets={buckets} to themselves"
             )

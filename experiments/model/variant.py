@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from attention.layers.frame import AttentionLayer
+from experiments.settings.mistake import Mistake
 from experiments.settings.variant import arguments_of, module_of
 
 
 def build_attention(variant: dict[str, Any]) -> AttentionLayer:
-    """One attention layer of a resolved `conf/variant` group. Raises ValueError for sizes that don't go together."""
+    """One attention layer of a resolved `conf/variant` group. Raises Mistake for arguments that don't go together."""
     module = importlib.import_module(f"attention.{module_of(variant)}")
-    layer: AttentionLayer = module.Attention(**arguments_of(variant))
+    with wrong_arguments(variant):
+        layer: AttentionLayer = module.Attention(**arguments_of(variant))
     return layer
+
+
+@contextmanager
+def wrong_arguments(variant: dict[str, Any]) -> Iterator[None]:
+    """Turn a ValueError of `attention/` about an argument of the variant, `key_size: is 0, ...`, into a Mistake.
+
+    Around a first forward too, as only the tensors show what a kernel can't do (`backend: sdpa can't do this`). A
+    ValueError that begins with no argument's name is a bug and passes.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if str(error).partition(":")[0] not in arguments_of(variant):
+            raise
+        raise Mistake(f"variant={variant['name']}: {error}") from error

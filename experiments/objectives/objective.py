@@ -28,7 +28,7 @@ class ObjectiveKind(ObjectiveSettings):
 
     @abstractmethod
     def build(self, vocabulary: Vocabulary) -> Objective:
-        """The objective of these settings for a vocabulary. Raises ValueError where it can't be carried out."""
+        """The objective of these settings for a vocabulary. Raises Mistake where it can't be carried out."""
 
 
 class Objective(Protocol):
@@ -51,7 +51,7 @@ class Objective(Protocol):
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
         """The batch that step `step`, counted from 0, makes of these sequences: a pure function of its arguments.
 
-        ValueError: sequences in which there is nothing to predict.
+        Mistake: sequences in which there is nothing to predict.
         """
 
 
@@ -174,6 +174,6 @@ class Batch(NamedTuple):
 
 
 def build_objective(chosen: ObjectiveSettings, vocabulary: Vocabulary) -> Objective:
-    """The objective of checked settings. Raises ValueError where it can't be carried out."""
+    """The objective of checked settings. Raises Mistake where it can't be carried out."""
     assert isinstance(chosen, ObjectiveKind)
     return chosen.build(vocabulary)

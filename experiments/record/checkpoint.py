@@ -24,6 +24,7 @@ from torch import Tensor, nn
 from experiments.record.durable import explained, replacing, write
 from experiments.record.folder import PREFIX
 from experiments.settings.group import WhichCheckpoint
+from experiments.settings.mistake import Mistake
 
 MODEL = "model/"
 KEPT: dict[WhichCheckpoint, int] = {"newest": 2, "best": 1}
@@ -73,12 +74,12 @@ def load_weights(
 ) -> tuple[int, dict[str, Any]]:
     """Give `model` the weights of a run's best or newest good checkpoint; returns its step and its header.
 
-    Raises ValueError when there is none, or when it is of another model.
+    Raises Mistake when there is none, or when it is of another model.
     """
     checkpoint = load(folder, which, report)
     if checkpoint is None:
         other = "newest" if which == "best" else "best"
-        raise ValueError(f"{folder}: there is no good {which} checkpoint to load; --checkpoint {other} loads the other")
+        raise Mistake(f"{folder}: there is no good {which} checkpoint to load; --checkpoint {other} loads the other")
     live = weights(model)
     restore(live, {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(MODEL)})
     return checkpoint.step, checkpoint.header
@@ -93,13 +94,13 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def restore(live: dict[str, Tensor], stored: dict[str, Tensor]) -> None:
-    """Copy the stored tensors into the live ones. Raises ValueError, naming one, unless names and shapes agree."""
+    """Copy the stored tensors into the live ones. Raises Mistake, naming one, unless names and shapes agree."""
     for name in sorted(live.keys() ^ stored.keys()):
-        raise ValueError(f"the checkpoint is of another model: it {'lacks' if name in live else 'also has'} {name}")
+        raise Mistake(f"the checkpoint is of another model: it {'lacks' if name in live else 'also has'} {name}")
     for name, tensor in live.items():
         if tensor.shape != stored[name].shape:
             shapes = f"{list(stored[name].shape)}, not {list(tensor.shape)}"
-            raise ValueError(f"the checkpoint is of another model: {name} is {shapes}")
+            raise Mistake(f"the checkpoint is of another model: {name} is {shapes}")
         tensor.copy_(stored[name])
 
 

@@ -13,6 +13,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from experiments.settings.mistake import Failure
+
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _ANOTHER_DISK = "free some space or set runs= to another disk, then give the same command again"
 _ANOTHER_FOLDER = "set runs= to a folder that you may write"
@@ -30,7 +32,7 @@ _REASONS = {
 }
 
 
-class RunFolderError(RuntimeError):
+class RunFolderError(Failure):
     """A run folder can't be used: one line with the path, the reason, and what to do."""
 
 

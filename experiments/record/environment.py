@@ -46,6 +46,16 @@ def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dic
     }
 
 
+def versions() -> str:
+    """A line for a report of a bug: versions of attn, Python and torch, the commit of a checkout, the system."""
+    checkout = _git()
+    changed = ", modified" if checkout and checkout["modified"] else ""
+    commit = f" (commit {checkout['commit'][:12]}{changed})" if checkout else ""
+    return f"attn {_version('attn')}{commit}, Python {platform.python_version()}, torch {_version('torch')}, " + (
+        platform.platform()
+    )
+
+
 def _version(package: str) -> str | None:
     try:
         return importlib.metadata.version(package)

@@ -8,6 +8,7 @@ import json
 import os
 import platform
 import re
+import shutil
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -60,6 +61,7 @@ class RunFolder:
         self.path = Path(path).absolute()
         self.name = self.path.name
         self.checkpoint = self.path / "checkpoint"
+        self._made = False
         self._lock: int | None = None
         self._metrics: int | None = None
         self._last_step = -1
@@ -78,6 +80,7 @@ class RunFolder:
         A result that is not `done` is removed, as the run goes on. Raises RunFolderError also if another process has
         the folder, or if it holds a run of another configuration.
         """
+        self._made = not self.path.exists()
         with explained(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         try:
@@ -104,6 +107,11 @@ class RunFolder:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+    def discard(self) -> None:
+        """Remove the folder if `create` of this object made it and no checkpoint is in it; else leave it as it is."""
+        if self._made and not any(self.checkpoint.glob("*")):
+            shutil.rmtree(self.path, ignore_errors=True)
 
     def holder(self) -> str | None:
         """Who trains in this folder at this moment, as `process 7 on host since ...`; None if nobody does."""

@@ -15,6 +15,7 @@ from typing import Any, Literal, Union
 from pydantic import FiniteFloat, create_model
 
 from experiments.settings.group import Fraction, Group, NonNegative, Size
+from experiments.settings.mistake import Mistake
 
 # what an annotation means here: an int is a size, a float is finite and not negative, a Real is finite
 TYPES = {"int": Size, "float": NonNegative, "Real": FiniteFloat, "bool": bool, "str": str}
@@ -40,7 +41,7 @@ def arguments_of(variant: dict[str, Any]) -> dict[str, Any]:
 def schema(module: str) -> type[Group]:
     """The keys of a variant group whose class is in `attention/MODULE.py`, as a closed, typed model.
 
-    Raises ValueError when there is no such file.
+    Raises Mistake when there is no such file.
     """
     path = attention_folder() / f"{module}.py"
     node = _attention_class(path) if path.is_file() else None
@@ -48,7 +49,7 @@ def schema(module: str) -> type[Group]:
         known = [
             each.stem for each in sorted(path.parent.glob("*.py")) if "\nclass Attention(" in each.read_text("utf-8")
         ]
-        raise ValueError(f"there is no class Attention in attention/{module}.py; there are: {', '.join(known)}")
+        raise Mistake(f"there is no class Attention in attention/{module}.py; there are: {', '.join(known)}")
     fields: dict[str, Any] = {"name": (str, ...), "module": (str, module)}
     for argument in _constructor(node, path).args.args[1:]:
         fields[argument.arg] = (_meaning(argument, path), ...)
@@ -59,7 +60,7 @@ def _attention_class(path: Path) -> ast.ClassDef | None:
     try:
         body = ast.parse(path.read_text(encoding="utf-8")).body
     except SyntaxError as error:
-        raise ValueError(f"attention/{path.name}, line {error.lineno}: {error.msg}") from error
+        raise Mistake(f"attention/{path.name}, line {error.lineno}: {error.msg}") from error
     for node in body:
         if isinstance(node, ast.ClassDef) and node.name == "Attention":
             return node
@@ -77,19 +78,19 @@ def _constructor(node: ast.ClassDef, path: Path) -> ast.FunctionDef:
             parent = _attention_class(parent_path) if parent_path.is_file() else None
             if parent is not None:
                 return _constructor(parent, parent_path)
-    raise ValueError(f"{path.name}: class Attention has no __init__ to read its settings from")
+    raise Mistake(f"{path.name}: class Attention has no __init__ to read its settings from")
 
 
 def _meaning(argument: ast.arg, path: Path) -> Any:
     if argument.annotation is None:
-        raise ValueError(f"{path.name}: argument {argument.arg} of Attention.__init__ has no annotation")
+        raise Mistake(f"{path.name}: argument {argument.arg} of Attention.__init__ has no annotation")
     if argument.arg == "dropout":
         return Fraction
     try:
         return _type(argument.annotation)
     except (KeyError, AttributeError) as error:
         source = ast.unparse(argument.annotation)
-        raise ValueError(f"{path.name}: {argument.arg}: {source} is not made of {', '.join(TYPES)}, Literal") from error
+        raise Mistake(f"{path.name}: {argument.arg}: {source} is not made of {', '.join(TYPES)}, Literal") from error
 
 
 def _type(node: ast.expr) -> Any:

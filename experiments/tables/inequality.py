@@ -19,6 +19,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, cast
 
+from experiments.settings.mistake import Mistake
+
 NAME = r"[A-Za-z_][A-Za-z0-9_]*"
 SIDE = re.compile(rf"\s*(?:0|-?\s*{NAME}(?:\s*[+-]\s*{NAME})*)\s*")
 ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
@@ -81,14 +83,14 @@ def side(text: str) -> Side:
 
 
 def arithmetic(expression: str, sizes: Mapping[str, float]) -> float:
-    """The value of sums and products of numbers and of the named sizes. Raises ValueError."""
+    """The value of sums and products of numbers and of the named sizes. Raises Mistake for a name that is none."""
 
     def value(node: ast.expr) -> float:
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
             return node.value
         if isinstance(node, ast.Name):
             if node.id not in sizes:
-                raise ValueError(f"{expression!r}: there is no size {node.id!r}; there are: {', '.join(sizes)}")
+                raise Mistake(f"{expression!r}: there is no size {node.id!r}; there are: {', '.join(sizes)}")
             return sizes[node.id]
         assert isinstance(node, ast.BinOp)
         return ARITHMETIC[type(node.op)](value(node.left), value(node.right))

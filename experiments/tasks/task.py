@@ -38,7 +38,7 @@ class Task(Protocol):
         """Ids of the tokenizer: of one to be trained the number asked for, as no text has been read yet."""
 
     def assemble(self, vocabulary_size: int) -> Assembly:
-        """The model without its values. Raises ValueError for sizes that don't go together."""
+        """The model without its values. Raises Mistake for sizes that don't go together."""
 
     def start(self, vocabulary_size: int) -> Assembly:
-        """The model with its starting values, on the CPU. Raises ValueError."""
+        """The model with its starting values, on the CPU. Raises Mistake."""

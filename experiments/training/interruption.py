@@ -8,13 +8,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 
+from experiments.settings.mistake import ExitCode
+
 
 class Interrupted(BaseException):
     """A signal ended the run; `exit_code` is the one a shell expects: 130 for SIGINT, 143 for SIGTERM."""
 
     def __init__(self, number: int) -> None:
         self.reason = f"interrupted by {signal.Signals(number).name}"
-        self.exit_code = 128 + number
+        self.exit_code = ExitCode(128 + number)
         super().__init__(self.reason)
 
 

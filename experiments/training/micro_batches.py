@@ -17,6 +17,7 @@ from experiments.model.dropout import reseed
 from experiments.objectives.cross_entropy import IGNORED
 from experiments.objectives.loss import Sums, predict
 from experiments.objectives.objective import Batch
+from experiments.settings.mistake import ExitCode, Failure, first_line
 from experiments.training.precision import autocast
 
 T = TypeVar("T")
@@ -24,8 +25,10 @@ T = TypeVar("T")
 MEMORY_MESSAGES = ("can't allocate memory", "out of memory", "bad_alloc", "could not create a primitive")
 
 
-class OutOfMemoryError(RuntimeError):
+class OutOfMemoryError(Failure):
     """Not even one sequence at a time fits."""
+
+    exit_code = ExitCode.OUT_OF_MEMORY
 
 
 @dataclass(frozen=True)
@@ -107,7 +110,7 @@ def fitting(attempt: Callable[[int], T], micro_batch: int, again: Callable[[int]
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            shortage = str(error).strip().splitlines()[0] if str(error).strip() else "out of memory"
+            shortage = first_line(error)
         # outside of `except`: the traceback would hold on to the tensors that have to go
         if micro_batch == 1:
             raise OutOfMemoryError(f"one sequence at a time doesn't fit in memory: {shortage}")

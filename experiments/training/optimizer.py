@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 
 from attention.layers.frame import AttentionLayer
 from experiments.model.assembly import part
+from experiments.settings.mistake import Mistake
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon, Stepping
 
 # of LAMB, what it says of its last step: nothing that the next one needs
@@ -26,7 +27,7 @@ def build_optimizers(model: nn.Module, config: Stepping) -> list[Optimizer]:
     """The optimizers that share the model's parameters, each parameter in one, at the peak learning rate.
 
     Their state exists before the first step, so that a step never runs out of memory half way through its update.
-    Raises ValueError where a library is missing.
+    Raises Mistake where a library is missing.
     """
     optimizers = BUILDERS[type(config)](model, config)
     allocate(optimizers)
@@ -87,7 +88,7 @@ def muon(model: nn.Module, config: Muon) -> list[Optimizer]:
     The updates have the size of AdamW's (Liu et al. 2025, 2502.16982), so one learning rate is right for both.
     """
     if not hasattr(torch.optim, "Muon"):
-        raise ValueError(f"optimizer=muon needs torch 2.9 or newer; this is {torch.__version__}")
+        raise Mistake(f"optimizer=muon needs torch 2.9 or newer; this is {torch.__version__}")
     linear = {module.weight for module in model.modules() if isinstance(module, nn.Linear)}
     named = list(model.named_parameters())
     hidden = [each for name, each in named if each in linear and part(name) != "output"]
@@ -108,7 +109,7 @@ def lamb(model: nn.Module, config: Lamb) -> list[Optimizer]:
     try:
         from pytorch_optimizer import Lamb
     except ImportError as error:
-        raise ValueError(
+        raise Mistake(
             f"optimizer=lamb needs the package pytorch_optimizer ({error}): "
             "pip install -c constraints.txt -e '.[optimizers]'"
         ) from error

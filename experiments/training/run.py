@@ -18,6 +18,7 @@ from experiments.measure.rates import seconds
 from experiments.measure.throughput import Throughput
 from experiments.model.assembly import Assembly
 from experiments.model.kernel import keep_kernel, why_slower
+from experiments.model.variant import wrong_arguments
 from experiments.objectives.objective import Objective
 from experiments.record.checkpoint import load, restore, save, weights
 from experiments.record.code_digest import source_digest
@@ -25,6 +26,7 @@ from experiments.record.durable import replacing
 from experiments.record.environment import describe
 from experiments.record.folder import RunFolder, digest
 from experiments.record.wandb_mirror import Tracker
+from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.settings.variant import module_of
 from experiments.tasks.choose import task_of
@@ -114,7 +116,7 @@ class Run:
 
 
 def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Display, cores: Cores) -> Run:
-    """Everything before the first step. Raises ValueError for what the user has to change."""
+    """Everything before the first step. Raises Mistake for what the user has to change."""
     trainer = settings.trainer
     device = resolve_device(trainer.device)
     usual = torch.get_num_threads()
@@ -214,11 +216,11 @@ def restore_newest(run: Run) -> dict[str, Any] | None:
         return None
     written_by, now = checkpoint.header["configuration"], digest(run.settings.model_dump())
     if written_by != now:
-        raise ValueError(
+        raise Mistake(
             f"{checkpoint.path} is of another configuration ({written_by}, not {now}); set runs= to another folder"
         )
     if checkpoint.header["ingredients"] != ingredients(run):
-        raise ValueError(
+        raise Mistake(
             f"the text, the tokenizer or attention/{module_of(run.settings.variant)}.py is another than when "
             f"{run.folder.path} was begun: bring that back, or begin anew in another folder with runs=FOLDER"
         )
@@ -264,7 +266,8 @@ def kernels(run: Run) -> list[str]:
     names: set[str] = set()
     for training in (False, True):
         run.model.train(training)
-        run.forward.loss(part)
+        with wrong_arguments(run.settings.variant):
+            run.forward.loss(part)
         names.update(run.model.kernels())
     run.model.train()
     return sorted(names)

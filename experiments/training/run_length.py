@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from experiments.settings.finetuning import FineTuning
+from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
 
@@ -13,7 +14,7 @@ def planned_steps(settings: Settings, sequences: int | None = None) -> int | Non
 
     None when only the clock ends it, or an epoch before it is known how many sequences that is.
 
-    Raises ValueError when no limit is set, or when the schedule decays towards an end that only the clock knows.
+    Raises Mistake when no limit is set, or when the schedule decays towards an end that only the clock knows.
     """
     trainer, kind = settings.trainer, settings.schedule.kind
     limits = []
@@ -22,7 +23,7 @@ def planned_steps(settings: Settings, sequences: int | None = None) -> int | Non
     if trainer.max_tokens is not None:
         tokens = settings.objective.tokens_read(settings.length)
         if tokens is None:
-            raise ValueError(
+            raise Mistake(
                 f"trainer.max_tokens={trainer.max_tokens}: the batches of objective={settings.objective.kind} have as "
                 "many tokens as their text, which no plan knows; set max_steps"
             )
@@ -35,11 +36,11 @@ def planned_steps(settings: Settings, sequences: int | None = None) -> int | Non
     if epochs is not None:
         return None
     if trainer.max_minutes is None:
-        raise ValueError(
+        raise Mistake(
             "nothing ends this run: max_steps, trainer.max_tokens and trainer.max_minutes are all null; set one of them"
         )
     if kind in ("linear", "cosine"):
-        raise ValueError(
+        raise Mistake(
             f"schedule.kind={kind} decays over a number of steps that trainer.max_minutes alone does not give: "
             "set max_steps or trainer.max_tokens too, or schedule=constant or schedule=inverse_sqrt"
         )

@@ -149,7 +149,7 @@ def learner_of(
 ) -> Learner:
     """The learner that the settings describe, of a model on `device`; `precision` is fp32 or bf16.
 
-    Raises ValueError where a library of the optimizer is missing.
+    Raises Mistake where a library of the optimizer is missing.
     """
     trainer = settings.trainer
     return Learner(

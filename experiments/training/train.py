@@ -17,6 +17,7 @@ from experiments.record.durable import RunFolderError, to_json, write
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result, Status
 from experiments.record.wandb_mirror import Tracker
+from experiments.settings.mistake import first_line
 from experiments.settings.run import Settings
 from experiments.training.evaluate import Evaluation, evaluate
 from experiments.training.guard import NonFiniteError
@@ -34,7 +35,7 @@ def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Disp
     """Train in `folder`, from its newest good checkpoint on if there is one, until the first limit is reached.
 
     Returns the result, which is also in the folder: `done`, `nan` (the guard gave up) or `oom` (not one sequence fits).
-    Raises ValueError for what the user has to change, before the first step.
+    Raises Mistake for what the user has to change.
     SIGINT and SIGTERM raise Interrupted when the step under way is finished and in a checkpoint. Before that, and
     before any other exception leaves, a result that says why is written. In a thread other than the main one signals
     are not handled.
@@ -55,9 +56,6 @@ def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Disp
         # the folder may be what failed
         with suppress(RunFolderError):
             conclude(summarize(run, settings, status, reason), folder, tracker)
-        if run is not None and isinstance(error, ValueError):
-            # a ValueError is the user's to mend; what a step says is not
-            raise RuntimeError(f"step {run.progress.step + 1} failed") from error
         raise
 
 
@@ -197,7 +195,7 @@ def validation_metrics(run: Run) -> dict[str, Any]:
 
 def verdict(error: BaseException) -> tuple[Status, str]:
     """How an exception ends a run, and why, in one line."""
-    reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    reason = first_line(error)
     if isinstance(error, NonFiniteError):
         return "nan", reason
     if isinstance(error, OutOfMemoryError) or is_out_of_memory(error):

@@ -171,7 +171,7 @@ def test_what_was_fine_tuned_is_compared_by_its_scores(tune, pretrained, home, t
 )
 def test_mistakes(pretrained, tmp_path, monkeypatch, more, said):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ValueError) as caught:
+    with pytest.raises(Mistake) as caught:
         finetune([str(pretrained), *more])
     assert all(part in str(caught.value) for part in said), caught.value
     assert not any(tmp_path.iterdir())
@@ -181,7 +181,7 @@ def test_mistakes_of_the_run_and_the_data(words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
     def refused(*line: str) -> str:
-        with pytest.raises(ValueError) as caught:
+        with pytest.raises(Mistake) as caught:
             finetune(list(line))
         assert not any((tmp_path / "runs").glob("*"))
         return str(caught.value)
@@ -276,7 +276,7 @@ def test_other_weights_or_other_examples_are_another_run(tune, words, home, tmp_
     local.write_bytes((home / "labelled_train.jsonl").read_bytes())
     folder = tune("sst2", f"task.train={local}", "epochs=1")
     local.write_text("\n".join(local.read_text().splitlines()[:-1]))
-    with pytest.raises(ValueError, match="was trained on other text"):
+    with pytest.raises(Mistake, match="was trained on other text"):
         finetune(words("sst2", f"task.train={local}", "epochs=1"))
     assert RunFolder(folder).result().status == "done"
     newest = tune("sst2", "checkpoint=newest", "epochs=1")

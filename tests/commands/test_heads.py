@@ -14,6 +14,7 @@ from experiments.heads.measures.pruning import load_pruned
 from experiments.heads.options import HeadsOptions
 from experiments.heads.report import page
 from experiments.heads.section import Section
+from experiments.settings.mistake import Mistake
 
 TREE = "\n".join(
     f"{index}\t{word}\t_\t_\t_\t_\t{head}\t{relation}\t_\t_"
@@ -71,7 +72,7 @@ def test_a_name_with_html_in_it_stays_text():
 
 
 def refused(tmp_path: Path, names: list[str], **changes: object) -> str:
-    with pytest.raises(ValueError) as error:
+    with pytest.raises(Mistake) as error:
         command.show_heads(names, tmp_path, HeadsOptions(**{"sequences": 4} | changes))
     return str(error.value)
 

@@ -82,7 +82,7 @@ def test_an_imported_run_computes_the_same_and_can_be_exported_again(bert, text,
     evaluate_run("mine", [], runs, "best", "json")
     (row,) = json.loads(capsys.readouterr().out)
     assert row["checkpoint"] == "best, step 0" and row["loss"] > 0
-    with pytest.raises(ValueError, match="no good newest checkpoint"):
+    with pytest.raises(Mistake, match="no good newest checkpoint"):
         evaluate_run("mine", [], runs, "newest", "json")
 
 
@@ -171,7 +171,7 @@ def spoil(folder: Path, **keys: object) -> None:
 )
 def test_what_can_not_be_imported_is_named_and_leaves_nothing(bert, tmp_path, damage, said):
     damage(bert)
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(Mistake, match=said):
         import_folder(bert, "mine", tmp_path / "runs", [])
     assert not (tmp_path / "runs/mine").exists()
 
@@ -216,7 +216,7 @@ def test_a_run_that_no_format_expresses_is_refused_by_name(bert, tmp_path):
     said = r"  bert: norm=pre: a BERT has post; model\.head_transform=false: a BERT has true\n"
     with pytest.raises(Mistake, match=rf"no format can express this run:\n(  .*\n)*{said}"):
         export_run("mine", tmp_path / "out", runs, "best", None)
-    with pytest.raises(ValueError, match=r"model_type = 'bart'"):
+    with pytest.raises(Mistake, match=r"model_type = 'bart'"):
         export_run("mine", tmp_path / "out", runs, "best", "bart")
     assert not (tmp_path / "out").exists() and not list(tmp_path.glob(".out*"))
     shutil.rmtree(runs)

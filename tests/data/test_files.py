@@ -65,9 +65,11 @@ def test_globs_are_found_in_order_and_names_with_brackets_too(tmp_path: Path) ->
 def test_what_cannot_be_found_is_said(tmp_path: Path) -> None:
     (tmp_path / "corpus.txt").write_text("x")
     (tmp_path / "empty.txt").touch()
-    with pytest.raises(DataError, match=r"data.train=.*corpsu.txt: there is no such file \(nearest: corpus.txt\) in"):
+    with pytest.raises(
+        DataError, match=r"data.train=.*corpsu.txt: there is no such file in .* \(did you mean corpus.txt\?\)"
+    ):
         find("data.train", f"{tmp_path}/corpsu.txt")
-    with pytest.raises(DataError, match=r"\*.parquet: no file has such a name \(nearest: "):
+    with pytest.raises(DataError, match=r"\*.parquet: no file has such a name in "):
         find("data.train", f"{tmp_path}/*.parquet")
     with pytest.raises(DataError, match="no such file, nor a folder"):
         find("data.train", f"{tmp_path}/missing/corpus.txt")
@@ -90,7 +92,9 @@ def test_parquet_values_without_nulls(tmp_path: Path) -> None:
 
 def test_a_column_that_is_missing_or_no_text_is_said(tmp_path: Path) -> None:
     path = table(tmp_path / "table.parquet")
-    with pytest.raises(DataError, match=r"data.column=txt: .* such column; there is id, text, title \(nearest: text\)"):
+    with pytest.raises(
+        DataError, match=r"data.column=txt: .* such column; there is id, text, title \(did you mean text\?\)"
+    ):
         list(parquet_rows(path, "txt"))
     with pytest.raises(DataError, match=r"data.column=id: .* has int64 there, not text; there is text, title"):
         list(parquet_rows(path, "id"))

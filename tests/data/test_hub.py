@@ -39,6 +39,7 @@ from pathlib import Path
 from experiments.data.corpus import open_corpus
 from experiments.data.store import Cache
 from experiments.data.kinds.hub import Hub
+from experiments.settings.mistake import Mistake
 
 for settings, cache in json.loads(sys.argv[1]):
     start = time.perf_counter()
@@ -46,7 +47,7 @@ for settings, cache in json.loads(sys.argv[1]):
         corpus = open_corpus(Hub.model_validate(settings), Cache(Path(cache), print))
         documents = list(corpus.documents())
         answer = {"documents": len(documents), "identity": corpus.identity}
-    except ValueError as error:
+    except Mistake as error:
         answer = {"error": str(error)}
     print(json.dumps(answer | {"seconds": time.perf_counter() - start}))
 """
@@ -197,7 +198,7 @@ def test_a_folder_is_read_and_known_by_its_bytes(ask: Ask, closed: str, folder: 
     )
     assert [answer["documents"] for answer in (whole, cut, streamed)] == [110, 60, 32]
     assert len(whole["identity"]["sha256"]) == 64
-    assert typo["error"].endswith("has no such column; there is id, text (nearest: text)")
+    assert typo["error"].endswith("has no such column; there is id, text (did you mean text?)")
     assert number["error"].startswith("data.column=id: ")
     assert "trian" in split["error"]
     assert "['train', 'validation']" in split["error"]

@@ -6,6 +6,7 @@ from torch.testing import assert_close
 
 from experiments.config.compose import compose
 from experiments.formats.albert import AlbertFormat
+from experiments.settings.mistake import Mistake
 
 FORMAT = AlbertFormat()
 
@@ -84,10 +85,10 @@ def test_what_it_has_not_is_refused_by_name():
         return [word if each.split("=")[0] == word.split("=")[0] else each for each in words]
 
     for word in ("model.sharing=attention", "norm=pre", "model.embedding_size=24", "model.token_types=0"):
-        with pytest.raises(ValueError, match=word.split("=")[0]):
+        with pytest.raises(Mistake, match=word.split("=")[0]):
             FORMAT.config(compose(changed(word)), 31)
     for changes in ({"num_hidden_groups": 2}, {"inner_group_num": 2}, {"embedding_size": 24}, {"hidden_act": "silu"}):
-        with pytest.raises(ValueError, match=next(iter(changes)).replace("hidden_act", "silu")):
+        with pytest.raises(Mistake, match=next(iter(changes)).replace("hidden_act", "silu")):
             FORMAT.overrides(theirs_of(**BASE).config.to_dict() | changes)
-    with pytest.raises(ValueError, match="albert\\.other"):
+    with pytest.raises(Mistake, match="albert\\.other"):
         FORMAT.from_hugging_face({"albert.other.weight": torch.ones(1)})

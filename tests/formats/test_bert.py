@@ -10,6 +10,7 @@ from experiments.config.compose import compose
 from experiments.formats.bert import BertFormat
 from experiments.model.bert import Bert
 from experiments.model.build import build
+from experiments.settings.mistake import Mistake
 
 FORMAT = BertFormat()
 
@@ -91,7 +92,7 @@ def test_the_decoder_may_be_missing(our_bert):
 
 
 def test_an_unknown_weight_is_refused():
-    with pytest.raises(ValueError, match=r"cls\.seq_relationship\.weight"):
+    with pytest.raises(Mistake, match=r"cls\.seq_relationship\.weight"):
         FORMAT.from_hugging_face({"cls.seq_relationship.weight": torch.ones(2, 8)})
 
 
@@ -130,7 +131,7 @@ def test_a_roberta_plus_config_is_read():
     json |= {"intermediate_size": 1248, "max_position_embeddings": 512, "attention_key_size": 104}
     settings = compose(FORMAT.overrides(json))
     assert (settings.key_size, settings.value_size, settings.heads, settings.layers) == (104, 26, 12, 4)
-    with pytest.raises(ValueError, match="embedding_size = 128"):
+    with pytest.raises(Mistake, match="embedding_size = 128"):
         FORMAT.overrides(json | {"embedding_size": 128})
 
 
@@ -145,7 +146,7 @@ def test_a_roberta_plus_config_is_read():
 )
 def test_a_config_that_is_no_bert_of_ours_is_refused(change, said):
     written = FORMAT.config(compose([*PLAIN, *SMALL]), 31) | change
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(Mistake, match=said):
         FORMAT.overrides({key: value for key, value in written.items() if value is not None})
 
 
@@ -164,13 +165,13 @@ def test_a_config_that_is_no_bert_of_ours_is_refused(change, said):
 )
 def test_what_a_bert_can_not_express_is_named(more, said):
     kept = [word for word in PLAIN if word.split("=")[0] not in {each.split("=")[0] for each in more}]
-    with pytest.raises(ValueError, match=said):
+    with pytest.raises(Mistake, match=said):
         FORMAT.config(compose([*kept, *SMALL, *more]), 31)
 
 
 def test_a_checkpoint_without_the_head_and_one_with_old_names():
     state = hugging_face_bert(8, 1, 2).state_dict()
-    with pytest.raises(ValueError, match="no masked-token head"):
+    with pytest.raises(Mistake, match="no masked-token head"):
         FORMAT.from_hugging_face({name: value for name, value in state.items() if not name.startswith("cls.")})
     modern = {"LayerNorm.weight": "LayerNorm.gamma", "LayerNorm.bias": "LayerNorm.beta"}
     old = {re.sub("|".join(modern), lambda found: modern[found[0]], name): value for name, value in state.items()}

@@ -6,6 +6,7 @@ from torch.testing import assert_close
 
 from experiments.config.compose import compose
 from experiments.formats.gpt2 import Gpt2Format
+from experiments.settings.mistake import Mistake
 
 FORMAT = Gpt2Format()
 
@@ -50,16 +51,16 @@ def test_there_and_back(of_words, shaken, tokens, sizes):
 
 def test_what_it_has_not_is_refused_by_name():
     words = FORMAT.overrides(theirs_of(**SIZES[0]).config.to_dict())
-    with pytest.raises(ValueError, match=r"variant\.name=talking_heads: GPT-2 has multi_head"):
+    with pytest.raises(Mistake, match=r"variant\.name=talking_heads: GPT-2 has multi_head"):
         FORMAT.config(
             compose(["variant=talking_heads", *(word for word in words if not word.startswith("variant"))]), 31
         )
-    with pytest.raises(ValueError, match="key_size=64: GPT-2 has 6"):
+    with pytest.raises(Mistake, match="key_size=64: GPT-2 has 6"):
         FORMAT.config(compose([*words, "key_size=64"]), 31)
-    with pytest.raises(ValueError, match=r"model\.position=rotary"):
+    with pytest.raises(Mistake, match=r"model\.position=rotary"):
         FORMAT.config(compose([word.replace("learned", "rotary") for word in words]), 31)
     for changes in ({"activation_function": "silu"}, {"scale_attn_by_inverse_layer_idx": True}, {"embd_pdrop": 0.5}):
-        with pytest.raises(ValueError, match=next(iter(changes)).split("_")[0]):
+        with pytest.raises(Mistake, match=next(iter(changes)).split("_")[0]):
             FORMAT.overrides(theirs_of(**SIZES[0]).config.to_dict() | changes)
-    with pytest.raises(ValueError, match=r"transformer\.h\.0\.crossattention"):
+    with pytest.raises(Mistake, match=r"transformer\.h\.0\.crossattention"):
         FORMAT.from_hugging_face({"transformer.h.0.crossattention.c_attn.weight": torch.ones(2, 2)})

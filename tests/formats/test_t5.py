@@ -10,6 +10,7 @@ from torch.testing import assert_close
 from experiments.config.compose import compose
 from experiments.formats.t5 import T5Format
 from experiments.model.build import build
+from experiments.settings.mistake import Mistake
 
 FORMAT = T5Format()
 
@@ -171,15 +172,15 @@ def test_what_the_format_cannot_hold_is_refused_by_name(words, said):
     replaced = {word.split("=")[0] for word in words}
     settings = compose([*(word for word in MODEL if word.split("=")[0] not in replaced), *words])
     for refusing in (lambda: FORMAT.config(settings, VOCABULARY), lambda: FORMAT.to_hugging_face({}, settings)):
-        with pytest.raises(ValueError, match="T5 has") as caught:
+        with pytest.raises(Mistake, match="T5 has") as caught:
             refusing()
         assert all(part in str(caught.value) for part in said), caught.value
 
 
 def test_what_is_no_t5_is_refused():
-    with pytest.raises(ValueError, match=r"bert\.x is no weight"):
+    with pytest.raises(Mistake, match=r"bert\.x is no weight"):
         FORMAT.from_hugging_face({"bert.x": torch.ones(1)})
-    with pytest.raises(ValueError, match=r"feed_forward_proj=silu"):
+    with pytest.raises(Mistake, match=r"feed_forward_proj=silu"):
         FORMAT.overrides({"num_layers": 2, "feed_forward_proj": "silu"})
-    with pytest.raises(ValueError, match=r"num_decoder_layers=3"):
+    with pytest.raises(Mistake, match=r"num_decoder_layers=3"):
         FORMAT.overrides({"num_layers": 2, "num_decoder_layers": 3})

@@ -16,6 +16,7 @@ from experiments.heads.measures.importance import (
 )
 from experiments.heads.measures.pruning import gates_without, loss_with, order, remove
 from experiments.objectives.loss import loss
+from experiments.settings.mistake import Mistake
 
 VARIANTS = ["multi_head", "talking_heads", "dynamic_talking_heads", "additive", "general_bilinear", "low_rank_value"]
 
@@ -123,6 +124,6 @@ def test_the_model_without_heads_has_the_logits_of_the_masked_one(bert_of, batch
 
 
 def test_heads_whose_position_bias_is_shared_cannot_be_taken_out(bert_of):
-    with pytest.raises(ValueError, match="position=relative"):
+    with pytest.raises(Mistake, match="position=relative"):
         remove(bert_of("multi_head", position="relative"), [(0, 1)])
     assert remove(bert_of("talking_heads", position="relative"), [(0, 1)]) == [[0, 2], [0, 1, 2]]

@@ -12,6 +12,7 @@ from pyarrow import parquet
 
 from experiments.heads.measures import syntax
 from experiments.heads.measures.syntax import Tree, accuracies, by_words, pointed_to, read_treebank
+from experiments.settings.mistake import Mistake
 
 CONLLU = """\
 # text = Dogs don't bark.
@@ -48,7 +49,7 @@ def test_a_treebank_is_read_from_both_kinds_of_file(tmp_path):
 def test_a_file_that_is_no_treebank_is_named(tmp_path):
     (tmp_path / "notes.txt").write_text("1\thello", encoding="utf-8")
     for name in ("notes.txt", "nothing.conllu"):
-        with pytest.raises(ValueError, match=f"--treebank .*{name}"):
+        with pytest.raises(Mistake, match=f"--treebank .*{name}"):
             list(read_treebank(tmp_path / name))
 
 

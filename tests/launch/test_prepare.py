@@ -11,6 +11,7 @@ from experiments.data.errors import DataError
 from experiments.data.packing import is_prepared
 from experiments.launch.prepare import prepare_apart
 from experiments.record.folder import RunFolder
+from experiments.settings.mistake import ExitCode, Failure
 
 
 @pytest.fixture
@@ -51,7 +52,17 @@ def test_a_mistake_comes_back_as_it_was_said(asked, tmp_path):
         prepare_apart(*asked(short))
 
 
-def test_a_process_that_dies_is_a_mistake_too(asked, monkeypatch):
+def test_a_process_that_breaks_is_a_bug(asked, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
-    with pytest.raises(DataError, match="exit code 1"):
+    with pytest.raises(RuntimeError, match="exit code 1"):
         prepare_apart(*asked())
+
+
+def test_a_process_that_is_killed_is_said_in_a_line(asked, monkeypatch, tmp_path):
+    killed = tmp_path / "killed"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(killed))
+    with pytest.raises(Failure, match=r"killed by SIGKILL \(out of memory\?\)") as caught:
+        prepare_apart(*asked())
+    assert caught.value.exit_code == ExitCode.FAILED

@@ -16,6 +16,7 @@ from experiments.measure.hardware import device_name, resolve_device, resolve_pr
 from experiments.measure.memory import PeakMemory
 from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.measure.throughput import WARMUP_STEPS, Throughput
+from experiments.settings.mistake import Mistake
 
 CPU = torch.device("cpu")
 
@@ -122,7 +123,7 @@ def test_device_and_precision(monkeypatch):
     assert resolve_device("cpu") == CPU
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert resolve_device("auto") == CPU
-    with pytest.raises(ValueError, match=r"trainer\.device=cuda"):
+    with pytest.raises(Mistake, match=r"trainer\.device=cuda"):
         resolve_device("cuda")
     assert resolve_precision("fp32", CPU) == "fp32" and resolve_precision("bf16", CPU) == "bf16"
     assert device_name(CPU).endswith(", 1 thread")
@@ -137,7 +138,7 @@ def test_a_run_takes_the_cores_that_others_leave(monkeypatch, left, threads):
     assert resolve_threads(None, CPU, cores) == threads
     assert resolve_threads(None, torch.device("cuda"), cores) == 8
     assert resolve_threads(1, CPU, cores) == 1
-    with pytest.raises(ValueError, match=rf"trainer\.threads=9999: .* null, 1 to {len(usable())}"):
+    with pytest.raises(Mistake, match=rf"trainer\.threads=9999: .* null, 1 to {len(usable())}"):
         resolve_threads(9999, CPU, cores)
 
 

@@ -9,6 +9,7 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.model.bert import Bert
+from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 
 NORMS = ["post", "pre", "sandwich", "deep"]
@@ -100,10 +101,10 @@ def test_bf16_autocast_is_near_float32(bert_of, tokens, norm_kind):
 
 def test_mistakes_are_named(bert_of, tokens):
     for position in ("learned", "sinusoidal"):
-        with pytest.raises(ValueError, match=r"21 tokens.*model\.length=16"):
+        with pytest.raises(Mistake, match=r"21 tokens.*model\.length=16"):
             bert_of(position=position)(tokens.reshape(1, 21))
     assert bert_of(position="rotary")(tokens.reshape(1, 21)).shape == (1, 21, 23)
-    with pytest.raises(ValueError, match=r"model\.token_types=0"):
+    with pytest.raises(Mistake, match=r"model\.token_types=0"):
         bert_of()(tokens, token_types=tokens)
     with pytest.raises(ValueError, match=r"relative_buckets 9"):
         bert_of(position="relative", relative_buckets=9)

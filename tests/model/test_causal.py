@@ -8,6 +8,7 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.objectives.loss import loss
+from experiments.settings.mistake import Mistake
 
 VARIANTS = [
     "multi_head", "talking_heads", "dynamic_talking_heads", "additive", "general_bilinear",
@@ -52,7 +53,7 @@ def test_flops_are_those_that_torch_counts(bert_of, tokens):
 
 
 def test_a_scaled_output_is_refused(bert_of):
-    with pytest.raises(ValueError, match=r"model\.output_scaled=true"):
+    with pytest.raises(Mistake, match=r"model\.output_scaled=true"):
         bert_of(assembly="causal", output_scaled=True)
 
 

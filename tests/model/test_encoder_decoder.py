@@ -10,6 +10,7 @@ from experiments.config.messages import options
 from experiments.model.build import build
 from experiments.model.encoder_decoder import EncoderDecoder
 from experiments.model.position import RelativeBias, bucket
+from experiments.settings.mistake import Mistake
 
 VOCABULARY = 23
 POSITIONS = ["learned", "sinusoidal", "rotary", "relative", "none"]
@@ -123,7 +124,7 @@ def test_one_sided_buckets_are_those_of_t5():
 
 def test_a_one_sided_bias_needs_a_larger_distance():
     RelativeBias(8, 4, heads=1)
-    with pytest.raises(ValueError, match=r"relative_distance=4: must be above 4"):
+    with pytest.raises(Mistake, match=r"relative_distance=4: must be above 4"):
         RelativeBias(8, 4, heads=1, causal=True)
 
 
@@ -141,5 +142,5 @@ REFUSED = [{"token_types": 2}, {"head_transform": True}, {"norm": "deep"}]
 
 @pytest.mark.parametrize("changes", REFUSED)
 def test_what_an_encoder_decoder_has_not_is_refused(model_of, changes):
-    with pytest.raises(ValueError, match=next(iter(changes))):
+    with pytest.raises(Mistake, match=next(iter(changes))):
         model_of(**changes)

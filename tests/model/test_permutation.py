@@ -8,6 +8,7 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.objectives.loss import loss
+from experiments.settings.mistake import Mistake
 
 ORDER = torch.tensor([[0, 3, 0, 1, 2, 0, 4], [1, 0, 2, 0, 0, 3, 0], [0, 0, 0, 0, 0, 0, 1]])
 VARIANTS = [
@@ -116,5 +117,5 @@ def test_every_parameter_gets_a_finite_gradient(xlnet_of, tokens):
 
 
 def test_without_positions_it_is_refused(xlnet_of):
-    with pytest.raises(ValueError, match=r"model\.position=none"):
+    with pytest.raises(Mistake, match=r"model\.position=none"):
         xlnet_of(position="none")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.objectives.kinds.causal import Causal, CausalObjective
+from experiments.settings.mistake import Mistake
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 SPECIAL = frozenset(range(5))
@@ -45,5 +46,5 @@ def test_every_target_follows_its_position_in_a_document(sequences, length, data
 
 
 def test_nothing_to_predict_is_refused():
-    with pytest.raises(ValueError, match="nothing to predict"):
+    with pytest.raises(Mistake, match="nothing to predict"):
         objective().batch(np.array([[CLS, 5, SEP, 5]]), 0, 0)

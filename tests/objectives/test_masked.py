@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from experiments.objectives.kinds.masked import Masked, MaskedObjective, random_tokens
 from experiments.objectives.loss import loss
 from experiments.objectives.objective import Batch
+from experiments.settings.mistake import Mistake
 
 VOCABULARY, MASK, SPECIAL = 50, 4, frozenset({0, 2, 4, 49})
 ORDINARY = sorted(set(range(VOCABULARY)) - SPECIAL)
@@ -112,7 +113,7 @@ def test_extreme_shares_by_hand():
 
 
 def test_nothing_to_mask_is_refused():
-    with pytest.raises(ValueError, match="nothing to mask"):
+    with pytest.raises(Mistake, match="nothing to mask"):
         masked(np.array([[0, 2], [49, 4]]))
 
 

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.objectives.kinds.masked_sop import MaskedSop, MaskedSopObjective
+from experiments.settings.mistake import Mistake
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 VOCABULARY = 40
@@ -86,5 +87,5 @@ def test_half_are_swapped_and_every_parting_is_as_likely():
 def test_rows_without_two_tokens_in_a_row():
     short = [CLS, 5, SEP, 6, SEP, 7]
     assert len(unmasked(np.array([short, [CLS, 5, 6, 7, SEP, 8]]))[0].labels) == 1
-    with pytest.raises(ValueError, match="no segments to order"):
+    with pytest.raises(Mistake, match="no segments to order"):
         unmasked(np.array([short]))

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from experiments.model.permutation import known
 from experiments.objectives.kinds.permutation import Permutation, PermutationObjective
+from experiments.settings.mistake import Mistake
 
 SPECIAL = frozenset(range(5))
 VOCABULARY = 30
@@ -65,5 +66,5 @@ def test_every_order_is_as_likely():
 
 
 def test_nothing_to_predict_is_refused():
-    with pytest.raises(ValueError, match="nothing to predict"):
+    with pytest.raises(Mistake, match="nothing to predict"):
         permuted(np.array([[0, 2], [3, 4]]))

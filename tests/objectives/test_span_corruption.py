@@ -125,7 +125,7 @@ def test_more_spans_than_sentinels_are_refused():
     with pytest.raises(Mistake, match=r"objective\.sentinels = 3.*length=64 has 4 spans|objective\.sentinels = 3.*"):
         compose(["objective=span_corruption", "objective.sentinels=3", "objective.mean_span=1"])
     few = SimpleNamespace(**{**vars(VOCABULARY), "sentinel_ids": (900,)})
-    with pytest.raises(ValueError, match=r"objective\.sentinels=1: 3 spans"):
+    with pytest.raises(Mistake, match=r"objective\.sentinels=1: 3 spans"):
         SpanCorruptionObjective(T5, few).batch(rows_of(64), 0, 0)
 
 

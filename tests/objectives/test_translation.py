@@ -12,6 +12,7 @@ from experiments.config.compose import compose
 from experiments.model.build import build
 from experiments.objectives.kinds.translation import Translation
 from experiments.objectives.loss import loss
+from experiments.settings.mistake import Mistake
 from experiments.training.micro_batches import split
 
 PAD, CLS, SEP = 0, 2, 3
@@ -109,8 +110,8 @@ def test_smoothed_labels_by_hand():
 
 def test_bleu_without_sacrebleu_is_refused_before_training(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"objective\.bleu_pairs=8 \(0: no BLEU\): needs sacrebleu.*translation"):
+    with pytest.raises(Mistake, match=r"objective\.bleu_pairs=8 \(0: no BLEU\): needs sacrebleu.*translation"):
         PLAIN.model_copy(update={"bleu_pairs": 8}).build(VOCABULARY)
-    with pytest.raises(ValueError, match=r"objective\.bleu_pairs=null"):
+    with pytest.raises(Mistake, match=r"objective\.bleu_pairs=null"):
         PLAIN.model_copy(update={"bleu_pairs": None}).build(VOCABULARY)
     PLAIN.build(VOCABULARY)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.settings.mistake import Mistake
 from experiments.tables.inequality import Part, arithmetic, parse
 
 
@@ -31,7 +32,7 @@ def test_sides_are_sums():
 
 def test_arithmetic():
     assert arithmetic("layers * (h_k * h + h * h_v) - 1", {"layers": 2, "h_k": 3, "h": 4, "h_v": 5}) == 63
-    with pytest.raises(ValueError, match="'heads'"):
+    with pytest.raises(Mistake, match="'heads'"):
         arithmetic("heads * 2", {"h": 1})
 
 

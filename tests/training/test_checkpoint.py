@@ -8,6 +8,7 @@ import torch
 
 from experiments.record.checkpoint import load, restore, save, weights
 from experiments.record.durable import RunFolderError
+from experiments.settings.mistake import Mistake
 
 
 def state(value):
@@ -139,7 +140,7 @@ def test_a_tied_tensor_is_stored_once_and_strangers_are_named():
     stored = {name: torch.ones_like(tensor) for name, tensor in weights(model).items()}
     restore(weights(model), stored)
     assert model["two"].weight.eq(1).all()
-    with pytest.raises(ValueError, match=r"lacks model/two\.bias"):
+    with pytest.raises(Mistake, match=r"lacks model/two\.bias"):
         restore(weights(model), {name: stored[name] for name in ("model/one.weight", "model/one.bias")})
-    with pytest.raises(ValueError, match=r"one\.bias is \[3\], not \[2\]"):
+    with pytest.raises(Mistake, match=r"one\.bias is \[3\], not \[2\]"):
         restore(weights(model), stored | {"model/one.bias": torch.ones(3)})

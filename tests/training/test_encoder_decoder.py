@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from experiments.config.compose import compose
+from experiments.settings.mistake import Mistake
 from experiments.training import train as training
 from experiments.training.decoding import texts
 from experiments.training.interruption import Interrupted
@@ -141,5 +142,5 @@ def test_translation_counts_the_tokens_that_are_there(words_of, go, pairs_file):
 
 def test_tokens_of_pairs_are_no_limit(words_of, go):
     settings = compose([*words_of("transformer_nano"), "trainer.max_tokens=1000"])
-    with pytest.raises(ValueError, match=r"trainer\.max_tokens=1000.*objective=translation.*set max_steps"):
+    with pytest.raises(Mistake, match=r"trainer\.max_tokens=1000.*objective=translation.*set max_steps"):
         go(settings)

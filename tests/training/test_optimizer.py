@@ -10,6 +10,7 @@ from torch import nn
 from experiments.config.compose import compose
 from experiments.config.messages import options
 from experiments.model.build import build
+from experiments.settings.mistake import Mistake
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon
 from experiments.training import train as module
 from experiments.training.interruption import Interrupted
@@ -199,7 +200,7 @@ def go_with(settings, go):
 
 def test_a_missing_library_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "pytorch_optimizer", None)
-    with pytest.raises(ValueError, match=r"optimizer=lamb needs the package pytorch_optimizer.*\.\[optimizers\]"):
+    with pytest.raises(Mistake, match=r"optimizer=lamb needs the package pytorch_optimizer.*\.\[optimizers\]"):
         build_optimizers(Model(), CONFIGS["lamb"])
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.settings.mistake import Mistake
 from experiments.training.run_length import planned_steps
 
 
@@ -21,12 +22,12 @@ def test_the_smallest_limit_counts(settings, limits, steps):
 
 
 def test_no_limit_is_an_error(settings):
-    with pytest.raises(ValueError, match=r"max_steps, trainer\.max_tokens and trainer\.max_minutes"):
+    with pytest.raises(Mistake, match=r"max_steps, trainer\.max_tokens and trainer\.max_minutes"):
         planned_steps(settings(trainer__max_steps=None))
 
 
 def test_minutes_alone_suit_a_schedule_without_an_end_only(settings):
     limits = {"trainer__max_steps": None, "trainer__max_minutes": 1.0}
     assert planned_steps(settings(**limits, schedule={"kind": "constant", "warmup_steps": 4})) is None
-    with pytest.raises(ValueError, match=r"schedule\.kind=linear"):
+    with pytest.raises(Mistake, match=r"schedule\.kind=linear"):
         planned_steps(settings(**limits))

@@ -101,7 +101,7 @@ class Pruned(NamedTuple):
 
 
 def load_pruned(folder: Path) -> Pruned:
-    """The model that `export` wrote. Raises ValueError where the files don't go together."""
+    """The model that `export` wrote. Raises Mistake where the files don't go together."""
     settings = from_tree(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")))
     tokenizer = load(folder / "tokenizer.json")
     model = Pretraining(settings).assemble(tokenizer.vocabulary_size).eval()

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from experiments.objectives.objective import Batch, ObjectiveKind, Vocabulary
+from experiments.settings.mistake import Mistake
 
 
 class Causal(ObjectiveKind):
@@ -37,12 +38,12 @@ class CausalObjective:
         self.vocabulary = vocabulary
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """The same for every seed and step. ValueError: a batch without two tokens of a document in a row."""
+        """The same for every seed and step. Mistake: a batch without two tokens of a document in a row."""
         tokens_BN = tokens_BN.astype(np.int64)
         begins = np.isin(tokens_BN[:, :-1], (self.vocabulary.cls_id, self.vocabulary.sep_id))
         predicts = np.zeros(tokens_BN.shape, dtype=bool)
         predicts[:, :-1] = ~begins & ~np.isin(tokens_BN[:, 1:], list(self.vocabulary.special))
         rows = np.flatnonzero(predicts)
         if not rows.size:
-            raise ValueError("a batch without two tokens of a document in a row: there is nothing to predict")
+            raise Mistake("a batch without two tokens of a document in a row: there is nothing to predict")
         return Batch.of_arrays({"tokens": tokens_BN}, rows, tokens_BN.reshape(-1)[rows + 1], tokens_BN.shape[1])

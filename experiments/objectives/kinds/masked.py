@@ -12,6 +12,7 @@ from pydantic import Field, model_validator
 
 from experiments.objectives.objective import Batch, ObjectiveKind, Vocabulary
 from experiments.settings.group import Seed, Share
+from experiments.settings.mistake import Mistake
 
 # parts these random numbers from others that are keyed by the same seed and step
 STREAM = int.from_bytes(b"mask", "big")
@@ -61,7 +62,7 @@ class MaskedObjective:
         self.chosen, self.vocabulary = chosen, vocabulary
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """A pure function of its arguments. ValueError: a batch of nothing but special tokens."""
+        """A pure function of its arguments. Mistake: a batch of nothing but special tokens."""
         hidden_BN, rows, targets = self.hide(tokens_BN, seed, step)
         return Batch.of_arrays({"tokens": hidden_BN}, rows, targets, tokens_BN.shape[1])
 
@@ -71,7 +72,7 @@ class MaskedObjective:
         flat = tokens_BN.reshape(-1).astype(np.int64)
         candidates = np.flatnonzero(~np.isin(flat, list(special)))
         if not candidates.size:
-            raise ValueError("a batch of special tokens only: there is nothing to mask")
+            raise Mistake("a batch of special tokens only: there is nothing to mask")
         random = np.random.Generator(np.random.Philox(key=np.array([STREAM << 32 | seed, step], dtype=np.uint64)))
         count = max(1, round(chosen.rate * candidates.size))
         rows = np.sort(random.choice(candidates, count, replace=False, shuffle=False))

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from experiments.objectives.kinds.masked import MaskedObjective, Masking
 from experiments.objectives.objective import Batch, Vocabulary
+from experiments.settings.mistake import Mistake
 
 # parts these random numbers from others that are keyed by the same seed and step
 STREAM = int.from_bytes(b"swap", "big")
@@ -40,11 +41,11 @@ class MaskedSopObjective(MaskedObjective):
     """
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """A pure function of its arguments. ValueError: rows without two tokens of a document in a row."""
+        """A pure function of its arguments. Mistake: rows without two tokens of a document in a row."""
         length = tokens_BN.shape[1]
         texts = [text for row in tokens_BN if len(text := self.longest_text(row)[: length - 3]) > 1]
         if not texts:
-            raise ValueError("a batch without two tokens of a document in a row: there are no segments to order")
+            raise Mistake("a batch without two tokens of a document in a row: there are no segments to order")
         random = np.random.Generator(np.random.Philox(key=np.array([STREAM << 32 | seed, step], dtype=np.uint64)))
         swapped = random.random(len(texts)) < 0.5
         parting = 1 + (random.random(len(texts)) * [len(text) - 1 for text in texts]).astype(np.int64)

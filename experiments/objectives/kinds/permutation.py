@@ -12,6 +12,7 @@ from pydantic import Field
 
 from experiments.objectives.objective import Batch, ObjectiveKind, Vocabulary
 from experiments.settings.group import Seed
+from experiments.settings.mistake import Mistake
 
 # parts these random numbers from others that are keyed by the same seed and step
 STREAM = int.from_bytes(b"perm", "big")
@@ -45,10 +46,10 @@ class PermutationObjective:
         self.chosen, self.vocabulary = chosen, vocabulary
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """A pure function of its arguments. ValueError: a batch of nothing but special tokens."""
+        """A pure function of its arguments. Mistake: a batch of nothing but special tokens."""
         ordinary = ~np.isin(tokens_BN, list(self.vocabulary.special))
         if not ordinary.any():
-            raise ValueError("a batch of special tokens only: there is nothing to predict")
+            raise Mistake("a batch of special tokens only: there is nothing to predict")
         random = np.random.Generator(np.random.Philox(key=np.array([STREAM << 32 | seed, step], dtype=np.uint64)))
         # the known ones first: special tokens are before every draw
         drawn = np.where(ordinary, random.random(tokens_BN.shape), -1.0)

@@ -12,6 +12,7 @@ from pydantic import Field
 
 from experiments.objectives.objective import Batch, ObjectiveKind, Vocabulary
 from experiments.settings.group import Seed, Size
+from experiments.settings.mistake import Mistake
 
 # parts these random numbers from others that are keyed by the same seed and step
 STREAM = int.from_bytes(b"span", "big")
@@ -105,13 +106,13 @@ class SpanCorruptionObjective:
     def collapsed(self, text_BR: npt.NDArray[np.int64], away_BR: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         """The text with a sentinel for each run of what is away, and [SEP]; as many tokens in each row.
 
-        Raises ValueError where there are more runs than sentinels.
+        Raises Mistake where there are more runs than sentinels.
         """
         first_BR = away_BR & ~np.pad(away_BR[:, :-1], ((0, 0), (1, 0)))
         sentinels = np.array(self.vocabulary.sentinel_ids, dtype=np.int64)
         runs = int(first_BR[0].sum())
         if runs > len(sentinels):
-            raise ValueError(f"objective.sentinels={len(sentinels)}: {runs} spans need one each")
+            raise Mistake(f"objective.sentinels={len(sentinels)}: {runs} spans need one each")
         collapsed_BR = text_BR.copy()
         collapsed_BR[first_BR] = np.tile(sentinels[:runs], len(text_BR))
         shortened = collapsed_BR[~away_BR | first_BR].reshape(len(text_BR), -1)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from experiments.objectives.objective import Batch, Decoding, ObjectiveKind, Vocabulary
 from experiments.settings.group import Count, NonNegative, Size
+from experiments.settings.mistake import Mistake
 
 # sides are as long as their longest sentence, up to the next multiple: fewer shapes, for which oneDNN makes plans
 MULTIPLE = 8
@@ -30,7 +31,7 @@ class Translation(ObjectiveKind):
     bleu_pairs: Count | None  # so many pairs of the validation split are translated when the run ends; null: all
 
     def build(self, vocabulary: Vocabulary) -> TranslationObjective:
-        """Raises ValueError where the run could not be scored when it ends."""
+        """Raises Mistake where the run could not be scored when it ends."""
         if self.bleu_pairs != 0:
             self.check_scorer(f"objective.bleu_pairs={self.bleu_pairs or 'null'} (0: no BLEU)")
         return TranslationObjective(self, vocabulary)
@@ -40,9 +41,9 @@ class Translation(ObjectiveKind):
         return 2 * length
 
     def check_scorer(self, asked: str) -> None:
-        """Raise ValueError where sacrebleu is missing, before anything is trained for it."""
+        """Raise Mistake where sacrebleu is missing, before anything is trained for it."""
         if importlib.util.find_spec("sacrebleu") is None:
-            raise ValueError(f"{asked}: needs sacrebleu: pip install -c constraints.txt -e '.[translation]'")
+            raise Mistake(f"{asked}: needs sacrebleu: pip install -c constraints.txt -e '.[translation]'")
 
     def without_generation(self) -> Translation:
         """No pair of the validation split is translated for BLEU."""

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.data import files, hub
-from experiments.data.errors import DataError, first_line, suggestion
+from experiments.data.errors import DataError, suggestion
 from experiments.data.store import Cache
 from experiments.settings.finetuning import Classification, Regression, Span, Task
+from experiments.settings.mistake import first_line
 
 Row = dict[str, Any]
 FILES = (".parquet", ".json", ".jsonl")

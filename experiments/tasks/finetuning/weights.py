@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from experiments.record.folder import RunFolder
 from experiments.settings.finetuning import FineTuning
+from experiments.settings.mistake import Mistake
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -14,7 +15,7 @@ POSITIONS = "model/embedding.position.weight"
 
 
 def pretrained_weights(settings: FineTuning) -> dict[str, Tensor]:
-    """`model/NAME` of the weights that `settings.origin` names. Raises ValueError where they are no longer there.
+    """`model/NAME` of the weights that `settings.origin` names. Raises Mistake where they are no longer there.
 
     Of a learned position table the rows that windows of `settings.length` have.
     """
@@ -23,7 +24,7 @@ def pretrained_weights(settings: FineTuning) -> dict[str, Tensor]:
     folder, origin = RunFolder(settings.pretrained), settings.origin
     found = load(folder.checkpoint, settings.checkpoint, lambda text: None)
     if found is None or found.path.with_suffix(".sha256").read_text(encoding="ascii").strip() != origin.digest:
-        raise ValueError(
+        raise Mistake(
             f"{folder.checkpoint}: the {settings.checkpoint} checkpoint is not (or no longer) that of step "
             f"{origin.step} with the digest {origin.digest[:8]}, or is damaged"
         )

@@ -1,0 +1,115 @@
+"""Exit codes are the same in the code, in the documentation and in the help; only a user's mistake looks like one."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+import cli
+from experiments.data.errors import DataError
+from experiments.record.durable import RunFolderError
+from experiments.settings.mistake import ExitCode, Failure, Mistake
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def attn(monkeypatch, capsys):
+    """attn(*words): the exit code and what was said on stderr, of `main` in this process."""
+    monkeypatch.setenv("ATTN_TUNED", "")
+    monkeypatch.delenv("ATTN_TRACEBACK", raising=False)
+
+    def run(*words: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["attn", *words])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        return ended.value.code, capsys.readouterr().err
+
+    return run
+
+
+def test_the_codes_stand_alike_in_the_enum_the_documentation_and_the_help(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["attn", "--help"])
+    monkeypatch.setenv("ATTN_TUNED", "")
+    with pytest.raises(SystemExit):
+        cli.main()
+    help_text = capsys.readouterr().out.partition("Exit codes:\n")[2].partition("Options:")[0]
+    text = (ROOT / "docs" / "exit_codes.md").read_text(encoding="utf-8")
+    expected = [(str(int(code)), code.meaning) for code in ExitCode]
+    assert re.findall(r"^\| (\d+) \| (.*) \|$", text, re.MULTILINE) == expected
+    assert re.findall(r"^ +(\d+) +(.*)$", help_text, re.MULTILINE) == expected
+
+
+def broken_zip(*columns, strict=False):
+    raise ValueError("zip() argument 2 is shorter than argument 1")
+
+
+def test_an_internal_value_error_is_a_bug(attn, monkeypatch):
+    import experiments.config.command_line as command_line
+
+    monkeypatch.setattr(command_line, "zip", broken_zip, raising=False)
+    code, said = attn("train", "heads=6", "--dry-run")
+    assert code == ExitCode.FAILED
+    *trace, last, report = said.strip().splitlines()
+    assert trace[0].startswith("Traceback") and last == "ValueError: zip() argument 2 is shorter than argument 1"
+    assert report.startswith("this is a bug in attn: please report it") and "attn --version" in report
+
+
+def test_an_internal_value_error_of_a_variant_is_a_bug(attn, monkeypatch):
+    from attention import talking_heads
+
+    def broken(self, *arguments, **options):
+        broken_zip()
+
+    monkeypatch.setattr(talking_heads.Attention, "__init__", broken)
+    code, said = attn("train", "-m", "variant=talking_heads", "heads=6", "--dry-run")
+    assert code == ExitCode.FAILED and "Traceback" in said and "this is a bug" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "names"),
+    [
+        (["train", "heads=abc"], ["heads", "'abc'"]),
+        (["train", "variant=talkin", "--dry-run"], ["'talkin'", "did you mean talking_heads?"]),
+        (
+            ["train", "-m", "variant=differential", "variant.lambda_init=1", "--dry-run"],
+            ["differential", "lambda_init"],
+        ),
+        (["compare", "--runs", "nowhere"], ["nowhere"]),
+        (["table", "shazeer2020/haeds"], ["haeds", "did you mean shazeer2020/heads?"]),
+        (["evaluate", "absent", "--runs", "nowhere"], ["absent"]),
+        (["export", "absent", "folder", "--runs", "nowhere"], ["absent"]),
+        (["import", "nowhere"], ["config.json"]),
+    ],
+)
+def test_a_mistake_is_said_in_a_line_or_two(attn, tmp_path, monkeypatch, words, names):
+    monkeypatch.chdir(tmp_path)
+    code, said = attn(*words)
+    assert code == ExitCode.MISTAKE, said
+    assert "Traceback" not in said and len(said.strip().splitlines()) <= 3
+    assert said.startswith(f"attn {words[0]}: ") and all(name in said for name in names)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_attn_traceback_shows_where_a_mistake_was_raised_and_keeps_its_code(attn, monkeypatch):
+    monkeypatch.setenv("ATTN_TRACEBACK", "1")
+    code, said = attn("train", "heads=abc")
+    assert code == ExitCode.MISTAKE and "Traceback" in said and "this is a bug" not in said
+
+
+def test_only_failures_are_said_without_a_traceback():
+    assert not issubclass(Failure, ValueError)
+    assert issubclass(DataError, Mistake) and not issubclass(RunFolderError, Mistake)
+    assert (Mistake("a").exit_code, RunFolderError("a").exit_code) == (ExitCode.MISTAKE, ExitCode.FAILED)
+
+
+def test_the_version_names_what_a_report_needs(monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["attn", "--version"])
+    monkeypatch.setenv("ATTN_TUNED", "")
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert not ended.value.code
+    assert re.match(r"attn \S+.*, Python 3\.\d+\.\d+, torch \S+, ", capsys.readouterr().out)
