@@ -10,7 +10,7 @@ from experiments.display.rows import show
 from experiments.model.kernel import keep_kernel
 from experiments.record.find import find_run
 from experiments.record.folder import RunFolder
-from experiments.settings.finetuning import FineTuning
+from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.run import Settings
@@ -37,7 +37,7 @@ def evaluate_run(
             raise Mistake(f"--bleu: {folder.name} has objective={settings.objective.kind}, which translates nothing")
         settings.objective.check_scorer("--bleu")
     own: dict[str, object] = {"tokenizer": FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))}
-    if isinstance(settings, FineTuning):
+    if isinstance(settings, FinetuningSettings):
         if split != "validation":
             raise Mistake(f"split={split}: of a task the validation split is scored", "task.validation=FILE is another")
         own = {"pretrained": str(folder.path)}  # whose tokenizer is read

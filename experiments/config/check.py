@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from experiments.settings.finetuning import FineTuning
+from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.run import Settings
 from experiments.settings.variant import module_of, schema
@@ -39,7 +39,7 @@ def _variant_errors(variant: dict[Any, Any], sources: dict[Any, Any]) -> Iterato
 
 
 def class_of(tree: dict[Any, Any]) -> type[Settings]:
-    return FineTuning if "pretrained" in tree else Settings
+    return FinetuningSettings if "pretrained" in tree else Settings
 
 
 def errors_of(tree: dict[str, Any], sources: dict[Any, Any], kind: type[Settings]) -> Iterator[str]:

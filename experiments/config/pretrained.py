@@ -16,7 +16,7 @@ from experiments.data.tokenizer import NAME as TOKENIZER
 from experiments.record.code_digest import source_digest
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import PREFIX, RunFolder
-from experiments.settings.finetuning import LIBRARIES, FineTuning
+from experiments.settings.finetuning import LIBRARIES, FinetuningSettings
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.run import Objective, Settings
@@ -62,7 +62,7 @@ def inherited(tree: dict[str, Any], run: dict[str, Any], origin: dict[str, Any])
 def pretraining(folder: RunFolder) -> Settings:
     """What a run was pretrained with. Raises Mistake for a fine-tuned one."""
     settings = from_tree(folder.config())
-    if isinstance(settings, FineTuning):
+    if isinstance(settings, FinetuningSettings):
         raise Mistake(f"{folder.name} is fine-tuned", f"name the pretrained run: {settings.origin.run}")
     return settings
 

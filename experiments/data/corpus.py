@@ -18,7 +18,7 @@ from experiments.settings.group import Text
 
 SPLITS = ("train", "validation", "test")
 
-Place = TypeVar("Place")
+SplitPlace = TypeVar("SplitPlace")
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class SplitData(DataKind):
         return {"validation": 1} if self.test is not None else {"validation": 1, "test": 1}
 
     def assigned(
-        self, places: Mapping[str, Place], texts: Callable[[str, Place], Iterator[str]]
+        self, places: Mapping[str, SplitPlace], texts: Callable[[str, SplitPlace], Iterator[str]]
     ) -> Iterator[tuple[str, str]]:
         """(split, text) of the texts at each place, some of the training split's given to those that have none."""
         for split, place in places.items():

@@ -21,12 +21,12 @@ def group(rows: Iterable[str], documents: Documents) -> Iterator[str]:
     of WikiText, a row such as ` = Homarus gammarus = ` between two blank ones: 600, 60 and 60 in WikiText-2's splits.
     """
     if documents == "row":
-        found = iter(rows)
+        texts = iter(rows)
     elif documents == "blank_line":
-        found = _joined((row, _blank(row)) for row in rows)
+        texts = _joined((row, _blank(row)) for row in rows)
     else:
-        found = _joined(_titled(rows))
-    return filter(None, map(str.strip, found))
+        texts = _joined(_titled(rows))
+    return filter(None, map(str.strip, texts))
 
 
 def split_of(document: str, held_out: dict[str, int]) -> str:

@@ -22,8 +22,8 @@ def find(key: str, pattern: str) -> list[Path]:
     """The files of a path or glob, by name, none of them empty; `key` is the setting that asks. Raises DataError."""
     path = Path(pattern).expanduser()
     if glob.has_magic(pattern) and not path.exists():
-        found = (Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207, a pattern may be absolute
-        paths = sorted(path for path in found if path.is_file())
+        matches = (Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207, a pattern may be absolute
+        paths = sorted(path for path in matches if path.is_file())
         if not paths:
             raise DataError(f"{key}={pattern}: no file has such a name{_beside(path)}")
     else:

@@ -22,7 +22,7 @@ ROWS = 256  # rows in memory at once
 COMMIT = re.compile("[0-9a-f]{40}")
 
 
-class Place(NamedTuple):
+class HubPlace(NamedTuple):
     """Which data set of the hub, and how it is read."""
 
     path: str  # owner/name, or a folder that a data set was downloaded to
@@ -36,7 +36,7 @@ class UnreachableError(Exception):
     """The hub did not answer."""
 
 
-def source(data: Place, cache: Cache) -> dict[str, str]:
+def source(data: HubPlace, cache: Cache) -> dict[str, str]:
     """What exactly `data` names: {"commit": ...} of a set of the hub, {"sha256": ...} of a folder it was downloaded to.
 
     A branch is resolved once and noted in the cache: a run that is continued reads the same text though the branch has
@@ -59,7 +59,7 @@ def source(data: Place, cache: Cache) -> dict[str, str]:
 
 
 def rows(
-    data: Place, expression: str, exact: dict[str, str], cache: Cache, check: Callable[[str, list[str]], list[str]]
+    data: HubPlace, expression: str, exact: dict[str, str], cache: Cache, check: Callable[[str, list[str]], list[str]]
 ) -> Iterator[dict[str, Any]]:
     """Rows of a split expression, whole, of the columns that `check(place, names)` picks. Raises DataError."""
     table = _load(data, expression, exact, cache)
@@ -69,7 +69,7 @@ def rows(
             yield from (dict(zip(columns, row, strict=True)) for row in zip(*map(batch.get, columns), strict=True))
 
 
-def _load(data: Place, expression: str, exact: dict[str, str], cache: Cache) -> Any:
+def _load(data: HubPlace, expression: str, exact: dict[str, str], cache: Cache) -> Any:
     import datasets
 
     commit = exact.get("commit")
@@ -87,7 +87,7 @@ def _load(data: Place, expression: str, exact: dict[str, str], cache: Cache) -> 
         )
 
 
-def _reaches(data: Place, commit: str) -> bool:
+def _reaches(data: HubPlace, commit: str) -> bool:
     """Whether the hub has the commit; False where it is out of reach and the commit is in the library's cache."""
     try:
         return bool(_ask(data, commit))
@@ -100,7 +100,7 @@ def _reaches(data: Place, commit: str) -> bool:
         ) from error
 
 
-def _ask(data: Place, revision: str) -> str:
+def _ask(data: HubPlace, revision: str) -> str:
     """The commit of a revision, from the hub; in a thread, as a name server that is out of reach can block for long."""
     import huggingface_hub
 
@@ -124,7 +124,7 @@ def _ask(data: Place, revision: str) -> str:
     raise UnreachableError(first_line(answer[0])) from answer[0]
 
 
-def _refuse(data: Place, revision: str, error: Exception) -> None:
+def _refuse(data: HubPlace, revision: str, error: Exception) -> None:
     """Raise what the hub answered; return where it was not the hub that answered."""
     from huggingface_hub import errors
 
@@ -139,7 +139,7 @@ def _refuse(data: Place, revision: str, error: Exception) -> None:
         raise DataError(f"{where} is neither a folder nor owner/name of the hub: {first_line(error)}") from error
 
 
-def _downloaded(data: Place, unreachable: UnreachableError) -> str:
+def _downloaded(data: HubPlace, unreachable: UnreachableError) -> str:
     """The commit of the set that an earlier download left in the library's cache."""
     import datasets
 
@@ -174,7 +174,7 @@ def _quiet(offline: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _explained(data: Place, asked: str) -> Iterator[None]:
+def _explained(data: HubPlace, asked: str) -> Iterator[None]:
     """The library's errors in one line that says what was asked for."""
     try:
         yield

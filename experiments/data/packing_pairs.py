@@ -32,14 +32,14 @@ def pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, report
     empty = {"sequences": 0, "documents": 0, "token_count": 0, "text_bytes": 0, "left_out": 0}
     facts: dict[str, dict[str, int]] = {}
     for chunk in _chunks(corpus):
-        for split, (found, fact) in _encoded(chunk, tokenizer, length // 2, dtype).items():
+        for split, (rows, fact) in _encoded(chunk, tokenizer, length // 2, dtype).items():
             held = facts.setdefault(split, dict(empty))
             for key, count in fact.items():
                 held[key] += count
             with (folder / f"{split}.spool").open("ab") as file:
-                file.write(found.tobytes())
+                file.write(rows.tobytes())
             if split == "train":
-                unigram += np.bincount(found[:, length // 2 :].reshape(-1), minlength=len(unigram))
+                unigram += np.bincount(rows[:, length // 2 :].reshape(-1), minlength=len(unigram))
         report("tokenizing pairs", sum(fact["documents"] for fact in facts.values()), None)
     unigram[list(tokenizer.special)] = 0
     unigram.tofile(folder / "unigram")
@@ -67,7 +67,7 @@ def _encoded(
     chunk: dict[str, list[str]], tokenizer: Tokenizer, side: int, dtype: np.dtype[Any]
 ) -> dict[str, tuple[np.ndarray, dict[str, int]]]:
     """By split: rows [pairs, 2 N], and what there is of them."""
-    found = {}
+    encoded_by_split = {}
     for split, texts in chunk.items():
         sources, targets = zip(*(text.split(TAB) for text in texts), strict=True)
         encoded = zip(tokenizer.encode(sources), tokenizer.encode(targets), targets, strict=True)
@@ -84,8 +84,8 @@ def _encoded(
             "text_bytes": sum(len(text.encode()) for _, _, text in fitting),
             "left_out": len(texts) - len(rows),
         }
-        found[split] = (rows.reshape(len(rows), 2 * side), fact)
-    return found
+        encoded_by_split[split] = (rows.reshape(len(rows), 2 * side), fact)
+    return encoded_by_split
 
 
 def _told(split: str, fact: dict[str, int], side: int, report: Report) -> None:

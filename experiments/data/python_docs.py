@@ -41,11 +41,11 @@ def documents(library: Path | None = None) -> Iterator[str]:
 
 def sources(folder: Path) -> list[Path]:
     """The library's own source files in the order of their paths, the language reference first."""
-    found = []
+    sources = []
     for place, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if name not in OTHERS]
-        found += [Path(place, name) for name in files if name.endswith(".py")]
-    return sorted(found, key=lambda path: (path != folder / TOPICS, path.relative_to(folder).as_posix()))
+        sources += [Path(place, name) for name in files if name.endswith(".py")]
+    return sorted(sources, key=lambda path: (path != folder / TOPICS, path.relative_to(folder).as_posix()))
 
 
 def texts(path: Path, is_topics: bool) -> list[str]:

@@ -86,28 +86,28 @@ class BertFormat(Format):
     unused: ClassVar[str] = r"bert\.pooler\..*|cls\.seq_relationship\..*|bert\.embeddings\.position_ids"
 
     def overrides(self, config: Mapping[str, Any]) -> list[str]:
-        found = DEFAULTS | dict(config)
-        if missing := sorted(set(SAME.values()) - set(found)):
+        complete = DEFAULTS | dict(config)
+        if missing := sorted(set(SAME.values()) - set(complete)):
             raise Mistake(f"config.json lacks {', '.join(missing)}")
         needed = {
             "position_embedding_type": "absolute",
             "is_decoder": False,
             "add_cross_attention": False,
-            "embedding_size": found["hidden_size"],
+            "embedding_size": complete["hidden_size"],
         }
-        require_config(found, needed)
-        if (activation := found["hidden_act"]) not in ACTIVATIONS:
+        require_config(complete, needed)
+        if (activation := complete["hidden_act"]) not in ACTIVATIONS:
             raise Mistake(f"hidden_act = {activation!r} of config.json: must be one of {', '.join(ACTIVATIONS)}")
-        value_size = found.get("attention_head_size") or found["hidden_size"] // found["num_attention_heads"]
+        value_size = complete.get("attention_head_size") or complete["hidden_size"] // complete["num_attention_heads"]
         chosen = {
             "variant": "multi_head",
             "objective": "masked",
             **FIXED,
-            **{ours: found[theirs] for ours, theirs in SAME.items()},
-            "key_size": found.get("attention_key_size") or value_size,
+            **{ours: complete[theirs] for ours, theirs in SAME.items()},
+            "key_size": complete.get("attention_key_size") or value_size,
             "value_size": value_size,
             "model.activation": ACTIVATIONS[activation],
-            "model.tied": bool(found["tie_word_embeddings"]),
+            "model.tied": bool(complete["tie_word_embeddings"]),
         }
         return [f"{key}={text(value)}" for key, value in chosen.items()]
 

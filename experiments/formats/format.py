@@ -54,12 +54,12 @@ class Format(ABC):
 def formats() -> dict[str, Format]:
     """The formats of this folder, by model_type."""
     package = __name__.rpartition(".")[0]
-    found: dict[str, Format] = {}
+    known: dict[str, Format] = {}
     for name in sorted(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)])):
         for value in vars(importlib.import_module(f"{package}.{name}")).values():
             if isinstance(value, type) and issubclass(value, Format) and value is not Format:
-                found[value.model_type] = value()
-    return found
+                known[value.model_type] = value()
+    return known
 
 
 def format_of(model_type: object) -> Format:

@@ -152,10 +152,10 @@ class Gpt2Format(Format):
         inner = {ours: name for name, ours in LAYER_MODULES.items()}
         for name, tensor in state.items():
             module, _, parameter = name.rpartition(".")
-            if found := re.fullmatch(r"encoder\.layers\.(\d+)\.(.+)", module):
-                inside = inner[found[2]]
+            if match := re.fullmatch(r"encoder\.layers\.(\d+)\.(.+)", module):
+                inside = inner[match[2]]
                 transposed = inside in TRANSPOSED and parameter == "weight"
-                theirs[f"transformer.h.{found[1]}.{inside}.{parameter}"] = tensor.T if transposed else tensor
+                theirs[f"transformer.h.{match[1]}.{inside}.{parameter}"] = tensor.T if transposed else tensor
             else:
                 theirs[f"{named[module]}.{parameter}"] = tensor
         theirs.setdefault("lm_head.weight", theirs["transformer.wte.weight"])
@@ -164,8 +164,8 @@ class Gpt2Format(Format):
 
 def _layer_and_module(module: str) -> tuple[str | None, str]:
     """("3", "attn.c_attn") of transformer.h.3.attn.c_attn; (None, "") of what is in no layer."""
-    found = re.fullmatch(r"transformer\.h\.(\d+)\.(.+)", module)
-    return (found[1], found[2]) if found else (None, "")
+    match = re.fullmatch(r"transformer\.h\.(\d+)\.(.+)", module)
+    return (match[1], match[2]) if match else (None, "")
 
 
 def _check(settings: Settings) -> None:

@@ -15,9 +15,9 @@ def require(name: str, settings: Settings, needed: dict[str, Any]) -> None:
     """Raises Mistake that names the settings, by dotted keys, which a model of this name can't have."""
     tree = settings.model_dump()
     wrong = [
-        f"{place}={text(found)}: {name} has {text(value)}"
+        f"{place}={text(ours)}: {name} has {text(value)}"
         for place, value in needed.items()
-        if (found := value_at(tree, place)) != value
+        if (ours := value_at(tree, place)) != value
     ]
     if wrong:
         raise Mistake("; ".join(wrong))

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from experiments.model.encoder import Layer
+from experiments.model.encoder import EncoderLayer
 from experiments.settings.model import Model
 
 
@@ -21,7 +21,7 @@ class Assembly(nn.Module):
         super().__init__()
 
     @property
-    def layers(self) -> Sequence[Layer]:
+    def layers(self) -> Sequence[EncoderLayer]:
         """Those with attention, in the order in which they run."""
         raise NotImplementedError
 

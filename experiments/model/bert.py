@@ -14,7 +14,7 @@ from attention.layers.rotary import Rotary
 from experiments.model.assembly import Assembly, linear_multiplies
 from experiments.model.batch_norm import tell_real
 from experiments.model.embedding import Embedding
-from experiments.model.encoder import ACTIVATIONS, Encoder, Layer
+from experiments.model.encoder import ACTIVATIONS, Encoder, EncoderLayer
 from experiments.model.norm import build_norm
 from experiments.model.position import RelativeBias
 from experiments.model.variant import build_attention
@@ -81,8 +81,8 @@ class Bert(Assembly):
         del self.head
 
     @property
-    def layers(self) -> list[Layer]:
-        return cast("list[Layer]", list(self.encoder.layers))
+    def layers(self) -> list[EncoderLayer]:
+        return cast("list[EncoderLayer]", list(self.encoder.layers))
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
         head = linear_multiplies(self.head.transform) + self.embedding.token.weight.numel()

@@ -11,20 +11,20 @@ from torch import nn
 from attention.layers.frame import AttentionLayer
 from experiments.model.assembly import Assembly
 from experiments.model.bert import Bert
-from experiments.model.causal import Causal
-from experiments.model.encoder import Layer
+from experiments.model.causal import CausalDecoder
+from experiments.model.encoder import EncoderLayer
 from experiments.model.encoder_decoder import EncoderDecoder
 from experiments.model.initial import initialize
 from experiments.model.norm import deep_gains, ends_with_norm
-from experiments.model.permutation import Permutation
+from experiments.model.permutation import TwoStreamEncoder
 from experiments.model.sentence_order import SentenceOrder
 from experiments.settings.model import Model
 
 ASSEMBLIES: dict[str, type[Assembly]] = {
     "encoder": Bert,
     "sentence_order": SentenceOrder,
-    "causal": Causal,
-    "permutation": Permutation,
+    "causal": CausalDecoder,
+    "permutation": TwoStreamEncoder,
     "encoder_decoder": EncoderDecoder,
 }
 
@@ -56,7 +56,7 @@ def fold_scale(attentions: Sequence[AttentionLayer]) -> None:
                 attention.get_parameter("query.weight").mul_(attention.sizes.key_size**-0.5)
 
 
-def scale_branches(layers: Sequence[Layer], gain: float) -> None:
+def scale_branches(layers: Sequence[EncoderLayer], gain: float) -> None:
     """Multiply the starting values of the layers' branches, once where layers share them."""
     with torch.no_grad():
         for linear in dict.fromkeys(linear for layer in layers for linear in layer.branch_maps()):

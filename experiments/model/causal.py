@@ -7,7 +7,7 @@ from typing import ClassVar
 from experiments.model.bert import Bert
 
 
-class Causal(Bert):
+class CausalDecoder(Bert):
     """norm=pre, position=learned, activation=gelu_tanh, embedding_norm=false and head_bias=false make it GPT-2."""
 
     causal: ClassVar[bool] = True

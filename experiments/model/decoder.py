@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments.model.encoder import Layer
+from experiments.model.encoder import EncoderLayer
 from experiments.model.norm import Residual, build_norm, ends_with_norm
 from experiments.settings.model import Model
 
 
-class DecoderLayer(Layer):
+class DecoderLayer(EncoderLayer):
     """Self-attention that looks back only, attention to the encoder's output, a feed-forward; each in its residual."""
 
     cross_attention: Any

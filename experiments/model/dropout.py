@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from experiments.model.encoder import Layer
+from experiments.model.encoder import EncoderLayer
 from experiments.model.initial import path_seed
 
 
@@ -14,6 +14,6 @@ def reseed(model: nn.Module, seed: int) -> None:
     The seeds are filled in place, so that torch.compile sees the same tensors. Until the first call they are 0.
     """
     for path, layer in model.named_modules():
-        if isinstance(layer, Layer):
+        if isinstance(layer, EncoderLayer):
             for index, each in enumerate(layer.dropout_seeds):
                 each.fill_(path_seed(seed, f"{path}/{index}") >> 1)

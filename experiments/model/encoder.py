@@ -50,7 +50,7 @@ class FeedForward(nn.Module):
         return self.outer(self.activation(inner) if gate is None else self.activation(gate) * inner)
 
 
-class Layer(nn.Module):
+class EncoderLayer(nn.Module):
     """Self-attention by any variant, then a feed-forward, each in its residual connection."""
 
     attention: Any
@@ -114,7 +114,7 @@ class Encoder(nn.Module):
 
     def __init__(self, model: Model, attentions: Sequence[nn.Module]) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(Layer(model, attention) for attention in attentions)
+        self.layers = nn.ModuleList(EncoderLayer(model, attention) for attention in attentions)
         first, *others = self.layers
         for layer in others:
             for name in SHARED[model.sharing]:

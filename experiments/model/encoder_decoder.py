@@ -13,7 +13,7 @@ from attention.layers.rotary import Rotary
 from experiments.model.assembly import Assembly, linear_multiplies
 from experiments.model.decoder import Decoder, DecoderLayer
 from experiments.model.embedding import Embedding
-from experiments.model.encoder import Encoder, Layer
+from experiments.model.encoder import Encoder, EncoderLayer
 from experiments.model.position import RelativeBias
 from experiments.model.variant import build_attention
 from experiments.settings.mistake import Mistake
@@ -93,8 +93,8 @@ class EncoderDecoder(Assembly):
         return self.head(hidden, self.embedding.token.weight)
 
     @property
-    def layers(self) -> list[Layer]:
-        return cast("list[Layer]", [*self.encoder.layers, *self.decoder.layers])
+    def layers(self) -> list[EncoderLayer]:
+        return cast("list[EncoderLayer]", [*self.encoder.layers, *self.decoder.layers])
 
     @property
     def attentions(self) -> list[Any]:
@@ -110,7 +110,7 @@ class EncoderDecoder(Assembly):
         multiplies = targets * linear_multiplies(self.head)
         if self.head.output is None:
             multiplies += targets * self.embedding.token.weight.numel()
-        for layer in cast("list[Layer]", list(self.encoder.layers)):
+        for layer in cast("list[EncoderLayer]", list(self.encoder.layers)):
             multiplies += layer.attention.cost(length, length).multiplies
             multiplies += length * linear_multiplies(layer.feed_forward)
         for layer in self._decoder_layers:

@@ -15,7 +15,7 @@ from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 
 
-class Permutation(Bert):
+class TwoStreamEncoder(Bert):
     """Beside the content of each position, a query that knows its place and not its token, through the same layers.
 
     Both attend to the content: the content of i to that of j if order(j) <= order(i), the query of i if

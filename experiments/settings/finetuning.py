@@ -90,7 +90,7 @@ class Regression(Labelled):
     metrics: Annotated[list[NumberMetric], Field(min_length=1)]
 
 
-Task = Annotated[Span | Classification | Regression, Field(discriminator="kind")]
+Benchmark = Annotated[Span | Classification | Regression, Field(discriminator="kind")]
 
 
 class Origin(Group):
@@ -102,17 +102,17 @@ class Origin(Group):
     tokenizer: Text  # hex SHA-256
 
 
-class FineTuning(Settings):
+class FinetuningSettings(Settings):
     """A run that goes on from the weights of another; `objective`, `data` and `tokenizer` are what those learned by."""
 
     pretrained: Text  # folder of the pretrained run
     checkpoint: WhichCheckpoint
     origin: Origin
     epochs: Positive | None  # the first limit reached ends the run
-    task: Task
+    task: Benchmark
 
     @model_validator(mode="after")
-    def _room(self) -> FineTuning:
+    def _room(self) -> FinetuningSettings:
         """[CLS] question [SEP] context [SEP]: of the context a token at least."""
         if isinstance(self.task, Span) and self.task.max_question + 4 > self.length:
             raise ValueError(
@@ -122,7 +122,7 @@ class FineTuning(Settings):
         return self
 
     @model_validator(mode="after")
-    def _smoothed(self) -> FineTuning:
+    def _smoothed(self) -> FinetuningSettings:
         """Positions of padding, which have no probability, can't get a share of it; numbers have none at all."""
         if self.trainer.label_smoothing and not isinstance(self.task, Classification):
             raise ValueError(
@@ -132,7 +132,7 @@ class FineTuning(Settings):
         return self
 
     @model_validator(mode="after")
-    def _whole_examples(self) -> FineTuning:
+    def _whole_examples(self) -> FinetuningSettings:
         if self.trainer.evaluation_sequences is not None:
             raise ValueError(
                 f"trainer.evaluation_sequences = {self.trainer.evaluation_sequences}: whole examples are scored; "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.settings.finetuning import FineTuning
+from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.run import Settings
 from experiments.tasks.finetuning.task import Finetuning
 from experiments.tasks.pretraining import Pretraining
@@ -11,4 +11,4 @@ from experiments.tasks.task import Task
 
 def task_of(settings: Settings) -> Task:
     """The task of a run: torch comes in only where a model or an objective is asked for."""
-    return Finetuning(settings) if isinstance(settings, FineTuning) else Pretraining(settings)
+    return Finetuning(settings) if isinstance(settings, FinetuningSettings) else Pretraining(settings)

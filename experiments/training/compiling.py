@@ -16,7 +16,7 @@ from experiments.measure.rates import seconds
 from experiments.model.assembly import Assembly
 from experiments.model.batch_norm import discard
 from experiments.model.decoder import Decoder
-from experiments.model.encoder import Encoder, Layer
+from experiments.model.encoder import Encoder, EncoderLayer
 from experiments.objectives.objective import Batch
 from experiments.training.micro_batches import Forward, backward, is_out_of_memory
 
@@ -129,7 +129,7 @@ def weigh(pairs: Sequence[tuple[float, float]], making: float, length: float) ->
     )
 
 
-def _of_whole_sequences(model: nn.Module) -> Iterator[Layer]:
+def _of_whole_sequences(model: nn.Module) -> Iterator[EncoderLayer]:
     for stack in model.modules():
         if isinstance(stack, Encoder | Decoder):
-            yield from cast("list[Layer]", list(stack.layers)[:-1])
+            yield from cast("list[EncoderLayer]", list(stack.layers)[:-1])

@@ -13,7 +13,7 @@ from experiments.config.check import from_tree
 from experiments.config.compose import compose, compose_raw, override
 from experiments.config.messages import CONF, groups, options
 from experiments.settings.data import DataSettings
-from experiments.settings.finetuning import Classification, FineTuning, Regression, Span
+from experiments.settings.finetuning import Classification, FinetuningSettings, Regression, Span
 from experiments.settings.kinds import kinds
 from experiments.settings.logger import Logger
 from experiments.settings.mistake import Mistake
@@ -76,7 +76,7 @@ def test_the_keys_of_every_yaml_are_the_fields_of_the_class_it_feeds(group):
             assert set(tree) - {"defaults", group} <= set(Settings.model_fields), option
             continue
         if group == "task":  # it also sets what goes with it
-            assert set(tree) - {group} <= set(FineTuning.model_fields), option
+            assert set(tree) - {group} <= set(FinetuningSettings.model_fields), option
             tree = tree[group]
         assert any(set(tree) == set(each.model_fields) for each in CLASSES[group]), option
 

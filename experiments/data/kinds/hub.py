@@ -44,9 +44,9 @@ class HubSet(SplitData):
         """The text of a row of these columns; None where it has none. Raises DataError."""
 
     @property
-    def place(self) -> hub.Place:
+    def place(self) -> hub.HubPlace:
         """Where on the hub the set is."""
-        return hub.Place(self.path, self.name, self.revision, self.streaming, self.instead)
+        return hub.HubPlace(self.path, self.name, self.revision, self.streaming, self.instead)
 
     def open(self, cache: Cache) -> Corpus:
         """Raises DataError for a set that is not there, or not within reach."""

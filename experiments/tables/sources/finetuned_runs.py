@@ -13,7 +13,7 @@ from experiments.config.command_line import check_overrides
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.pretrained import check_keys, inherited
 from experiments.launch.cell import folder_of
-from experiments.settings.finetuning import FineTuning
+from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.run import Settings
 from experiments.tables.definition import Budget
@@ -99,11 +99,11 @@ class FinetunedRuns(Runs):
         settings = resolve(OmegaConf.create(self._tree_of(cell, name)))
         return Cell(cell.row, cell.seed, folder_of(settings).name, settings)
 
-    def _planned(self, cell: Cell, name: str) -> FineTuning:
+    def _planned(self, cell: Cell, name: str) -> FinetuningSettings:
         """The same before there are weights to start from. Raises Mistake."""
         origin = {"run": cell.name, "step": 0, "digest": "unknown", "tokenizer": "unknown"}
         settings = resolve(OmegaConf.create(inherited(self._tree_of(cell, name), cell.what.model_dump(), origin)))
-        assert isinstance(settings, FineTuning)
+        assert isinstance(settings, FinetuningSettings)
         return settings
 
     def _tree_of(self, cell: Cell, name: str) -> dict[str, Any]:
@@ -111,7 +111,7 @@ class FinetunedRuns(Runs):
         same = {key: pretraining[key] for key in SAME}
         return self._trees[name] | same | {"pretrained": str(folder_of(cell.what).path)}
 
-    def _check_scores(self, name: str, settings: FineTuning) -> None:
+    def _check_scores(self, name: str, settings: FinetuningSettings) -> None:
         """Raises Mistake for a score that the task doesn't have, which would else be seen when all is trained."""
         known = settings.task.score_names
         for place in self._places:

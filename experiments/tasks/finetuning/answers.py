@@ -13,7 +13,9 @@ from experiments.tasks.finetuning.features import Questions
 from experiments.tasks.finetuning.windows import NONE
 
 
-class Found(NamedTuple):
+class AnswerSpan(NamedTuple):
+    """A span of a window that may be the answer."""
+
     score: float
     first: int  # tokens of the window
     last: int
@@ -28,21 +30,21 @@ def answer_texts(
     """
     if task.window_score == "log_probabilities":
         starts_WN, ends_WN = _normalized(starts_WN), _normalized(ends_WN)
-    best: dict[int, Found] = {}
+    best: dict[int, AnswerSpan] = {}
     texts = {str(question["id"]): "" for question in known}
     for window, owner in enumerate(questions.owner.tolist()):
         offsets = questions.offsets[window]
-        found = best_span(starts_WN[window], ends_WN[window], offsets[:, 0] != NONE, questions.widest[window], task)
-        if found and (owner not in best or found.score > best[owner].score):
-            best[owner] = found
+        span = best_span(starts_WN[window], ends_WN[window], offsets[:, 0] != NONE, questions.widest[window], task)
+        if span and (owner not in best or span.score > best[owner].score):
+            best[owner] = span
             context = known[owner]["context"]
-            texts[str(known[owner]["id"])] = context[offsets[found.first, 0] : offsets[found.last, 1]].strip()
+            texts[str(known[owner]["id"])] = context[offsets[span.first, 0] : offsets[span.last, 1]].strip()
     return texts
 
 
 def best_span(
     start_N: np.ndarray, end_N: np.ndarray, context_N: np.ndarray, widest_N: np.ndarray, task: Span
-) -> Found | None:
+) -> AnswerSpan | None:
     """The span of the context with the highest sum of logits, of the `n_best` starts and ends; None without any.
 
     It begins where no other window shows more around the token, and has at most `max_answer` tokens.
@@ -56,7 +58,7 @@ def best_span(
     sum_SE = np.where((size_SE >= 0) & (size_SE < task.max_answer), sum_SE, -np.inf)
     row, column = np.unravel_index(sum_SE.argmax(), sum_SE.shape)
     score = float(sum_SE[row, column])
-    return Found(score, int(starts[row]), int(ends[column])) if score > -np.inf else None
+    return AnswerSpan(score, int(starts[row]), int(ends[column])) if score > -np.inf else None
 
 
 def _top(logits_N: np.ndarray, count: int) -> np.ndarray:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from experiments.data import files, hub
 from experiments.data.errors import DataError, suggestion
 from experiments.data.store import Cache
-from experiments.settings.finetuning import Classification, Regression, Span, Task
+from experiments.settings.finetuning import Benchmark, Classification, Regression, Span
 from experiments.settings.mistake import first_line
 
 Row = dict[str, Any]
@@ -31,7 +31,7 @@ class Question(NamedTuple):
     start: int  # character of the context where the first answer begins
 
 
-class Labelled(NamedTuple):
+class LabelledExample(NamedTuple):
     """An example of a task with a label, its number, or with a number."""
 
     texts: list[str]
@@ -50,16 +50,16 @@ class Place(NamedTuple):
         return self.value.endswith(FILES)
 
 
-def places(task: Task) -> dict[str, Place]:
+def places(task: Benchmark) -> dict[str, Place]:
     """`train`, and the validation splits as `validation` or `validation.NAME`."""
-    found = {"train": Place("task.train", task.train, task.train_examples)}
+    splits = {"train": Place("task.train", task.train, task.train_examples)}
     for name, value in task.held_out.items():
         split = f"validation.{name}" if name else "validation"
-        found[split] = Place(f"task.{split}", value, task.validation_examples)
-    return found
+        splits[split] = Place(f"task.{split}", value, task.validation_examples)
+    return splits
 
 
-def identity(task: Task, cache: Cache) -> dict[str, Any]:
+def identity(task: Benchmark, cache: Cache) -> dict[str, Any]:
     """What the examples are, wherever they lie; changes when they do. Raises DataError for a file that isn't there."""
     of_hub = _hub(task)
     exact: dict[str, Any] = {}
@@ -72,11 +72,11 @@ def identity(task: Task, cache: Cache) -> dict[str, Any]:
     return {"task": settings, "splits": exact}
 
 
-def is_local(task: Task) -> bool:
+def is_local(task: Benchmark) -> bool:
     return all(place.is_file for place in places(task).values())
 
 
-def read(task: Task, split: str, cache: Cache) -> Iterator[Question | Labelled]:
+def read(task: Benchmark, split: str, cache: Cache) -> Iterator[Question | LabelledExample]:
     """The examples of a split, in their order. Raises DataError at the first that can't be used."""
     place = places(task)[split]
     columns = columns_of(task)
@@ -95,14 +95,14 @@ def read(task: Task, split: str, cache: Cache) -> Iterator[Question | Labelled]:
         raise DataError(f"{place.key}={place.value} has no rows")
 
 
-def columns_of(task: Task) -> dict[str, str]:
+def columns_of(task: Benchmark) -> dict[str, str]:
     """The columns that are read, each with the setting that names it."""
     if isinstance(task, Span):
         return {getattr(task, key): f"task.{key}" for key in ("id", "question", "context", "answers")}
     return dict.fromkeys(task.texts, "task.texts") | {task.label: "task.label"}
 
 
-def _rows(task: Task, place: Place, columns: dict[str, str], cache: Cache) -> Iterator[Row]:
+def _rows(task: Benchmark, place: Place, columns: dict[str, str], cache: Cache) -> Iterator[Row]:
     if not place.is_file:
         of_hub = _hub(task)
         yield from hub.rows(of_hub, place.value, hub.source(of_hub, cache), cache, _checked(columns))
@@ -111,8 +111,8 @@ def _rows(task: Task, place: Place, columns: dict[str, str], cache: Cache) -> It
         yield from _parquet(path, columns) if path.suffix == ".parquet" else _json(path, columns)
 
 
-def _hub(task: Task) -> hub.Place:
-    return hub.Place(task.path, task.subset, task.revision)
+def _hub(task: Benchmark) -> hub.HubPlace:
+    return hub.HubPlace(task.path, task.subset, task.revision)
 
 
 def _checked(columns: dict[str, str]) -> Callable[[str, list[str]], list[str]]:
@@ -182,18 +182,18 @@ def _is_answers(texts: Any, starts: Any) -> bool:
     return written and all(type(start) is int and start >= 0 for start in starts)
 
 
-def _labelled(task: Classification | Regression, row: Row, where: str) -> Labelled:
+def _labelled(task: Classification | Regression, row: Row, where: str) -> LabelledExample:
     # some of the published sentences are empty
     texts = [_text(row, column, where, empty=True) for column in task.texts]
     value = row[task.label]
     if isinstance(task, Regression):
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise DataError(f"{where}: column {task.label} is {value!r}, not a number")
-        return Labelled(texts, float(value))
+        return LabelledExample(texts, float(value))
     if isinstance(value, str) and value in task.labels:
-        return Labelled(texts, task.labels.index(value))
+        return LabelledExample(texts, task.labels.index(value))
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(task.labels):
-        return Labelled(texts, value)
+        return LabelledExample(texts, value)
     known = ", ".join(f"{number} {label}" for number, label in enumerate(task.labels))
     hint = " (a split whose labels are hidden?)" if value == -1 else ""
     raise DataError(f"{where}: unknown label {value!r} in column {task.label}; there are: {known}{hint}")

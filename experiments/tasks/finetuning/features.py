@@ -17,8 +17,8 @@ import numpy as np
 from experiments.data.errors import DataError
 from experiments.data.store import Cache, digest
 from experiments.data.tokenizer import Report, Tokenizer
-from experiments.settings.finetuning import Regression, Span, Task
-from experiments.tasks.finetuning.examples import Labelled, Question, identity, places, read
+from experiments.settings.finetuning import Benchmark, Regression, Span
+from experiments.tasks.finetuning.examples import LabelledExample, Question, identity, places, read
 from experiments.tasks.finetuning.windows import NONE, Window, question_windows, text_window
 
 FORMAT = 1  # part of the cache's key: raise it when the same examples make other windows
@@ -48,11 +48,11 @@ class Questions(NamedTuple):
             return [json.loads(line) for line in file]
 
 
-def targets_of(task: Task) -> int:
+def targets_of(task: Benchmark) -> int:
     return 2 if isinstance(task, Span) else 1
 
 
-def obtain(task: Task, tokenizer: Tokenizer, length: int, cache: Cache, report: Report) -> Features:
+def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, report: Report) -> Features:
     """From the cache, or made. Raises DataError; MissingError where the cache makes nothing."""
     known = identity(task, cache)
     key = digest([FORMAT, known, tokenizer.digest, length])
@@ -74,7 +74,7 @@ def obtain(task: Task, tokenizer: Tokenizer, length: int, cache: Cache, report: 
     )
 
 
-def _parts(task: Task, windows: dict[str, int]) -> dict[str, slice]:
+def _parts(task: Benchmark, windows: dict[str, int]) -> dict[str, slice]:
     parts, stop = {}, 0
     for name in task.held_out:
         start, stop = stop, stop + windows[f"validation.{name}" if name else "validation"]
@@ -92,7 +92,7 @@ def _questions(folder: Path, length: int) -> Questions:
 
 
 def _make(
-    folder: Path, task: Task, tokenizer: Tokenizer, length: int, cache: Cache, report: Report
+    folder: Path, task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, report: Report
 ) -> dict[str, dict[str, int]]:
     """Fill a cache folder, in bounded memory; returns how many windows and examples each split has."""
     windows: dict[str, int] = {}
@@ -118,7 +118,9 @@ def _make(
     return {"windows": windows, "examples": examples}
 
 
-def _windows(chunk: list[Question | Labelled], task: Task, tokenizer: Tokenizer, length: int) -> Iterator[list[Window]]:
+def _windows(
+    chunk: list[Question | LabelledExample], task: Benchmark, tokenizer: Tokenizer, length: int
+) -> Iterator[list[Window]]:
     if isinstance(task, Span):
         questions = [each for each in chunk if isinstance(each, Question)]
         # several questions in a row have the same context
@@ -128,7 +130,7 @@ def _windows(chunk: list[Question | Labelled], task: Task, tokenizer: Tokenizer,
         for example, question in zip(questions, asked, strict=True):
             yield question_windows(example, question, *contexts[example.context], tokenizer, task, length)
         return
-    labelled = [each for each in chunk if isinstance(each, Labelled)]
+    labelled = [each for each in chunk if isinstance(each, LabelledExample)]
     encoded = iter(tokenizer.encode([text for each in labelled for text in each.texts]))
     for one in labelled:
         # a number by its bits
@@ -153,14 +155,14 @@ def _keep(files: dict[str, BinaryIO], made: list[Window], number: int, length: i
         files["widest"].write(np.pad(window.widest, missing).tobytes())
 
 
-def _note(file: BinaryIO, chunk: list[Question | Labelled]) -> None:
+def _note(file: BinaryIO, chunk: list[Question | LabelledExample]) -> None:
     for example in chunk:
         assert isinstance(example, Question)
         facts = {"id": example.id, "context": example.context, "answers": example.answers}
         file.write((json.dumps(facts) + "\n").encode())
 
 
-def check_batch(windows: int, batch_size: int, task: Task) -> None:
+def check_batch(windows: int, batch_size: int, task: Benchmark) -> None:
     """Raises DataError where the training split is smaller than a batch."""
     if batch_size > windows:
         raise DataError(

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 
 from experiments.objectives.objective import Batch, Scores, Vocabulary
-from experiments.settings.finetuning import Classification, Regression, Span, Task
+from experiments.settings.finetuning import Benchmark, Classification, Regression, Span
 from experiments.tasks.finetuning.answers import answer_texts
 from experiments.tasks.finetuning.features import Features, targets_of
 from experiments.tasks.finetuning.scores import score
@@ -27,7 +27,7 @@ class FinetuningObjective:
     evaluation_seed = 0
 
     def __init__(
-        self, task: Task, length: int, token_types: bool, features: Features | None, vocabulary: Vocabulary
+        self, task: Benchmark, length: int, token_types: bool, features: Features | None, vocabulary: Vocabulary
     ) -> None:
         self.task, self.length, self.token_types, self.features = task, length, token_types, features
         self.vocabulary = vocabulary

@@ -13,10 +13,10 @@ PUNCTUATION = frozenset(string.punctuation)
 
 def squad_scores(answers: Mapping[str, Sequence[str]], predictions: Mapping[str, str]) -> dict[str, float]:
     """Percentages over all questions; a question without a prediction counts as wrong. `answers`: those of each id."""
-    found = [(predictions[each], true) for each, true in answers.items() if each in predictions]
+    predicted = [(predictions[each], true) for each, true in answers.items() if each in predictions]
     return {
-        "exact_match": 100.0 * sum(best(exact_match, *pair) for pair in found) / len(answers),
-        "f1": 100.0 * sum(best(f1, *pair) for pair in found) / len(answers),
+        "exact_match": 100.0 * sum(best(exact_match, *pair) for pair in predicted) / len(answers),
+        "f1": 100.0 * sum(best(f1, *pair) for pair in predicted) / len(answers),
     }
 
 

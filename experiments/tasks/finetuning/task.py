@@ -10,22 +10,22 @@ import numpy as np
 from experiments.data.packing import Dataset, Packed
 from experiments.data.store import Cache, MissingError
 from experiments.data.tokenizer import NAME, Report, Tokenizer, load
-from experiments.settings.finetuning import Classification, FineTuning, Regression, Span
+from experiments.settings.finetuning import Classification, FinetuningSettings, Regression, Span
 from experiments.tasks.finetuning.examples import identity, is_local
 from experiments.tasks.finetuning.features import Features, check_batch, obtain
 from experiments.tasks.finetuning.weights import pretrained_weights
 
 if TYPE_CHECKING:
     from experiments.model.assembly import Assembly
-    from experiments.model.fine_tuned import FineTuned
+    from experiments.model.finetuned import FinetunedEncoder
     from experiments.objectives.objective import Vocabulary
     from experiments.tasks.finetuning.objective import FinetuningObjective
 
 
 class Finetuning:
-    """See `experiments.tasks.task.Material`."""
+    """The examples of a benchmark, and a pretrained encoder with a head for them: a `tasks.task.Task`."""
 
-    def __init__(self, settings: FineTuning) -> None:
+    def __init__(self, settings: FinetuningSettings) -> None:
         self.settings = settings
         self.cache = Path(settings.cache)
         self.name = settings.task.name
@@ -66,9 +66,9 @@ class Finetuning:
     def vocabulary_size(self) -> int:
         return self.tokenizer().vocabulary_size
 
-    def assemble(self, vocabulary_size: int) -> FineTuned:
+    def assemble(self, vocabulary_size: int) -> FinetunedEncoder:
         from experiments.model.bert import Bert
-        from experiments.model.fine_tuned import FineTuned
+        from experiments.model.finetuned import FinetunedEncoder
         from experiments.tasks.pretraining import Pretraining
 
         task = self.settings.task
@@ -77,7 +77,7 @@ class Finetuning:
             outputs = len(task.labels)
         body = Pretraining(self.settings).assemble(vocabulary_size)
         assert isinstance(body, Bert), "only encoders are fine-tuned"
-        return FineTuned(body, self.settings.model, outputs)
+        return FinetunedEncoder(body, self.settings.model, outputs)
 
     def start(self, vocabulary_size: int) -> Assembly:
         """The new head is drawn from the seed."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.record.folder import RunFolder
-from experiments.settings.finetuning import FineTuning
+from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.mistake import Mistake
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 POSITIONS = "model/embedding.position.weight"
 
 
-def pretrained_weights(settings: FineTuning) -> dict[str, Tensor]:
+def pretrained_weights(settings: FinetuningSettings) -> dict[str, Tensor]:
     """`model/NAME` of the weights that `settings.origin` names. Raises Mistake where they are no longer there.
 
     Of a learned position table the rows that windows of `settings.length` have.
@@ -22,13 +23,18 @@ def pretrained_weights(settings: FineTuning) -> dict[str, Tensor]:
     from experiments.record.checkpoint import MODEL, load
 
     folder, origin = RunFolder(settings.pretrained), settings.origin
-    found = load(folder.checkpoint, settings.checkpoint, lambda text: None)
-    if found is None or found.path.with_suffix(".sha256").read_text(encoding="ascii").strip() != origin.digest:
+    checkpoint = load(folder.checkpoint, settings.checkpoint, lambda text: None)
+    if checkpoint is None or _digest(checkpoint.path) != origin.digest:
         raise Mistake(
             f"{folder.checkpoint}: the {settings.checkpoint} checkpoint is not (or no longer) that of step "
             f"{origin.step} with the digest {origin.digest[:8]}, or is damaged"
         )
-    weights = {name: tensor for name, tensor in found.tensors.items() if name.startswith(MODEL)}
+    weights = {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(MODEL)}
     if (table := weights.get(POSITIONS)) is not None:
         weights[POSITIONS] = table[: settings.length]
     return weights
+
+
+def _digest(checkpoint: Path) -> str:
+    """The hex SHA-256 that stands beside a checkpoint."""
+    return checkpoint.with_suffix(".sha256").read_text(encoding="ascii").strip()

@@ -10,7 +10,7 @@ import numpy as np
 
 from experiments.data.tokenizer import Tokenizer
 from experiments.settings.finetuning import Span
-from experiments.tasks.finetuning.examples import Labelled, Question
+from experiments.tasks.finetuning.examples import LabelledExample, Question
 
 NONE = -1  # an offset of a token that is no part of the context
 
@@ -80,7 +80,9 @@ def question_windows(
     return made
 
 
-def text_window(example: Labelled, parts: list[np.ndarray], tokenizer: Tokenizer, length: int, target: int) -> Window:
+def text_window(
+    example: LabelledExample, parts: list[np.ndarray], tokenizer: Tokenizer, length: int, target: int
+) -> Window:
     """One text or two; what is too long is cut, of two the longer one first."""
     sizes = kept([len(part) for part in parts], length - 1 - len(parts))
     pieces = [np.append(part[:size], tokenizer.sep_id) for part, size in zip(parts, sizes, strict=True)]

@@ -13,7 +13,7 @@ from experiments.config.compose import compose_raw
 from experiments.config.messages import options
 from experiments.data.errors import DataError
 from experiments.data.store import Cache
-from experiments.settings.finetuning import Task
+from experiments.settings.finetuning import Benchmark
 from experiments.tasks.finetuning.examples import identity, places, read
 
 GOOD = {"premise": "a man eats", "hypothesis": "he eats", "label": 0}
@@ -25,7 +25,7 @@ def task(name, train, **changes):
     from omegaconf import OmegaConf
 
     tree = OmegaConf.to_container(OmegaConf.create({"length": 32, "task": tree}), resolve=True)["task"]
-    return TypeAdapter(Task).validate_python(tree | {"train": str(train)} | changes)
+    return TypeAdapter(Benchmark).validate_python(tree | {"train": str(train)} | changes)
 
 
 def write(path, rows):

@@ -10,8 +10,8 @@ from experiments.config.messages import CONF
 from experiments.formats.bert import BertFormat
 from experiments.model.bert import Bert
 from experiments.model.build import ASSEMBLIES
-from experiments.model.fine_tuned import FineTuned
-from experiments.model.permutation import Permutation
+from experiments.model.finetuned import FinetunedEncoder
+from experiments.model.permutation import TwoStreamEncoder
 from experiments.model.sentence_order import SentenceOrder
 from experiments.objectives.loss import loss
 from experiments.settings.kinds import kinds
@@ -59,7 +59,7 @@ def peer(kind: str, **more):
     return model
 
 
-def take_body(ours: FineTuned, theirs) -> None:
+def take_body(ours: FinetunedEncoder, theirs) -> None:
     stored = {name: tensor for name, tensor in theirs.state_dict().items() if name.startswith("bert.")}
     stored = {name: tensor for name, tensor in stored.items() if "pooler" not in name and "position_ids" not in name}
     stored["cls.predictions.bias"] = torch.zeros(31)
@@ -71,7 +71,7 @@ def take_body(ours: FineTuned, theirs) -> None:
 def test_spans_are_those_of_a_bert_for_question_answering():
     theirs, inputs = peer("BertForQuestionAnswering"), batch()
     body, model = bert()
-    ours = FineTuned(body, model, None).eval()
+    ours = FinetunedEncoder(body, model, None).eval()
     take_body(ours, theirs)
     ours.head.output.load_state_dict(theirs.qa_outputs.state_dict())
     rows = torch.tensor([0, 1, 11, 12, 22, 23])
@@ -86,7 +86,7 @@ def test_spans_are_those_of_a_bert_for_question_answering():
 def test_labels_are_those_of_a_bert_for_sequence_classification():
     theirs, inputs = peer("BertForSequenceClassification", num_labels=3), batch()
     body, model = bert()
-    ours = FineTuned(body, model, 3).eval()
+    ours = FinetunedEncoder(body, model, 3).eval()
     take_body(ours, theirs)
     ours.head.dense.load_state_dict(theirs.bert.pooler.dense.state_dict())
     ours.head.output.load_state_dict(theirs.classifier.state_dict())
@@ -99,7 +99,7 @@ def test_labels_are_those_of_a_bert_for_sequence_classification():
 @pytest.mark.parametrize("outputs", [None, 3])
 def test_padding_changes_nothing(outputs):
     body, model = bert()
-    ours, inputs = FineTuned(body, model, outputs).eval(), batch()
+    ours, inputs = FinetunedEncoder(body, model, outputs).eval(), batch()
     other = {**inputs, "tokens": inputs["tokens"].masked_fill(~inputs["mask"], 7)}
     rows = torch.tensor([0, 1, 11, 12, 22, 23]) if outputs is None else torch.tensor([0, 11, 22])
     with torch.no_grad():
@@ -107,14 +107,14 @@ def test_padding_changes_nothing(outputs):
 
 
 @pytest.mark.parametrize("sharing", ["none", "all"])
-@pytest.mark.parametrize("kind", [Bert, SentenceOrder, Permutation])
+@pytest.mark.parametrize("kind", [Bert, SentenceOrder, TwoStreamEncoder])
 def test_nothing_is_left_of_what_only_pretraining_needs(kind, sharing):
     body, model = bert(kind, embedding_size=8, sharing=sharing)
-    ours, inputs = FineTuned(body, model, 3), batch()
+    ours, inputs = FinetunedEncoder(body, model, 3), batch()
     ours(rows=torch.tensor([0, 11, 22]), **inputs).square().sum().backward()
     unused = [name for name, parameter in ours.named_parameters() if parameter.grad is None]
     assert not unused
-    plain = FineTuned(Bert(model, VARIANT, 31), model, 3)
+    plain = FinetunedEncoder(Bert(model, VARIANT, 31), model, 3)
     assert ours.parameter_counts() == plain.parameter_counts()
     assert ours.flops_per_token(11, 1 / 11) == plain.flops_per_token(11, 1 / 11)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.tasks.finetuning.examples import Labelled, Question
+from experiments.tasks.finetuning.examples import LabelledExample, Question
 from experiments.tasks.finetuning.windows import (
     answer_tokens,
     context_starts,
@@ -116,7 +116,7 @@ def test_a_question_that_is_too_long_is_cut(tokenizer, span):
 
 def test_two_texts_of_one_window(tokenizer):
     parts = tokenizer.encode(["na na", "no"])
-    window = text_window(Labelled(["na na", "no"], 1), parts, tokenizer, 16, 1)
+    window = text_window(LabelledExample(["na na", "no"], 1), parts, tokenizer, 16, 1)
     sep, cls = tokenizer.sep_id, tokenizer.cls_id
     assert window.tokens.tolist() == [cls, *parts[0], sep, *parts[1], sep]
     assert window.boundary == 2 + len(parts[0]) and window.targets == [1]

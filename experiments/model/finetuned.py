@@ -11,11 +11,11 @@ from torch import Tensor, nn
 
 from experiments.model.assembly import Assembly, linear_multiplies
 from experiments.model.bert import Bert
-from experiments.model.encoder import Layer
+from experiments.model.encoder import EncoderLayer
 from experiments.settings.model import Model
 
 
-class FineTuned(Assembly):
+class FinetunedEncoder(Assembly):
     """`body`, a pretrained encoder that loses its own head, and a new one. `outputs`: labels; None for a span."""
 
     def __init__(self, body: Bert, model: Model, outputs: int | None) -> None:
@@ -40,7 +40,7 @@ class FineTuned(Assembly):
         return logits_BN2[rows // length, :, rows % length]
 
     @property
-    def layers(self) -> Sequence[Layer]:
+    def layers(self) -> Sequence[EncoderLayer]:
         return self.body.layers
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
