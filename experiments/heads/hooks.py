@@ -64,10 +64,9 @@ def read(model: Assembly, tokens_BN: Tensor, *stages: Stage) -> list[dict[str, T
 
     Raises Mistake for a stage that the variant doesn't have.
     """
-    for layer in model.layers:
-        for stage in stages:
-            if stage not in layer.attention.stages:
-                raise Mistake(f"the variant has no {stage.replace('_', ' ')}, which this reads: {MEANING[stage]}")
+    for stage in stages:
+        if not has(model, stage):
+            raise Mistake(f"the variant has no {stage.replace('_', ' ')}, which this reads: {MEANING[stage]}")
     seen: list[dict[str, Tensor]] = [{} for _ in model.layers]
 
     def keep(layer: int, stage: Stage, tensor: Tensor) -> Tensor:
@@ -78,6 +77,11 @@ def read(model: Assembly, tokens_BN: Tensor, *stages: Stage) -> list[dict[str, T
     with torch.inference_mode(), hooked(model, keep):
         model(tokens_BN, torch.zeros(1, dtype=torch.long))
     return seen
+
+
+def has(model: Assembly, *stages: Stage) -> bool:
+    """Whether the attention of every layer goes through the stages: without a softmax there are no weights of it."""
+    return all(stage in layer.attention.stages for layer in model.layers for stage in stages)
 
 
 def value_heads(model: Assembly) -> list[int]:

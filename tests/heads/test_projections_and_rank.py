@@ -7,9 +7,11 @@ import math
 import pytest
 import torch
 
-from experiments.heads.hooks import read
+from experiments.heads.hooks import has, read
 from experiments.heads.measures.projections import from_identity, off_diagonal, partners, projections_of
 from experiments.heads.measures.rank import divergence_at, effective_rank, numerical_rank
+from experiments.heads.options import HeadsOptions
+from experiments.heads.sections import distances, rank, roles, syntax
 
 
 def test_the_identity_is_at_distance_zero_and_has_one_partner():
@@ -57,3 +59,10 @@ def test_logits_of_a_rank_are_matched_at_that_rank():
     weights = (left @ right).softmax(-1)
     expected = math.log(6) + torch.xlogy(weights, weights).sum(-1).mean(-1)
     torch.testing.assert_close(found[0], expected)
+
+
+def test_a_variant_without_a_softmax_has_no_section_about_its_weights(bert_of, trained_run_of):
+    run = trained_run_of(bert_of("sigmoid").float())
+    assert has(run.model, "mixed_weights", "outputs") and not has(run.model, "logits", "weights")
+    for section in (roles, syntax, distances, rank):
+        assert section.make(run, HeadsOptions()) is None

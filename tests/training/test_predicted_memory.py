@@ -3,13 +3,13 @@ from __future__ import annotations
 import pytest
 
 from experiments.config.compose import compose
-from experiments.measure import memory
+from experiments.training import predicted_memory
 from experiments.training.predicted_memory import predict_peak_bytes
 
 
 @pytest.fixture(autouse=True)
 def no_baseline(monkeypatch):
-    monkeypatch.setattr(memory, "resident_bytes", lambda: 0)
+    monkeypatch.setattr(predicted_memory, "resident_bytes", lambda: 0)
 
 
 def predicted(*overrides, vocabulary=1000):

@@ -6,14 +6,17 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from experiments.heads import figures
+from experiments.heads.hooks import has
 from experiments.heads.measures import distance
 from experiments.heads.options import HeadsOptions
 from experiments.heads.section import Section
 from experiments.heads.trained_run import TrainedRun
 
 
-def make(run: TrainedRun, options: HeadsOptions) -> Section:
-    """Which heads attend alike."""
+def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
+    """Which heads attend alike; None without a softmax."""
+    if not has(run.model, "weights"):
+        return None
     between, names = distance.distances_of(run)
     points = distance.plane(between)
     layers = [layer for layer, _ in names]

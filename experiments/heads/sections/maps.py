@@ -7,45 +7,47 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from attention.kernels.problem import Stage
 from experiments.heads import figures
-from experiments.heads.hooks import read
+from experiments.heads.hooks import has, read
 from experiments.heads.options import HeadsOptions
 from experiments.heads.section import Section
 from experiments.heads.trained_run import TrainedRun
 from experiments.settings.mistake import Mistake
 
+TITLES: dict[Stage, str] = {"weights": "weights of the softmax", "mixed_weights": "weights of the values"}
 SHOWN = 24  # tokens of the held-out text whose maps are shown, where no sentence is given
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section:
     """Every map for one text."""
     tokens = sentence(run, options.sentence)
-    seen = [{name: x[0] for name, x in layer.items()} for layer in read(run.model, tokens, "weights", "mixed_weights")]
+    present: list[Stage] = [stage for stage in TITLES if has(run.model, stage)]
+    seen = [{stage: x[0] for stage, x in layer.items()} for layer in read(run.model, tokens, *present)]
+    if all(torch.equal(layer[present[0]], layer[present[-1]]) for layer in seen):
+        present = present[:1]
     words = run.words(tokens[0])
-    stages = {"weights": "weights of the softmax"}
-    if any(not torch.equal(layer["weights"], layer["mixed_weights"]) for layer in seen):
-        stages["mixed_weights"] = "weights after P_w"
     rows = [
         {"stage": stage, "layer": layer, "head": head, "query": n, "query_token": words[n], "memory": m,
          "memory_token": words[m], "weight": value}
-        for stage in stages
-        for layer, stages_of_layer in enumerate(seen, 1)
-        for head, each in enumerate(stages_of_layer[stage].tolist(), 1)
+        for stage in present
+        for layer, maps in enumerate(seen, 1)
+        for head, each in enumerate(maps[stage].tolist(), 1)
         for n, row in enumerate(each)
         for m, value in enumerate(row)
     ]  # fmt: skip
     shown = {
-        title: [
+        TITLES[stage]: [
             [[round(value, 4) for value in row] for row in each.flatten(1).tolist()]
             for each in (layer[stage] for layer in seen)
         ]
-        for stage, title in stages.items()
+        for stage in present
     }
     text = (
         "Rows are the tokens that look, columns the tokens that are looked at; the darker, the more weight; "
         "the darkest is the largest of its map. Choose a map to enlarge it."
     )
-    picture = figures.thumbnails([layer["weights"].numpy() for layer in seen])
+    picture = figures.thumbnails([layer[present[0]].numpy() for layer in seen])
     return Section("Attention maps", text, {"maps": picture}, {"maps": rows}, {"words": words, "stages": shown})
 
 

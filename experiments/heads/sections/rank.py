@@ -7,7 +7,7 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.heads import figures
-from experiments.heads.hooks import read
+from experiments.heads.hooks import has, read
 from experiments.heads.measures import rank
 from experiments.heads.options import HeadsOptions
 from experiments.heads.section import Section
@@ -16,8 +16,10 @@ from experiments.heads.trained_run import TrainedRun
 RANK_SEQUENCES = 8
 
 
-def make(run: TrainedRun, options: HeadsOptions) -> Section:
-    """The rank of the logits against key size and length."""
+def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
+    """The rank of the logits against key size and length; None without a softmax of logits."""
+    if not has(run.model, "logits", "mixed_logits", "weights"):
+        return None
     tokens = next(run.text())[:RANK_SEQUENCES]
     model = run.model.double()
     try:

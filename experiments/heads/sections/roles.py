@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 
 from experiments.heads import figures
+from experiments.heads.hooks import has
 from experiments.heads.measures.profile import profile
 from experiments.heads.options import HeadsOptions
 from experiments.heads.section import Section, by_layer
 from experiments.heads.trained_run import TrainedRun
 
 
-def make(run: TrainedRun, options: HeadsOptions) -> Section:
-    """What each head looks at, as numbers."""
+def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
+    """What each head looks at, as numbers; None without a softmax."""
+    if not has(run.model, "weights"):
+        return None
     rows = profile(run)
     titles = {
         "entropy": "entropy (nats)",

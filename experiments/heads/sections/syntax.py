@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.heads import figures
+from experiments.heads.hooks import has
 from experiments.heads.measures import syntax
 from experiments.heads.options import HeadsOptions
 from experiments.heads.section import Section
@@ -13,8 +14,8 @@ from experiments.settings.mistake import Mistake
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
-    """Which heads find a word's grammatical head; None without a treebank."""
-    if options.trees is None:
+    """Which heads find a word's grammatical head; None without a treebank or a softmax."""
+    if options.trees is None or not has(run.model, "weights"):
         return None
     rows, used = syntax.accuracies(run, options.trees)
     if not rows:
