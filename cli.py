@@ -214,9 +214,9 @@ def table(
     Overrides go to every cell. Cells are runs of `attn train`: shared with it, and continued by the same command.
     """
     with _command("table"):
-        from experiments.commands.table import Options, show_table
+        from experiments.commands.table import TableOptions, show_table
 
-        options = Options(budget, seeds, dry_run, render_only, published, runs, format, out, wandb)
+        options = TableOptions(budget, seeds, dry_run, render_only, published, runs, format, out, wandb)
         raise typer.Exit(show_table(name, overrides or [], options))
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments.commands.table import Options, seeds_of, show_table
+from experiments.commands.table import TableOptions, seeds_of, show_table
 from experiments.settings.mistake import Mistake
-from experiments.tables.sources.choose import source_of
-from experiments.tables.sources.source import Prediction
+from experiments.tables.sources.computed import Computed
+from experiments.tables.sources.runs import Runs
+from experiments.tables.sources.source import Cell, Prediction
 
 TABLE = "bhojanapalli2020/table1"
 
@@ -73,31 +74,31 @@ paper: nobody
 source: runs
 baseline: one
 rows:
-  one: {label: one head, words: heads=1}
-  two: {label: two heads, words: heads=2}
+  one: {label: one head, overrides: heads=1}
+  two: {label: two heads, overrides: heads=2}
 claims:
   S1: {says: Two are better, parts: [two > one]}
 budgets:
-  nano: {task: a task, seeds: 1, words: ""}
+  nano: {task: a task, seeds: 1, overrides: ""}
 """
 OF_TWO_ROWS = """
 import sys
 from pathlib import Path
-from experiments.tables import definition
+from experiments.tables.definition import folder
 from experiments.commands import table as command
-definition.TABLES = Path("tables")
-sys.exit(command.show_table("me2026/heads", sys.argv[1:], command.Options(format="csv")))
+folder.TABLES = Path("tables")
+sys.exit(command.show_table("me2026/heads", sys.argv[1:], command.TableOptions(format="csv")))
 """
 
 
 @pytest.mark.campaign
 def test_a_table_killed_at_random_goes_on_where_it_was(attn, tiny, tmp_path, environment, monkeypatch, chance):
     """The killed one has a process a cell, as from a shell; the numbers are those of cells that nobody cut."""
-    from experiments.tables import definition
+    from experiments.tables.definition import folder
 
     (tmp_path / "tables" / "me2026").mkdir(parents=True)
     (tmp_path / "tables" / "me2026" / "heads.yaml").write_text(TWO_ROWS)
-    monkeypatch.setattr(definition, "TABLES", tmp_path / "tables")
+    monkeypatch.setattr(folder, "TABLES", tmp_path / "tables")
     words = [*(word for word in tiny if not word.startswith("max_steps")), "max_steps=80"]
     cut = subprocess.Popen([sys.executable, "-c", OF_TWO_ROWS, *words], cwd=tmp_path, env=environment)
     end = time.monotonic() + 240
@@ -159,17 +160,23 @@ def test_a_dry_run_predicts_from_a_calibration_that_is_kept(attn, short, tmp_pat
 
 
 def test_the_list_is_composed_anew_only_when_a_yaml_has_changed(attn, tmp_path, monkeypatch):
-    from experiments.commands import table as command
+    from experiments.tables import costs
 
     composed = []
-    source = type("Known", (), {
-        "cells": lambda self, words, seeds, runs: composed.append(words) or [None],
-        "predict": lambda self, cell, says, roughly: Prediction(3600.0 if len(composed) > 1 else None, 10**6, 10**9),
-    })  # fmt: skip
-    monkeypatch.setattr(command, "source_of", lambda name, budget: source())
-    monkeypatch.setattr(command, "names", lambda: [TABLE])
-    monkeypatch.setattr(command, "BUDGETS", ["nano"])
-    monkeypatch.setattr(command, "CONF", tmp_path / "conf")
+
+    class Known:
+        cells = (Cell("h8", 0, "h8"),)
+
+        def __init__(self, request, rows):
+            composed.append(request)
+
+        def predict(self, cell, console, roughly):
+            return Prediction(3600.0 if len(composed) > 1 else None, 10**6, 10**9)
+
+    monkeypatch.setattr(costs, "source_of", Known)
+    monkeypatch.setattr(costs, "names", lambda: [TABLE])
+    monkeypatch.setattr(costs, "BUDGETS", ["nano"])
+    monkeypatch.setattr(costs, "CONF", tmp_path / "conf")
     monkeypatch.setenv("ATTN_CACHE", str(tmp_path / "cache"))
     yaml = tmp_path / "conf" / "any" / "one.yaml"
     yaml.parent.mkdir(parents=True)
@@ -234,7 +241,7 @@ def test_a_translation_is_calibrated_on_made_up_pairs(tmp_path, monkeypatch):
 
 def test_a_cell_that_fails_ends_no_table(attn, short, tmp_path):
     words = ["experiment=nano_table", "objective.rate=0.4", "variant=multi_head", "heads=16", *short]
-    (cell,) = source_of("runs").cells({"h16": words}, [0], Path("runs"))
+    (cell,) = Runs({"h16": words}, [0], Path("runs")).cells
     damaged = tmp_path / "runs" / cell.name
     damaged.mkdir(parents=True)
     (damaged / "result.json").write_text("{")
@@ -299,7 +306,7 @@ def test_a_mistake_in_every_row_is_said_once(attn):
 
 def test_a_mistake_in_one_row_names_it():
     with pytest.raises(Mistake, match=r"^b: ") as caught:
-        source_of("runs").cells({"a": ["heads=2"], "b": ["heads=0"]}, [0], Path("runs"))
+        Runs({"a": ["heads=2"], "b": ["heads=0"]}, [0], Path("runs"))
     assert "a: " not in str(caught.value).splitlines()[0]
 
 
@@ -322,15 +329,17 @@ def test_a_folder_that_computed_cells_can_not_have_is_named(attn, tmp_path):
 def test_rows_made_equal_by_an_override_are_refused():
     rows = {"a": ["heads=2"], "b": ["heads=2"]}
     with pytest.raises(Mistake, match="the rows a and b are the same run"):
-        source_of("runs").cells(rows, [0], Path("runs"))
+        Runs(rows, [0], Path("runs"))
 
 
 def test_computed_cells_are_kept_each_in_a_file(tmp_path):
     from rich.console import Console
 
-    source, console = source_of("column_stochastic"), Console(file=io.StringIO())
-    words = ["form=free", "tokens=3", "heads=1", "key_size=3", "starts=1"]
-    cells = source.cells({"a": words, "b": [*words[:3], "key_size=1", "starts=1"]}, range(2), tmp_path / "runs")
+    console = Console(file=io.StringIO())
+    full = ["form=free", "tokens=3", "heads=1", "key_size=3", "starts=1"]
+    rows = {"a": full, "b": [*full[:3], "key_size=1", "starts=1"]}
+    source = Computed("column_stochastic", rows, range(2), tmp_path / "runs")
+    cells = source.cells
     assert [(cell.row, cell.seed) for cell in cells] == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
     source.make(cells[:1], "group", console)
     assert [source.finding(cell).state for cell in cells] == ["done", "missing", "missing", "missing"]
@@ -344,19 +353,17 @@ def test_computed_cells_are_kept_each_in_a_file(tmp_path):
 
 
 def test_the_list_names_every_table_and_what_it_costs(capsys, monkeypatch, tmp_path):
-    from experiments.commands import table as command
-    from experiments.tables import definition
+    from experiments.tables import costs
 
     class Cheap:
-        def cells(self, rows, seeds, runs):
-            return [None]
+        cells = (Cell("any", 0, "any"),)
 
         def predict(self, cell, console, roughly):
             return Prediction(120.0, 10**6, 5 * 10**8)
 
-    monkeypatch.setattr(command, "source_of", lambda *of: Cheap())
+    monkeypatch.setattr(costs, "source_of", lambda request, rows: Cheap())
     monkeypatch.setenv("ATTN_CACHE", str(tmp_path))
-    assert show_table(None, [], Options(format="csv")) == 0
+    assert show_table(None, [], TableOptions(format="csv")) == 0
     rows = rows_of(capsys.readouterr().out, "table")
-    assert set(rows) == set(definition.names())
+    assert set(rows) == set(costs.names())
     assert rows["shazeer2020/heads"]["nano"] == "32 cells, 1.1 h, 0.5 GB, 32.0M tokens"

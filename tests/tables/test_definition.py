@@ -9,28 +9,36 @@ import pytest
 import torch
 import yaml
 
+from experiments.commands.table import TableOptions, show_table
 from experiments.config.compose import compose
-from experiments.config.messages import CONF, options
+from experiments.config.messages import options
 from experiments.model.bert import Bert
 from experiments.settings.mistake import Mistake
-from experiments.tables import published
-from experiments.tables.definition import BUDGETS, TABLES, Budget, Table, Tuning, checked, load, names
-from experiments.tables.overrides import merged, of_rows, split
+from experiments.tables.costs import BUDGETS
+from experiments.tables.definition import folder, published
+from experiments.tables.definition.folder import TABLES, checked, names
+from experiments.tables.definition.overrides import merged, parse, row_overrides
+from experiments.tables.definition.request import Request, load
+from experiments.tables.definition.table import Budget, Row, Table, Tuning
 from experiments.tables.sources.choose import source_of
+from experiments.tables.sources.finetuned_runs import FinetunedRuns
+from experiments.tables.sources.runs import Runs
 
 DEARER = {("shazeer2020/projections", "C9 from the identity"), ("bhojanapalli2020/figure1", "wider")}
 TRAINED = [name for name in names() if load(name).source == "runs"]
 
 
 @functools.cache
-def cells(name: str, budget: str):
+def runs(name: str, budget: str) -> Runs:
     return composed(name, budget, load(name).rows_at(budget))
 
 
-def composed(name: str, budget: str, rows):
-    table = load(name)
-    words = of_rows(rows, table.budgets[budget], [])
-    return source_of(table.source, table.budgets[budget]).cells(words, [0], Path("runs"))
+def composed(name: str, budget: str, rows: dict[str, Row]) -> Runs:
+    """The first seed's runs of rows of a table; where they are fine-tuned, that is checked too."""
+    source = source_of(Request(name, load(name), budget, range(1)), rows)
+    runs = source.pretraining if isinstance(source, FinetunedRuns) else source
+    assert isinstance(runs, Runs)
+    return runs
 
 
 def test_the_tables_of_the_papers_are_there():
@@ -61,18 +69,19 @@ def test_every_row_composes_at_a_budget_and_every_budget_composes(name):
     assert composes == set(table.rows)
 
 
-def check_rows(name, budget, rows):
-    found = cells(name, budget) if rows == load(name).rows_at(budget) else composed(name, budget, rows)
-    assert len({cell.name for cell in found}) == len(rows)
+def check_rows(name: str, budget: str, rows: dict[str, Row]) -> None:
+    source = runs(name, budget) if rows == load(name).rows_at(budget) else composed(name, budget, rows)
+    assert len({cell.name for cell in source.cells}) == len(rows)
 
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_every_family_at_nano_has_the_best_of_the_learning_rates_that_were_tried(name):
     table = load(name)
     rates = table.budgets["nano"].learning_rates
-    for cell in cells(name, "nano"):
+    source = runs(name, "nano")
+    for cell in source.cells:
         tuning = rates[table.rows[cell.row].family]
-        assert len(tuning.tried) >= 3 and cell.what.learning_rate == tuning.chosen == min(
+        assert len(tuning.tried) >= 3 and source.settings(cell).learning_rate == tuning.chosen == min(
             tuning.tried, key=tuning.tried.__getitem__
         )
 
@@ -80,12 +89,12 @@ def test_every_family_at_nano_has_the_best_of_the_learning_rates_that_were_tried
 @pytest.mark.parametrize("name", TRAINED)
 def test_nano_tries_the_claims(name):
     """All but those whose rows two cores have no hour for."""
-    from experiments.tables.inequality import parse
+    from experiments.tables.definition import inequality
 
     table = load(name)
     for key, claim in table.claims.items():
         budget = "small" if (name, key) in DEARER else "nano"
-        assert any(parse(sentence, table.rows_at(budget)) for sentence in claim.parts), key
+        assert any(inequality.parse(sentence, table.rows_at(budget)) for sentence in claim.parts), key
 
 
 @pytest.mark.parametrize("experiment", options("experiment"))
@@ -107,25 +116,25 @@ def test_every_overlay_composes(experiment):
 @pytest.mark.parametrize("budget", ["nano", "medium"])
 def test_matched_arms_have_the_parameters_of_what_they_match(name, larger, matched, budget):
     table = load(name)
-    words = of_rows({key: table.rows[key] for key in (larger, matched)}, table.budgets[budget], [])
+    overrides = row_overrides({key: table.rows[key] for key in (larger, matched)}, table.budgets[budget], [])
+    source = Runs(overrides, [0], Path("runs"))
     counts = []
-    for cell in source_of("runs").cells(words, [0], Path("runs")):
+    for settings in map(source.settings, source.cells):
         with torch.device("meta"):
-            counts.append(Bert(cell.what.model, cell.what.variant, 4096).parameter_counts()["total"])
+            counts.append(Bert(settings.model, settings.variant, 4096).parameter_counts()["total"])
     assert counts[0] == pytest.approx(counts[1], rel=1e-3)
 
 
 @pytest.mark.parametrize("name", ["shazeer2020/heads", "shazeer2020/heads_t5", "shazeer2020/albert"])
 def test_the_projections_parameters_are_as_claimed(name):
     from experiments.launch.report import check_buildable
-    from experiments.tables.verdict import Measures, decide
+    from experiments.tables.verdicts.verdict import Measures, decide
 
-    table, source = load(name), source_of("runs")
-    found = cells(name, "nano")
-    counts = check_buildable([cell.what for cell in found])
+    table, source = load(name), runs(name, "nano")
+    counts = check_buildable([source.settings(cell) for cell in source.cells])
     measures = Measures(
-        {}, {}, {cell.row: {0: count} for cell, count in zip(found, counts, strict=True)},
-        {cell.row: source.sizes(cell) for cell in found},
+        {}, {}, {cell.row: {0: count} for cell, count in zip(source.cells, counts, strict=True)},
+        {cell.row: source.sizes(cell.row) for cell in source.cells},
     )  # fmt: skip
     claim = {"X2 parameters": table.claims["X2 parameters"]}
     (verdict,) = decide(claim, table.budgets["nano"], table.rows_at("nano"), measures)
@@ -138,8 +147,9 @@ def test_the_papers_own_set_up_has_the_papers_parameters(name):
 
     table = load(name)
     found = published.read(name, table.published.table, None)
-    models = [cell for cell in cells(name, "paper") if table.rows[cell.row].published]
-    for cell, count in zip(models, check_buildable([cell.what for cell in models]), strict=True):
+    source = runs(name, "paper")
+    models = [cell for cell in source.cells if table.rows[cell.row].published]
+    for cell, count in zip(models, check_buildable([source.settings(cell) for cell in models]), strict=True):
         assert count / 1e6 == pytest.approx(found.number(table.rows[cell.row].published, "params_m").value, rel=0.04)
 
 
@@ -155,7 +165,7 @@ def test_every_row_finds_its_published_numbers(name):
 
 @pytest.mark.parametrize("path", sorted(TABLES.glob("*/published.yaml")), ids=lambda path: path.parent.name)
 def test_a_number_nobody_has_read_is_null(path):
-    paper = checked(published.Paper, yaml.safe_load(path.read_text()), path.name)
+    paper = checked(yaml.safe_load(path.read_text()), published.Paper, path.name)
     for table in paper.tables.values():
         values = [value for row in table.rows.values() for value in row.values()]
         assert (table.verification == "none") == all(value is None for value in values)
@@ -170,7 +180,7 @@ def broken(**changes) -> str:
             branch = branch[key]
         branch[last] = value
     with pytest.raises(Mistake) as caught:
-        checked(Table, tree, "warmup.yaml")
+        checked(tree, Table, "warmup.yaml")
     return str(caught.value)
 
 
@@ -200,54 +210,72 @@ def test_a_tuned_rate_reaches_the_rows_of_its_family_and_the_command_line_wins()
     table = load("xiong2020/warmup")
     tuned = {"post": Tuning(chosen=1e-4, where="here", tried={})}
     budget: Budget = table.budgets["nano"].model_copy(update={"learning_rates": tuned})
-    words = of_rows(table.rows_at("nano"), budget, [])
-    assert "learning_rate=0.0001" in words["post_warm12"] and "learning_rate=0.0001" not in words["pre_warm12"]
-    words = of_rows(table.rows_at("nano"), budget, ["learning_rate=0.5"])
-    assert [word for word in words["post_warm12"] if "learning_rate" in word] == ["learning_rate=0.5"]
+    overrides = row_overrides(table.rows_at("nano"), budget, [])
+    assert "learning_rate=0.0001" in overrides["post_warm12"] and "learning_rate=0.0001" not in overrides["pre_warm12"]
+    overrides = row_overrides(table.rows_at("nano"), budget, ["learning_rate=0.5"])
+    assert [word for word in overrides["post_warm12"] if "learning_rate" in word] == ["learning_rate=0.5"]
 
 
-def test_later_words_win_and_a_group_puts_away_what_was_set_inside_it():
+def test_later_overrides_win_and_a_group_puts_away_what_was_set_inside_it():
     assert merged(["a=1", "data=c4", "data.max_documents=3"], ["a=2", "data=text"]) == ["a=2", "data=text"]
-    assert split("heads=6 key_size=${times:4,${value_size}}") == ["heads=6", "key_size='${times:4,${value_size}}'"]
+    assert parse("heads=6 key_size=${times:4,${value_size}}") == ["heads=6", "key_size='${times:4,${value_size}}'"]
 
 
 def test_a_group_that_the_user_chooses_keeps_what_the_rows_set_inside_it():
     table = load("shazeer2020/dynamic")
-    words = of_rows(table.rows_at("nano"), table.budgets["nano"], ["optimizer=muon"])
-    rates = {row: compose(words[row]).optimizer.projection_rate for row in ("all", "all_fast")}
+    overrides = row_overrides(table.rows_at("nano"), table.budgets["nano"], ["optimizer=muon"])
+    rates = {row: compose(overrides[row]).optimizer.projection_rate for row in ("all", "all_fast")}
     assert rates == {"all": 0.1, "all_fast": 1.0}
-    assert compose(words["all"]).optimizer.kind == "muon"
+    assert compose(overrides["all"]).optimizer.kind == "muon"
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("override", "said"),
     [("norm=pre", "the table itself sets norm"), ("seed=3", "--seeds"), ("runs=x", "--runs"), ("heads", "key=value")],
 )
-def test_what_a_user_may_not_override(given, said):
+def test_what_a_user_may_not_override(override, said):
     table = load("xiong2020/warmup")
     with pytest.raises(Mistake, match=said):
-        of_rows(table.rows, table.budgets["nano"], [given])
+        row_overrides(table.rows, table.budgets["nano"], [override])
 
 
-def test_a_new_table_is_one_new_yaml(tmp_path, monkeypatch):
-    from experiments.tables import definition
-
-    (tmp_path / "me2026").mkdir()
-    (tmp_path / "me2026" / "mine.yaml").write_text("""
+MINE = """
 title: Mine
-shows: that a file is enough
-paper: nobody
+shows: that a second head helps
+paper: Somebody 2026
 source: runs
-baseline: a
+published: {table: "1", metric: ppl, better: lower}
+baseline: one
 rows:
-  a: {label: one head, words: heads=1}
-  b: {label: two heads, words: heads=2}
+  one: {label: one head, overrides: heads=1, published: one}
+  two: {label: two heads, overrides: heads=2, published: two}
 claims:
-  M1: {says: two are better, parts: [b > a]}
+  M1: {says: Two are better, parts: [two > one]}
 budgets:
-  nano: {task: a task, seeds: 1, words: max_steps=5}
-""")
-    monkeypatch.setattr(definition, "TABLES", tmp_path)
+  nano: {task: masked tokens, seeds: 2, overrides: max_steps=5}
+"""
+PRINTED = """
+paper: Somebody 2026
+tables:
+  "1":
+    setup: a small model
+    verification: primary
+    source: the paper's page 3
+    metrics: [ppl]
+    rows: {one: {ppl: 9.5}, two: {ppl: 9.1}}
+"""
+
+
+def test_a_new_table_is_two_new_files_and_no_edit(tmp_path, monkeypatch, capsys):
+    (tmp_path / "me2026").mkdir()
+    (tmp_path / "me2026" / "mine.yaml").write_text(MINE)
+    (tmp_path / "me2026" / "published.yaml").write_text(PRINTED)
+    monkeypatch.setattr(folder, "TABLES", tmp_path)
     assert names() == ["me2026/mine"]
-    assert [cell.what.heads for cell in cells("me2026/mine", "nano")] == [1, 2]
-    assert CONF.exists()
+    source = runs("me2026/mine", "nano")
+    assert [source.settings(cell).heads for cell in source.cells] == [1, 2]
+    options = TableOptions(render_only=True, runs=tmp_path / "runs", format="markdown")
+    assert show_table("me2026/mine", ["logger.wandb=off"], options) == 0
+    shown = capsys.readouterr().out
+    assert "9.5 (p)" in shown and "9.1 (p)" in shown and "**M1, not resolved.** Two are better." in shown
+    assert "0 of 2 done, missing" in shown

@@ -14,8 +14,9 @@ import pytest
 
 from experiments.launch import local as sweep
 from experiments.settings.mistake import Mistake
-from experiments.tables.definition import Table, load, names
-from experiments.tables.overrides import of_rows
+from experiments.tables.definition.folder import names
+from experiments.tables.definition.request import Request, load
+from experiments.tables.definition.table import Table
 from experiments.tables.sources.choose import source_of
 from experiments.training.interruption import Interrupted
 from tests.fixtures.finetuning import labelled, write_lines
@@ -27,8 +28,8 @@ paper: nobody
 source: runs
 baseline: one
 rows:
-  one: {label: one head, words: heads=1}
-  two: {label: two heads, words: heads=2}
+  one: {label: one head, overrides: heads=1}
+  two: {label: two heads, overrides: heads=2}
 claims:
   S1: {says: Two are better, parts: [two > one]}
 budgets:
@@ -37,28 +38,28 @@ budgets:
     score: finetune.first.scores.accuracy
     better: higher
     seeds: 1
-    words: ""
+    overrides: ""
     columns: [validation_loss]
     finetune: {first: task=sst2 epochs=2 batch_size=16 trainer.checkpoint_every=4 schedule.warmup_steps=5}
 """
 COMMAND = """
 import sys
 from pathlib import Path
-from experiments.tables import definition
+from experiments.tables.definition import folder
 from experiments.commands import table as command
-definition.TABLES = Path("tables")
-sys.exit(command.show_table("me2026/heads", sys.argv[1:], command.Options(format="csv")))
+folder.TABLES = Path("tables")
+sys.exit(command.show_table("me2026/heads", sys.argv[1:], command.TableOptions(format="csv")))
 """
 
 
 @pytest.fixture
 def words(tiny, tmp_path, monkeypatch) -> list[str]:
     """Those after `attn table me2026/heads`, a table that is there for the test; as long as a kill takes."""
-    from experiments.tables import definition
+    from experiments.tables.definition import folder
 
     (tmp_path / "tables" / "me2026").mkdir(parents=True)
     (tmp_path / "tables" / "me2026" / "heads.yaml").write_text(TABLE)
-    monkeypatch.setattr(definition, "TABLES", tmp_path / "tables")
+    monkeypatch.setattr(folder, "TABLES", tmp_path / "tables")
     files = [
         f"finetune.first.task.{split}={write_lines(tmp_path / f'{split}.jsonl', labelled(count, seed))}"
         for split, count, seed in (("train", 200, 1), ("validation", 40, 2))
@@ -146,7 +147,7 @@ def test_killed_in_the_middle_it_goes_on_with_the_same_numbers(attn, words, tmp_
 
 
 @pytest.mark.parametrize(
-    ("changes", "given", "said"),
+    ("changes", "overrides", "said"),
     [
         ({"finetune": {"first": "task=sst3"}}, [], "there is no task 'sst3'"),
         ({"finetune": {"first": "epochs=2"}}, [], "which task?"),
@@ -154,21 +155,20 @@ def test_killed_in_the_middle_it_goes_on_with_the_same_numbers(attn, words, tmp_
         ({"finetune": {"first": "task=sst2 seed=4"}}, [], "seed is the pretraining's"),
         ({"finetune": {"first": "task=sst2 epochs=-1"}}, [], "epochs = -1"),
         ({"score": "finetune.first.scores.acuracy"}, [], "did you mean accuracy?"),
-        ({"words": "objective=causal"}, [], "objective=causal trains no encoder"),
+        ({"overrides": "objective=causal"}, [], "objective=causal trains no encoder"),
         ({}, ["finetune.frist.epochs=1"], "did you mean first?"),
         ({}, ["finetune.first.epoch=1"], "did you mean epochs?"),
         ({"finetune": {}, "score": "validation_loss"}, ["finetune.first.epochs=1"], "this budget fine-tunes nothing"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_trained(tmp_path, changes, given, said):
+def test_what_is_wrong_is_said_before_anything_is_trained(tmp_path, changes, overrides, said):
     import yaml
 
     tree = yaml.safe_load(TABLE)
     tree["budgets"]["nano"] |= changes
-    table = Table.model_validate(tree)
-    budget = table.budgets["nano"]
+    request = Request("me2026/heads", Table.model_validate(tree), "nano", range(1), overrides, tmp_path)
     with pytest.raises(Mistake) as caught:
-        source_of("runs", budget, given).cells(of_rows(table.rows, budget, given), [0], tmp_path)
+        source_of(request)
     assert said in str(caught.value)
     assert not any(tmp_path.iterdir())
 

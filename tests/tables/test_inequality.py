@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.settings.mistake import Mistake
-from experiments.tables.inequality import Part, arithmetic, parse
+from experiments.tables.definition.inequality import Part, arithmetic, parse
 
 
 def test_a_chain_is_its_neighbouring_pairs():

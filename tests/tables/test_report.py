@@ -10,10 +10,10 @@ import pytest
 from rich.console import Console
 
 from experiments.settings.mistake import Mistake
-from experiments.tables import published
-from experiments.tables.definition import load
-from experiments.tables.render import claim_rows, render, write_all
-from experiments.tables.report import Asked, Report, report
+from experiments.tables.definition import published
+from experiments.tables.definition.request import Request, load
+from experiments.tables.rendering.render import claim_rows, render, write_all
+from experiments.tables.report import Report, report
 from experiments.tables.sources.source import Cell, Finding
 
 # F1 falls with heads in the paper; here the loss of 16 and 32 heads is worse, but theirs change places
@@ -25,12 +25,13 @@ class Known:
 
     def __init__(self, findings: dict[tuple[str, int], Finding]) -> None:
         self.findings = findings
+        self.cells = [Cell(row, seed, f"{row}-s{seed}") for row, seed in findings]
 
     def finding(self, cell: Cell) -> Finding:
         return self.findings[cell.row, cell.seed]
 
-    def sizes(self, cell: Cell) -> dict[str, object]:
-        heads = int(cell.row[1:])
+    def sizes(self, row: str) -> dict[str, object]:
+        heads = int(row[1:])
         return {
             "variant": "multi_head",
             "h_k": heads,
@@ -52,14 +53,13 @@ def done(loss: float, speed: float = 1000.0, **more) -> Finding:
     return Finding("done", result=result | {"config": {"variant": {"name": "multi_head"}}} | more)
 
 
-def made(changes: dict[tuple[str, int], Finding] | None = None, given: list[str] | None = None, file=None) -> Report:
+def made(changes: dict[tuple[str, int], Finding] | None = None, overrides: tuple[str, ...] = (), file=None) -> Report:
     table = load("bhojanapalli2020/table1")
     findings = {(row, seed): done(loss, 1000.0 if row == "h8" else 800.0)
                 for row, losses in LOSSES.items() for seed, loss in enumerate(losses)}  # fmt: skip
     source = Known(findings | (changes or {}))
-    cells = [Cell(row, seed, f"{row}-s{seed}", None) for row, seed in findings]
-    asked = Asked("bhojanapalli2020/table1", table, "nano", range(3), given or [], file)
-    return report(asked, source, cells, published.read(asked.name, "1", file))
+    request = Request("bhojanapalli2020/table1", table, "nano", range(3), overrides, published_file=file)
+    return report(request, source, published.published_of(request))
 
 
 def line(found: Report, row: str) -> dict:
@@ -100,7 +100,7 @@ def test_missing_and_refused_cells_are_shown_as_such():
 
 def test_another_text_is_said():
     assert "the text is" not in dict(made().facts)["budget"]
-    found = made(given=["data=text", "data.train=a.txt"])
+    found = made(overrides=("data=text", "data.train=a.txt"))
     assert dict(found.facts)["budget"].endswith("; the text is that of data=text")
 
 
@@ -113,12 +113,11 @@ def test_a_cell_that_diverged_counts_as_what_the_budget_says():
 
 def test_a_learning_rate_that_is_given_stands_in_place_of_the_tuned_one():
     table = load("shazeer2020/projections")
-    cells = [Cell(row, 0, "", None) for row in table.rows_at("nano")]
-    source = Known({(cell.row, 0): Finding("missing") for cell in cells})
-    source.sizes = lambda cell: {}
-    for given, rates in (([], 2), (["learning_rate=0.1"], 0)):
-        asked = Asked("shazeer2020/projections", table, "nano", range(1), given)
-        facts = dict(report(asked, source, cells, None).facts)
+    source = Known({(row, 0): Finding("missing") for row in table.rows_at("nano")})
+    source.sizes = lambda row: {}
+    for overrides, rates in (((), 2), (("learning_rate=0.1",), 0)):
+        request = Request("shazeer2020/projections", table, "nano", range(1), overrides)
+        facts = dict(report(request, source, None).facts)
         assert sum(name.startswith("learning rate of") for name in facts) == rates
 
 
@@ -138,7 +137,7 @@ def test_torch_compile_is_said_and_so_is_that_some_cells_went_without():
 
 
 def test_markdown_has_marks_verdicts_and_conditions():
-    text = render(made(given=["data=text", "data.train=/home/me/book.txt"]), "markdown")
+    text = render(made(overrides=("data=text", "data.train=/home/me/book.txt")), "markdown")
     assert "90.89 +- 0.15 (s)" in text and "a third party's transcription" in text
     assert "**C4, fails.**" in text and "95% interval" in text
     assert "data.train=book.txt" in text and "/home/me" not in text
@@ -191,12 +190,11 @@ def test_parameters_are_compared_where_runs_were_too_short_for_a_speed():
     }
 
     class Sized(Known):
-        def sizes(self, cell):
+        def sizes(self, row):
             return {"layers": 4, "h": 6}
 
-    cells = [Cell(row, seed, "", None) for row, seed in findings]
-    asked = Asked("shazeer2020/projections", table, "nano", range(2), [])
-    found = report(asked, Sized(findings), cells, None)
+    request = Request("shazeer2020/projections", table, "nano", range(2))
+    found = report(request, Sized(findings), None)
     assert found.verdicts[0].word == "holds"
 
 

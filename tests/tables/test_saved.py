@@ -6,12 +6,11 @@ import json
 
 import pytest
 
-from experiments.commands import table as command
-from experiments.commands.table import Options, show_table
+from experiments.commands.table import TableOptions, show_table
 from experiments.record.durable import RunFolderError
-from experiments.tables import saved as kept
-from experiments.tables.render import render, sentences
-from experiments.tables.saved import as_shown, keep
+from experiments.tables.rendering import saved
+from experiments.tables.rendering.render import render, sentences
+from experiments.tables.rendering.saved import as_shown, save
 from tests.tables.test_report import done, made
 
 TABLE = "bhojanapalli2020/table1"
@@ -19,8 +18,8 @@ NAME = "bhojanapalli2020-table1-nano.json"
 TEXT = "bhojanapalli2020-table1-nano.md"
 
 
-def test_a_table_is_kept_by_its_name_and_budget(tmp_path):
-    keep(made(), tmp_path)
+def test_a_table_is_saved_by_its_name_and_budget(tmp_path):
+    save(made(), tmp_path)
     assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == sorted([NAME, TEXT])
     assert (tmp_path / "tables" / TEXT).read_text() == render(made(), "markdown")
     found = json.loads((tmp_path / "tables" / NAME).read_text())
@@ -42,14 +41,14 @@ def test_it_reads_as_people_see_it():
 
 
 def test_a_later_rendering_takes_its_place(tmp_path):
-    keep(made(), tmp_path)
-    keep(made({("h32", seed): done(3.0 + seed / 100) for seed in range(3)}), tmp_path)
+    save(made(), tmp_path)
+    save(made({("h32", seed): done(3.0 + seed / 100) for seed in range(3)}), tmp_path)
     assert len(list((tmp_path / "tables").iterdir())) == 2
     assert json.loads((tmp_path / "tables" / NAME).read_text())["tables"][1][2]["validation_loss"] == "3.0100"
 
 
 def test_what_is_cut_leaves_the_old_one_whole(tmp_path, monkeypatch):
-    keep(made(), tmp_path)
+    save(made(), tmp_path)
     before = (tmp_path / "tables" / NAME).read_bytes()
 
     def cut(path, other):
@@ -58,7 +57,7 @@ def test_what_is_cut_leaves_the_old_one_whole(tmp_path, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr("pathlib.Path.replace", cut)
         with pytest.raises(KeyboardInterrupt):
-            keep(made({("h8", 0): done(9.0)}), tmp_path)
+            save(made({("h8", 0): done(9.0)}), tmp_path)
     assert (tmp_path / "tables" / NAME).read_bytes() == before
     assert len(list((tmp_path / "tables").iterdir())) == 2, "and nothing half-written"
 
@@ -66,12 +65,12 @@ def test_what_is_cut_leaves_the_old_one_whole(tmp_path, monkeypatch):
 def test_a_folder_that_can_not_be_written_is_said_in_a_line(tmp_path):
     (tmp_path / "tables").write_text("in the way")
     with pytest.raises(RunFolderError, match="a file stands where a folder should be"):
-        keep(made(), tmp_path)
+        save(made(), tmp_path)
 
 
-def test_render_only_keeps_it_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(kept, "as_shown", lambda report: {"rows": [line["state"] for line in report.lines]})
-    options = Options(render_only=True, runs=tmp_path / "runs", seeds="2")
-    assert command.show_table is show_table and show_table(TABLE, ["logger.wandb=off"], options) == 0
+def test_render_only_saves_it_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(saved, "as_shown", lambda report: {"rows": [line["state"] for line in report.lines]})
+    options = TableOptions(render_only=True, runs=tmp_path / "runs", seeds="2")
+    assert show_table(TABLE, ["logger.wandb=off"], options) == 0
     found = json.loads((tmp_path / "runs" / "tables" / NAME).read_text())
     assert found == {"rows": ["0 of 2 done, missing"] * 3}

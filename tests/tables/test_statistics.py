@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.tables.statistics import (
+from experiments.tables.verdicts.statistics import (
     Test,
     bootstrap_interval,
     equivalent,

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.tables.definition import Budget, Claim
-from experiments.tables.verdict import Measures, decide
+from experiments.tables.definition.table import Budget, Claim
+from experiments.tables.verdicts.verdict import Measures, decide
 
-BUDGET = Budget(task="a task", seeds=3, words="", margin=0.1)
+BUDGET = Budget(task="a task", seeds=3, overrides="", margin=0.1)
 HIGHER = BUDGET.model_copy(update={"better": "higher"})
 CLEAR = {0: 4.00, 1: 4.01, 2: 4.02}
 WORSE = {0: 4.50, 1: 4.52, 2: 4.51}

@@ -6,8 +6,8 @@ import pytest
 
 from experiments.record import wandb_views as view
 from experiments.record.wandb_mirror import TrackingError
-from experiments.tables import wandb_report as module
-from experiments.tables.saved import keep
+from experiments.tables.rendering import wandb_report as module
+from experiments.tables.rendering.saved import save
 from tests.tables.test_report import done, made
 
 pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed: pip install -e '.[dashboard]'")
@@ -22,7 +22,7 @@ class Library:
 
 
 def test_the_report_holds_every_table_that_the_runs_keep(tmp_path):
-    keep(made(), tmp_path)
+    save(made(), tmp_path)
     (tmp_path / "tables" / "another-nano.md").write_text("# Another\n")
     sent = module.report("someone", "attn", tmp_path)._to_model()
     texts = [block.content for block in sent.spec.blocks if block.type == "markdown-block"]
@@ -41,10 +41,10 @@ def test_it_is_made_once_and_then_brought_up_to_date(tmp_path, monkeypatch):
     monkeypatch.setattr(wr.Report, "save", lambda self: saved.append(self))
     monkeypatch.setattr(wr.Report, "url", property(lambda self: f"https://there/{self.title}"))
     monkeypatch.setattr(wr.Report, "from_url", classmethod(lambda cls, url: theirs))
-    keep(made(), tmp_path)
+    save(made(), tmp_path)
     module.mirror(made(), tmp_path, said.append)
     better = made({("h32", seed): done(3.0 + seed / 100) for seed in range(3)})
-    keep(better, tmp_path)
+    save(better, tmp_path)
     module.mirror(better, tmp_path, said.append)
     first, second = saved
     assert first.title == module.TITLE and second is theirs

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
 
 from experiments.settings.mistake import Mistake, nearest
-from experiments.tables.definition import Budget
+from experiments.tables.definition.overrides import row_overrides
+from experiments.tables.definition.request import Request
+from experiments.tables.definition.table import Row
 from experiments.tables.sources.computed import Computed
 from experiments.tables.sources.finetuned_runs import FinetunedRuns
 from experiments.tables.sources.runs import Runs
@@ -15,13 +17,17 @@ from experiments.tables.sources.source import Source
 NUMERICAL = Path(__file__).parents[1] / "numerical"
 
 
-def source_of(name: str, budget: Budget | None = None, given: Sequence[str] = ()) -> Source:
-    """`runs`, fine-tuned where the budget does so, or the function of a file in `numerical/`. Raises Mistake."""
-    if budget and budget.finetune:
-        return FinetunedRuns(budget, given)
+def source_of(request: Request, rows: Mapping[str, Row] | None = None) -> Source:
+    """The source of a request's cells: runs, fine-tuned where the budget does so, or a function of `numerical/`.
+
+    rows: some of the request's; None: all. Raises Mistake for a source that there isn't, and for overrides that it doesn't take.
+    """
+    budget, name = request.budget, request.table.source
+    overrides = row_overrides(request.rows if rows is None else rows, budget, request.overrides)
     if name == "runs":
-        return Runs()
+        runs = Runs(overrides, request.seeds, request.runs)
+        return FinetunedRuns(runs, budget, request.overrides) if budget.finetune else runs
     known = sorted(path.stem for path in NUMERICAL.glob("*.py") if path.stem != "__init__")
     if name not in known:
         raise Mistake(f"there is no source {name!r}" + nearest(name, ["runs", *known]), f"runs, {', '.join(known)}")
-    return Computed(name)
+    return Computed(name, overrides, request.seeds, request.runs)

@@ -17,81 +17,86 @@ from rich.console import Console
 from experiments.record.durable import explained, number, to_json, write
 from experiments.record.environment import describe
 from experiments.settings.mistake import Mistake, nearest
-from experiments.tables.sources.source import Cell, Finding, Prediction
+from experiments.tables.sources.source import Cell, Finding, Prediction, Value
 
 FOLDER = "computed"  # of the runs, beside the run folders
 
+Arguments = dict[str, Value]
+
 
 class Computed:
-    """`numerical/NAME.py` has `measure(*, seed, ...)`: a dict of numbers. A row's words are its arguments."""
+    """A row is the arguments of `measure(*, seed, ...)`, a dict of numbers, in `numerical/NAME.py`."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
-        self._module = importlib.import_module(f"experiments.tables.numerical.{name}")
-        self._code = hashlib.sha256(inspect.getsource(self._module).encode()).hexdigest()
-
-    def cells(self, rows: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> list[Cell]:
-        arguments = {row: self._arguments(row, words) for row, words in rows.items()}
-        return [
-            Cell(row, seed, self._file_name(given, seed), (runs / FOLDER, given))
+    def __init__(self, name: str, overrides: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> None:
+        """Raises Mistake for an override that is no argument, and for an argument that no override gives."""
+        module = importlib.import_module(f"experiments.tables.numerical.{name}")
+        self._measure = module.measure
+        self._code = hashlib.sha256(inspect.getsource(module).encode()).hexdigest()
+        self._folder = runs / FOLDER
+        self._arguments = {row: self._parsed(row, of_row) for row, of_row in overrides.items()}
+        self.cells = [
+            Cell(row, seed, f"{name}-{self._digest(arguments, seed)}")
             for seed in seeds
-            for row, given in arguments.items()
+            for row, arguments in self._arguments.items()
         ]
 
-    def check(self, cells: list[Cell]) -> None:
+    def check(self) -> None:
         """The arguments are all there is to check, and have been."""
 
     def finding(self, cell: Cell) -> Finding:
+        """What the cell's file says."""
         path = self._path(cell)
         if not path.exists():
             return Finding("missing")
         try:
-            found = json.loads(path.read_text(encoding="utf-8"))
+            record = json.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             return Finding("refused", f"{path}: {error}; remove it")
-        return Finding("done", result={key: number(value) for key, value in found.items()})
+        return Finding("done", result={key: number(value) for key, value in record.items()})
 
-    def sizes(self, cell: Cell) -> dict[str, Any]:
-        return dict(cell.what[1])
+    def sizes(self, row: str) -> dict[str, Value]:
+        """The arguments of a row."""
+        return dict(self._arguments[row])
 
     def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
-        """As long as one like it took, or takes now."""
-        made = self.finding(cell).result
-        seconds = made["wall_seconds"] if made else self._measure(cell)["wall_seconds"]
-        return Prediction(seconds, None, None)
+        """As long as the cell took, or takes now."""
+        return Prediction((self.finding(cell).result or self._record(cell))["wall_seconds"])
 
-    def make(self, cells: list[Cell], group: str, console: Console) -> None:
+    def make(self, cells: Sequence[Cell], group: str, console: Console) -> None:
+        """Compute what is missing, here, one cell after the other."""
         missing = [cell for cell in cells if self.finding(cell).state == "missing"]
         for count, cell in enumerate(missing, start=1):
             path = self._path(cell)
             with explained(path.parent):
                 path.parent.mkdir(parents=True, exist_ok=True)
-            found = self._measure(cell)
-            write(path, to_json(found, indent=2) + "\n")
-            said = f"[{count}/{len(missing)}] {cell.row}, seed {cell.seed}: {found['wall_seconds']:.1f} s"
+            record = self._record(cell)
+            write(path, to_json(record, indent=2) + "\n")
+            said = f"[{count}/{len(missing)}] {cell.row}, seed {cell.seed}: {record['wall_seconds']:.1f} s"
             console.print(said, markup=False, highlight=False)
 
-    def _measure(self, cell: Cell) -> dict[str, Any]:
+    def _record(self, cell: Cell) -> dict[str, Any]:
+        """The numbers of a cell, computed now, with what a run's result has of its circumstances."""
+        arguments = self._arguments[cell.row]
         began = time.perf_counter()
-        found = self._module.measure(seed=cell.seed, **cell.what[1])
+        numbers: dict[str, Any] = self._measure(seed=cell.seed, **arguments)
         facts = describe({}, cell.seed, None)
         record = {"wall_seconds": time.perf_counter() - began, "attention_digest": self._code}
-        return found | record | {"device": facts["cpu"], "environment": facts, "config": cell.what[1]}
+        return numbers | record | {"device": facts["cpu"], "environment": facts, "config": arguments}
 
-    def _arguments(self, row: str, words: list[str]) -> dict[str, Any]:
-        """Raises Mistake for a word that is no argument, and for an argument that no word gives."""
-        known = [name for name in inspect.signature(self._module.measure).parameters if name != "seed"]
-        given = {key: yaml.safe_load(value) for key, _, value in (word.partition("=") for word in words)}
-        for key in given:
+    def _parsed(self, row: str, overrides: list[str]) -> Arguments:
+        """The arguments of a row. Raises Mistake for one that there isn't, and for one that is missing."""
+        known = [name for name in inspect.signature(self._measure).parameters if name != "seed"]
+        values = {key: yaml.safe_load(value) for key, _, value in (override.partition("=") for override in overrides)}
+        for key in values:
             if key not in known:
                 raise Mistake(f"{row}: there is no setting {key!r}" + nearest(key, known), f"it has {', '.join(known)}")
-        if missing := [name for name in known if name not in given]:
+        if missing := [name for name in known if name not in values]:
             raise Mistake(f"{row}: {', '.join(missing)} is missing")
-        return {name: given[name] for name in known}
+        return {name: values[name] for name in known}
 
-    def _file_name(self, arguments: dict[str, Any], seed: int) -> str:
+    def _digest(self, arguments: Arguments, seed: int) -> str:
         text = json.dumps([self._code, arguments, seed], sort_keys=True)
-        return f"{self._name}-{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+        return hashlib.sha256(text.encode()).hexdigest()[:12]
 
     def _path(self, cell: Cell) -> Path:
-        return Path(cell.what[0]) / f"{cell.name}.json"
+        return self._folder / f"{cell.name}.json"

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from omegaconf import OmegaConf
@@ -16,100 +15,113 @@ from experiments.launch.cell import folder_of
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.run import Settings
-from experiments.tables.definition import Budget
-from experiments.tables.overrides import FINETUNE, apart, key_of, merged, split
-from experiments.tables.sources.runs import Runs
-from experiments.tables.sources.source import Cell, Finding
+from experiments.tables.definition.overrides import FINETUNE, by_stage, key_of, merged, parse
+from experiments.tables.definition.table import Budget
+from experiments.tables.sources.runs import Runs, finding_of
+from experiments.tables.sources.source import Cell, Finding, Prediction, Value
 
 SAME = ("seed", "runs", "cache", "logger")  # as in the pretraining
 
 
-class FinetunedRuns(Runs):
-    """A finding is the pretraining's, with the results of its fine-tuned runs by name under `finetune`."""
+class FinetunedRuns:
+    """A cell is a pretraining; its finding has the results of the runs fine-tuned from it, by name, in `finetune`."""
 
-    def __init__(self, budget: Budget, given: Sequence[str]) -> None:
-        """Raises Mistake for words that `attn finetune` would not take."""
-        more = apart(given)[1]
-        words = {name: merged(split(text), more.get(name, [])) for name, text in budget.finetune.items()}
-        self._trees = {name: _tree(name, words[name]) for name in words}
+    def __init__(self, pretraining: Runs, budget: Budget, user_overrides: Sequence[str]) -> None:
+        """Raises Mistake for overrides that `attn finetune` would not take, and for scores that a task doesn't have."""
+        _, of_user = by_stage(user_overrides)
+        overrides = {name: merged(parse(text), of_user.get(name, [])) for name, text in budget.finetune.items()}
+        self.pretraining = pretraining
+        self._trees = {name: _tree(name, overrides[name]) for name in overrides}
         self._places = [budget.score, *budget.columns]
-
-    def cells(self, rows: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> list[Cell]:
-        """Of the pretraining. Raises Mistake also for what is wrong with the fine-tuning."""
-        cells = super().cells(rows, seeds, runs)
-        for cell in cells[: len(rows)]:
+        # seeds change nothing that could be wrong
+        for cell in (cell for cell in self.cells if cell.seed == self.cells[0].seed):
             for name in self._trees:
                 try:
                     self._check_scores(name, self._planned(cell, name))
                 except Mistake as mistake:
                     raise Mistake(f"{cell.row}, {FINETUNE}{name}: {mistake}") from mistake
-        return cells
 
-    def check(self, cells: list[Cell]) -> None:
+    @property
+    def cells(self) -> list[Cell]:
+        """The cells of the pretraining."""
+        return self.pretraining.cells
+
+    def check(self) -> None:
+        """Raises Mistake or DataError for what can be known to fail in the pretraining or in the fine-tuning."""
         from experiments.launch.plan import check_data
         from experiments.training.run_length import planned_steps
 
-        super().check(cells)
-        planned = [self._planned(cell, name) for cell in cells for name in self._trees]
+        self.pretraining.check()
+        planned = [self._planned(cell, name) for cell in self.cells for name in self._trees]
         for settings in planned:
             planned_steps(settings)
         check_data([*planned])
 
     def finding(self, cell: Cell) -> Finding:
-        pretrained = super().finding(cell)
+        """What a pretraining came to, and what was fine-tuned from it; `pretrained` while some of that is missing."""
+        pretrained = self.pretraining.finding(cell)
         if pretrained.state != "done":
             return pretrained
         results = {}
         for name in self._trees:
             try:
-                tuned = super().finding(self._tuned(cell, name))
+                finetuned = finding_of(self._finetuning(cell, name))
             except Mistake as mistake:
                 return Finding("refused", f"{name}: {mistake}", pretrained.result)
-            if tuned.state != "done":
-                state = "pretrained" if tuned.state == "missing" else tuned.state
-                return Finding(state, f"{name}: {tuned.reason}", pretrained.result)
-            results[name] = tuned.result
+            if finetuned.state != "done":
+                state = "pretrained" if finetuned.state == "missing" else finetuned.state
+                return Finding(state, f"{name}: {finetuned.reason}", pretrained.result)
+            results[name] = finetuned.result
         return Finding("done", "", pretrained.result | {"finetune": results})
 
-    def make(self, cells: list[Cell], group: str, console: Console) -> None:
-        """All of a seed before the next, so that a table that was cut has whole pairs."""
+    def sizes(self, row: str) -> dict[str, Value]:
+        """The sizes of the pretrained model."""
+        return self.pretraining.sizes(row)
+
+    def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
+        """What the pretraining will cost: how many windows the examples of a task are, only they say."""
+        return self.pretraining.predict(cell, console, roughly)
+
+    def make(self, cells: Sequence[Cell], group: str, console: Console) -> None:
+        """Train and fine-tune all of a seed before the next, so that a table that was cut has whole pairs."""
         from experiments.launch.local import train_cells
         from experiments.launch.plan import in_sweep
 
         for seed in dict.fromkeys(cell.seed for cell in cells):
             of_seed = [cell for cell in cells if cell.seed == seed]
-            super().make(of_seed, group, console)
-            train_cells([in_sweep(settings, group) for settings in self._to_tune(of_seed)], console)
+            self.pretraining.make(of_seed, group, console)
+            train_cells([in_sweep(settings, group) for settings in self._to_finetune(of_seed)], console)
 
-    def _to_tune(self, cells: list[Cell]) -> Iterator[Settings]:
-        """Of each cell that is pretrained what is fine-tuned, done or not; one that came to NaN isn't tried again."""
+    def _to_finetune(self, cells: list[Cell]) -> Iterator[Settings]:
+        """The runs to fine-tune from each pretrained cell, done or not; one that came to NaN isn't tried again."""
         for cell in cells:
-            if super().finding(cell).state != "done":
+            if self.pretraining.finding(cell).state != "done":
                 continue
             for name in self._trees:
                 try:
-                    tuned = self._tuned(cell, name)
+                    finetuning = self._finetuning(cell, name)
                 except Mistake:
                     continue  # as the finding says
-                if super().finding(tuned).state != "diverged":
-                    yield tuned.what
+                if finding_of(finetuning).state != "diverged":
+                    yield finetuning
 
-    def _tuned(self, cell: Cell, name: str) -> Cell:
-        """The fine-tuned run of a cell that is pretrained. Raises Mistake, as when its weights are gone."""
-        settings = resolve(OmegaConf.create(self._tree_of(cell, name)))
-        return Cell(cell.row, cell.seed, folder_of(settings).name, settings)
+    def _finetuning(self, cell: Cell, name: str) -> Settings:
+        """The run to fine-tune from a pretrained cell. Raises Mistake, as when its weights are gone."""
+        return resolve(OmegaConf.create(self._tree_of(cell, name)))
 
     def _planned(self, cell: Cell, name: str) -> FinetuningSettings:
         """The same before there are weights to start from. Raises Mistake."""
         origin = {"run": cell.name, "step": 0, "digest": "unknown", "tokenizer": "unknown"}
-        settings = resolve(OmegaConf.create(inherited(self._tree_of(cell, name), cell.what.model_dump(), origin)))
+        pretraining = self.pretraining.settings(cell).model_dump()
+        settings = resolve(OmegaConf.create(inherited(self._tree_of(cell, name), pretraining, origin)))
         assert isinstance(settings, FinetuningSettings)
         return settings
 
     def _tree_of(self, cell: Cell, name: str) -> dict[str, Any]:
-        pretraining = cell.what.model_dump()
+        settings = self.pretraining.settings(cell)
+        pretraining = settings.model_dump()
         same = {key: pretraining[key] for key in SAME}
-        return self._trees[name] | same | {"pretrained": str(folder_of(cell.what).path)}
+        return self._trees[name] | same | {"pretrained": str(folder_of(settings).path)}
 
     def _check_scores(self, name: str, settings: FinetuningSettings) -> None:
         """Raises Mistake for a score that the task doesn't have, which would else be seen when all is trained."""
@@ -120,15 +132,15 @@ class FinetunedRuns(Runs):
                 raise Mistake(f"{place}: there is no such score" + nearest(metric, known), f"it has {', '.join(known)}")
 
 
-def _tree(name: str, words: list[str]) -> dict[str, Any]:
-    """`conf/finetune.yaml` with these words. Raises Mistake."""
+def _tree(name: str, overrides: list[str]) -> dict[str, Any]:
+    """`conf/finetune.yaml` with these overrides. Raises Mistake."""
     try:
-        for word in words:
-            if (key := key_of(word).split(".")[0]) in SAME:
-                raise Mistake(f"{word}: in a table, {key} is the pretraining's")
-        check_keys(words)
-        check_overrides(words, "finetune")
-        tree = OmegaConf.to_container(compose_raw(words, name="finetune"), resolve=False)
+        for override in overrides:
+            if (key := key_of(override).split(".")[0]) in SAME:
+                raise Mistake(f"{override}: in a table, {key} is the pretraining's")
+        check_keys(overrides)
+        check_overrides(overrides, "finetune")
+        tree = OmegaConf.to_container(compose_raw(overrides, name="finetune"), resolve=False)
     except Mistake as mistake:
         raise Mistake(f"{FINETUNE}{name}: {mistake}") from mistake
     assert isinstance(tree, dict)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
@@ -14,8 +13,8 @@ from experiments.launch.cell import check_unchanged, folder_of
 from experiments.record.durable import RunFolderError
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
-from experiments.tables.overrides import merged
-from experiments.tables.sources.source import Cell, Finding, Prediction, State
+from experiments.tables.definition.overrides import merged
+from experiments.tables.sources.source import Cell, Finding, Prediction, State, Value
 
 # how a result's status reads in a table
 STATES: dict[str, State] = {"done": "done", "nan": "diverged", "interrupted": "missing"}
@@ -24,56 +23,50 @@ COMMON = ["trainer.compile=false"]
 
 
 class Runs:
-    def cells(self, rows: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> list[Cell]:
-        """As the words compose; the seed is set last. Raises Mistake."""
-        composed: dict[str, Settings] = {}
-        wrong: dict[str, str] = {}
-        for row, words in rows.items():
-            try:
-                composed[row] = compose(merged(COMMON, words, [f"runs={runs}"]))
-            except Mistake as mistake:
-                wrong[row] = str(mistake)
-        if wrong:
-            of_all = len(wrong) == len(rows) and len(set(wrong.values())) == 1
-            lines = set(wrong.values()) if of_all else (f"{row}: {said}" for row, said in wrong.items())
-            raise Mistake("\n".join(lines))
-        found = [
-            (row, settings.model_copy(update={"seed": seed})) for seed in seeds for row, settings in composed.items()
-        ]
-        cells = [Cell(row, settings.seed, folder_of(settings).name, settings) for row, settings in found]
-        _check_distinct(cells)
-        return cells
+    """A row is a configuration, and a cell is its run with a seed."""
 
-    def check(self, cells: list[Cell]) -> None:
+    def __init__(self, overrides: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> None:
+        """Raises Mistake for overrides that don't compose, and for rows that are the same run."""
+        self._rows = _composed(overrides, runs)
+        self._settings: dict[Cell, Settings] = {}
+        for seed in seeds:
+            for row, unseeded in self._rows.items():
+                settings = unseeded.model_copy(update={"seed": seed})
+                self._settings[Cell(row, seed, folder_of(settings).name)] = settings
+        _check_distinct(self.cells)
+
+    @property
+    def cells(self) -> list[Cell]:
+        """A cell for every row and seed; all rows of a seed before those of the next."""
+        return list(self._settings)
+
+    def settings(self, cell: Cell) -> Settings:
+        """What a cell is trained with."""
+        return self._settings[cell]
+
+    def check(self) -> None:
+        """Raises Mistake or DataError for a length, a text or a model that can be known to fail."""
         from experiments.launch.plan import check_data
         from experiments.launch.report import check_buildable
         from experiments.training.run_length import planned_steps
 
-        for cell in cells:
-            planned_steps(cell.what)
-        check_data([cell.what for cell in cells])
-        check_buildable([cell.what for cell in cells])
+        planned = list(self._settings.values())
+        for settings in planned:
+            planned_steps(settings)
+        check_data(planned)
+        check_buildable(planned)
 
     def finding(self, cell: Cell) -> Finding:
-        folder = folder_of(cell.what)
-        try:
-            result = folder.result()
-            if result is None:
-                return Finding("missing", "begun" if folder.path.exists() else "")
-            if result.attention_digest is not None:
-                check_unchanged(cell.what, folder, result)
-            facts = {"environment": folder.environment() or {}}
-        except (DataError, RunFolderError) as error:
-            return Finding("refused", str(error))
-        return Finding(STATES.get(result.status, "failed"), result.reason or "", result.to_dict() | facts)
+        """What is in the run folder."""
+        return finding_of(self.settings(cell))
 
-    def sizes(self, cell: Cell) -> dict[str, Any]:
+    def sizes(self, row: str) -> dict[str, Value]:
         """Names and sizes as the papers have them; multiplies of one attention layer for one sequence."""
         import torch
 
         from experiments.model.variant import build_attention
 
-        settings: Settings = cell.what
+        settings = self._rows[row]
         variant = settings.variant
         with torch.device("meta"):
             attention = build_attention(variant)
@@ -92,19 +85,52 @@ class Runs:
         }
 
     def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
+        """What training the cell will cost, from a few steps of it, or roughly from its FLOPs."""
         from experiments.tables.sources.calibration import predict
 
-        return predict(cell.what, console, roughly)
+        return predict(self.settings(cell), console, roughly)
 
-    def make(self, cells: list[Cell], group: str, console: Console) -> None:
-        """Every cell in a process of its own; one that came to NaN did so for its seed, and isn't tried again."""
+    def make(self, cells: Sequence[Cell], group: str, console: Console) -> None:
+        """Train each cell in a process of its own; one that came to NaN did so for its seed, and isn't tried again."""
         from experiments.launch.local import train_cells
         from experiments.launch.plan import in_sweep
 
-        train_cells([in_sweep(cell.what, group) for cell in cells if self.finding(cell).state != "diverged"], console)
+        unfinished = (self.settings(cell) for cell in cells if self.finding(cell).state != "diverged")
+        train_cells([in_sweep(settings, group) for settings in unfinished], console)
 
 
-def _check_distinct(cells: list[Cell]) -> None:
+def finding_of(settings: Settings) -> Finding:
+    """What a run came to, pretrained or fine-tuned."""
+    folder = folder_of(settings)
+    try:
+        result = folder.result()
+        if result is None:
+            return Finding("missing", "begun" if folder.path.exists() else "")
+        if result.attention_digest is not None:
+            check_unchanged(settings, folder, result)
+        facts = {"environment": folder.environment() or {}}
+    except (DataError, RunFolderError) as error:
+        return Finding("refused", str(error))
+    return Finding(STATES.get(result.status, "failed"), result.reason or "", result.to_dict() | facts)
+
+
+def _composed(overrides: Mapping[str, list[str]], runs: Path) -> dict[str, Settings]:
+    """The settings of each row. Raises Mistake that names every wrong row, or says once what is wrong in all."""
+    settings: dict[str, Settings] = {}
+    mistakes: dict[str, str] = {}
+    for row, of_row in overrides.items():
+        try:
+            settings[row] = compose(merged(COMMON, of_row, [f"runs={runs}"]))
+        except Mistake as mistake:
+            mistakes[row] = str(mistake)
+    if mistakes:
+        of_all = len(mistakes) == len(overrides) and len(set(mistakes.values())) == 1
+        lines = set(mistakes.values()) if of_all else (f"{row}: {said}" for row, said in mistakes.items())
+        raise Mistake("\n".join(lines))
+    return settings
+
+
+def _check_distinct(cells: Sequence[Cell]) -> None:
     """Two rows that are the same run would be compared with themselves."""
     rows: dict[str, str] = {}
     for cell in cells:

@@ -6,22 +6,23 @@ tables is the same for all.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from rich.console import Console
 
 State = Literal["done", "diverged", "failed", "missing", "pretrained", "refused"]
+Value = str | int | float | None
 
 
 @dataclass(frozen=True)
 class Cell:
+    """A row with a seed: one run, or one call of a function."""
+
     row: str
     seed: int
-    name: str  # of its folder
-    what: Any  # what the source makes it from
+    name: str  # of its run folder, or of its file
 
 
 @dataclass(frozen=True)
@@ -35,27 +36,31 @@ class Finding:
 
 @dataclass(frozen=True)
 class Prediction:
-    """Of one cell on this machine."""
+    """What a cell will cost on this machine; None for what can't be told."""
 
     seconds: float | None
-    tokens: int | None
-    peak_memory_bytes: int | None
+    tokens: int | None = None
+    peak_memory_bytes: int | None = None
 
 
 class Source(Protocol):
-    def cells(self, rows: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> list[Cell]:
-        """The cells of rows given by their words; all rows of a seed before those of the next. Raises Mistake."""
+    """The cells of a table's rows. It is made of overrides by row, seeds and a folder, and refuses what is wrong."""
 
-    def check(self, cells: list[Cell]) -> None:
+    @property
+    def cells(self) -> Sequence[Cell]:
+        """A cell for every row and seed; all rows of a seed before those of the next."""
+
+    def check(self) -> None:
         """Raises Mistake or DataError for what can be known to fail before anything is made."""
 
-    def finding(self, cell: Cell) -> Finding: ...
+    def finding(self, cell: Cell) -> Finding:
+        """What a cell has come to so far."""
 
-    def sizes(self, cell: Cell) -> dict[str, Any]:
+    def sizes(self, row: str) -> dict[str, Value]:
         """What a row's columns say before anything is measured: variant, h_k, ..., parameters, multiplies."""
 
     def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
-        """What it will cost; roughly: without a measurement of its own."""
+        """What a cell will cost; roughly: without a measurement of its own."""
 
-    def make(self, cells: list[Cell], group: str, console: Console) -> None:
-        """Make what is missing, in order; what fails leaves a finding that says so. Raises sweep's Interrupted."""
+    def make(self, cells: Sequence[Cell], group: str, console: Console) -> None:
+        """Make what is missing, in order; what fails leaves a finding that says so. Raises Interrupted."""

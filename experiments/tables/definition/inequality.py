@@ -35,6 +35,8 @@ Side = dict[str, int]  # row -> how often it is added
 
 @dataclass(frozen=True)
 class Part:
+    """One comparison of a claim: two sums of rows and the sign between them."""
+
     left: str
     relation: Relation
     right: str
@@ -49,10 +51,12 @@ class Part:
 
     @property
     def rows(self) -> list[str]:
+        """The rows that it compares."""
         return list(self.contrast)
 
     @property
     def has_margin(self) -> bool:
+        """Whether it says of two sides that one is as good as the other."""
         return "~" in self.relation
 
 
@@ -61,7 +65,7 @@ def parse(sentence: str, present: Mapping[str, object] | None = None) -> list[Pa
     if "=" in sentence:
         left, _, right = sentence.partition("=")
         _check_arithmetic(right, sentence)
-        return _there([Part(_one_side(left, sentence), "=", right.strip())], present)
+        return _present([Part(_one_side(left, sentence), "=", right.strip())], present)
     pieces = re.split(r"(>~|>|~)", sentence)
     sides = [_one_side(piece, sentence) for piece in pieces[::2]]
     relations = set(pieces[1::2])
@@ -70,8 +74,8 @@ def parse(sentence: str, present: Mapping[str, object] | None = None) -> list[Pa
     if len(relations) > 1:
         raise ValueError(f"{sentence!r}: more than one of >, >~ and ~ in a chain; write a sentence for each")
     relation = cast(Relation, relations.pop())
-    kept = [each for each in sides if present is None or set(side(each)) <= set(present)]
-    return [Part(left, relation, right) for left, right in pairwise(kept)]
+    present_sides = [each for each in sides if present is None or set(side(each)) <= set(present)]
+    return [Part(left, relation, right) for left, right in pairwise(present_sides)]
 
 
 def side(text: str) -> Side:
@@ -82,23 +86,24 @@ def side(text: str) -> Side:
     return factors
 
 
-def arithmetic(expression: str, sizes: Mapping[str, float]) -> float:
+def arithmetic(expression: str, sizes: Mapping[str, object]) -> float:
     """The value of sums and products of numbers and of the named sizes. Raises Mistake for a name that is none."""
 
     def value(node: ast.expr) -> float:
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
             return node.value
         if isinstance(node, ast.Name):
-            if node.id not in sizes:
+            size = sizes.get(node.id)
+            if not isinstance(size, int | float):
                 raise Mistake(f"{expression!r}: there is no size {node.id!r}; there are: {', '.join(sizes)}")
-            return sizes[node.id]
+            return size
         assert isinstance(node, ast.BinOp)
         return ARITHMETIC[type(node.op)](value(node.left), value(node.right))
 
     return value(ast.parse(expression.strip(), mode="eval").body)
 
 
-def _there(parts: list[Part], present: Mapping[str, object] | None) -> list[Part]:
+def _present(parts: list[Part], present: Mapping[str, object] | None) -> list[Part]:
     return [part for part in parts if present is None or set(part.rows) <= set(present)]
 
 

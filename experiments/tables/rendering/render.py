@@ -10,10 +10,10 @@ from rich.console import Console
 
 from experiments.display.rows import Row, as_csv, as_markdown, readable, show
 from experiments.record.durable import explained, write
-from experiments.tables.published import MARKS
+from experiments.tables.definition.published import MARKS
 from experiments.tables.report import Line, Report
-from experiments.tables.statistics import NOTHING
-from experiments.tables.verdict import PartFinding, Verdict
+from experiments.tables.verdicts.statistics import NOTHING
+from experiments.tables.verdicts.verdict import PartFinding, Verdict
 
 ENDINGS = {"table": "txt", "markdown": "md", "csv": "csv", "latex": "tex"}
 # columns of the third table; what stands before them are names and sizes, or scores
@@ -39,8 +39,8 @@ def write_all(report: Report, folder: Path) -> list[Path]:
     """Every format, and claims as CSV of their own, each file replaced at once. Raises RunFolderError."""
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    asked = report.asked
-    stem = asked.name.replace("/", "_") + (f"_seeds{asked.span}" if asked.span else "")
+    request = report.request
+    stem = request.name.replace("/", "_") + (f"_seeds{request.span}" if request.span else "")
     texts = {f"{stem}.{ending}": render(report, format) for format, ending in ENDINGS.items()}
     if report.verdicts:
         texts[f"{stem}_claims.csv"] = as_csv(claim_rows(report))
@@ -67,7 +67,7 @@ def claim_rows(report: Report) -> list[Row]:
 def tables(report: Report) -> list[list[Row]]:
     """For people three narrow tables: what the rows are, what they score, what they cost."""
     lines = [_people(line, report) for line in report.lines]
-    further = [place.rpartition(".")[2] for place in report.asked.columns]
+    further = [place.rpartition(".")[2] for place in report.request.columns]
     scores = [
         key
         for key in lines[0]
@@ -103,10 +103,11 @@ def _filled(rows: list[Row]) -> list[Row]:
 
 
 def legend(report: Report) -> list[str]:
+    """What the marks of published numbers and the differences mean."""
     used = {number.mark for numbers in report.printed.values() for number in numbers.values() if number.value}
     meanings = [f"({mark}) {meaning}" for mark, meaning in MARKS.values() if mark in used]
     lines = ["Published numbers: " + "; ".join(meanings) + "."] if meanings else []
-    baseline = report.asked.table.baseline
+    baseline = report.request.table.baseline
     lines.append(
         f"difference: to the row {baseline}, paired by seed, with a 95% t interval (low, high)"
         + ("; step_time: relative to it." if any(line["step_time"] for line in report.lines) else ".")
@@ -142,6 +143,7 @@ def _interval(bounds: tuple[float, float] | None) -> str:
 
 
 def closing(report: Report) -> str:
+    """How differences and verdicts are to be read."""
     tried = [verdict for verdict in report.verdicts if verdict.parts]
     return (
         f"Differences are left less right of the sign, paired by seed. A claim holds when all its comparisons do, with "
@@ -150,7 +152,7 @@ def closing(report: Report) -> str:
 
 
 def _text(report: Report, console: Console | None) -> str:
-    table = report.asked.table
+    table = report.request.table
     out = console or Console(file=io.StringIO(), width=100)
 
     def say(text: str) -> None:
@@ -172,7 +174,7 @@ def _text(report: Report, console: Console | None) -> str:
 
 
 def _markdown(report: Report) -> str:
-    table = report.asked.table
+    table = report.request.table
     shows = f"{table.shows[0].upper()}{table.shows[1:]}."
     blocks = [f"# {table.title}", shows, *(as_markdown(rows) for rows in tables(report))]
     blocks += ["\n".join(f"* {line}" for line in [*legend(report), *report.notes])]
@@ -180,7 +182,7 @@ def _markdown(report: Report) -> str:
         blocks += ["## Claims", *map(_claim_block, report.verdicts), closing(report)]
     facts = [fact for fact in report.facts if fact[0] != "command"]
     blocks += ["## Conditions", "\n".join(f"* {name}: {fact}" for name, fact in facts)]
-    blocks += [f"```bash\n{report.asked.command()}\n```"]
+    blocks += [f"```bash\n{report.request.command()}\n```"]
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
@@ -199,8 +201,8 @@ def _latex(report: Report) -> str:
     said = [*legend(report), *report.notes, *([closing(report)] if report.verdicts else [])]
     return "\n".join(
         [
-            f"% {report.asked.command()}",
-            f"% {_tex(report.asked.table.title)}",
+            f"% {report.request.command()}",
+            f"% {_tex(report.request.table.title)}",
             *(_tabular(rows) for rows in (*tables(report), verdicts, comparisons) if rows),
             *(f"{_tex(line)}\n" for line in said),
         ]

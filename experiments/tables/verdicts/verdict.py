@@ -14,9 +14,9 @@ from typing import Literal
 
 import numpy as np
 
-from experiments.tables.definition import Budget, Claim
-from experiments.tables.inequality import Part, arithmetic, parse
-from experiments.tables.statistics import (
+from experiments.tables.definition.inequality import Part, arithmetic, parse
+from experiments.tables.definition.table import Budget, Claim
+from experiments.tables.verdicts.statistics import (
     FEW,
     LEVEL,
     MOST_SEEDS,
@@ -52,23 +52,29 @@ class PartFinding:
 
     @property
     def values(self) -> list[float]:
+        """The differences in the order of the seeds."""
         return list(self.differences.values())
 
     @property
     def mean(self) -> float | None:
+        """Mean difference; None without a pair."""
         return float(np.mean(self.values)) if self.values else None
 
     @property
     def interval(self) -> Interval | None:
+        """95% t interval of the mean; None where there is no spread, or none is needed."""
         return None if self.exact else t_interval(self.values)
 
     @property
     def bootstrap(self) -> Interval | None:
+        """95% bootstrap interval of the mean, where the pairs are few."""
         return bootstrap_interval(self.values) if not self.exact and len(self.values) < FEW else None
 
 
 @dataclass(frozen=True)
 class Verdict:
+    """What was decided on a claim, and by which comparisons."""
+
     key: str
     claim: Claim
     parts: list[PartFinding]
@@ -86,14 +92,14 @@ class Measures:
     score: Numbers
     step_time: Numbers  # seconds a token
     parameters: Numbers
-    sizes: Mapping[str, Mapping[str, float]]
+    sizes: Mapping[str, Mapping[str, object]]
 
 
 def decide(
-    claims: Mapping[str, Claim], budget: Budget, present: Mapping[str, object], found: Measures
+    claims: Mapping[str, Claim], budget: Budget, present: Mapping[str, object], measures: Measures
 ) -> list[Verdict]:
     """A verdict on every claim of which the budget has rows."""
-    tried = {key: _parts(claim, budget, present, found) for key, claim in claims.items()}
+    tried = {key: _parts(claim, budget, present, measures) for key, claim in claims.items()}
     tests = {key: together([part.test for part in parts]) for key, parts in tried.items()}
     # a claim that can't be tried here takes no share of the allowed errors
     family = [key for key, parts in tried.items() if parts]
@@ -116,40 +122,39 @@ def _verdict(
     return Verdict(key, claim, parts, left_out, word, two_sided(test), adjusted, why)
 
 
-def _parts(claim: Claim, budget: Budget, present: Mapping[str, object], found: Measures) -> list[PartFinding]:
+def _parts(claim: Claim, budget: Budget, present: Mapping[str, object], measures: Measures) -> list[PartFinding]:
     parts = [part for sentence in claim.parts for part in parse(sentence, present)]
     if claim.of == "score":
-        return [_score_part(part, budget, found) for part in parts]
+        return [_score_part(part, budget, measures) for part in parts]
     if claim.of == "step_time":
-        return [_time_part(part, found) for part in parts]
-    return [_exact_part(part, found) for part in parts]
+        return [_time_part(part, measures) for part in parts]
+    return [_exact_part(part, measures) for part in parts]
 
 
-def _score_part(part: Part, budget: Budget, found: Measures) -> PartFinding:
-    differences = _contrast(part, found.score, lambda value: value)
+def _score_part(part: Part, budget: Budget, measures: Measures) -> PartFinding:
+    differences = _contrast(part, measures.score, lambda value: value)
     values = list(differences.values())
-    name = budget.score.rpartition(".")[2]
     margin = budget.margin if part.has_margin else 0.0
     assert margin is not None
     if part.relation == "~":
         test = equivalent(values, margin) if values else NOTHING
-        sentence = f"{name}: |{_sum(part.left)} - {_sum(part.right)}| < {margin:g}"
+        sentence = f"{budget.score_name}: |{_sum(part.left)} - {_sum(part.right)}| < {margin:g}"
         return PartFinding(sentence, differences, test, lambda mean: margin - abs(mean), sides=2)
     sense, sign, slack = (-1, "<", " + ") if budget.better == "lower" else (1, ">", " - ")
     test = positive([sense * value + margin for value in values]) if values else NOTHING
-    sentence = f"{name}: {part.left} {sign} {part.right}" + (f"{slack}{margin:g}" if margin else "")
+    sentence = f"{budget.score_name}: {part.left} {sign} {part.right}" + (f"{slack}{margin:g}" if margin else "")
     return PartFinding(sentence, differences, test, lambda mean: sense * mean + margin)
 
 
-def _time_part(part: Part, found: Measures) -> PartFinding:
-    differences = _contrast(part, found.step_time, math.log)
+def _time_part(part: Part, measures: Measures) -> PartFinding:
+    differences = _contrast(part, measures.step_time, math.log)
     test = positive(list(differences.values())) if differences else NOTHING
     return PartFinding(f"log step time: {part.left} > {part.right}", differences, test)
 
 
-def _exact_part(part: Part, found: Measures) -> PartFinding:
-    differences = _contrast(part, found.parameters, lambda value: value)
-    right = arithmetic(part.right, found.sizes[part.rows[0]]) if part.relation == "=" else None
+def _exact_part(part: Part, measures: Measures) -> PartFinding:
+    differences = _contrast(part, measures.parameters, lambda value: value)
+    right = arithmetic(part.right, measures.sizes[part.rows[0]]) if part.relation == "=" else None
     sentence = f"parameters: {part.left} {part.relation} {part.right}" + (f" = {right:g}" if right is not None else "")
     if not differences:
         return PartFinding(sentence, differences, NOTHING, exact=True)
@@ -196,7 +201,7 @@ def _seeds(parts: list[PartFinding], family: int) -> int | None:
     """Seeds that would resolve a claim beside so many others, if means and spreads stay: the fewer of either way."""
     level = ALLOWED / 2 / family
     to_hold = [_seeds_to_hold(part, level) for part in parts]
-    to_fail = [found for part in parts if (found := _seeds_to_fail(part, level / len(parts))) is not None]
+    to_fail = [need for part in parts if (need := _seeds_to_fail(part, level / len(parts))) is not None]
     ways = [*to_fail, *([max(need for need in to_hold if need is not None)] if None not in to_hold else [])]
     return min(ways, default=None)
 

@@ -10,7 +10,7 @@ from experiments.config.compose import compose
 from experiments.record import wandb_views as view
 from experiments.record.wandb_mirror import TrackingError, log_tables
 from experiments.settings.mistake import Mistake
-from experiments.tables.render import claim_rows
+from experiments.tables.rendering.render import claim_rows
 from experiments.tables.report import Report
 
 TITLE = "attn: the papers' tables"
@@ -20,7 +20,7 @@ def mirror(made: Report, runs: Path, says: Callable[[str], None]) -> None:
     """Log the table, offline without a login, and bring the report up to date; a line says what came of each."""
     logger = compose([]).logger
     tables = {"table": made.lines, "claims": claim_rows(made)}
-    says(log_tables(f"table-{made.asked.stem}", tables, logger.model_dump(), runs))
+    says(log_tables(f"table-{made.request.stem}", tables, logger.model_dump(), runs))
     try:
         made_of_all = report(view.owner(logger.entity), logger.project, runs)
         says(f"W&B report: {view.save(made_of_all, ('blocks',), runs)}")

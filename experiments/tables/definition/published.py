@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import yaml
 from pydantic import model_validator
 
 from experiments.settings.group import Group, Size, Text
 from experiments.settings.mistake import Mistake, nearest
-from experiments.tables.definition import PUBLISHED, TABLES, checked
+from experiments.tables.definition import folder
+from experiments.tables.definition.request import Request
 
 Verification = Literal["primary", "secondary", "text_only", "derived", "none", "user"]
 
@@ -28,6 +30,8 @@ MARKS: dict[str, tuple[str, str]] = {
 
 
 class PublishedTable(Group):
+    """A table as the paper printed it."""
+
     setup: Text
     verification: Verification
     copies: Size | None = None  # transcriptions that were seen, of a secondary one
@@ -46,6 +50,8 @@ class PublishedTable(Group):
 
 
 class Paper(Group):
+    """What a paper printed: `published.yaml`."""
+
     paper: Text
     tables: dict[Text, PublishedTable]
 
@@ -60,13 +66,14 @@ class Number:
 
 
 class Published:
-    """A published table as the rows of ours ask for it."""
+    """A published table as the rows of ours ask for it, with the user's numbers in place of its own."""
 
-    def __init__(self, table: PublishedTable, given: dict[str, dict[str, float]]) -> None:
-        self._table, self._given = table, given
+    def __init__(self, table: PublishedTable, user_numbers: dict[str, dict[str, float]]) -> None:
+        self._table, self._user_numbers = table, user_numbers
 
     @property
     def metrics(self) -> list[str]:
+        """Names of what the paper gives of a row."""
         return self._table.metrics
 
     @property
@@ -76,8 +83,10 @@ class Published:
         return f"{self._table.setup}; {MARKS[self._table.verification][1]}{copies}: {self._table.source}"
 
     def number(self, row: str, metric: str) -> Number:
-        if metric in self._given.get(row, {}):
-            return Number(self._given[row][metric], self._given[row].get(f"{metric}_pm"), MARKS["user"][0])
+        """What is printed for a row of the published table."""
+        if metric in self._user_numbers.get(row, {}):
+            numbers: Mapping[str, float | None] = self._user_numbers[row]
+            return Number(numbers[metric], numbers.get(f"{metric}_pm"), MARKS["user"][0])
         numbers = self._table.rows[row]
         value = numbers.get(metric)
         mark = MARKS["none" if value is None else self._table.verification][0]
@@ -90,25 +99,38 @@ class Published:
                 raise Mistake(f"the published table has no {name!r}" + nearest(name, known), f"it has {known}")
 
 
+def published_of(request: Request) -> Published | None:
+    """The published table that the rows of a request are held against, checked; None where there is none.
+
+    Raises Mistake, also for a user's file that is wrong or that no table is there for.
+    """
+    printed = request.printed
+    if printed is None:
+        if request.published_file:
+            raise Mistake(f"--published {request.published_file}: {request.name} has no published numbers")
+        return None
+    published = read(request.name, printed.table, request.published_file)
+    published.check([row.published for row in request.table.rows.values() if row.published], printed.metric)
+    return published
+
+
 def read(name: str, table: str, file: Path | None) -> Published:
     """The published table behind `PAPER/NAME`, with the numbers of the user's file in place. Raises Mistake."""
-    path = TABLES / name.split("/")[0] / f"{PUBLISHED}.yaml"
-    paper: Paper = checked(Paper, yaml.safe_load(path.read_text(encoding="utf-8")), f"{path.parent.name}/{path.name}")
+    file_name = folder.published_file(name)
+    paper = folder.read(file_name, Paper)
     if table not in paper.tables:
-        raise Mistake(f"{path.parent.name}/{path.name} has no table {table!r}" + nearest(table, paper.tables))
-    return Published(paper.tables[table], _given(file, table, paper) if file else {})
+        raise Mistake(f"{file_name}.yaml has no table {table!r}" + nearest(table, paper.tables))
+    return Published(paper.tables[table], _user_numbers(file, table, paper) if file else {})
 
 
-def _given(file: Path, table: str, paper: Paper) -> dict[str, dict[str, float]]:
+def _user_numbers(file: Path, table: str, paper: Paper) -> dict[str, dict[str, float]]:
     """The numbers of one table in a file of the same form as `published.yaml`, of which only the rows are needed."""
-    known = paper.tables[table]
     try:
         tree = yaml.safe_load(file.read_text(encoding="utf-8"))
         tables = {str(key): value for key, value in tree["tables"].items()}
-        rows = tables.get(table, {"rows": {}})["rows"]
         numbers = {
-            str(row): {str(key): value for key, value in found.items() if value is not None}
-            for row, found in rows.items()
+            str(row): {str(metric): value for metric, value in by_metric.items() if value is not None}
+            for row, by_metric in tables.get(table, {"rows": {}})["rows"].items()
         }
     except (OSError, UnicodeDecodeError) as error:
         raise Mistake(f"--published {file}: {getattr(error, 'strerror', None) or error}") from error
@@ -116,16 +138,17 @@ def _given(file: Path, table: str, paper: Paper) -> dict[str, dict[str, float]]:
         hint = 'tables: {"1": {rows: {mh6: {ln_ppl: NUMBER}}}}, as in the conf/table/PAPER/published.yaml of the paper'
         raise Mistake(f"--published {file}: holds no tables", hint) from error
     for name in tables:
-        _check(file, "the paper", name, paper.tables)
-    for row, found in numbers.items():
-        _check(file, f"table {table}", row, known.rows)
-        for metric, value in found.items():
-            _check(file, f"table {table}, row {row}", metric.removesuffix("_pm"), known.metrics)
+        _check_known(file, "the paper", name, paper.tables)
+    for row, by_metric in numbers.items():
+        _check_known(file, f"table {table}", row, paper.tables[table].rows)
+        for metric, value in by_metric.items():
+            known = paper.tables[table].metrics
+            _check_known(file, f"table {table}, row {row}", metric.removesuffix("_pm"), known)
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 raise Mistake(f"--published {file}: {row}.{metric} = {value!r}: must be a number")
     return numbers
 
 
-def _check(file: Path, where: str, name: str, known: Any) -> None:
+def _check_known(file: Path, where: str, name: str, known: Collection[str]) -> None:
     if name not in known:
         raise Mistake(f"--published {file}: {where} has no {name!r}" + nearest(name, known), f"it has {list(known)}")

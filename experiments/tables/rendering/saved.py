@@ -9,27 +9,27 @@ from typing import Any
 from experiments.display.rows import readable
 from experiments.record.durable import explained, write
 from experiments.record.folder import RENDERED
-from experiments.tables.render import closing, legend, render, sentences, tables
+from experiments.tables.rendering.render import closing, legend, render, sentences, tables
 from experiments.tables.report import Report
 
 
-def keep(report: Report, runs: Path) -> None:
-    """A file of each kind a table and budget. Raises RunFolderError."""
-    folder, asked = runs / RENDERED, report.asked
+def save(report: Report, runs: Path) -> None:
+    """Write a file of each kind for a table and budget, in place of an earlier one. Raises RunFolderError."""
+    folder, request = runs / RENDERED, report.request
     with explained(folder):
         folder.mkdir(parents=True, exist_ok=True)
-    write(folder / f"{asked.stem}.json", json.dumps(as_shown(report), indent=1) + "\n")
-    write(folder / f"{asked.stem}.md", render(report, "markdown"))
+    write(folder / f"{request.stem}.json", json.dumps(as_shown(report), indent=1) + "\n")
+    write(folder / f"{request.stem}.md", render(report, "markdown"))
 
 
 def as_shown(report: Report) -> dict[str, Any]:
     """Everything as text, as a reader sees it."""
-    asked = report.asked
+    request = report.request
     return {
-        "name": asked.name,
-        "budget": asked.budget_name,
-        "title": asked.table.title,
-        "shows": asked.table.shows,
+        "name": request.name,
+        "budget": request.budget_name,
+        "title": request.table.title,
+        "shows": request.table.shows,
         "tables": [[{key: readable(key, row[key]) for key in row} for row in rows] for rows in tables(report)],
         "notes": [*legend(report), *report.notes, *([closing(report)] if report.verdicts else [])],
         "claims": [

@@ -31,7 +31,7 @@ NOTHING = Test(1.0, 1.0)
 
 
 def standard_error(values: Sequence[float]) -> float | None:
-    """Of the mean; None for one value, which has no spread."""
+    """Standard error of the mean; None for one value, which has no spread."""
     return float(stats.sem(values)) if len(values) > 1 else None
 
 
@@ -51,11 +51,11 @@ def bootstrap_interval(values: Sequence[float]) -> Interval | None:
     """
     if len(values) < 2:
         return None
-    found = stats.bootstrap(
+    interval = stats.bootstrap(
         (values,), np.mean, confidence_level=LEVEL, method="percentile", n_resamples=RESAMPLES,
         rng=np.random.default_rng(0),
     ).confidence_interval  # fmt: skip
-    return float(found.low), float(found.high)
+    return float(interval.low), float(interval.high)
 
 
 def p_greater(values: Sequence[float], than: float) -> float:
@@ -86,13 +86,14 @@ def equivalent(values: Sequence[float], margin: float) -> Test:
 
 
 def together(tests: Sequence[Test]) -> Test:
-    """Of several statements: all hold (intersection-union: the worst p-value), or one fails (Bonferroni)."""
+    """Test of several statements: all hold (intersection-union: the worst p-value), or one fails (Bonferroni)."""
     if not tests:
         return NOTHING
     return Test(max(test.holds for test in tests), min(1.0, len(tests) * min(test.fails for test in tests)))
 
 
 def two_sided(test: Test) -> float:
+    """The p-value of either outcome."""
     return min(1.0, 2 * min(test.holds, test.fails))
 
 

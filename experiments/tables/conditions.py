@@ -1,0 +1,122 @@
+"""Under which conditions a table's numbers came about, and what a reader has to know of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from experiments.record.dotted import value_at
+from experiments.tables.definition.overrides import by_stage, key_of, merged, parse
+from experiments.tables.definition.published import Published
+from experiments.tables.definition.request import Request, without_folder
+from experiments.tables.sources.source import Finding
+
+Findings = Mapping[tuple[str, int], Finding]  # by row and seed
+# what the cells of a table must not differ in, of a result
+ALIKE = {
+    "device": "machine",
+    "precision": "precision",
+    "compiled": "choice of torch.compile",
+    "tokenizer_digest": "tokenizer",
+}
+
+
+def facts(request: Request, findings: Findings, published: Published | None) -> Iterator[tuple[str, str]]:
+    """Names and values of the conditions: paper, budget, seeds, text, machine, code, ..., and the command."""
+    budget = request.budget
+    results = [finding.result for finding in findings.values() if finding.result]
+    yield "paper", request.table.paper
+    if published:
+        yield "published", published.source
+    other_text = (f"; the text is that of {override}" for override in request.overrides if key_of(override) == "data")
+    yield "budget", f"{request.budget_name}: {budget.task}" + "".join(other_text)
+    _, of_user = by_stage(request.overrides)
+    for name, text in budget.finetune.items():
+        overrides = merged(parse(text), [*map(without_folder, of_user.get(name, []))])
+        yield f"fine-tuning, {name}", "; ".join([" ".join(overrides), *_examples(name, results)])
+    yield "seeds", ", ".join(map(str, sorted({seed for _, seed in findings})))
+    yield from _learning_rates(request)
+    yield from _of_results(results)
+    yield "command", request.command()
+
+
+def notes(request: Request, findings: Findings) -> Iterator[str]:
+    """Sentences on what is not as a reader would expect."""
+    budget = request.budget
+    if budget.note:
+        yield budget.note
+    if budget.finetune:
+        yield (
+            "Scores of tasks are those of the fine-tuned runs; parameters, tokens/s, peak memory, step time and "
+            "validation loss are those of the pretraining that each started from."
+        )
+    if budget.metric:
+        yield f"Ranks and signs are against the published {budget.metric}."
+    if left_out := [row.label for key, row in request.table.rows.items() if key not in request.rows]:
+        yield f"Not at this budget: {', '.join(left_out)}."
+    for (row, seed), finding in findings.items():
+        if finding.state in ("failed", "refused", "diverged"):
+            counts = f"; counts as the {budget.diverged} of the others" if budget.diverged else ""
+            said = f"{row}, seed {seed}: {finding.state}: {finding.reason}"
+            yield said + (counts if finding.state == "diverged" else "")
+    for place, condition in ALIKE.items():
+        if len(distinct(finding.result.get(place) for finding in findings.values())) > 1:
+            yield f"The cells are of more than one {condition}: what is measured of them is not comparable."
+
+
+def distinct(values: Iterable[Any]) -> list[Any]:
+    """The values, each once, without those that are not known."""
+    return [value for value in dict.fromkeys(values) if value not in (None, "")]
+
+
+def _learning_rates(request: Request) -> Iterator[tuple[str, str]]:
+    """The tuned rates of the rows' families, unless the user gives one."""
+    of_user = any(key_of(override) == "learning_rate" for override in request.overrides)
+    families = set() if of_user else {row.family for row in request.rows.values()}
+    for key, tuning in request.budget.learning_rates.items():
+        if key in families:
+            tried = ", ".join(f"{rate:g}: {score:.4g}" for rate, score in sorted(tuning.tried.items()))
+            yield f"learning rate of {key}", f"{tuning.chosen:g}; {tuning.where}" + (f" ({tried})" if tried else "")
+
+
+def _of_results(results: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """What the results say of how they came about."""
+    for title, place in (("steps", "steps"), ("tokens", "tokens"), ("precision", "precision"), ("kernel", "backend")):
+        if values := distinct(value_at(result, place) for result in results):
+            yield title, ", ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in values)
+    if any(result.get("compiled") for result in results):
+        yield "torch.compile", "of layers"
+    if texts := distinct(_corpus(result.get("corpus")) for result in results):
+        yield "text", "; ".join(texts)
+    if machines := distinct(result.get("device") for result in results):
+        yield "machine", "; ".join(machines)
+    if dates := sorted(distinct(str(value_at(result, "environment.started") or "")[:10] for result in results)):
+        yield "date", dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
+    if code := distinct(_code(result) for result in results):
+        yield "code", ", ".join(sorted(code))
+
+
+def _examples(name: str, results: Sequence[dict[str, Any]]) -> list[str]:
+    """What the splits of a fine-tuning's task were."""
+    splits = [value_at(result, f"finetune.{name}.corpus.splits") or {} for result in results]
+    return distinct(f"{part}: {_corpus(identity)}" for of_result in splits for part, identity in of_result.items())
+
+
+def _corpus(identity: dict[str, Any] | None) -> str | None:
+    """Name and digest of a text."""
+    if not identity:
+        return None
+    names = [str(identity[key]) for key in ("kind", "path", "name", "commit", "python") if identity.get(key)]
+    digests = identity.get("sha256") or [""]
+    if isinstance(digests, dict):
+        digests = digests.get("train", [""])
+    first = digests if isinstance(digests, str) else digests[0]
+    return " ".join([*names, *([f"SHA-256 {first[:8]}"] if first else [])])
+
+
+def _code(result: dict[str, Any]) -> str | None:
+    """Name of the attention's module, and the digest of its code."""
+    digest, variant = result.get("attention_digest"), value_at(result, "config.variant")
+    if not digest:
+        return None
+    return " ".join(filter(None, [variant and str(variant.get("module", variant["name"])), str(digest)[:8]]))

@@ -1,0 +1,109 @@
+"""What tables cost before anything is trained: the cells of one, and a list of all there are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import get_args
+
+from rich.console import Console
+
+from experiments.config.compose import compose
+from experiments.config.messages import CONF
+from experiments.data.store import digest
+from experiments.display.rows import Row, time_text
+from experiments.tables.definition.folder import names
+from experiments.tables.definition.request import Request, load
+from experiments.tables.definition.table import BudgetName
+from experiments.tables.sources.choose import source_of
+from experiments.tables.sources.source import Prediction, Source
+
+BUDGETS: tuple[str, ...] = get_args(BudgetName)
+
+
+def cell_costs(source: Source, finetunings: Sequence[str], console: Console) -> tuple[list[Row], str]:
+    """A row for every cell with what it will cost, and a sentence on what is left to do.
+
+    finetunings: names of those that follow on each cell, whose time is not predicted.
+    """
+    states = [source.finding(cell).state for cell in source.cells]
+    by_row: dict[str, Prediction] = {}
+    rows: list[Row] = []
+    for cell, state in zip(source.cells, states, strict=True):
+        prediction = by_row.get(cell.row) or by_row.setdefault(cell.row, source.predict(cell, console))
+        rows.append(
+            {"cell": cell.name, "row": cell.row, "seed": cell.seed, "seconds": prediction.seconds,
+             "tokens": prediction.tokens, "peak_memory_bytes": prediction.peak_memory_bytes,
+             "state": state}
+        )  # fmt: skip
+    left = _left([by_row[cell.row] for cell, state in zip(source.cells, states, strict=True) if state == "missing"])
+    if finetunings:
+        # how many windows the examples are only they say
+        to_finetune = sum(state in ("missing", "pretrained") for state in states)
+        left += f", and then, not counted here, fine-tuning of {to_finetune} cells on {', '.join(finetunings)}"
+    return rows, left
+
+
+def table_costs(runs: Path, console: Console) -> tuple[list[Row], str]:
+    """A row for every table with its cost at each budget, if each cell costs what the baseline does; a caption."""
+    from experiments.tables.sources.calibration import remembered
+
+    settings, rows = compose([]), []
+    # to compose them all takes half a minute
+    yamls = {str(path.relative_to(CONF)): path.read_text(encoding="utf-8") for path in sorted(CONF.rglob("*.yaml"))}
+    key = ["list", digest(yamls)]
+    for name in names():
+        table = load(name)
+        row: Row = {"table": name, "shows": table.shows}
+        for budget_name in BUDGETS:
+            row[budget_name] = None
+            if budget_name in table.budgets:
+                request = Request(name, table, budget_name, range(1), runs=runs)
+                predict = partial(_baseline_cost, request, console)
+                cost = remembered(settings, [*key, name, budget_name], predict)
+                row[budget_name] = _said(request, Prediction(*(cost or [None])))
+        rows.append(row)
+    caption = (
+        "cells, time, memory and tokens on this machine, roughly: every cell as dear as its baseline, and a FLOP as "
+        "one of a small model, fine-tuning (then ...) not counted; --dry-run measures each row"
+    )
+    return rows, caption
+
+
+def _baseline_cost(request: Request, console: Console) -> list[float | None] | None:
+    """The prediction of the baseline's first cell, ready for JSON; None without a time."""
+    baseline = request.table.baseline
+    source = source_of(request, {baseline: request.rows[baseline]})
+    prediction = source.predict(source.cells[0], console, roughly=True)
+    if prediction.seconds is None:
+        return None
+    return [prediction.seconds, prediction.tokens, prediction.peak_memory_bytes]
+
+
+def _said(request: Request, prediction: Prediction) -> str:
+    """What all cells of a budget cost."""
+    budget = request.budget
+    count = len(request.rows) * budget.seeds
+    if prediction.seconds is None:
+        return f"{count} cells, unknown time"
+    time = time_text(count * prediction.seconds)
+    memory = f", {prediction.peak_memory_bytes / 1e9:.1f} GB" if prediction.peak_memory_bytes else ""
+    tokens = f", {_short(count * prediction.tokens)} tokens" if prediction.tokens else ""
+    finetunings = f", then {', '.join(budget.finetune)}" if budget.finetune else ""
+    return f"{count} cells, {time}{memory}{tokens}{finetunings}"
+
+
+def _left(missing: Sequence[Prediction]) -> str:
+    seconds = [prediction.seconds for prediction in missing if prediction.seconds is not None]
+    tokens = sum(prediction.tokens or 0 for prediction in missing)
+    unknown = "" if len(seconds) == len(missing) else f" and {len(missing) - len(seconds)} of unknown length"
+    said_tokens = f", {tokens:,} tokens" if tokens else ""
+    return f"missing: {len(missing)} cells, about {time_text(sum(seconds))}{unknown}{said_tokens}"
+
+
+def _short(count: int) -> str:
+    for size, unit in ((10**12, "T"), (10**9, "G"), (10**6, "M")):
+        if count >= size:
+            return f"{count / size:.1f}{unit}"
+    return f"{count:,}"

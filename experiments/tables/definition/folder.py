@@ -1,0 +1,66 @@
+"""The folder of the tables' files: `conf/table/PAPER/NAME.yaml`, with what the paper printed in `published.yaml`.
+
+`attn table shazeer2020/heads` is `conf/table/shazeer2020/heads.yaml`: a file is all that makes a table.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import ValidationError
+
+from experiments.config.messages import CONF
+from experiments.settings.group import Group
+from experiments.settings.mistake import Mistake, nearest
+
+TABLES = CONF / "table"
+PUBLISHED = "published"  # the YAML of a paper that is no table
+RATES = TABLES / "nano" / "learning_rates.yaml"  # of families that several tables have
+
+G = TypeVar("G", bound=Group)
+
+
+def names() -> list[str]:
+    """Every table there is, as PAPER/NAME."""
+    paths = (path for path in TABLES.glob("*/*.yaml") if path.stem not in (PUBLISHED, RATES.stem))
+    return sorted(f"{path.parent.name}/{path.stem}" for path in paths)
+
+
+def read(name: str, kind: type[G]) -> G:
+    """The file of `PAPER/NAME`, as a `kind`. Raises Mistake that names every wrong key."""
+    tree = yaml.safe_load((TABLES / f"{name}.yaml").read_text(encoding="utf-8"))
+    return checked(tree, kind, f"conf/table/{name}.yaml")
+
+
+def checked(tree: object, kind: type[G], where: str) -> G:
+    """`tree` as a `kind`. Raises Mistake that names every wrong key."""
+    try:
+        return kind.model_validate(tree)
+    except ValidationError as errors:
+        lines = [f"{where}: {'.'.join(map(str, error['loc']))}: {error['msg']}" for error in errors.errors()]
+        raise Mistake("\n".join(lines)) from errors
+
+
+def check_name(name: str) -> None:
+    """Raises Mistake for a table that there isn't."""
+    known = names()
+    if name not in known:
+        without_paper = {each.split("/")[1]: each for each in known}
+        meant = nearest(without_paper.get(name, name), known)
+        raise Mistake(f"there is no table {name!r}" + meant, f"there are: {', '.join(known)}")
+
+
+def published_file(name: str) -> str:
+    """The name of the file that holds what the paper of a table printed."""
+    return f"{Path(name).parent}/{PUBLISHED}"
+
+
+def learning_rates(name: str) -> dict[str, Any]:
+    """The tuning of each family in a set of RATES. Raises ValueError."""
+    sets = yaml.safe_load(RATES.read_text(encoding="utf-8"))
+    if name not in sets:
+        raise ValueError(f"{RATES.name} has no set {name!r}{nearest(name, sets)}; there are: {', '.join(sets)}")
+    chosen = sets[name]
+    return {family: {"where": chosen["where"], **tuning} for family, tuning in chosen["families"].items()}

@@ -1,0 +1,78 @@
+"""What the user asks of a table."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from experiments.tables.definition.folder import check_name, read
+from experiments.tables.definition.table import Budget, Printed, Row, Table
+
+
+@dataclass(frozen=True)
+class Request:
+    """A table at a budget, with its seeds, further overrides, and where its cells are kept."""
+
+    name: str  # PAPER/TABLE
+    table: Table
+    budget_name: str
+    seeds: range
+    overrides: Sequence[str] = ()  # of every cell; `finetune.NAME.KEY=VALUE`: of a fine-tuning
+    runs: Path = Path("runs")
+    published_file: Path | None = None  # YAML with published numbers that the user has read
+
+    @property
+    def budget(self) -> Budget:
+        """What this budget makes of the table."""
+        return self.table.budget(self.budget_name)
+
+    @property
+    def rows(self) -> dict[str, Row]:
+        """The rows of this budget."""
+        return self.table.rows_at(self.budget_name)
+
+    @property
+    def printed(self) -> Printed | None:
+        """The published metric that the score is held against."""
+        return self.table.printed_at(self.budget_name)
+
+    @property
+    def columns(self) -> list[str]:
+        """Places of the results' further numbers to show."""
+        return [*self.table.columns, *self.budget.columns]
+
+    @property
+    def span(self) -> str:
+        """FIRST-LAST of seeds that don't begin with 0, else empty."""
+        return f"{self.seeds[0]}-{self.seeds[-1]}" if self.seeds[0] else ""
+
+    @property
+    def stem(self) -> str:
+        """The start of names of files, and the name of a run in W&B."""
+        return "-".join([self.name.replace("/", "-"), self.budget_name, *([self.span] if self.span else [])])
+
+    @property
+    def group(self) -> str:
+        """The group of the cells in W&B."""
+        return f"table-{self.name.replace('/', '-')}"
+
+    def command(self) -> str:
+        """The command as it can be typed again; of a file only its name, as folders differ between machines."""
+        words = ["attn", "table", self.name, "--budget", self.budget_name, "--seeds", self.span or str(len(self.seeds))]
+        if self.published_file:
+            words += ["--published", self.published_file.name]
+        return shlex.join([*words, *map(without_folder, self.overrides)])
+
+
+def load(name: str) -> Table:
+    """The table of that name. Raises Mistake for one that there isn't, and for a YAML that isn't a table."""
+    check_name(name)
+    return read(name, Table)
+
+
+def without_folder(override: str) -> str:
+    """An override, of a file only its name."""
+    key, equals, value = override.partition("=")
+    return f"{key}{equals}{Path(value).name}" if "/" in value else override
