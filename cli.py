@@ -280,7 +280,7 @@ def heads(
 @app.command()
 def bench(
     overrides: Overrides = None,
-    what: Annotated[
+    scope: Annotated[
         Literal["attention", "step"], typer.Option(help="The attention layer alone, or whole training steps.")
     ] = "attention",
     peers: Annotated[bool, typer.Option("--peers", help="Also what one would use instead, at the same sizes.")] = False,
@@ -294,14 +294,14 @@ def bench(
     \b
       attn bench variant=multi_head,talking_heads heads=24 length=128,512
       attn bench variant=talking_heads backend=compiled,blocked heads=24
-      attn bench variant=talking_heads heads=24 layers=6 hidden_size=384 --what step --peers
+      attn bench variant=talking_heads heads=24 layers=6 hidden_size=384 --scope step --peers
 
     Each kernel is checked against the papers' equations in float64 first; a wrong one is named and not timed.
     """
     with _command("bench"):
-        from experiments.commands.bench import Options, bench
+        from experiments.commands.bench import BenchOptions, bench
 
-        options = Options(what, peers, compile, rounds)
+        options = BenchOptions(scope, peers, compile, rounds)
         raise typer.Exit(bench(overrides or [], options, format, plot))
 
 

@@ -21,12 +21,14 @@ LARGEST_MAP = 2**24
 
 
 class Checked(NamedTuple):
+    """What the check of a contender came to."""
+
     kernel: str  # that runs in the precision that is timed
     wrong: str  # what is wrong with it; empty: nothing
 
 
 def check(contender: Contender) -> Checked:
-    """The attention layer of a contender, forward and backward, at its sizes; of a batch as many examples as fit."""
+    """Check the attention layer of a contender, forward and backward, at its sizes, on as many examples as fit."""
     settings, device, precision = contender.settings, contender.device, contender.precision
     with torch.random.fork_rng(devices=[]):
         expected, _ = _results(settings, "reference", torch.float64)

@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -28,6 +28,8 @@ from experiments.training.optimizer import build_optimizers, step
 from experiments.training.precision import autocast
 from experiments.training.predicted_memory import Ids
 
+Scope = Literal["attention", "step"]  # the attention layer alone, or a whole training step
+
 # float32 weights, of a step: read forward and backward, gradient written and read, weight and two moments read, written
 STEP_BYTES_PER_PARAMETER = 4 * (2 + 2 + 6)
 
@@ -36,25 +38,28 @@ class Contender(NamedTuple):
     """What is timed against others of the same sizes. `peer` is empty for this project itself."""
 
     settings: Settings
-    what: str  # attention | step
+    scope: Scope
     peer: str = ""
     compiled: bool = False
 
     @property
     def name(self) -> str:
+        """The variant or the peer, and whether it is compiled."""
         return (self.peer or str(self.settings.variant["name"])) + (" compiled" if self.compiled else "")
 
     @property
     def device(self) -> torch.device:
+        """Where it runs."""
         return resolve_device(self.settings.trainer.device)
 
     @property
     def precision(self) -> str:
+        """fp32 or bf16, whichever the configuration means on its device."""
         return resolve_precision(self.settings.trainer.precision, self.device)
 
 
 class Size(NamedTuple):
-    """Of what is timed."""
+    """How much work one run of a contender is."""
 
     tokens: int  # that one run reads
     flops: float  # of the products of one run
@@ -72,13 +77,13 @@ class Ready(NamedTuple):
 def get_ready(contender: Contender) -> Ready:
     """Build a contender. Raises Mistake for sizes that don't go together, and for a peer that isn't installed."""
     keep_kernel(contender.settings)
-    if contender.what == "attention":
+    if contender.scope == "attention":
         return _attention(contender)
     return _peer_step(contender) if contender.peer else _step(contender)
 
 
 def vocabulary_size(settings: Settings) -> int:
-    """Raises Mistake where only a file would know it."""
+    """Ids of the tokenizer. Raises Mistake where only a file would tell."""
     if isinstance(settings.tokenizer, FileTokenizer):
         raise Mistake("tokenizer=file: a bench reads no file", "give another, such as tokenizer.vocabulary_size=8192")
     return settings.tokenizer.vocabulary_size

@@ -39,6 +39,7 @@ class HuggingFace(nn.Module):
         self.model = transformers.BertForMaskedLM(configuration)
 
     def forward(self, tokens_BN: Tensor, labels_BN: Tensor) -> Tensor:
+        """The loss of a batch, a scalar in nats."""
         return self.model(input_ids=tokens_BN, labels=labels_BN).loss
 
 
@@ -70,6 +71,7 @@ class XTransformers(nn.Module):
         )
 
     def forward(self, tokens_BN: Tensor, labels_BN: Tensor) -> Tensor:
+        """The loss of a batch, a scalar in nats."""
         return masked_loss(self.model(tokens_BN), labels_BN)
 
 
@@ -94,6 +96,7 @@ class Torch(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
 
     def forward(self, tokens_BN: Tensor, labels_BN: Tensor) -> Tensor:
+        """The loss of a batch, a scalar in nats."""
         hidden_BND = self.encoder(self.token(tokens_BN) + self.position.weight[: tokens_BN.size(1)])
         return masked_loss(F.linear(hidden_BND, self.token.weight, self.bias), labels_BN)
 
@@ -106,6 +109,7 @@ PEERS: dict[str, Callable[[Settings, int], nn.Module]] = {
 
 
 def masked_loss(logits_BNV: Tensor, labels_BN: Tensor) -> Tensor:
+    """Mean negative log likelihood, in nats, over the positions with labels."""
     return F.cross_entropy(logits_BNV.flatten(0, 1).float(), labels_BN.flatten(), ignore_index=-100)
 
 

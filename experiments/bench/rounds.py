@@ -13,6 +13,8 @@ SHORTEST = 0.5  # seconds that a timing takes at least, by repeating what is sho
 
 
 class Timing(NamedTuple):
+    """What was measured of a contender."""
+
     seconds: list[float]  # of one run, a round each
     warm: Turn  # the one before the rounds
     size: Size
@@ -25,21 +27,21 @@ def timed(contenders: list[Contender], rounds: int) -> list[Timing | str]:
     """
     with ExitStack() as stack:
         workers = [stack.enter_context(Worker(contender)) for contender in contenders]
-        found: list[Timing | str] = []
+        outcomes: list[Timing | str] = []
         for worker in workers:
             try:
-                found.append(Timing([], size=worker.size(), warm=worker.go(1)))
+                outcomes.append(Timing([], size=worker.size(), warm=worker.go(1)))
             except Ended as ended:
-                found.append(str(ended))
+                outcomes.append(str(ended))
         for number in range(rounds):
             order = range(len(workers))
             for index in order if number % 2 == 0 else reversed(order):
-                timing = found[index]
+                timing = outcomes[index]
                 if isinstance(timing, str):
                     continue
                 try:
                     turn = workers[index].go(math.ceil(SHORTEST / timing.warm.seconds))
                     timing.seconds.append(turn.seconds)
                 except Ended as ended:
-                    found[index] = str(ended)
-        return found
+                    outcomes[index] = str(ended)
+        return outcomes

@@ -27,6 +27,8 @@ NAME, SAID, MISTAKE = "contender.json", "said.txt", "mistake"
 
 
 class Turn(NamedTuple):
+    """What a contender's process says of one turn."""
+
     seconds: float  # of one run, on average
     peak_bytes: int  # so far, above model, moments and batch
     kernels: list[str]  # attention kernels that ran
@@ -37,8 +39,9 @@ class Ended(RuntimeError):
 
 
 class Worker:
-    """Ours is started as `attn` starts a training, a peer in the environment that `attn` itself was started in.
+    """A contender in a process of its own.
 
+    Ours is started as `attn` starts a training, a peer in the environment that `attn` itself was started in.
     So each has the memory and the threads that its user would have. Ends with its block, at the latest with this
     process. Raises Mistake for a contender that can't be built, Ended for one whose process has ended.
     """
@@ -46,8 +49,8 @@ class Worker:
     def __init__(self, contender: Contender) -> None:
         self._folder = tempfile.TemporaryDirectory()
         path = Path(self._folder.name)
-        words = contender._asdict() | {"settings": contender.settings.model_dump()}
-        (path / NAME).write_text(json.dumps(words), encoding="utf-8")
+        fields = contender._asdict() | {"settings": contender.settings.model_dump()}
+        (path / NAME).write_text(json.dumps(fields), encoding="utf-8")
         self._said = (path / SAID).open("w+", encoding="utf-8", errors="replace")
         self.process = subprocess.Popen(
             **child(MODULE, path, untuned() if contender.peer else os.environ),
@@ -73,6 +76,7 @@ class Worker:
         return Size(**self._answer())
 
     def go(self, times: int) -> Turn:
+        """Run the contender so many times."""
         assert self.process.stdin
         try:
             print(times, file=self.process.stdin, flush=True)
@@ -96,14 +100,15 @@ class Worker:
 
 
 def main() -> None:
+    """Build the contender of the folder in the first argument, and take a turn for each line of stdin."""
     # what libraries print is no answer
     answers, sys.stdout = sys.stdout, sys.stderr
 
-    def answer(words: dict[str, Any]) -> None:
-        print(json.dumps(words), file=answers, flush=True)
+    def answer(fields: dict[str, Any]) -> None:
+        print(json.dumps(fields), file=answers, flush=True)
 
-    words = json.loads((Path(sys.argv[1]) / NAME).read_text(encoding="utf-8"))
-    contender = Contender(**(words | {"settings": from_tree(words["settings"])}))
+    fields = json.loads((Path(sys.argv[1]) / NAME).read_text(encoding="utf-8"))
+    contender = Contender(**(fields | {"settings": from_tree(fields["settings"])}))
     try:
         ready = get_ready(contender)
     except Mistake as error:
@@ -121,6 +126,7 @@ def main() -> None:
 
 
 def repeat(call: Callable[[], None], times: int) -> None:
+    """Call so many times."""
     for _ in range(times):
         call()
 

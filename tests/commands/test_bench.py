@@ -19,8 +19,9 @@ from attention.layers import core
 from experiments.bench.check import check
 from experiments.bench.contenders import Contender, get_ready, made_up_batch
 from experiments.bench.peers import PEERS
+from experiments.bench.side_by_side import groups, spread
 from experiments.bench.worker import Ended, Worker
-from experiments.commands.bench import Options, bench, groups, spread
+from experiments.commands.bench import BenchOptions, bench
 from experiments.config.compose import compose
 from experiments.measure.process_environment import ADDED, TUNED, tune
 from experiments.measure.rates import Rates, measure_rates
@@ -30,15 +31,15 @@ TINY = ["hidden_size=16", "heads=2", "layers=1", "length=9", "batch_size=2", "to
 CPU = ["trainer.device=cpu", "precision=fp32"]
 
 
-def contender(*words: str, what: str = "attention", peer: str = "") -> Contender:
-    given = {word.split("=")[0] for word in words}
+def contender(*words: str, scope: str = "attention", peer: str = "") -> Contender:
+    varied = {word.split("=")[0] for word in words}
     return Contender(
-        compose([*(word for word in (*TINY, *CPU) if word.split("=")[0] not in given), *words]), what, peer
+        compose([*(word for word in (*TINY, *CPU) if word.split("=")[0] not in varied), *words]), scope, peer
     )
 
 
-def options(what: str = "attention", peers: bool = False) -> Options:
-    return Options(what, peers, compiled=False, rounds=2)
+def options(scope: str = "attention", peers: bool = False) -> BenchOptions:
+    return BenchOptions(scope, peers, compiled=False, rounds=2)
 
 
 def test_a_table_of_variants(capsys):
@@ -125,7 +126,7 @@ def test_the_kernels_that_auto_chooses_are_right(variant, precision):
 
 @pytest.mark.parametrize("peer", ["", *PEERS])
 def test_a_step_of_everyone_runs(peer):
-    ready = get_ready(contender("layers=2", "learning_rate=1e-2", what="step", peer=peer))
+    ready = get_ready(contender("layers=2", "learning_rate=1e-2", scope="step", peer=peer))
     ready.run()
     assert min(ready.size) > 0 and bool(ready.kernels()) == (not peer)
 
@@ -164,7 +165,7 @@ def test_a_peer_has_the_environment_of_its_user_and_ours_that_of_a_training(monk
     assert tune() == ["OMP_WAIT_POLICY", "GLIBC_TUNABLES"] and tune() == []
 
     def variables(peer: str) -> dict[str, str | None]:
-        with Worker(contender(what="step", peer=peer)) as worker:
+        with Worker(contender(scope="step", peer=peer)) as worker:
             worker.size()
             lines = Path(f"/proc/{worker.process.pid}/environ").read_text().split("\0")
         found = dict(line.split("=", 1) for line in lines if line)
@@ -248,7 +249,7 @@ def test_the_command_draws_what_it_prints(attn, tmp_path):
 
 
 def test_a_step_of_span_corruption_reads_inputs_and_targets():
-    cell = contender("objective=span_corruption", "model=t5_nano", "layers=1", "length=32", what="step")
+    cell = contender("objective=span_corruption", "model=t5_nano", "layers=1", "length=32", scope="step")
     # 34 tokens, of which 5 in two spans are taken out: 34 - 5 + 2 + 1 are read by the encoder, 5 + 2 + 1 by the decoder
     assert cell.settings.row_length == 35
     assert made_up_batch(cell.settings).inputs["tokens"].shape == (2, 32)
@@ -257,7 +258,7 @@ def test_a_step_of_span_corruption_reads_inputs_and_targets():
 
 def test_a_step_of_translation_reads_sentences_as_long_as_is_allowed():
     ready = get_ready(contender("objective=translation", "model=transformer_nano", "data=pairs", "data.train=absent",
-                                "layers=1", "length=16", "objective.bleu_pairs=0", what="step"))  # fmt: skip
+                                "layers=1", "length=16", "objective.bleu_pairs=0", scope="step"))  # fmt: skip
     ready.run()
     assert ready.size.tokens == 2 * (16 + 16)
 

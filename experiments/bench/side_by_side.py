@@ -1,0 +1,115 @@
+"""Contenders of the same sizes side by side: checked, timed in interleaved rounds, each against its floor."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from experiments.bench.check import check
+from experiments.bench.contenders import Contender, Scope
+from experiments.bench.peers import PEERS
+from experiments.bench.rounds import Timing, timed
+from experiments.display.rows import Row
+from experiments.measure.rates import Rates, measure_rates
+from experiments.settings.mistake import Mistake
+from experiments.settings.run import Settings
+
+# what contenders must share to be timed side by side
+SIZES = ("layers", "hidden_size", "heads", "length", "batch_size", "precision")
+
+
+class LeftOut(NamedTuple):
+    """A contender that has no row."""
+
+    sentence: str  # which, and why
+    failed: bool  # its numbers are wrong, or its process ended; else its backend can't do the variant
+
+
+def groups(cells: list[Settings]) -> Iterator[list[Settings]]:
+    """The cells of the same sizes and precision, in the order of the first of each."""
+    by_sizes: dict[tuple[Any, ...], list[Settings]] = {}
+    for cell in cells:
+        by_sizes.setdefault(tuple(getattr(cell, size) for size in SIZES), []).append(cell)
+    yield from by_sizes.values()
+
+
+def compare(
+    cells: list[Settings], scope: Scope, rounds: int, *, peers: bool, compiled: bool
+) -> tuple[list[Row], list[LeftOut]]:
+    """A row for each contender among cells of the same sizes, and those that have none.
+
+    peers: also what one would use instead. compiled: each also by torch.compile. Raises Mistake for a contender that
+    can't be built.
+    """
+    contenders, left_out = _checked(cells, scope, (False, True) if compiled else (False,))
+    if peers and contenders:
+        ways = dict.fromkeys(contender.compiled for contender in contenders)
+        contenders += [Contender(cells[0], scope, peer, way) for peer in PEERS for way in ways]
+    if not contenders:
+        return [], left_out
+    rows, ended = _timed(contenders, rounds)
+    return rows, left_out + ended
+
+
+def spread(values: list[float]) -> float:
+    """Distance between the quartiles; 0 for a single value."""
+    if len(values) < 2:
+        return 0.0
+    low, _, high = statistics.quantiles(values, n=4, method="inclusive")
+    return high - low
+
+
+def _checked(cells: list[Settings], scope: Scope, ways: tuple[bool, ...]) -> tuple[list[Contender], list[LeftOut]]:
+    """The cells whose numbers are right, compiled or not as `ways` says, and the others."""
+    contenders: list[Contender] = []
+    left_out: list[LeftOut] = []
+    for cell in cells:
+        contender = Contender(cell, scope)
+        try:
+            outcome = check(contender)
+        except Mistake as refusal:
+            left_out.append(_left_out(contender, str(refusal), failed=False))
+            continue
+        if outcome.wrong:
+            left_out.append(_left_out(contender, outcome.wrong, failed=True, kernel=outcome.kernel))
+        else:
+            contenders += [contender._replace(compiled=way) for way in ways]
+    return contenders, left_out
+
+
+def _timed(contenders: list[Contender], rounds: int) -> tuple[list[Row], list[LeftOut]]:
+    """Rows with speeds relative, round by round, to each of the peers; without peers to the first contender."""
+    rates = measure_rates(contenders[0].device, contenders[0].precision)
+    outcomes = list(zip(contenders, timed(contenders, rounds), strict=True))
+    ended = [_left_out(contender, why, failed=True) for contender, why in outcomes if isinstance(why, str)]
+    timings = [(contender, timing) for contender, timing in outcomes if isinstance(timing, Timing)]
+    # a column for every peer, whether or not it could be timed at these sizes
+    references: dict[str, list[float]] = {contender.name: [] for contender in contenders if contender.peer}
+    references |= {contender.name: timing.seconds for contender, timing in timings if contender.peer}
+    if timings and not references:
+        references["first"] = timings[0][1].seconds
+    return [_row(contender, timing, rates, references) for contender, timing in timings], ended
+
+
+def _row(contender: Contender, timing: Timing, rates: Rates, references: dict[str, list[float]]) -> Row:
+    seconds = statistics.median(timing.seconds)
+    row: Row = {"contender": contender.name, "backend": "+".join(timing.warm.kernels) or None}
+    row |= {size: getattr(contender.settings, size) for size in SIZES} | {"precision": contender.precision}
+    row |= {
+        "milliseconds": 1000 * seconds,
+        "spread": 1000 * spread(timing.seconds),
+        "tokens_per_second": timing.size.tokens / seconds,
+        "floor_share": rates.floor(timing.size.flops, timing.size.moved_bytes) / seconds,
+        "peak_bytes": timing.warm.peak_bytes,
+    }
+    for name, theirs in references.items():
+        ratios = [other / ours for other, ours in zip(theirs, timing.seconds, strict=bool(theirs))]
+        row[f"speed/{name}"] = statistics.median(ratios) if ratios else None
+    return row
+
+
+def _left_out(contender: Contender, why: str, *, failed: bool, kernel: str = "") -> LeftOut:
+    sizes = " ".join(f"{size}={getattr(contender.settings, size)}" for size in SIZES)
+    name = f"{contender.name}, kernel {kernel}" if kernel else contender.name
+    return LeftOut(f"{name}, {sizes}: not timed: {why}", failed)
