@@ -20,7 +20,8 @@ NUMERICAL = Path(__file__).parents[1] / "numerical"
 def source_of(request: Request, rows: Mapping[str, Row] | None = None) -> Source:
     """The source of a request's cells: runs, fine-tuned where the budget does so, or a function of `numerical/`.
 
-    rows: some of the request's; None: all. Raises Mistake for a source that there isn't, and for overrides that it doesn't take.
+    rows: some of the request's; None: all. Raises Mistake for a source that there isn't, and for overrides that it
+    doesn't take.
     """
     budget, name = request.budget, request.table.source
     overrides = row_overrides(request.rows if rows is None else rows, budget, request.overrides)
