@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from attention.layers.frame import AttentionLayer
 from experiments.bench.peers import PEERS
 from experiments.measure.hardware import resolve_device, resolve_precision
 from experiments.model.assembly import Assembly
@@ -89,7 +90,9 @@ def vocabulary_size(settings: Settings) -> int:
     return settings.tokenizer.vocabulary_size
 
 
-def layer_and_input(settings: Settings, dtype: torch.dtype = torch.float32, examples: int = 0) -> tuple[Any, Tensor]:
+def layer_and_input(
+    settings: Settings, dtype: torch.dtype = torch.float32, examples: int = 0
+) -> tuple[AttentionLayer, Tensor]:
     """The attention layer, and x [B, N, D] of unit variance; its weights keep that variance. Both need gradients."""
     layer = build_attention(settings.variant)
     initialize(layer, settings.seed, std=settings.hidden_size**-0.5)

@@ -125,6 +125,16 @@ def test_matched_arms_have_the_parameters_of_what_they_match(name, larger, match
     assert counts[0] == pytest.approx(counts[1], rel=1e-3)
 
 
+def test_sizes_are_those_of_the_layer_that_is_trained():
+    source = runs("shazeer2020/unequal", "nano")
+    sizes = {row: source.sizes(row) for row in load("shazeer2020/unequal").rows_at("nano")}
+    assert {(of_row["h_k"], of_row["h"], of_row["h_v"]) for of_row in sizes.values()} >= {(6, 6, 6), (24, 24, 24)}
+    for cell in source.cells:
+        variant = source.settings(cell).variant
+        names = {"h_k": "key_heads", "h": "softmax_heads", "h_v": "value_heads", "d_k": "key_size", "d_v": "value_size"}
+        assert {name: sizes[cell.row][name] for name in names} == {name: variant[key] for name, key in names.items()}
+
+
 @pytest.mark.parametrize("name", ["shazeer2020/heads", "shazeer2020/heads_t5", "shazeer2020/albert"])
 def test_the_projections_parameters_are_as_claimed(name):
     from experiments.launch.report import check_buildable

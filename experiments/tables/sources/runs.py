@@ -67,17 +67,16 @@ class Runs:
         from experiments.model.variant import build_attention
 
         settings = self._rows[row]
-        variant = settings.variant
         with torch.device("meta"):
-            attention = build_attention(variant)
-        cost, sizes = attention.cost(settings.length, settings.length), attention.sizes
+            layer = build_attention(settings.variant)
+        cost = layer.cost(settings.length, settings.length)
         return {
-            "variant": variant["name"],
-            "h_k": sizes.key_heads,
-            "h": sizes.softmax_heads,
-            "h_v": sizes.value_heads,
-            "d_k": sizes.key_size,
-            "d_v": sizes.value_size,
+            "variant": settings.variant["name"],
+            "h_k": layer.sizes.key_heads,
+            "h": layer.sizes.softmax_heads,
+            "h_v": layer.sizes.value_heads,
+            "d_k": layer.sizes.key_size,
+            "d_v": layer.sizes.value_size,
             "layers": settings.layers,
             "hidden_size": settings.hidden_size,
             "attention_parameters": cost.parameters,
