@@ -81,7 +81,10 @@ def test_a_backend_that_cannot_do_a_variant_is_named_and_the_others_are_timed(ca
     assert bench(words, options(), "csv", None) == 0
     printed = capsys.readouterr()
     assert [row["contender"] for row in csv.DictReader(io.StringIO(printed.out))] == ["multi_head"]
-    assert "talking_heads" in printed.err and "not timed: backend: sdpa can't do this" in printed.err
+    assert (
+        "talking_heads" in printed.err
+        and "not timed: variant=talking_heads: backend: sdpa can't do this" in printed.err
+    )
     with pytest.raises(Mistake, match="nothing left to time"):
         bench([*TINY, *CPU, "variant=talking_heads", "backend=sdpa"], options(), "csv", None)
 
