@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping
@@ -11,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.config.compose import compose
 from experiments.config.pretrained import pretraining
-from experiments.record.code_digest import source_digest
+from experiments.record.code_digest import code_digest
 from experiments.record.durable import new_folder, to_json
 from experiments.record.environment import describe
 from experiments.record.find import find_run
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
+from experiments.settings.digest import file_digest
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake, first_line
 from experiments.settings.run import Settings
@@ -71,12 +71,12 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
     restore(weights(model), {MODEL + key: value for key, value in ours.items()})
 
     facts = {"folder": str(source.resolve()), "model_type": chosen.model_type, "weights": file.name}
-    facts["weights_digest"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    facts["weights_digest"] = file_digest(file)
     result = Result.unfinished(
         "imported", f"weights of {file}, not trained here",
         parameters=model.parameter_counts(), steps=0, skipped_steps=0, tokens=0, epochs=0.0, wall_seconds=0.0,
         seed=settings.seed, config=settings.model_dump(), tokenizer_digest=tokenizer.digest,
-        attention_digest=source_digest(settings.variant),
+        code_digest=code_digest(settings.model_dump(), None),
     )  # fmt: skip
     with new_folder(folder.path) as partial, RunFolder(partial) as made:
         made.create(settings.model_dump())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,14 +12,14 @@ from pydantic import TypeAdapter
 from experiments.config.check import from_tree
 from experiments.config.messages import options
 from experiments.data.tokenizer import NAME as TOKENIZER
-from experiments.record.code_digest import source_digest
+from experiments.record.code_digest import code_digests, differing
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import PREFIX, RunFolder
+from experiments.settings.digest import digest, file_digest
 from experiments.settings.finetuning import LIBRARIES, FinetuningSettings
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.run import Objective, Settings
-from experiments.settings.variant import module_of
 
 # what `conf/finetune.yaml` has of the settings of a run
 OWN = frozenset(
@@ -94,8 +93,10 @@ def _read(folder: RunFolder) -> dict[str, Any]:
     if result is None or result.status not in ("done", "imported"):
         state = "not finished" if result is None else result.status
         raise Mistake(f"{folder.name}: its pretraining is {state}", "the command that began it continues it")
-    if result.attention_digest != source_digest(run["variant"]):
-        raise Mistake(f"attention/{module_of(run['variant'])}.py is another than {folder.name} was trained with")
+    now = code_digests(run, result.backend)
+    if result.code_digest != digest(now):
+        before = (folder.environment() or {}).get("code", {})
+        raise Mistake(f"{differing(before, now)} is another than {folder.name} was trained with")
     return run
 
 
@@ -142,7 +143,7 @@ def _origin(folder: RunFolder, checkpoint: Any) -> dict[str, Any]:
         "run": folder.name,
         "step": int(path.stem.partition("-")[2]),
         "digest": path.with_suffix(".sha256").read_text(encoding="ascii").strip(),
-        "tokenizer": hashlib.sha256(tokenizer.read_bytes()).hexdigest(),
+        "tokenizer": file_digest(tokenizer),
     }
 
 

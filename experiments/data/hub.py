@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.data.errors import OTHER_DATA, DataError
-from experiments.data.store import Cache, digest
+from experiments.data.store import Cache
+from experiments.settings.digest import digest
 from experiments.settings.mistake import first_line
 
 PATIENCE = 3.0  # seconds for the hub to answer

@@ -17,9 +17,10 @@ from experiments.data import packing_pairs
 from experiments.data.corpus import SPLITS, Corpus, open_corpus
 from experiments.data.errors import DataError
 from experiments.data.permutation import keys, permute
-from experiments.data.store import Cache, MissingError, digest
+from experiments.data.store import Cache, MissingError
 from experiments.data.tokenizer import Report, Tokenizer, obtain
 from experiments.settings.data import DataSettings
+from experiments.settings.digest import digest
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 
 FORMAT = 1  # part of the cache's key: raise it when the same text is packed differently

@@ -13,16 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from experiments.data.errors import DataError
+from experiments.settings.digest import digest
 from experiments.settings.mistake import first_line
 
 MANIFEST = "manifest.json"
 BLOCK = 1 << 20
 REMEMBERED = 1 << 26  # bytes of a file from which on its digest is remembered rather than made again
-
-
-def digest(value: object) -> str:
-    """Hex SHA-256 of a JSON-able value, whatever the order of its keys."""
-    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
 def blocks(path: Path) -> Iterator[bytes]:

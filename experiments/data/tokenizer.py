@@ -16,7 +16,8 @@ import numpy as np
 from experiments.data.corpus import Corpus
 from experiments.data.errors import DataError
 from experiments.data.files import find
-from experiments.data.store import Cache, digest
+from experiments.data.store import Cache
+from experiments.settings.digest import digest
 from experiments.settings.mistake import first_line
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 

@@ -16,13 +16,13 @@ from experiments.data.errors import DataError
 from experiments.display.progress import Display, summary
 from experiments.launch.prepare import prepare_apart
 from experiments.measure.free_cores import Cores
-from experiments.record.code_digest import source_digest
+from experiments.record.code_digest import code_digests, differing
 from experiments.record.folder import RunFolder, run_name
 from experiments.record.result import Result
 from experiments.record.wandb_mirror import Tracker
+from experiments.settings.digest import digest
 from experiments.settings.mistake import ExitCode, Failure, Mistake
 from experiments.settings.run import Settings
-from experiments.settings.variant import module_of
 from experiments.tasks.choose import task_of
 from experiments.training.interruption import Interrupted, Interruption
 
@@ -45,12 +45,12 @@ def finished(settings: Settings) -> Result | None:
 
 
 def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> None:
-    """Raises DataError for a result of other attention code, or of other text, than there is now."""
+    """Check that a result is of the code and the text that there are now. Raises DataError."""
     anew = "begin anew in another folder with runs=FOLDER"
-    if result.attention_digest != source_digest(settings.variant):
-        raise DataError(
-            f"attention/{module_of(settings.variant)}.py is another than {folder.path} was trained with; {anew}"
-        )
+    now = code_digests(settings.model_dump(), result.backend)
+    if result.code_digest != digest(now):
+        before = (folder.environment() or {}).get("code", {})
+        raise DataError(f"{differing(before, now)} is another than {folder.path} was trained with; {anew}")
     if task_of(settings).identity() not in (None, result.corpus):
         raise DataError(f"{folder.path} was trained on other text than there is now; {anew}")
 

@@ -8,7 +8,6 @@ Reading one can't run code: the file holds numbers, and a JSON text in its heade
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -23,6 +22,7 @@ from torch import Tensor, nn
 
 from experiments.record.durable import explained, replacing, write
 from experiments.record.folder import PREFIX
+from experiments.settings.digest import file_digest
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake
 
@@ -49,7 +49,7 @@ def save(folder: Path, which: WhichCheckpoint, step: int, tensors: dict[str, Ten
         with _as_os_error():
             save_file(tensors, temporary, {"header": json.dumps(header)})
         # before the file gets its name: one without a checksum is no checkpoint, a checksum without a file is nothing
-        write(path.with_suffix(".sha256"), _digest(temporary) + "\n")
+        write(path.with_suffix(".sha256"), file_digest(temporary) + "\n")
     others = [file for file in _files(folder, which) if file != path]
     kept = [file for file in others if file < path][: KEPT[which] - 1]
     # what is later than this one was passed over as damaged, or belongs to steps that are being repeated
@@ -107,7 +107,7 @@ def restore(live: dict[str, Tensor], stored: dict[str, Tensor]) -> None:
 def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:
     """The checkpoint, or None and a report if it isn't as it was written."""
     try:
-        if _digest(path) != path.with_suffix(".sha256").read_text(encoding="ascii").strip():
+        if file_digest(path) != path.with_suffix(".sha256").read_text(encoding="ascii").strip():
             raise ValueError("its checksum differs")
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no dict
@@ -119,14 +119,6 @@ def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:
 
 def _files(folder: Path, which: WhichCheckpoint) -> list[Path]:
     return sorted(folder.glob(f"{PREFIX[which]}-*.safetensors"), reverse=True)
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 @contextmanager

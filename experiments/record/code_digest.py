@@ -1,15 +1,150 @@
-"""What code a run computed with, as a digest: a run of other code is another run."""
+"""Digests of the code that a run computes with, a file at a time: a run of other code is another run.
+
+They cover the file of the variant and every file of `attention/` that it imports, whatever the number of steps, and so
+base classes, layers and the core; of the kernels only those that ran. They cover the objective, the models and the
+order of the batches in the same way, from the files below `ROOTS`: whoever changes a norm need not remember to raise a
+version. The packed text has a version of its own, `FORMAT`, since a run reads it from the cache, where that version and
+not the code decides what it gets; a test compares the bytes of a packed text with those of the version.
+
+A digest is of the syntax tree without docstrings, so comments and layout don't count, and it is the same in every
+version of Python. Files are parsed and never imported, once in a process: a process computes with the files that it
+began with.
+"""
 
 from __future__ import annotations
 
 import ast
+import functools
 import hashlib
-from typing import Any
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
 
+from experiments.settings.digest import digest
+from experiments.settings.run import Settings
 from experiments.settings.variant import attention_folder, module_of
 
+ROOTS = (
+    "experiments.objectives.loss",
+    "experiments.model.build",
+    "experiments.data.batches",
+    "experiments.data.permutation",
+)
+FINETUNED_ROOTS = ("experiments.model.finetuned", "experiments.tasks.finetuning.objective")
+# rooms whose imports are followed; the others check, store and show
+FOLLOWED = ("attention.", "experiments.objectives.", "experiments.model.")
+VERSIONED = ("experiments/data/packing.py", "experiments/tasks/finetuning/features.py")  # with a FORMAT
+KERNELS = frozenset(get_args(Settings.model_fields["backend"].annotation))
+COMPILED_SOURCES = "attention/kernels/cpu"
+C_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
-def source_digest(variant: dict[str, Any]) -> str:
-    """Hex SHA-256 of the code that a variant group is about, comments and layout apart."""
-    source = (attention_folder() / f"{module_of(variant)}.py").read_text(encoding="utf-8")
-    return hashlib.sha256(ast.dump(ast.parse(source)).encode()).hexdigest()
+
+class _File(NamedTuple):
+    digest: str
+    imports: tuple[str, ...]  # dotted; of `from a import b` both a and a.b
+
+
+def code_digests(settings: Mapping[str, Any], backend: str | None, root: Path | None = None) -> dict[str, str]:
+    """The digest of each file that a run computes with, by its path from the root of the project.
+
+    settings: of the run, as in its config.yaml. backend: the kernels that ran, joined by `+`. root: of the project.
+    """
+    variant, objective = module_of(settings["variant"]), settings["objective"]["kind"]
+    modules: tuple[str, ...] = (f"attention.{variant}", f"experiments.objectives.kinds.{objective}", *ROOTS)
+    modules += FINETUNED_ROOTS if "task" in settings else ()
+    return dict(_digests(root or attention_folder().parent, modules, frozenset((backend or "").split("+"))))
+
+
+@functools.cache
+def _digests(root: Path, modules: tuple[str, ...], kernels: frozenset[str]) -> dict[str, str]:
+    """The digests of the modules and of all that they import, with the kernels that ran alone."""
+    digests: dict[str, str] = {}
+    waiting, seen = [*modules], {*modules}
+    while waiting:
+        path = Path(*waiting.pop().split(".")).with_suffix(".py")
+        if (file := _file(root / path)) is None:
+            # a package, or a name in a module
+            assert path.with_suffix("").as_posix().replace("/", ".") not in modules, f"there is no {path}"
+            continue
+        digests[path.as_posix()] = file.digest
+        new = {name for name in file.imports if name.startswith(FOLLOWED) and _ran(name, kernels)} - seen
+        seen |= new
+        waiting += new
+    if "compiled" in kernels:
+        digests |= {path.relative_to(root).as_posix(): _source(path) for path in (root / COMPILED_SOURCES).glob("*")}
+    return dict(sorted(digests.items())) | {place: _version(root / place) for place in VERSIONED}
+
+
+def code_digest(settings: Mapping[str, Any], backend: str | None) -> str:
+    """Hex SHA-256 of all the code that a run computes with."""
+    return digest(code_digests(settings, backend))
+
+
+def differing(before: Mapping[str, str], now: Mapping[str, str]) -> str:
+    """`the code (a.py, b.py)`: which files differ, for a message; `the code` where that is not known."""
+    files = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
+    shown = ", ".join(files[:4]) + (f" and {len(files) - 4} more" if len(files) > 4 else "")
+    return f"the code ({shown})" if before and files else "the code"
+
+
+def _ran(module: str, kernels: frozenset[str]) -> bool:
+    """Whether a module is no kernel, or one that ran."""
+    name = module.removeprefix("attention.kernels.").removesuffix("_kernel")
+    return name not in KERNELS or name in kernels
+
+
+@functools.cache
+def _file(path: Path) -> _File | None:
+    """The digest and the imports of a module; None of a package, or of a name that is no module."""
+    if not path.is_file():
+        return None
+    words: list[str] = []
+    imports: list[str] = []
+    _walk(ast.parse(path.read_text(encoding="utf-8")), words, imports)
+    return _File(hashlib.sha256("\0".join(words).encode()).hexdigest()[:16], tuple(dict.fromkeys(imports)))
+
+
+def _walk(node: ast.AST, words: list[str], imports: list[str]) -> None:
+    """Write a syntax tree down without docstrings and empty fields, which not every Python has; note its imports."""
+    if isinstance(node, ast.Import):
+        imports += [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom) and node.module:
+        imports += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    words.append(type(node).__name__)
+    documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+    typing_only = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+    for name in node._fields:
+        value = getattr(node, name, None)
+        if value is None or value == []:
+            continue
+        words.append(name)
+        if not isinstance(value, list):
+            items = [value]
+        elif documented and name == "body" and _is_text(value[0]):
+            items = value[1:]
+        else:
+            items = value
+        for item in items:
+            if isinstance(item, ast.AST):
+                _walk(item, words, [] if typing_only else imports)
+            else:
+                words.append(repr(item))
+    words.append(")")
+
+
+def _is_text(node: ast.AST) -> bool:
+    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str)
+
+
+@functools.cache
+def _source(path: Path) -> str:
+    """The digest of a C++ source, comments and white space apart."""
+    words = C_COMMENTS.sub(" ", path.read_text(encoding="utf-8")).split()
+    return hashlib.sha256(" ".join(words).encode()).hexdigest()[:16]
+
+
+@functools.cache
+def _version(path: Path) -> str:
+    """The line `FORMAT = N` of a module whose product is kept in the cache."""
+    return "format " + re.findall(r"^FORMAT = (\d+)", path.read_text(encoding="utf-8"), re.MULTILINE)[0]

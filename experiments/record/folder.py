@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import fcntl
-import hashlib
 import json
 import os
 import platform
@@ -19,6 +18,7 @@ import yaml
 
 from experiments.record.durable import RunFolderError, explained, number, to_json, write
 from experiments.record.result import Result
+from experiments.settings.digest import digest
 from experiments.settings.group import WhichCheckpoint
 
 PREFIX: dict[WhichCheckpoint, str] = {"best": "best", "newest": "step"}  # of its file
@@ -31,11 +31,10 @@ TAIL_BYTES = 1 << 14  # more than two lines of metrics
 LOCK_SECONDS = 0.5
 
 
-def digest(settings: dict[str, Any]) -> str:
+def configuration_digest(settings: dict[str, Any]) -> str:
     """Eight hex digits of SHA-256 over all the settings that can change a result."""
     deciding = {key: value for key, value in settings.items() if key not in PLACES}
-    canonical = json.dumps(deciding, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:8]
+    return digest(deciding)[:8]
 
 
 def run_name(settings: dict[str, Any]) -> str:
@@ -44,7 +43,9 @@ def run_name(settings: dict[str, Any]) -> str:
     Before that, of a fine-tuned run, the task and the digest of the pretrained weights.
     """
     sizes = "l{layers}-d{hidden_size}-h{heads}-k{key_size}-v{value_size}".format_map(settings)
-    name = f"{settings['variant']['name']}-{sizes}-{settings['norm']}-s{settings['seed']}-{digest(settings)}"
+    name = (
+        f"{settings['variant']['name']}-{sizes}-{settings['norm']}-s{settings['seed']}-{configuration_digest(settings)}"
+    )
     if "task" in settings:
         name = f"{settings['task']['name']}-from-{settings['origin']['digest'][:8]}-{name}"
     return re.sub(r"[^A-Za-z0-9._-]+", "_", name)
@@ -86,10 +87,10 @@ class RunFolder:
         try:
             self._acquire()
             found = self.config() if (self.path / "config.yaml").exists() else None
-            if found is not None and digest(found) != digest(settings):
+            if found is not None and configuration_digest(found) != configuration_digest(settings):
                 raise RunFolderError(
-                    f"{self.path}: holds a run of another configuration (digest {digest(found)}, not"
-                    f" {digest(settings)}); remove it or set runs= to another folder"
+                    f"{self.path}: holds a run of another configuration (digest {configuration_digest(found)}, not"
+                    f" {configuration_digest(settings)}); remove it or set runs= to another folder"
                 )
             if found != settings:
                 write(self.path / "config.yaml", yaml.safe_dump(settings, sort_keys=False))

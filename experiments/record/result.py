@@ -67,7 +67,7 @@ class Result:
     config: dict[str, Any] | None  # the resolved settings, as in config.yaml
     corpus: dict[str, Any] | None  # identity: kind, revision, digest, ...
     tokenizer_digest: str | None
-    attention_digest: str | None  # of the code of the variant's own file
+    code_digest: str | None  # of the code that it computed with; environment.json has each file's
 
     def __post_init__(self) -> None:
         if self.status == "done":

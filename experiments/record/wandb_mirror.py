@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from experiments.record.durable import RunFolderError, to_json, write
-from experiments.record.folder import PLACES, RunFolder, digest
+from experiments.record.folder import PLACES, RunFolder, configuration_digest
 from experiments.record.result import Result
 
 REACH_SECONDS = 3.0
@@ -261,7 +261,7 @@ def _init(
         id=folder.name,
         name=folder.name,
         dir=str(root),
-        config={**config, "digest": digest(settings), "environment": folder.environment()},
+        config={**config, "digest": configuration_digest(settings), "environment": folder.environment()},
         resume="allow" if online else None,
         settings=_quiet(wandb, online),
     )

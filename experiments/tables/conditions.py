@@ -116,7 +116,7 @@ def _corpus(identity: dict[str, Any] | None) -> str | None:
 
 def _code(result: dict[str, Any]) -> str | None:
     """Name of the attention's module, and the digest of its code."""
-    digest, variant = result.get("attention_digest"), value_at(result, "config.variant")
+    digest, variant = result.get("code_digest"), value_at(result, "config.variant")
     if not digest:
         return None
     return " ".join(filter(None, [variant and str(variant.get("module", variant["name"])), str(digest)[:8]]))

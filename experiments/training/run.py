@@ -21,14 +21,14 @@ from experiments.model.kernel import keep_kernel, why_slower
 from experiments.model.variant import wrong_arguments
 from experiments.objectives.objective import Objective
 from experiments.record.checkpoint import load, restore, save, weights
-from experiments.record.code_digest import source_digest
+from experiments.record.code_digest import code_digests, differing
 from experiments.record.durable import replacing
 from experiments.record.environment import describe
-from experiments.record.folder import RunFolder, digest
+from experiments.record.folder import RunFolder, configuration_digest
 from experiments.record.wandb_mirror import Tracker
+from experiments.settings.digest import digest
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
-from experiments.settings.variant import module_of
 from experiments.tasks.choose import task_of
 from experiments.training.compiling import TRIED, choose, compile_layers
 from experiments.training.micro_batches import Forward, split
@@ -148,7 +148,8 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
     )
     run.learner.say = run.say
     begin(run)
-    folder.write_environment(describe(torch_facts(run), settings.seed, run.backend))
+    code = {"code": code_digests(settings.model_dump(), run.backend)}
+    folder.write_environment(describe(torch_facts(run), settings.seed, run.backend) | code)
     if trainer.threads is None and (threads := torch.get_num_threads()) < usual:
         run.say(
             f"on {threads} of {usual} threads, as other processes had the other cores when the run began; "
@@ -214,16 +215,17 @@ def restore_newest(run: Run) -> dict[str, Any] | None:
     checkpoint = load(run.folder.checkpoint, "newest", run.say)
     if checkpoint is None:
         return None
-    written_by, now = checkpoint.header["configuration"], digest(run.settings.model_dump())
+    written_by, now = checkpoint.header["configuration"], configuration_digest(run.settings.model_dump())
     if written_by != now:
         raise Mistake(
             f"{checkpoint.path} is of another configuration ({written_by}, not {now}); set runs= to another folder"
         )
-    if checkpoint.header["ingredients"] != ingredients(run):
-        raise Mistake(
-            f"the text, the tokenizer or attention/{module_of(run.settings.variant)}.py is another than when "
-            f"{run.folder.path} was begun: bring that back, or begin anew in another folder with runs=FOLDER"
-        )
+    anew = f"when {run.folder.path} was begun: bring that back, or begin anew in another folder with runs=FOLDER"
+    if checkpoint.header["dataset"] != digest(run.dataset.identity):
+        raise Mistake(f"the text or the tokenizer is another than {anew}")
+    before, backend = checkpoint.header["code"], checkpoint.header["backend"]
+    if before != (code := code_digests(run.settings.model_dump(), backend)):
+        raise Mistake(f"{differing(before, code)} is another than {anew}")
     restore(tensors(run), checkpoint.tensors)
     run.progress = Progress(**checkpoint.header["progress"])
     run.learner.micro_batch = checkpoint.header["micro_batch"]
@@ -239,18 +241,15 @@ def write_checkpoint(run: Run) -> None:
         "micro_batch": run.learner.micro_batch,
         "precision": run.forward.precision,
         "threads": torch.get_num_threads(),
-        "configuration": digest(run.settings.model_dump()),
-        "ingredients": ingredients(run),
+        "configuration": configuration_digest(run.settings.model_dump()),
+        "dataset": digest(run.dataset.identity),
+        "code": code_digests(run.settings.model_dump(), run.backend),
+        "backend": run.backend,
         "wall_seconds": run.wall_seconds,
         "peak_memory_bytes": run.peak_memory_bytes,
         "rates": list(run.throughput.rates),
     }
     save(run.folder.checkpoint, "newest", run.progress.step, tensors(run), header)
-
-
-def ingredients(run: Run) -> str:
-    """A digest of what a run is made of besides its settings: the text, the tokenizer, the code of its attention."""
-    return digest(run.dataset.identity | {"attention": source_digest(run.settings.variant)})
 
 
 def tensors(run: Run) -> dict[str, Tensor]:

@@ -7,7 +7,7 @@ from typing import Any
 from experiments.measure.flops import mfu
 from experiments.measure.hardware import device_name
 from experiments.objectives.objective import Decoded
-from experiments.record.code_digest import source_digest
+from experiments.record.code_digest import code_digest
 from experiments.record.result import Result, Status
 from experiments.settings.run import Settings
 from experiments.training.compiling import eager
@@ -99,7 +99,7 @@ def conditions(run: Run) -> dict[str, Any]:
         "micro_batch": run.learner.micro_batch,
         "corpus": run.dataset.identity["corpus"],
         "tokenizer_digest": run.dataset.tokenizer.digest,
-        "attention_digest": source_digest(run.settings.variant),
+        "code_digest": code_digest(run.settings.model_dump(), run.backend),
     }
 
 

@@ -61,7 +61,7 @@ def test_a_table_is_made_rendered_and_shared(attn, short, tmp_path):
 
     # a result of other attention code is refused, not shown
     (path, _) = tmp_path.glob("runs/*-h32-*/result.json")
-    path.write_text(path.read_text().replace('"attention_digest": "', '"attention_digest": "0'))
+    path.write_text(path.read_text().replace('"code_digest": "', '"code_digest": "0'))
     refused = attn("table", TABLE, "--seeds", "2", "--format", "markdown", *short)
     assert refused.returncode == 3
     assert "1 of 2 done, refused" in refused.stdout and "is another than" in refused.stdout

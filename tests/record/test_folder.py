@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from experiments.record import environment
 from experiments.record.durable import RunFolderError
-from experiments.record.folder import RunFolder, digest, run_name
+from experiments.record.folder import RunFolder, configuration_digest, run_name
 from experiments.record.result import Result
 
 floats = st.floats(allow_nan=False, allow_infinity=False)
@@ -34,8 +34,8 @@ def folder(settings, tmp_path):
 
 
 def test_the_name_says_variant_sizes_norm_seed_and_digest(settings):
-    assert run_name(settings) == f"talking_heads-l4-d192-h24-k8-v8-pre-s0-{digest(settings)}"
-    assert re.fullmatch("[0-9a-f]{8}", digest(settings))
+    assert run_name(settings) == f"talking_heads-l4-d192-h24-k8-v8-pre-s0-{configuration_digest(settings)}"
+    assert re.fullmatch("[0-9a-f]{8}", configuration_digest(settings))
     settings["variant"]["name"] = "../a b:c"
     assert re.fullmatch("[A-Za-z0-9._-]+", run_name(settings))
 
@@ -43,16 +43,16 @@ def test_the_name_says_variant_sizes_norm_seed_and_digest(settings):
 def test_the_digest_is_of_all_that_can_change_a_result(settings):
     for key in settings:
         other = {**settings, key: "changed"}
-        assert (digest(other) == digest(settings)) == (key in {"runs", "cache", "logger"})
+        assert (configuration_digest(other) == configuration_digest(settings)) == (key in {"runs", "cache", "logger"})
     deep = copy.deepcopy(settings)
     deep["model"]["norm_epsilon"] = 1e-6
-    assert digest(deep) != digest(settings)
-    assert digest(dict(reversed(settings.items()))) == digest(settings)
+    assert configuration_digest(deep) != configuration_digest(settings)
+    assert configuration_digest(dict(reversed(settings.items()))) == configuration_digest(settings)
 
 
 @given(st.dictionaries(st.text(), floats | st.text() | st.integers() | st.none() | st.booleans() | st.lists(floats)))
 def test_the_digest_survives_the_file(values):
-    assert digest(yaml.safe_load(yaml.safe_dump(values))) == digest(values)
+    assert configuration_digest(yaml.safe_load(yaml.safe_dump(values))) == configuration_digest(values)
 
 
 def test_config_is_plain_yaml(folder, settings):

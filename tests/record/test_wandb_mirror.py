@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.record.folder import digest
+from experiments.record.folder import configuration_digest
 
 
 def read(runs: Path) -> tuple[list[dict], dict, dict]:
@@ -45,7 +45,7 @@ def test_an_offline_run_is_whole_and_silent(train, settings, result):
     assert run["run_group"] == "sweep"
     assert run["tags"] == ["nano", "cpu"]
     config = run["config"]["update"]
-    assert config["model"] == settings["model"] and config["digest"] == digest(settings)
+    assert config["model"] == settings["model"] and config["digest"] == configuration_digest(settings)
     assert config["environment"]["host"] == "here"
     assert not {"runs", "cache", "logger"} & set(config)
     assert summary["validation_loss"] == result.validation_loss

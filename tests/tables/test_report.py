@@ -47,7 +47,7 @@ def done(loss: float, speed: float = 1000.0, **more) -> Finding:
     result |= {"parameters": {"total": 2_570_752}, "steps": 1200, "tokens": 1_228_800, "device": "a machine, 2 threads"}
     result |= {
         "corpus": {"kind": "text", "sha256": {"train": ["abcdef0123456789"]}},
-        "attention_digest": "0123456789ab",
+        "code_digest": "0123456789ab",
     }
     result |= {"environment": {"started": "2026-11-21T10:00:00+0000"}, "precision": "fp32", "backend": "sdpa"}
     return Finding("done", result=result | {"config": {"variant": {"name": "multi_head"}}} | more)

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,15 +11,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from experiments.data.errors import DataError
 from experiments.display.progress import Display
+from experiments.launch.cell import check_unchanged
 from experiments.measure.free_cores import Cores
+from experiments.record import code_digest as code_digest_module
 from experiments.record.folder import RunFolder
 from experiments.record.wandb_mirror import Tracker
 from experiments.settings.mistake import Mistake
-from experiments.training import run as run_module
 from experiments.training import train as train_module
 from experiments.training.step import Learner
 from experiments.training.train import train
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_it_learns_and_says_what_it_found(settings, go):
@@ -187,9 +192,28 @@ def test_an_error_of_a_step_is_recorded_and_leaves_as_it_is(settings, go, monkey
     assert json.loads((tmp_path / "run" / "result.json").read_text())["reason"] == "shapes"
 
 
-def test_a_run_begun_with_other_code_of_its_attention_is_refused(settings, go, monkeypatch, tmp_path):
+def test_a_run_of_other_code_is_neither_done_nor_continued(settings, go, monkeypatch, tmp_path):
+    """One character of a base class is other code, and a comment is not."""
+
+    def edited(name, path, before, after):
+        copy = tmp_path / name
+        for room in ("attention", "experiments"):
+            shutil.copytree(ROOT / room, copy / room, ignore=shutil.ignore_patterns("__pycache__", "assets"))
+        text = (copy / path).read_text()
+        assert before in text
+        (copy / path).write_text(text.replace(before, after))
+        monkeypatch.setattr(code_digest_module, "attention_folder", lambda: copy / "attention")
+
+    result, _ = go(settings())
+    folder = RunFolder(tmp_path / "run")
+    edited("comment", "attention/layers/frame.py", "class AttentionLayer(", "# a comment\nclass AttentionLayer(")
+    check_unchanged(settings(), folder, result)
+    (folder.path / "result.json").unlink()
     go(settings())
-    (tmp_path / "run" / "result.json").unlink()
-    monkeypatch.setattr(run_module, "source_digest", lambda variant: "other")
-    with pytest.raises(Mistake, match=r"attention/multi_head\.py is another"):
+    edited("code", "attention/layers/frame.py", "class AttentionLayer(", "class AttentionLayers(")
+    with pytest.raises(DataError, match=r"the code \(attention/layers/frame\.py\) is another than .*run was trained"):
+        check_unchanged(settings(), folder, result)
+    (folder.path / "result.json").unlink()
+    with pytest.raises(Mistake, match=r"the code \(attention/layers/frame\.py\) is another than when .*run was begun"):
         go(settings())
+    assert any(folder.checkpoint.glob("*"))

@@ -13,7 +13,8 @@ from typing import Literal
 from experiments.data import documents, python_docs
 from experiments.data.corpus import Corpus, DataKind
 from experiments.data.errors import DataError
-from experiments.data.store import Cache, digest
+from experiments.data.store import Cache
+from experiments.settings.digest import digest
 from experiments.settings.group import Text
 
 HELD_OUT = {"validation": 2, "test": 1}  # 20ths of the text

@@ -80,7 +80,7 @@ class Computed:
         began = time.perf_counter()
         numbers: dict[str, Any] = self._measure(seed=cell.seed, **arguments)
         facts = describe({}, cell.seed, None)
-        record = {"wall_seconds": time.perf_counter() - began, "attention_digest": self._code}
+        record = {"wall_seconds": time.perf_counter() - began, "code_digest": self._code}
         return numbers | record | {"device": facts["cpu"], "environment": facts, "config": arguments}
 
     def _parsed(self, row: str, overrides: list[str]) -> Arguments:

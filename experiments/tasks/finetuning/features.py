@@ -15,8 +15,9 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from experiments.data.errors import DataError
-from experiments.data.store import Cache, digest
+from experiments.data.store import Cache
 from experiments.data.tokenizer import Report, Tokenizer
+from experiments.settings.digest import digest
 from experiments.settings.finetuning import Benchmark, Regression, Span
 from experiments.tasks.finetuning.examples import LabelledExample, Question, identity, places, read
 from experiments.tasks.finetuning.windows import NONE, Window, question_windows, text_window

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from experiments.config.compose import compose
+from experiments.record.code_digest import code_digests, differing
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def gated():
+    return compose(["variant=gated"]).model_dump()
+
+
+@pytest.fixture
+def edited(tmp_path, gated):
+    """edited(path, before, after): the digests of a copy of the project in which one text is another."""
+
+    def digests(path: str, before: str, after: str) -> dict[str, str]:
+        for room in ("attention", "experiments"):
+            shutil.copytree(ROOT / room, tmp_path / room, ignore=shutil.ignore_patterns("__pycache__", "assets"))
+        text = (tmp_path / path).read_text(encoding="utf-8")
+        assert before in text
+        (tmp_path / path).write_text(text.replace(before, after, 1), encoding="utf-8")
+        return code_digests(gated, "compiled", root=tmp_path)
+
+    return digests
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "after"),
+    [
+        ("attention/multi_head.py", "class Attention", "class Attentions"),  # the base class of gated
+        ("attention/layers/core.py", "def attend", "def attends"),
+        ("attention/kernels/cpu/attend.cpp", "{", "{;"),
+        ("experiments/objectives/kinds/masked.py", "class Masked", "class Masks"),
+        ("experiments/objectives/loss.py", "def ", "def a_"),
+        ("experiments/model/norm.py", "def ", "def a_"),
+        ("experiments/data/batches.py", "def ", "def a_"),
+        ("experiments/data/packing.py", "FORMAT = ", "FORMAT = 9"),
+    ],
+)
+def test_a_change_of_anything_that_a_run_computes_with_changes_its_file(gated, edited, path, before, after):
+    now, changed = code_digests(gated, "compiled"), edited(path, before, after)
+    assert {name for name in now if now[name] != changed[name]} == {path}
+    assert differing(now, changed) == f"the code ({path})"
+
+
+@pytest.mark.parametrize(
+    ("path", "before", "after"),
+    [
+        ("attention/multi_head.py", "\nclass Attention", "\n# a comment\n\nclass Attention"),
+        ("attention/multi_head.py", '"""', '"""Another docstring. '),
+        ("attention/kernels/cpu/attend.cpp", "\n", "\n// a comment\n"),
+        ("attention/talking_heads.py", "class Attention", "class Attentions"),
+        ("attention/kernels/blocked.py", "def attend", "def attends"),
+    ],
+)
+def test_comments_other_variants_and_kernels_that_did_not_run_change_nothing(gated, edited, path, before, after):
+    assert edited(path, before, after) == code_digests(gated, "compiled")
+
+
+def test_the_kernels_are_those_that_ran(gated):
+    ran = {backend: code_digests(gated, backend) for backend in ("sdpa", "blocked+compiled", None)}
+    known = {"sdpa", "blocked", "compiled", "reference", "triton_kernel"}
+    kernels = {backend: {Path(name).stem for name in digests} & known for backend, digests in ran.items()}
+    assert kernels == {"sdpa": {"sdpa"}, "blocked+compiled": {"blocked", "compiled"}, None: set()}
+
+
+def test_it_imports_nothing_heavy_and_is_quick_from_the_second_cell_on(gated):
+    code = "import sys, experiments.record.code_digest\nprint('torch' in sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout == "False\n"
+    code_digests(gated, "compiled")
+    began = time.process_time()
+    for _ in range(20):
+        code_digests(gated, "compiled")
+    assert time.process_time() - began < 20 * 0.001
+
+
+def test_a_fine_tuned_run_computes_with_its_head_and_its_task_too(gated):
+    more = code_digests(gated | {"task": {}}, "compiled").keys() - code_digests(gated, "compiled").keys()
+    assert more == {"experiments/model/finetuned.py", "experiments/tasks/finetuning/objective.py"}
+
+
+def test_every_objective_has_its_file(gated):
+    for path in (ROOT / "experiments/objectives/kinds").glob("[a-z]*.py"):
+        name = f"experiments/objectives/kinds/{path.name}"
+        assert name in code_digests(gated | {"objective": {"kind": path.stem}}, None)
