@@ -26,9 +26,9 @@ def test_two_runs_side_by_side(attn, tiny, tmp_path):
     for variant in ("multi_head", "talking_heads"):
         assert attn("train", f"variant={variant}", "heads=3", *tiny).returncode == 0
     (tmp_path / "trees.conllu").write_text("\n\n".join(25 * [TREE]), encoding="utf-8")
-    words = ["--sequences", "6", "--sentence", "te <b>no</b>", "--treebank", "trees.conllu", "--export", "2"]
-    words += ["--equal", "2", "--gates", "2"]
-    done = attn("heads", "multi_head", "talking_heads", *words)
+    options = ["--sequences", "6", "--sentence", "te <b>no</b>", "--treebank", "trees.conllu", "--export", "2"]
+    options += ["--equal", "2", "--gates", "2"]
+    done = attn("heads", "multi_head", "talking_heads", *options)
     assert done.returncode == 0, done.stdout + done.stderr
     assert float(re.findall(r"differ by at most (\S+)", done.stderr)[-1]) < 1e-4
 

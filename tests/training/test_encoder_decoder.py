@@ -39,8 +39,8 @@ def pairs_file(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def words_of(pairs_file, corpus):
-    def words(model: str) -> list[str]:
+def overrides_of(pairs_file, corpus):
+    def overrides(model: str) -> list[str]:
         data = ["data=pairs", f"data.train={pairs_file}"]
         if model.startswith("t5"):
             data = ["data=text", f"data.train={corpus}"]
@@ -48,7 +48,7 @@ def words_of(pairs_file, corpus):
         rest = [] if model.startswith("t5") else ["objective.bleu_pairs=6"]
         return [f"model={model}", *data, *SIZES, *small, *rest]
 
-    return words
+    return overrides
 
 
 @pytest.mark.parametrize(
@@ -60,10 +60,10 @@ def words_of(pairs_file, corpus):
         ("transformer_base", "multi_head"),
     ],
 )
-def test_a_cut_run_ends_as_one_that_was_not(words_of, go, outcome, monkeypatch, model, variant):
+def test_a_cut_run_ends_as_one_that_was_not(overrides_of, go, outcome, monkeypatch, model, variant):
     cuts = ["max_steps=4", "trainer.evaluate_every=4", "trainer.checkpoint_every=2", "trainer.evaluation_sequences=16"]
     dropped = ["model.dropout=0.1", "model.attention_dropout=0.1", f"variant={variant}", "trainer.micro_batch=3"]
-    settings = compose([*words_of(model), *cuts, *dropped])
+    settings = compose([*overrides_of(model), *cuts, *dropped])
     whole, folder = go(settings)
     assert whole.status == "done" and whole.steps == 4 and whole.tokens > 0
     expected = outcome(folder)
@@ -85,9 +85,9 @@ def test_a_cut_run_ends_as_one_that_was_not(words_of, go, outcome, monkeypatch, 
     assert again.bleu == whole.bleu and (whole.bleu is None) == model.startswith("t5")
 
 
-def test_a_run_cut_in_its_translations_goes_on_with_them(words_of, go, monkeypatch):
+def test_a_run_cut_in_its_translations_goes_on_with_them(overrides_of, go, monkeypatch):
     """Nor are the time and the memory of the training those of the translations, or too little memory the end."""
-    settings = compose([*words_of("transformer_nano"), "max_steps=2", "trainer.evaluate_every=2"])
+    settings = compose([*overrides_of("transformer_nano"), "max_steps=2", "trainer.evaluate_every=2"])
     real, sizes = texts.decode, []
 
     def cut(model, forward, inputs, *rest):
@@ -109,13 +109,13 @@ def test_a_run_cut_in_its_translations_goes_on_with_them(words_of, go, monkeypat
 
 
 @pytest.mark.parametrize("model", ["t5_nano", "transformer_nano"])
-def test_memory_is_predicted_without_training(words_of, model):
-    words = [word for word in words_of(model) if not word.startswith("batch_size")]
-    small, large = (predict_peak_bytes(compose([*words, f"batch_size={size}"]), 400) for size in (8, 512))
+def test_memory_is_predicted_without_training(overrides_of, model):
+    overrides = [override for override in overrides_of(model) if not override.startswith("batch_size")]
+    small, large = (predict_peak_bytes(compose([*overrides, f"batch_size={size}"]), 400) for size in (8, 512))
     assert 0 < small < large
 
 
-def test_a_model_learns_to_translate(words_of, go):
+def test_a_model_learns_to_translate(overrides_of, go):
     """A language's letters in another's, backwards: only what attends to the right place of the source can know."""
     changes = ["max_steps=300", "batch_size=64", "learning_rate=5e-3", "model.dropout=0", "objective.bleu_pairs=50"]
     rare = [
@@ -124,8 +124,8 @@ def test_a_model_learns_to_translate(words_of, go):
         "trainer.checkpoint_every=300",
         "schedule.warmup_steps=40",
     ]
-    words = {word.split("=")[0]: word for word in [*words_of("transformer_nano"), *changes, *rare]}
-    result, folder = go(compose(list(words.values())))
+    overrides = {override.split("=")[0]: override for override in [*overrides_of("transformer_nano"), *changes, *rare]}
+    result, folder = go(compose(list(overrides.values())))
     assert result.bleu > 90, (result.bleu, result.validation_loss)
     assert result.bleu_pairs == 50 and result.bleu_signature.startswith("nrefs:1|case:mixed")
     # smoothed labels are for training alone: their loss can't fall below their own entropy
@@ -133,14 +133,14 @@ def test_a_model_learns_to_translate(words_of, go):
     assert json.loads((folder.path / "result.json").read_text())["bleu"] == result.bleu
 
 
-def test_translation_counts_the_tokens_that_are_there(words_of, go, pairs_file):
-    settings = compose([*words_of("transformer_nano"), "max_steps=2", "trainer.evaluate_every=2"])
+def test_translation_counts_the_tokens_that_are_there(overrides_of, go, pairs_file):
+    settings = compose([*overrides_of("transformer_nano"), "max_steps=2", "trainer.evaluate_every=2"])
     result, _ = go(settings)
     padded = 2 * 2 * settings.length * settings.batch_size
     assert 0.2 * padded < result.tokens < 0.9 * padded
 
 
-def test_tokens_of_pairs_are_no_limit(words_of, go):
-    settings = compose([*words_of("transformer_nano"), "trainer.max_tokens=1000"])
+def test_tokens_of_pairs_are_no_limit(overrides_of, go):
+    settings = compose([*overrides_of("transformer_nano"), "trainer.max_tokens=1000"])
     with pytest.raises(Mistake, match=r"trainer\.max_tokens=1000.*objective=translation.*set max_steps"):
         go(settings)

@@ -15,7 +15,7 @@ VOCABULARY, START, END = 5, 1, 2
 @pytest.fixture
 def model_of():
     def make(seed=0):
-        words = [
+        overrides = [
             "hidden_size=12",
             "heads=3",
             "layers=1",
@@ -23,7 +23,7 @@ def model_of():
             "model.initial_std=0.8",
             "model.position=sinusoidal",
         ]
-        settings = compose([*words, "objective=translation", "data=pairs", "data.train=x"])
+        settings = compose([*overrides, "objective=translation", "data=pairs", "data.train=x"])
         return build("encoder_decoder", settings.model, settings.variant, VOCABULARY, seed).double().eval()
 
     return make

@@ -22,7 +22,7 @@ def pairs_file(tmp_path) -> Path:
 
 
 def test_train_evaluate_compare_and_show(attn, tiny, tmp_path, pairs_file):
-    sizes = [word for word in tiny if not word.startswith("data")]
+    sizes = [override for override in tiny if not override.startswith("data")]
     of_pairs = ["data=pairs", f"data.train={pairs_file}", "objective=translation", "model=transformer_nano", "heads=2"]
     assert attn("train", "--dry-run", *of_pairs, *sizes).returncode == 0
     done = attn("train", *of_pairs, *sizes, "objective.bleu_pairs=8")
@@ -58,8 +58,8 @@ def test_references_are_the_targets_and_a_perfect_model_has_100(monkeypatch, tmp
     from experiments.data.packing import prepare
     from experiments.objectives.objective import build_objective
 
-    words = ["model=transformer_nano", "data=pairs", f"data.train={pairs_file}", "length=16", f"cache={tmp_path}"]
-    settings = compose([*words, "tokenizer.vocabulary_size=300"])
+    overrides = ["model=transformer_nano", "data=pairs", f"data.train={pairs_file}", "length=16", f"cache={tmp_path}"]
+    settings = compose([*overrides, "tokenizer.vocabulary_size=300"])
     data = prepare(settings.data, settings.tokenizer, settings.row_length, tmp_path, lambda *_: None)
     objective = build_objective(settings.objective, data.tokenizer)
 
