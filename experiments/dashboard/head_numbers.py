@@ -20,7 +20,7 @@ Rows = list[dict[str, Any]]
 
 
 def heads_of(folder: Path, index: Index) -> dict[str, Any] | None:
-    """Of a run's `heads/` folder; None where nothing was measured. Raises OSError, pyarrow's errors.
+    """What a run's `heads/` folder holds; None where nothing was measured. Raises OSError, pyarrow's errors.
 
     `measures`: name -> [L][H]; `roles`: [L][H]; `plane`: [layer, head, x, y] a head; `projections`: name -> [L][H][H].
     """
@@ -53,7 +53,7 @@ def parse_table(content: bytes) -> Rows:
 
 
 def by_head(rows: Rows, column: str) -> list[list[Any]]:
-    """[L][H], layers of any number of heads."""
+    """The values of a column as [L][H], for layers of any number of heads."""
     layers: dict[int, list[Any]] = {}
     for row in sorted(rows, key=lambda row: (row["layer"], row["head"])):
         layers.setdefault(row["layer"], []).append(row[column])
@@ -61,15 +61,15 @@ def by_head(rows: Rows, column: str) -> list[list[Any]]:
 
 
 def matrices(rows: Rows) -> dict[str, list[list[list[float]]]]:
-    """Of each projection a matrix a layer: a row is a head before it, a column a head after it."""
+    """A matrix for each layer, by projection: a row is a head before it, a column a head after it."""
     return {name: [_matrix(rows, name, layer) for layer in _known(rows, "layer")] for name in _known(rows, "matrix")}
 
 
 def _matrix(rows: Rows, name: str, layer: int) -> list[list[float]]:
-    own = [row for row in rows if (row["matrix"], row["layer"]) == (name, layer)]
-    own.sort(key=lambda row: (row["before"], row["after"]))
-    width = max(row["after"] for row in own)
-    values = [row["value"] for row in own]
+    entries = [row for row in rows if (row["matrix"], row["layer"]) == (name, layer)]
+    entries.sort(key=lambda row: (row["before"], row["after"]))
+    width = max(row["after"] for row in entries)
+    values = [row["value"] for row in entries]
     return [values[start : start + width] for start in range(0, len(values), width)]
 
 

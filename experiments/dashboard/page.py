@@ -41,9 +41,9 @@ def page_data(which: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
     """
     with Index(runs) as index:
         results = chosen_runs(which, runs, index)
-        kept = evenly(list(range(len(results))), CURVES)
-        points = max(2, min(POINTS, CURVE_POINTS // len(kept)))
-        curves = {place: _curve(curve_of(results[place]["folder"], index), points) for place in kept}
+        with_curves = evenly(list(range(len(results))), CURVES)
+        points = max(2, min(POINTS, CURVE_POINTS // len(with_curves)))
+        curves = {place: _curve(curve_of(results[place]["folder"], index), points) for place in with_curves}
         heads, without_heads = _heads([result["folder"] for result in results], index)
         tables, without_tables = _tables(runs / RENDERED, index)
     rows = [row | more for row, more in zip(table_of(results), rows_of(results, MORE), strict=True)]
@@ -89,35 +89,35 @@ def _curve(curve: dict[str, Any], limit: int) -> tuple[dict[str, list[list[Any]]
     """(the curve with at most `limit` points and rounded numbers, whether points were taken away or joined)"""
     training, validation = averaged(curve["training"], limit), evenly(curve["validation"], limit)
     thinned = len(training) < curve["lines"] or len(validation) < curve["evaluations"]
-    kept = {"training": training, "validation": validation}
-    return {kind: [[_plain(value) for value in point] for point in points] for kind, points in kept.items()}, thinned
+    shown = {"training": training, "validation": validation}
+    return {kind: [[_plain(value) for value in point] for point in points] for kind, points in shown.items()}, thinned
 
 
 def _heads(folders: list[Path], index: Index) -> tuple[dict[int, Any], list[str]]:
     """What is known of the heads of as many runs as there is room for, and what to say of the others."""
     measured = ((place, heads_of(folder, index)) for place, folder in enumerate(folders))
-    kept, others = _within(((place, heads) for place, heads in measured if heads), HEADS)
-    return kept, [f"The heads of {others} more runs have no room here."] if others else []
+    fitting, others = _within(((place, heads) for place, heads in measured if heads), HEADS)
+    return fitting, [f"The heads of {others} more runs have no room here."] if others else []
 
 
 def _tables(folder: Path, index: Index) -> tuple[list[Any], list[str]]:
     """The tables that `attn table` has rendered, the newest first, likewise."""
     newest_first = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
-    kept, others = _within(((path, index.read(path, json.loads)) for path in newest_first), TABLES)
-    return list(kept.values()), [f"{others} more tables have no room here."] if others else []
+    fitting, others = _within(((path, index.read(path, json.loads)) for path in newest_first), TABLES)
+    return list(fitting.values()), [f"{others} more tables have no room here."] if others else []
 
 
 def _within(items: Iterable[tuple[Any, Any]], room: int) -> tuple[dict[Any, Any], int]:
-    """Of (key, value) those whose values, as JSON, are not more than `room` bytes together; and how many others."""
-    kept, others = {}, 0
+    """Those of (key, value) whose values, as JSON, are not more than `room` bytes together; and how many others."""
+    fitting, others = {}, 0
     for key, value in items:
         size = len(json.dumps(value, separators=(",", ":")))
         if size <= room:
-            kept[key] = value
+            fitting[key] = value
             room -= size
         else:
             others += 1
-    return kept, others
+    return fitting, others
 
 
 def _plain(value: Any) -> Any:

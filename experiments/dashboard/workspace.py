@@ -45,7 +45,7 @@ def save_workspace(which: list[str], runs: Path) -> None:
 
 
 def head_table(heads: dict[str, Any]) -> str:
-    """As Markdown, a row a head: what `heads_of` knows of it."""
+    """A Markdown table with a row for each head: what `heads_of` knows of it."""
     columns = {"role": heads["roles"], **heads["measures"]}
     return as_markdown(
         [
@@ -103,15 +103,15 @@ def differing(results: list[dict[str, Any]]) -> list[str]:
     """The settings that tell the runs apart, as keys of W&B's configuration; without the seed, and without those that
     follow from the ones before them, as key_size often does from heads."""
     rows = table_of(results)
-    kept: list[str] = []
+    telling: list[str] = []
 
     def kinds(columns: list[str]) -> int:
         return len({tuple(str(row[column]) for column in columns) for row in rows})
 
     for column in rows[0]:
-        if place_of(column).startswith("config.") and kinds([*kept, column]) > kinds(kept):
-            kept.append(column)
-    return [_key(column) for column in kept] or ["variant.name"]
+        if place_of(column).startswith("config.") and kinds([*telling, column]) > kinds(telling):
+            telling.append(column)
+    return [_key(column) for column in telling] or ["variant.name"]
 
 
 def _against(title: str, measure: str, **more: Any) -> Any:

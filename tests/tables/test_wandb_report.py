@@ -24,7 +24,7 @@ class Library:
 def test_the_report_holds_every_table_that_the_runs_keep(tmp_path):
     save(made(), tmp_path)
     (tmp_path / "tables" / "another-nano.md").write_text("# Another\n")
-    sent = module.report("someone", "attn", tmp_path)._to_model()
+    sent = module.build_report("someone", "attn", tmp_path)._to_model()
     texts = [block.content for block in sent.spec.blocks if block.type == "markdown-block"]
     assert [text.splitlines()[0] for text in texts] == ["# Another", "# More heads of less width (BERT large)"]
     assert "**C4, fails.**" in texts[1] and "| h16 |" in texts[1]

@@ -51,6 +51,7 @@ def measure(*, seed: int, form: Form, tokens: int, heads: int, key_size: int, st
 
 
 def relative_error(map_NN: np.ndarray, target_NN: np.ndarray) -> float:
+    """|map - target| / |target| in the Frobenius norm."""
     return float(np.linalg.norm(map_NN - target_NN) / np.linalg.norm(target_NN))
 
 
@@ -81,14 +82,14 @@ def best_error(fit: Fit, target_NN: np.ndarray) -> float:
         return ((fit.map(parameters) - target) / norm).flatten()
 
     jacobian = torch.func.jacrev(residual)
-    found = (
+    fits = (
         least_squares(
             lambda values: residual(torch.from_numpy(values)).numpy(), start, max_nfev=EVALUATIONS,
             jac=lambda values: jacobian(torch.from_numpy(values)).numpy(), ftol=ACCURACY, xtol=ACCURACY, gtol=ACCURACY,
         )
         for start in fit.starts
     )  # fmt: skip
-    return min(float(np.linalg.norm(each.fun)) for each in found)
+    return min(float(np.linalg.norm(each.fun)) for each in fits)
 
 
 def _fits(
@@ -124,8 +125,8 @@ def _fits(
         # weights that sum to one: near the maps themselves
         return np.concatenate([random.normal(size=2 * queries + mixing[0]), np.full(mixing[1], 1 / heads)])
 
-    begun = [start() for _ in range(starts)]
-    return Fit(free, [*begun, _truncated(target_NN, key_size)] if heads == 1 else begun)
+    random_starts = [start() for _ in range(starts)]
+    return Fit(free, [*random_starts, _truncated(target_NN, key_size)] if heads == 1 else random_starts)
 
 
 def _truncated(target_NN: np.ndarray, rank: int) -> np.ndarray:

@@ -16,19 +16,19 @@ from experiments.tables.report import Report
 TITLE = "attn: the papers' tables"
 
 
-def mirror(made: Report, runs: Path, says: Callable[[str], None]) -> None:
+def mirror(report: Report, runs: Path, says: Callable[[str], None]) -> None:
     """Log the table, offline without a login, and bring the report up to date; a line says what came of each."""
     logger = compose([]).logger
-    tables = {"table": made.lines, "claims": claim_rows(made)}
-    says(log_tables(f"table-{made.request.stem}", tables, logger.model_dump(), runs))
+    tables = {"table": report.lines, "claims": claim_rows(report)}
+    says(log_tables(f"table-{report.request.stem}", tables, logger.model_dump(), runs))
     try:
-        made_of_all = report(view.owner(logger.entity), logger.project, runs)
-        says(f"W&B report: {view.save(made_of_all, ('blocks',), runs)}")
+        of_all_tables = build_report(view.owner(logger.entity), logger.project, runs)
+        says(f"W&B report: {view.save(of_all_tables, ('blocks',), runs)}")
     except (Mistake, TrackingError) as error:
         says(f"the report in W&B was not updated: {error}; --render-only --wandb does it later")
 
 
-def report(entity: str, project: str, runs: Path) -> Any:
+def build_report(entity: str, project: str, runs: Path) -> Any:
     """The report, unsaved, of every table that `runs` keeps: it needs no login."""
     import wandb_workspaces.reports.v2 as wr
 
