@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import json
 import os
@@ -121,20 +120,26 @@ class Cache:
 
     @contextlib.contextmanager
     def _lock(self, folder: Path, say: Callable[[str], None]) -> Iterator[None]:
+        from filelock import FileLock, Timeout
+
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with folder.with_suffix(".lock").open("w") as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                say(f"waiting for another process that makes {folder}")
-                fcntl.flock(file, fcntl.LOCK_EX)
+        lock = FileLock(folder.with_suffix(".lock"))
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            say(f"waiting for another process that makes {folder}")
+            lock.acquire()
+        try:
             yield
+        finally:
+            lock.release()
 
     def _sweep(self, parent: Path) -> None:
         """Remove what processes that were killed have left; what a living one is making is locked."""
+        from filelock import FileLock, Timeout
+
         for partial in parent.glob("*.partial"):
-            with partial.with_suffix(".lock").open("w") as file, contextlib.suppress(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with contextlib.suppress(Timeout), FileLock(partial.with_suffix(".lock"), blocking=False):
                 shutil.rmtree(partial, ignore_errors=True)
 
     @contextlib.contextmanager

@@ -262,7 +262,11 @@ class RunFolder:
 
 
 def _lock(descriptor: int) -> bool:
-    """Take the lock if it is free."""
+    """Take the lock if it is free.
+
+    Not by filelock, which the cache uses: the line that names the holder stands in the locked file, which many of its
+    versions empty whenever they try, and a reader who may not write in the folder asks for the holder too.
+    """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from experiments.config.compose import compose
 from experiments.config.messages import CONF
-from experiments.data.store import digest
 from experiments.display.rows import Row, time_text
+from experiments.settings.digest import digest
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import BudgetName
