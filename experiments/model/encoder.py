@@ -122,7 +122,7 @@ class Encoder(nn.Module):
                 # held, but not registered again: every tensor has one name, the first layer's
                 layer.__dict__[name] = getattr(first, name)
         self.norm = None if ends_with_norm(model.norm) else build_norm(model)
-        self.picks_last = model.norm_kind.startswith("batch")
+        self.picks_last = model.norms_by_batch
 
     def forward(self, x_BND: Tensor, rows_P: Tensor | None = None, **context: Any) -> Tensor:
         """[B, N, D], or [P, D] for the rows asked for: what follows the last attention is computed for them only."""

@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from experiments.model.batch_norm import BatchNorm
 from experiments.settings.model import Model, Norm
+from experiments.settings.norm import NORM_KINDS
 
 
 def build_norm(model: Model, size: int | None = None) -> nn.Module:
-    """A norm over the last dimension, `size` wide, `model.hidden_size` where that is None.
-
-    layer: Ba et al. 2016, 1607.06450; layer_no_bias: that without its bias; rms: Zhang and Sennrich 2019, 1910.07467;
-    batch: Ioffe and Szegedy 2015, 1502.03167, padding counted as text; batch_masked: over real tokens only.
-    """
-    size = size or model.hidden_size
-    if model.norm_kind in ("batch", "batch_masked"):
-        return BatchNorm(size, model.norm_epsilon, masked=model.norm_kind == "batch_masked")
-    if model.norm_kind == "rms":
-        return RMSNorm(size, eps=model.norm_epsilon)
-    return nn.LayerNorm(size, eps=model.norm_epsilon, bias=model.norm_kind == "layer")
+    """A norm over the last dimension, `size` wide, `model.hidden_size` where that is None: a kind of `NORM_KINDS`."""
+    kind = NORM_KINDS[model.norm_kind]
+    norm: nn.Module = getattr(import_module(kind.module), kind.name)(
+        size or model.hidden_size, eps=model.norm_epsilon, **kind.options
+    )
+    return norm
 
 
 class RMSNorm(nn.RMSNorm):
-    """In the dtype of its weights: torch norms bf16 by float32 weights unfused, with a warning."""
+    """Root mean square norm in its weights' dtype: torch norms bf16 by float32 weights unfused, with a warning."""
 
     def forward(self, x: Tensor) -> Tensor:
         return super().forward(x.to(self.weight.dtype))

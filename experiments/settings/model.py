@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
 from experiments.settings.group import Count, Fraction, Group, Positive, Size
+from experiments.settings.norm import NORM_KINDS
 
 Norm = Literal["post", "pre", "sandwich", "deep"]
+if TYPE_CHECKING:
+    NormName = str
+else:
+    NormName = Literal[tuple(NORM_KINDS)]
 
 
 class Model(Group):
@@ -21,7 +26,7 @@ class Model(Group):
     sharing: Literal["none", "attention", "feed_forward", "all"]  # sub-layers that are the same in all layers
     length: Size  # longest sequence; the size of a learned position table
     norm: Norm
-    norm_kind: Literal["layer", "layer_no_bias", "rms", "batch", "batch_masked"]
+    norm_kind: NormName
     norm_epsilon: Positive
     embedding_norm: bool  # a norm on the sum of the embeddings
     position: Literal["learned", "sinusoidal", "rotary", "relative", "none"]
@@ -51,13 +56,18 @@ class Model(Group):
             )
         return self
 
+    @property
+    def norms_by_batch(self) -> bool:
+        """Whether the norms' statistics are of a batch's tokens, so that a token depends on the others."""
+        return NORM_KINDS[self.norm_kind].of_batch
+
     @model_validator(mode="after")
     def _statistics(self) -> Model:
-        if self.norm_kind.startswith("batch") and self.head_transform:
+        if self.norms_by_batch and self.head_transform:
             raise ValueError(
                 f"norm_kind {self.norm_kind} needs head_transform=false: that norm sees the predicted positions only"
             )
-        if self.norm_kind.startswith("batch") and self.sharing != "none":
+        if self.norms_by_batch and self.sharing != "none":
             raise ValueError(
                 f"norm_kind {self.norm_kind} needs sharing=none: shared norms have one running mean and variance for "
                 "layers whose own differ"

@@ -38,10 +38,10 @@ class ObjectiveSettings(Group):
         return 0
 
     def check(self, length: int) -> None:
-        """Raise ValueError for sequences of a length that the objective can't be asked of."""
+        """Raise ValueError, as validators do, for sequences of a length that the objective can't be asked of."""
 
     def check_scorer(self, asked: str) -> None:
-        """Raise ValueError, naming what `asked` for scores, where the library that computes them is missing."""
+        """Raise Mistake, naming what `asked` for scores, where the library that computes them is missing."""
 
     def without_generation(self) -> Self:
         """The same objective in a run that, when it ends, is scored by its loss alone and generates no text."""

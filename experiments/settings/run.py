@@ -80,7 +80,7 @@ class Settings(Group):
 
     @model_validator(mode="after")
     def _no_leak(self) -> Settings:
-        if self.objective.reads_targets and self.model.norm_kind.startswith("batch"):
+        if self.objective.reads_targets and self.model.norms_by_batch:
             raise ValueError(
                 f"model.norm_kind = {self.model.norm_kind}: objective={self.objective.kind} gives the model the tokens "
                 "that it predicts, and the statistics of a batch would tell of them; use layer or rms"

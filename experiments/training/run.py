@@ -198,7 +198,7 @@ def decide_to_compile(run: Run) -> None:
         progress.compiled = True
         compile_layers(run.model, lengths_vary=run.objective.lengths_vary)
     # the kernels' dropout has another seed in every step, and batch statistics are of as many tokens as are no padding
-    changing = run.objective.lengths_vary or model.attention_dropout or model.norm_kind.startswith("batch")
+    changing = run.objective.lengths_vary or model.attention_dropout or model.norms_by_batch
     if trainer.compile != "auto" or changing or model.layers == 1:
         return
     batches = [run.learner.batch(index) for index in range(TRIED)]
