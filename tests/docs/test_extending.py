@@ -1,0 +1,105 @@
+"""What docs/extending.md adds works as it stands there: written into a copy of the project, it trains."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import TINY
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+# a path at the end of a line, and the block that follows it
+BLOCKS = re.compile(r"`([\w/]+\.(?:py|yaml))`\n\n```(?:python|yaml)\n(.*?)```", re.DOTALL)
+LIMITS = ("max_steps", "trainer.log_every")
+SHORT = [word for word in TINY if not word.startswith(LIMITS)] + ["max_steps=2", "trainer.log_every=1", "heads=2"]
+
+
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory) -> Path:
+    """A copy of the project with all that the page adds, and a corpus."""
+    copy = tmp_path_factory.mktemp("extended")
+    for name in ("experiments", "attention", "conf"):
+        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copy(ROOT / "cli.py", copy)
+    for name, text in BLOCKS.findall(PAGE):
+        path = copy / name
+        if path.exists():
+            before = path.read_text(encoding="utf-8")
+            text = before.replace("NORM_KINDS = {\n", "NORM_KINDS = {\n" + text)
+            assert text != before
+        path.write_text(text, encoding="utf-8")
+    return copy
+
+
+@pytest.fixture(scope="module")
+def attn(extended: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """attn(*words): the command of the copy, in the copy's folder."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        environment = os.environ | {"PYTHONPATH": str(extended), "ATTN_CACHE": str(extended / "cache")}
+        command = [sys.executable, str(extended / "cli.py"), *words]
+        done = subprocess.run(command, cwd=extended, env=environment, capture_output=True, text=True, timeout=300)
+        assert done.returncode == 0, done.stderr
+        return done
+
+    return run
+
+
+def trained(extended: Path, runs: str) -> dict:
+    """The result of the one run in a folder."""
+    (path,) = (extended / runs).glob("*/result.json")
+    result = json.loads(path.read_text(encoding="utf-8"))
+    assert result["status"] == "done" and result["steps"] == 2
+    return result
+
+
+def test_the_page_counts_its_own_files():
+    written = [name for name, _ in BLOCKS.findall(PAGE)]
+    new = [name for name in written if not (ROOT / name).exists()]
+    assert len(written) == 9 and set(written) - set(new) == {"experiments/settings/norm.py"}
+
+
+def test_an_objective_and_a_data_set_train(extended, attn, text_file):
+    shutil.copy(text_file, extended / "poems.txt")
+    attn("train", "objective=skip", "data=poems", *SHORT, "runs=skipping")
+    config = trained(extended, "skipping")["config"]
+    assert config["objective"] == {"kind": "skip", "distance": 2} and config["data"]["train"] == "poems.txt"
+
+
+def test_a_kind_of_data_a_kind_of_norm_and_a_task_train(extended, attn, text_file):
+    lines = text_file.read_text(encoding="utf-8").replace("\n\n", "\n# a remark\n")
+    (extended / "remarks.txt").write_text(lines, encoding="utf-8")
+    attn("train", "data=commented", "data.train=remarks.txt", "model.norm_kind=max", *SHORT, "runs=remarking")
+    result = trained(extended, "remarking")
+    assert result["config"]["model"]["norm_kind"] == "max" and result["corpus"]["kind"] == "commented"
+
+    for split in ("train", "validation"):
+        rows = [{"sentence": f"the {word} day", "label": label} for label, word in enumerate(("grey", "bright"))] * 8
+        (extended / f"moods_{split}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    (run,) = (path.parent for path in (extended / "remarking").glob("*/result.json"))
+    words = ["max_steps=2", "length=16", "batch_size=4", "logger.wandb=off", "trainer.device=cpu", "runs=moods"]
+    attn("finetune", str(run), "task=moods", *words)
+    assert set(trained(extended, "moods")["scores"]) == {"accuracy"}
+
+
+def test_a_format_writes_and_reads_its_own_name(extended):
+    code = """
+from experiments.config.compose import compose
+from experiments.formats.format import format_of
+words = ["norm=post", "model.position=learned", "model.token_types=2", "model.head_transform=true"]
+mine = format_of("my_bert")
+config = mine.config(compose(words), 300)
+assert config["model_type"] == "my_bert" and mine.overrides(config) == format_of("bert").overrides(config)
+"""
+    environment = os.environ | {"PYTHONPATH": str(extended)}
+    done = subprocess.run([sys.executable, "-c", code], cwd=extended, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
