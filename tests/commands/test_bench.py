@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import itertools
 import json
@@ -16,15 +17,16 @@ import torch
 from attention.kernels import blocked
 from attention.kernels.problem import Problem, Projection
 from attention.layers import core
+from experiments.bench import rounds
 from experiments.bench.check import check
 from experiments.bench.contenders import Contender, get_ready, made_up_batch
 from experiments.bench.peers import PEERS
 from experiments.bench.side_by_side import groups, spread
-from experiments.bench.worker import Ended, Worker
+from experiments.bench.worker import Ended, Turn, Worker, repeat
 from experiments.commands.bench import BenchOptions, bench
 from experiments.config.compose import compose
 from experiments.measure.process_environment import ADDED, TUNED, tune
-from experiments.measure.rates import Rates, measure_rates
+from experiments.measure.rates import Rates, measure_rates, seconds
 from experiments.settings.mistake import Mistake
 
 TINY = ["hidden_size=16", "heads=2", "layers=1", "length=9", "batch_size=2", "tokenizer.vocabulary_size=300"]
@@ -42,6 +44,31 @@ def options(scope: str = "attention", peers: bool = False) -> BenchOptions:
     return BenchOptions(scope, peers, compiled=False, rounds=2)
 
 
+class Inside(Worker):
+    """A contender within this process: the same is run, its memory is not told apart."""
+
+    def __init__(self, contender):
+        self.device, self.ready = contender.device, get_ready(contender)
+
+    def __exit__(self, kind, error, trace):
+        return None
+
+    def size(self):
+        return self.ready.size
+
+    def go(self, times):
+        took = seconds(functools.partial(repeat, self.ready.run, times), self.device) / times
+        return Turn(took, 1, self.ready.kernels())
+
+
+@pytest.fixture
+def inside(monkeypatch):
+    """No process a contender, and timings that are as short as they may be."""
+    monkeypatch.setattr(rounds, "Worker", Inside)
+    monkeypatch.setattr(rounds, "SHORTEST", 0.01)
+
+
+@pytest.mark.usefixtures("inside")
 def test_a_table_of_variants(capsys):
     assert bench([*TINY, *CPU, "variant=multi_head,talking_heads"], options(), "json", None) == 0
     rows = json.loads(capsys.readouterr().out)
@@ -62,6 +89,7 @@ def problem_of(variant: str):
     return Problem.of(query, query, query, logits_projection=eye, weights_projection=eye)
 
 
+@pytest.mark.usefixtures("inside")
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_a_kernel_whose_numbers_are_wrong_gets_no_speed(monkeypatch, capsys, precision):
     def wrong(problem):
@@ -76,6 +104,7 @@ def test_a_kernel_whose_numbers_are_wrong_gets_no_speed(monkeypatch, capsys, pre
     assert "kernel blocked" in printed.err and "output is off by" in printed.err and "gradient of x is" in printed.err
 
 
+@pytest.mark.usefixtures("inside")
 def test_a_backend_that_cannot_do_a_variant_is_named_and_the_others_are_timed(capsys):
     words = [*TINY, *CPU, "variant=multi_head,talking_heads", "backend=sdpa"]
     assert bench(words, options(), "csv", None) == 0
@@ -159,6 +188,7 @@ def test_peak_memory_is_that_of_a_process_of_its_own():
     assert turn.peak_bytes > 6 * 4 * 4 * 2 * 256**2 and turn.seconds > 0 and turn.kernels == ["reference"]
 
 
+@pytest.mark.campaign
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_a_peer_has_the_environment_of_its_user_and_ours_that_of_a_training(monkeypatch):
     for name in (*TUNED, ADDED):
@@ -180,6 +210,7 @@ def test_a_peer_has_the_environment_of_its_user_and_ours_that_of_a_training(monk
     assert variables("torch") == {"OMP_WAIT_POLICY": None, "GOMP_SPINCOUNT": "7", "GLIBC_TUNABLES": None}
 
 
+@pytest.mark.campaign
 def test_a_contender_that_cannot_be_built_or_dies_says_why():
     cannot = Contender(compose([*TINY[:5], *CPU, "tokenizer=file", "tokenizer.path=x.json"]), "step")
     with Worker(cannot) as worker, pytest.raises(Mistake, match="tokenizer=file: a bench reads no file"):
@@ -195,6 +226,7 @@ def test_a_contender_that_cannot_be_built_or_dies_says_why():
             worker.go("once")
 
 
+@pytest.mark.campaign
 def test_a_contender_whose_process_ends_is_named_and_the_others_are_timed(monkeypatch, capsys):
     real, calls = Worker.size, itertools.count()
 
@@ -244,7 +276,17 @@ def test_a_mistake_is_named_and_nothing_is_measured(attn, words, said):
     assert done.returncode == 2 and said in done.stderr and not done.stdout
 
 
+@pytest.mark.usefixtures("inside")
 def test_the_command_draws_what_it_prints(attn, tmp_path):
+    check_drawing(attn, tmp_path)
+
+
+@pytest.mark.campaign
+def test_the_command_draws_what_processes_of_their_own_do(shell, tmp_path):
+    check_drawing(shell, tmp_path)
+
+
+def check_drawing(attn, tmp_path):
     done = attn("bench", *TINY, *CPU, "--rounds", "2", "--plot", str(tmp_path / "speed.svg"))
     assert done.returncode == 0, done.stderr
     assert "tokens_per_second" in done.stdout and "multi_head" in done.stdout

@@ -30,6 +30,7 @@ from experiments.record.folder import RunFolder
 from experiments.record.index import Index
 from experiments.settings.mistake import Mistake
 from experiments.tasks.finetuning.squad import squad_scores
+from experiments.training.step import Learner
 from experiments.training.train import MEASURED
 from tests.fixtures.finetuning import PRETRAINING
 
@@ -87,6 +88,28 @@ def test_it_starts_from_the_pretrained_weights_and_the_seed_draws_the_head(tune,
     assert not heads[0].allclose(heads[1])
 
 
+def test_cut_in_the_middle_it_goes_on_with_the_same_bytes(tune, words, tmp_path, monkeypatch):
+    more = ("max_steps=14", "epochs=null", "batch_size=8", "trainer.checkpoint_every=3", "trainer.evaluate_every=20")
+    whole = tune("squad", *more)
+    again = words("squad", *more, f"runs={tmp_path / 'cut'}")
+    take = Learner.take
+
+    def cut(learner, step, learning_rate):
+        if step == 8:
+            raise SystemExit
+        return take(learner, step, learning_rate)
+
+    with monkeypatch.context() as patched, pytest.raises(SystemExit):
+        patched.setattr(Learner, "take", cut)
+        finetune(again)
+    folder = tmp_path / "cut" / whole.name
+    assert RunFolder(folder).result().status != "done"
+    assert finetune(again) == 0
+    assert "going on from step 6" in (folder / "log.txt").read_text()
+    assert outcome(folder) == outcome(whole)
+
+
+@pytest.mark.campaign
 def test_it_goes_on_after_a_kill_with_the_same_bytes(tune, words, tmp_path, environment):
     more = ("epochs=2", "batch_size=8", "trainer.checkpoint_every=3", "trainer.evaluate_every=20")
     whole = tune("squad", *more)

@@ -14,7 +14,6 @@ import pytest
 from torch.testing import assert_close
 
 import cli
-from attention.kernels import triton_kernel
 from experiments.measure.process_environment import ADDED, TUNED
 from experiments.training.step import Learner
 
@@ -133,8 +132,7 @@ def test_mistakes_that_only_the_data_or_the_sizes_show(attn, tmp_path, tiny, wor
     assert not (tmp_path / "runs").exists() or not any((tmp_path / "runs").iterdir())
 
 
-def test_a_kernel_for_gpus_is_refused_on_a_cpu_before_anything_is_written(attn, tmp_path, tiny, monkeypatch):
-    monkeypatch.setattr(triton_kernel, "interpreted", lambda: False)
+def test_a_kernel_for_gpus_is_refused_on_a_cpu_before_anything_is_written(attn, tmp_path, tiny):
     done = attn("train", *tiny, "backend=triton")
     assert done.returncode == 2 and not done.stdout and list(tmp_path.iterdir()) == []
     assert "backend=triton: it runs on a CUDA GPU, not on cpu; here it must be one of auto," in done.stderr

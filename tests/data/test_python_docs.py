@@ -49,6 +49,7 @@ def test_a_library_without_topics_or_without_sources(library: Path, tmp_path_fac
     assert list(python_docs.documents(tmp_path_factory.mktemp("empty"))) == []
 
 
+@pytest.mark.campaign
 def test_this_interpreter_carries_enough_to_train_on() -> None:
     found = list(python_docs.documents())
     parts = [paragraph for document in found for paragraph in document.split("\n\n")]

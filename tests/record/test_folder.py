@@ -196,15 +196,20 @@ def test_only_one_process_at_a_time(folder, settings, python):
     assert python(code, folder.path, json.dumps(settings)).returncode == 0
 
 
-def test_the_lock_goes_with_a_killed_process(settings, tmp_path):
+def test_the_lock_goes_with_a_killed_process(settings, python, tmp_path):
     code = """if True:
         import json, os, sys
         from experiments.record.folder import RunFolder
-        RunFolder(sys.argv[1]).create(json.loads(sys.argv[2]))
+        folder = RunFolder(sys.argv[1])
+        folder.create(json.loads(sys.argv[2]))
+        print(folder.holder(), flush=True)
         os.kill(os.getpid(), 9)
     """
-    subprocess.run([sys.executable, "-c", code, str(tmp_path / "run"), json.dumps(settings)])
-    RunFolder(tmp_path / "run").create(settings)
+    killed = python(code, tmp_path / "run", json.dumps(settings))
+    assert killed.returncode == -signal.SIGKILL and killed.stdout.startswith("process "), killed.stderr
+    folder = RunFolder(tmp_path / "run")
+    assert folder.holder() is None
+    folder.create(settings)
 
 
 @pytest.mark.parametrize(

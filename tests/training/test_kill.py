@@ -92,7 +92,9 @@ def check_kills(long, go, outcome, tmp_path, chance, kills):
     assert len(folder.environment()["earlier"]) == kills
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.campaign)]
+)
 def test_signals_finish_the_step_and_keep_it(long, go, outcome, tmp_path, number, code):
     process = start(long, tmp_path / "run")
     wait_for_step(process, tmp_path / "run", 10)
