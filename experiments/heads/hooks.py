@@ -89,9 +89,14 @@ def value_heads(model: Assembly) -> list[int]:
     return [layer.attention.value_heads for layer in model.layers]
 
 
-def check_own_heads(model: Assembly, asked: str) -> None:
-    """Raises Mistake where no head can be taken out of one layer, by the variant or as layers share their attention."""
+def check_prunable(model: Assembly, asked: str) -> None:
+    """Raises Mistake where the variant has no heads that can be left out or copied."""
     if not all(layer.attention.prunable for layer in model.layers):
         raise Mistake(f"{asked}: no head of this variant can be taken out")
+
+
+def check_own_heads(model: Assembly, asked: str) -> None:
+    """Raises Mistake where no head can be taken out of one layer, by the variant or as layers share their attention."""
+    check_prunable(model, asked)
     if len({layer.attention for layer in model.layers}) < len(model.layers):
         raise Mistake(f"{asked}: the layers share their attention (model.sharing), so no head is one layer's alone")
