@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attention import collaborative, differential, gated, knocking_heads, multi_head
+from attention import collaborative, differential, gated, knocking_heads, multi_head, multi_query, sigmoid
 
 HIDDEN, MEMORY, HEADS, KEY, VALUE = 12, 10, 3, 4, 5
 SIZES = {"hidden_size": HIDDEN, "memory_size": MEMORY, "heads": HEADS, "key_size": KEY, "value_size": VALUE}
@@ -46,7 +46,7 @@ def test_differential(text, backend):
     layer, (x, memory, mask) = made(differential, backend, lambda_init=0.8), text
     b = layer.balance
     lam = (b.query1 @ b.key1).exp() - (b.query2 @ b.key2).exp() + 0.8
-    found = []
+    outputs = []
     for i in range(HEADS):
         maps = []
         for half in (2 * i, 2 * i + 1):
@@ -54,8 +54,8 @@ def test_differential(text, backend):
             maps.append(softmax(query @ key.mT / math.sqrt(KEY), mask))
         output = (maps[0] - lam * maps[1]) @ head(memory, layer.value, i, VALUE)
         output = output / (output.square().mean(-1, keepdim=True) + 1e-5).sqrt() * layer.head_norm.weight
-        found.append((1 - 0.8) * output)
-    torch.testing.assert_close(layer(x, memory, mask=mask), layer.output(torch.cat(found, -1)))
+        outputs.append((1 - 0.8) * output)
+    torch.testing.assert_close(layer(x, memory, mask=mask), layer.output(torch.cat(outputs, -1)))
 
 
 def test_differential_with_half_the_key_size_has_the_parameters_of_multi_head():
@@ -73,12 +73,12 @@ def test_differential_refuses_to_multiply_its_heads_by_nothing(lambda_init):
 @BACKENDS
 def test_collaborative(text, backend):
     layer, (x, memory, mask) = made(collaborative, backend, start="random"), text
-    found = []
+    outputs = []
     for i in range(HEADS):
         shared = layer.query(x) @ layer.mixing.weight[i].diag() @ layer.key(memory).mT
         logits = (shared + layer.content_bias(memory)[..., i].unsqueeze(1)) / math.sqrt(KEY)
-        found.append(softmax(logits, mask) @ head(memory, layer.value, i, VALUE))
-    torch.testing.assert_close(layer(x, memory, mask=mask), layer.output(torch.cat(found, -1)))
+        outputs.append(softmax(logits, mask) @ head(memory, layer.value, i, VALUE))
+    torch.testing.assert_close(layer(x, memory, mask=mask), layer.output(torch.cat(outputs, -1)))
 
 
 def test_the_content_bias_is_what_a_bias_of_the_queries_does(text):
@@ -101,22 +101,57 @@ def test_the_content_bias_is_what_a_bias_of_the_queries_does(text):
 @BACKENDS
 def test_gated(text, backend):
     layer, (x, memory, mask) = made(gated, backend, scaled=True), text
-    found = []
+    outputs = []
     for i in range(HEADS):
         query, key = head(x, layer.query, i, KEY), head(memory, layer.key, i, KEY)
         output = softmax(query @ key.mT / math.sqrt(KEY), mask) @ head(memory, layer.value, i, VALUE)
-        found.append(output * torch.sigmoid(x @ layer.gate.weight[i * VALUE : (i + 1) * VALUE].T))
-    torch.testing.assert_close(layer(x, memory, mask=mask), layer.output(torch.cat(found, -1)))
+        outputs.append(output * torch.sigmoid(x @ layer.gate.weight[i * VALUE : (i + 1) * VALUE].T))
+    torch.testing.assert_close(layer(x, memory, mask=mask), layer.output(torch.cat(outputs, -1)))
     assert layer.gate.bias is None
 
 
 @BACKENDS
 def test_knocking_heads(text, backend):
     layer, (x, memory, mask) = made(knocking_heads, backend, scaled=True), text
-    found = []
+    outputs = []
     for i in range(HEADS):
         query = head(x, layer.query, i, KEY) @ layer.shared_query.weight
         key = head(memory, layer.key, i, KEY) @ layer.shared_key.weight
         value = head(memory, layer.value, i, VALUE) @ layer.shared_value.weight
-        found.append(softmax(query @ key.mT / math.sqrt(KEY), mask) @ value)
-    torch.testing.assert_close(layer(x, memory, mask=mask), layer.output(torch.cat(found, -1)))
+        outputs.append(softmax(query @ key.mT / math.sqrt(KEY), mask) @ value)
+    torch.testing.assert_close(layer(x, memory, mask=mask), layer.output(torch.cat(outputs, -1)))
+
+
+@BACKENDS
+def test_multi_query(text, backend):
+    layer, (x, memory, mask) = made(multi_query, backend), text
+    key, value = layer.key(memory), layer.value(memory)
+    assert key.shape == (2, 6, KEY) and value.shape == (2, 6, VALUE)
+    outputs = [softmax(head(x, layer.query, i, KEY) @ key.mT / math.sqrt(KEY), mask) @ value for i in range(HEADS)]
+    torch.testing.assert_close(layer(x, memory, mask=mask), layer.output(torch.cat(outputs, -1)))
+
+
+def test_sigmoid(text):
+    """b = -log(n), with n the positions that are not padding."""
+    layer, (x, memory, mask) = made(sigmoid, "auto"), text
+    n, outputs = mask[:, 0].sum(-1, keepdim=True), []
+    for i in range(HEADS):
+        query, key = head(x, layer.query, i, KEY), head(memory, layer.key, i, KEY)
+        weights = 1 / (1 + torch.exp(-(query @ key.mT / math.sqrt(KEY) - n.log())))
+        outputs.append((weights * mask[:, 0]) @ head(memory, layer.value, i, VALUE))
+    torch.testing.assert_close(layer(x, memory, mask=mask), layer.output(torch.cat(outputs, -1)))
+
+
+def test_sigmoid_without_a_mask_counts_the_whole_memory(text):
+    layer, (x, memory, _) = made(sigmoid, "auto"), text
+    nowhere_hidden = torch.ones(2, 1, 1, 6, dtype=torch.bool)
+    torch.testing.assert_close(layer(x, memory), layer(x, memory, mask=nowhere_hidden))
+
+
+def test_sigmoid_weights_of_logits_of_zero_sum_to_about_one(text):
+    layer, (x, memory, _), seen = made(sigmoid, "auto"), text, {}
+    nn.init.zeros_(layer.query.weight)
+    nn.init.zeros_(layer.query.bias)
+    layer.hook = lambda stage, tensor: seen.setdefault(stage, tensor)
+    layer(x, memory)
+    torch.testing.assert_close(seen["mixed_weights"].sum(-1), torch.full((2, HEADS, 7), 6 / 7, dtype=torch.float64))

@@ -190,6 +190,12 @@ def test_dropout_keeps_the_mean_and_follows_its_seed_alone(backend):
     assert torch.equal(torch.get_rng_state(), state)
 
 
+def test_without_a_scale_logits_are_divided_by_the_root_of_the_key_size():
+    leaves = tensors((1, 3, 4, 5, 2), (2, 2, 2))
+    torch.testing.assert_close(run(leaves, "reference"), run(leaves, "reference", scale=1 / math.sqrt(5)))
+    assert not torch.allclose(run(leaves, "reference"), run(leaves, "reference", scale=1.0))
+
+
 def test_torchs_own_kernel_refuses_dropout():
     with pytest.raises(ValueError, match="sdpa can't do this: its dropout draws from torch's global generator"):
         run(tensors((1, 3, 4, 2, 2), (2, 2, 2)), "sdpa", dropout=0.1, dropout_seed=1)

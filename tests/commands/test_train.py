@@ -148,25 +148,27 @@ def test_a_run_folder_that_cannot_be_written(attn, tiny, tmp_path):
 
 
 def test_a_new_variant_is_the_two_files_of_the_documentation(tmp_path, tiny, environment):
-    """The example of docs/adding_a_variant.md, in a copy of the project: nothing else is touched."""
+    """The examples of docs/adding_a_variant.md, in a copy of the project without them: nothing else is touched."""
     copy = tmp_path / "copy"
     for name in ("attention", "conf", "experiments"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "cli.py", copy)
     text = (ROOT / "docs" / "adding_a_variant.md").read_text(encoding="utf-8")
     for path, body in re.findall(r"`((?:attention|conf)/\S+)`\n\n```\w+\n(.*?)```", text, re.DOTALL):
+        (copy / path).unlink()
         (copy / path).write_text(body, encoding="utf-8")
 
-    train = ["train", "variant=cosine"]
-    commands = [["variants"], [*train, "heads=2", *tiny], [*train, "variant.temperature=-1"]]
+    train = ["train", "variant=sigmoid"]
+    commands = [["variants"], [*train, "heads=2", *tiny], [*train, "variant.key_size=-1"]]
     command = [sys.executable, "-c", SEVERAL, json.dumps(commands)]
     own = environment | {"PYTHONPATH": str(copy)}
     answers = subprocess.run(command, cwd=tmp_path, env=own, stdout=subprocess.PIPE, text=True, check=True).stdout
     listed, trained, refused = map(json.loads, answers.splitlines())
-    assert "cosine" in listed["stdout"]
+    assert "multi_query" in listed["stdout"] and "sigmoid" in listed["stdout"]
     assert trained["exit_code"] == 0, trained["stderr"]
-    assert result(tmp_path / "runs")["status"] == "done"
-    assert refused["exit_code"] == 2 and "variant.temperature = -1" in refused["stderr"]
+    summary = result(tmp_path / "runs")
+    assert summary["status"] == "done" and summary["backend"] == "sigmoid"
+    assert refused["exit_code"] == 2 and "variant.key_size = -1" in refused["stderr"]
 
 
 def test_a_run_of_other_text_is_neither_returned_nor_continued(attn, tiny, text_file, tmp_path):

@@ -7,16 +7,12 @@ import torch
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
+from experiments.config.messages import options
 from experiments.objectives.loss import loss
 from experiments.settings.mistake import Mistake
 
-VARIANTS = [
-    "multi_head", "talking_heads", "dynamic_talking_heads", "additive", "general_bilinear",
-    "collaborative", "differential", "gated", "knocking_heads",
-]  # fmt: skip
 
-
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", options("variant"))
 @pytest.mark.parametrize("position", ["learned", "rotary", "relative"])
 def test_no_logit_knows_a_later_token(bert_of, tokens, variant, position):
     """Every token is changed in turn: exactly the logits at it and after it change."""

@@ -7,14 +7,11 @@ import torch
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
+from experiments.config.messages import options
 from experiments.objectives.loss import loss
 from experiments.settings.mistake import Mistake
 
 ORDER = torch.tensor([[0, 3, 0, 1, 2, 0, 4], [1, 0, 2, 0, 0, 3, 0], [0, 0, 0, 0, 0, 0, 1]])
-VARIANTS = [
-    "multi_head", "talking_heads", "dynamic_talking_heads", "additive", "general_bilinear",
-    "collaborative", "differential", "gated", "knocking_heads",
-]  # fmt: skip
 POSITIONS = ["learned", "sinusoidal", "rotary", "relative"]
 
 
@@ -23,7 +20,7 @@ def xlnet_of(bert_of):
     return lambda *variant, **changes: bert_of(*variant, assembly="permutation", **changes)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant", options("variant"))
 @pytest.mark.parametrize("position", POSITIONS)
 def test_a_logit_knows_what_comes_before_it_in_the_order_and_nothing_else(xlnet_of, tokens, variant, position):
     """Every token is changed in turn: exactly the predictions of what is later in the order change."""

@@ -1,0 +1,20 @@
+"""scripts/mutations.py: its mutants are changes of lines that are there, and docs/testing.md lists them."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_mutant_changes_one_place_and_is_listed():
+    spec = importlib.util.spec_from_file_location("mutations", ROOT / "scripts" / "mutations.py")
+    assert spec is not None and spec.loader is not None
+    mutations = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(mutations)
+    assert len(mutations.MUTATIONS) >= 20
+    for each in mutations.MUTATIONS:
+        assert (ROOT / "attention" / each.file).read_text(encoding="utf-8").count(each.old) == 1, each
+        assert (ROOT / "tests" / "attention" / each.tests).is_file(), each
+    assert mutations.table() in (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
