@@ -57,10 +57,10 @@ class Attention(ProjectedAttention):
         options = options._replace(bias=logits if options.bias is None else logits + options.bias)
         return super().attend(x, memory, query[..., :0], key[..., :0], value, options)
 
-    def keep_key_heads(self, kept: Sequence[int]) -> None:
+    def keep_key_heads(self, heads: Sequence[int]) -> None:
         """Leave only these heads of queries and keys, and of the vectors v."""
-        super().keep_key_heads(kept)
-        self.comparison.weight = nn.Parameter(self.comparison.weight.detach()[list(kept)].clone())
+        super().keep_key_heads(heads)
+        self.comparison.weight = nn.Parameter(self.comparison.weight.detach()[list(heads)].clone())
 
     def cost(self, queries: int, memory: int) -> Cost:
         """The product with v takes n m h d_k multiplies, as QK^T would; the tanh is not counted."""

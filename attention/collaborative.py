@@ -72,11 +72,11 @@ class Attention(ProjectedAttention):
         options = options._replace(bias=content if options.bias is None else content + options.bias)
         return super().attend(x, memory, query, key, value, options)
 
-    def keep_key_heads(self, kept: Sequence[int]) -> None:
+    def keep_key_heads(self, heads: Sequence[int]) -> None:
         """Leave only these vectors m_i and b_i; queries and keys stay whole, as the heads share them."""
-        self.mixing.weight = nn.Parameter(self.mixing.weight.detach()[list(kept)].clone())
-        keep_rows(self.content_bias, kept, 1)
-        self.key_heads = len(kept)
+        self.mixing.weight = nn.Parameter(self.mixing.weight.detach()[list(heads)].clone())
+        keep_rows(self.content_bias, heads, 1)
+        self.key_heads = len(heads)
 
     def cost(self, queries: int, memory: int) -> Cost:
         """QK^T takes n m h D_k multiplies; Q diag(m_i) is no product of matrices and not counted."""

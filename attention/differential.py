@@ -67,9 +67,9 @@ class Attention(ProjectedAttention):
         heads = super().attend(x, memory, query, key, value, options)
         return self.head_norm(heads.to(self.head_norm.weight.dtype)) * (1 - self.balance.initial)
 
-    def keep_softmax_heads(self, kept: Sequence[int]) -> None:
+    def keep_softmax_heads(self, heads: Sequence[int]) -> None:
         """Leave only both maps of these heads."""
-        super().keep_softmax_heads([2 * head + half for head in kept for half in (0, 1)])
+        super().keep_softmax_heads([2 * head + half for head in heads for half in (0, 1)])
 
     def cost(self, queries: int, memory: int) -> Cost:
         """The difference counts as the product that it is computed by, n m 2h h; lambda itself and the norm do not."""

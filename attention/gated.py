@@ -43,10 +43,10 @@ class Attention(multi_head.Attention):
         heads = super().attend(x, memory, query, key, value, options)
         return heads * self.gate(x).sigmoid().unflatten(-1, heads.shape[2:])
 
-    def keep_heads(self, kept: Sequence[int]) -> None:
+    def keep_heads(self, heads: Sequence[int]) -> None:
         """Leave only these heads, with their gates."""
-        super().keep_heads(kept)
-        keep_rows(self.gate, kept, self.value_size)
+        super().keep_heads(heads)
+        keep_rows(self.gate, heads, self.value_size)
 
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of multi-head attention and of the gate, n d h d_v multiplies more."""

@@ -50,12 +50,12 @@ class Attention(AttentionLayer):
         shared = memory.to(query.dtype).unsqueeze(2).expand(-1, -1, self.softmax_heads, -1)
         return query, shared, shared
 
-    def keep_heads(self, kept: Sequence[int]) -> None:
+    def keep_heads(self, heads: Sequence[int]) -> None:
         """Leave only these heads of W and of the output map, in place."""
         size = self.query.out_features // self.softmax_heads
-        keep_rows(self.query, kept, size)
-        keep_columns(self.output, kept, size)
-        self.softmax_heads = self.value_heads = len(kept)
+        keep_rows(self.query, heads, size)
+        keep_columns(self.output, heads, size)
+        self.softmax_heads = self.value_heads = len(heads)
 
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of the two maps and of the two products of attention, n m h d_M multiplies each."""

@@ -46,8 +46,8 @@ class Attention(ProjectedAttention):
         value = self.value(memory).unsqueeze(2).expand(-1, -1, self.value_heads, -1)
         return query, key, value
 
-    def keep_heads(self, kept: Sequence[int]) -> None:
+    def keep_heads(self, heads: Sequence[int]) -> None:
         """Leave only these heads of queries and output, in place; the key and the value map belong to all heads."""
-        keep_rows(self.query, kept, self.key_size)
-        keep_columns(self.output, kept, self.value_size)
-        self.key_heads = self.softmax_heads = self.value_heads = len(kept)
+        keep_rows(self.query, heads, self.key_size)
+        keep_columns(self.output, heads, self.value_size)
+        self.key_heads = self.softmax_heads = self.value_heads = len(heads)

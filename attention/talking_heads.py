@@ -96,19 +96,19 @@ class Attention(ProjectedAttention):
         yield from self.logits_projection.parameters()
         yield from self.weights_projection.parameters()
 
-    def keep_softmax_heads(self, kept: Sequence[int]) -> None:
+    def keep_softmax_heads(self, heads: Sequence[int]) -> None:
         """Leave only these heads behind P_w where there is one, else before it too."""
         if self.weights_projection.mixes:
-            self.weights_projection.keep_mixed_heads(kept)
+            self.weights_projection.keep_mixed_heads(heads)
         else:
-            super().keep_softmax_heads(kept)
+            super().keep_softmax_heads(heads)
 
-    def keep_key_heads(self, kept: Sequence[int]) -> None:
+    def keep_key_heads(self, heads: Sequence[int]) -> None:
         """Leave only these heads behind P_l where there is one, else before it too."""
         if self.logits_projection.mixes:
-            self.logits_projection.keep_mixed_heads(kept)
+            self.logits_projection.keep_mixed_heads(heads)
         else:
-            super().keep_key_heads(kept)
+            super().keep_key_heads(heads)
 
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of the maps and products of attention, and of mixing by P_l and P_w."""
@@ -167,11 +167,11 @@ class HeadProjection(nn.Module):
         """The projection at every position of x [B, N, D] and memory [B, M, D_M]."""
         return Projection(self.static, _by_position(x, self.query), _by_position(memory, self.memory))
 
-    def keep_mixed_heads(self, kept: Sequence[int]) -> None:
+    def keep_mixed_heads(self, heads: Sequence[int]) -> None:
         """Leave only these of the heads that P mixes into, in place."""
         for name, term in self.named_parameters():
-            setattr(self, name, nn.Parameter(term.detach()[..., list(kept)].clone()))
-        self.mixed_heads = len(kept)
+            setattr(self, name, nn.Parameter(term.detach()[..., list(heads)].clone()))
+        self.mixed_heads = len(heads)
 
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of P and of the products of maps with it."""

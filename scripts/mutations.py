@@ -61,7 +61,7 @@ MUTATIONS = [
     Mutation("kernels/triton_programs.py", "(columns <= rows)", "(columns < rows)", "test_triton.py"),
     Mutation("layers/core.py", "problem.key.shape[1] < 256", "problem.key.shape[1] < 25", "test_kernels.py"),
     Mutation("layers/projected.py", "memory = x if to_itself else cast(memory)", "memory = x", "test_variants.py"),
-    Mutation("layers/projected.py", "keep_columns(self.output, kept, self.value_size)", "pass", "test_variants.py"),
+    Mutation("layers/projected.py", "keep_columns(self.output, heads, self.value_size)", "pass", "test_variants.py"),
     Mutation("layers/cost.py", "max(int(static), (query_size", "(int(static) + (query_size", "test_cost.py"),
     Mutation("layers/rotary.py", "[-angle.sin()", "[angle.sin()", "test_rotary.py"),
     Mutation("layers/rotary.py", "gradients[0], cos, -sin", "gradients[0], cos, sin", "test_rotary.py"),

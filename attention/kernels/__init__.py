@@ -1,1 +1,1 @@
-"""The ways to compute `attend`: each has `attend(case)`, and `refusal(case)` if it can't do all."""
+"""The ways to compute `attend`: each has `attend(problem)`, and `refusal(problem)` if it can't do all."""

@@ -225,7 +225,7 @@ class _Sum:
 
 
 def _shared(tensors: tuple[Tensor | None, ...]) -> list[bool]:
-    """Of each of `_tensors`, whether all examples share it: a static term, a bias or mask without their dimension."""
+    """Whether all examples share a tensor, for each of `_tensors`: a static term, a bias or mask of one example."""
     terms = [True, False, False]  # of a Projection
     broadcast = [tensor is not None and tensor.shape[0] == 1 for tensor in tensors[-2:]]
     return [False, False, False, *terms, *terms, *broadcast]

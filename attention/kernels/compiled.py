@@ -270,7 +270,7 @@ def _build() -> Path:
     Its name is a digest of all that it is made of: another source, compiler, processor or torch finds another file.
     """
     if os.name != "posix":
-        raise RuntimeError("files have no owner here whom the kept library could be told by")
+        raise RuntimeError("files have no owner here, so nobody can tell whose library it would be")
     compiler = shlex.split(os.environ.get("CXX", "")) or list(filter(None, map(shutil.which, COMPILERS)))[:1]
     if not compiler:
         raise RuntimeError(f"there is no C++ compiler ({', '.join(COMPILERS)})")

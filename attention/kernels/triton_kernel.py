@@ -165,7 +165,7 @@ class Launch(NamedTuple):
         return self.query.shape[0] * -(-length // block)
 
     def constants(self) -> dict[str, Any]:
-        """What the programs are compiled for."""
+        """The constants that the programs are compiled for."""
         module = programs()
         assert module is not None, "refused"
         wide = torch.promote_types(self.query.dtype, torch.float32)

@@ -14,7 +14,7 @@ from torch import nn
 
 @dataclasses.dataclass(frozen=True)
 class Cost:
-    """Of one layer for one example; a sum is the cost of the parts together."""
+    """Parameters of a layer, and multiplications for one example; a sum is the cost of the parts together."""
 
     parameters: int = 0
     multiplies: int = 0
@@ -24,19 +24,19 @@ class Cost:
 
 
 def linear(positions: int, *maps: nn.Linear) -> Cost:
-    """Linear maps of so many positions: Q = X P_q takes n d_X d_k h_k multiplies, K, V and Y likewise."""
+    """Cost of linear maps of so many positions: Q = X P_q takes n d_X d_k h_k multiplies, K, V and Y likewise."""
     sizes = [each.in_features * each.out_features for each in maps]
     biases = sum(each.out_features for each in maps if each.bias is not None)
     return Cost(sum(sizes) + biases, positions * sum(sizes))
 
 
 def attention(N: int, M: int, key_width: int, value_width: int) -> Cost:
-    """J = QK^T, n m h_k d_k, and O = UV, n m h_v d_v, with the widths h_k d_k and h_v d_v."""
+    """Cost of J = QK^T, n m h_k d_k, and O = UV, n m h_v d_v, with the widths h_k d_k and h_v d_v."""
     return Cost(0, N * M * (key_width + value_width))
 
 
 def mixing(N: int, M: int, heads: int, mixed_heads: int, static: bool, query_size: int, memory_size: int) -> Cost:
-    """L = J P_l or U = W P_w, n m h_in h_out multiplies and those of P itself.
+    """Cost of L = J P_l or U = W P_w, n m h_in h_out multiplies and those of P itself.
 
     query_size, memory_size: the width of X, of M where P has a dynamic term of it, else 0. Each dynamic term takes a
     product of maps; a static term is added into a dynamic one first, and takes a product only where there is none

@@ -18,7 +18,7 @@ Real = float  # annotates a setting of either sign; one annotated float must not
 
 
 class AttendOptions(NamedTuple):
-    """What `attention.layers.core.attend` takes beside queries, keys and values; a mechanism adds its own terms."""
+    """Arguments of `attention.layers.core.attend` beside queries, keys and values; a mechanism adds its own terms."""
 
     mask: Tensor | None = None  # bool, broadcastable to [B, h, N, M], True = may attend
     bias: Tensor | None = None  # broadcastable to [B, h, N, M]
@@ -151,10 +151,10 @@ class AttentionLayer(nn.Module):
         """The outputs of the heads [B, N, h_v, V] as one vector a position, [B, N, D]."""
         return self.output(heads.flatten(2))
 
-    def keep_heads(self, kept: Sequence[int]) -> None:
+    def keep_heads(self, heads: Sequence[int]) -> None:
         """Leave only these of the value heads, and what they are computed from, in place, as if the others gave zeros.
 
-        `kept`: indices; one that is repeated is there so many times. What other heads need through a projection stays,
+        `heads`: indices; one that is repeated is there so many times. What other heads need through a projection stays,
         as do parameters that heads share.
         """
         raise NotImplementedError

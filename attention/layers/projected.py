@@ -63,23 +63,23 @@ class ProjectedAttention(AttentionLayer):
             self.value(memory).unflatten(-1, (self.value_heads, self.value_size)),
         )
 
-    def keep_heads(self, kept: Sequence[int]) -> None:
+    def keep_heads(self, heads: Sequence[int]) -> None:
         """Leave only these value heads, in place; `keep_softmax_heads` does the same before the values."""
-        keep_rows(self.value, kept, self.value_size)
-        keep_columns(self.output, kept, self.value_size)
-        self.value_heads = len(kept)
-        self.keep_softmax_heads(kept)
+        keep_rows(self.value, heads, self.value_size)
+        keep_columns(self.output, heads, self.value_size)
+        self.value_heads = len(heads)
+        self.keep_softmax_heads(heads)
 
-    def keep_softmax_heads(self, kept: Sequence[int]) -> None:
+    def keep_softmax_heads(self, heads: Sequence[int]) -> None:
         """Leave only these heads of the softmax, and of queries and keys where no projection lies between."""
-        self.softmax_heads = len(kept)
-        self.keep_key_heads(kept)
+        self.softmax_heads = len(heads)
+        self.keep_key_heads(heads)
 
-    def keep_key_heads(self, kept: Sequence[int]) -> None:
+    def keep_key_heads(self, heads: Sequence[int]) -> None:
         """Leave only these heads of queries and keys."""
-        keep_rows(self.query, kept, self.key_size)
-        keep_rows(self.key, kept, self.key_size)
-        self.key_heads = len(kept)
+        keep_rows(self.query, heads, self.key_size)
+        keep_rows(self.key, heads, self.key_size)
+        self.key_heads = len(heads)
 
     def cost(self, queries: int, memory: int) -> Cost:
         """Cost of the four maps and of the two products of attention; a mechanism with more to it adds its own part."""
@@ -88,18 +88,18 @@ class ProjectedAttention(AttentionLayer):
         return linear + cost.attention(queries, memory, *widths)
 
 
-def keep_rows(linear: nn.Linear, kept: Sequence[int], size: int) -> None:
-    """Leave only the kept heads, each `size` features of the map's output, in place."""
-    linear.weight = nn.Parameter(linear.weight.detach().unflatten(0, (-1, size))[list(kept)].flatten(0, 1).clone())
+def keep_rows(linear: nn.Linear, heads: Sequence[int], size: int) -> None:
+    """Leave only these heads, each `size` features of the map's output, in place."""
+    linear.weight = nn.Parameter(linear.weight.detach().unflatten(0, (-1, size))[list(heads)].flatten(0, 1).clone())
     if linear.bias is not None:
-        linear.bias = nn.Parameter(linear.bias.detach().unflatten(0, (-1, size))[list(kept)].flatten().clone())
-    linear.out_features = len(kept) * size
+        linear.bias = nn.Parameter(linear.bias.detach().unflatten(0, (-1, size))[list(heads)].flatten().clone())
+    linear.out_features = len(heads) * size
 
 
-def keep_columns(linear: nn.Linear, kept: Sequence[int], size: int) -> None:
-    """Leave only the kept heads, each `size` features of the map's input, in place."""
-    linear.weight = nn.Parameter(linear.weight.detach().unflatten(1, (-1, size))[:, list(kept)].flatten(1).clone())
-    linear.in_features = len(kept) * size
+def keep_columns(linear: nn.Linear, heads: Sequence[int], size: int) -> None:
+    """Leave only these heads, each `size` features of the map's input, in place."""
+    linear.weight = nn.Parameter(linear.weight.detach().unflatten(1, (-1, size))[:, list(heads)].flatten(1).clone())
+    linear.in_features = len(heads) * size
 
 
 def check_sizes(**sizes: int) -> None:
