@@ -115,6 +115,7 @@ def parquet_texts(path: Path, columns: dict[str, str]) -> Iterator[tuple[str, ..
 
 
 def check_column(place: str, column: str, columns: list[str], key: str = "data.column") -> None:
+    """Raise DataError where a place has no such column; `key` is the setting that asks for it."""
     if column not in columns:
         raise DataError(f"{key}={column}: {place} has no such column{suggestion(column, columns)}")
 

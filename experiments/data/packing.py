@@ -44,6 +44,8 @@ class Packed(NamedTuple):
 
 
 class Dataset(NamedTuple):
+    """What a run trains on and is measured on, packed, with its tokenizer."""
+
     train: Packed
     validation: Packed
     test: Packed | None
@@ -177,6 +179,7 @@ class _Spool:
         return self
 
     def add(self, text: str, ids: np.ndarray, sep_id: int) -> None:
+        """Append a document: its tokens, and [SEP]."""
         self.end += self.tokens.write(np.append(ids, sep_id).astype(self.dtype).tobytes())
         self.ends.write(struct.pack("<q", self.end))
         self.documents += 1
@@ -184,13 +187,16 @@ class _Spool:
         self.text_bytes += len(text.encode())
 
     def facts(self) -> dict[str, int]:
+        """Counts of the documents, for the record."""
         return {"documents": self.documents, "token_count": self.token_count, "text_bytes": self.text_bytes}
 
     def flush(self) -> None:
+        """Hand everything to the system, so that `read` finds it."""
         self.tokens.flush()
         self.ends.flush()
 
     def read(self, document: int) -> bytes:
+        """The tokens of a document and its [SEP], as bytes."""
         start, end = struct.unpack("<2q", os.pread(self.ends.fileno(), 16, 8 * document))
         return os.pread(self.tokens.fileno(), end - start, start)
 

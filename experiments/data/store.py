@@ -68,6 +68,7 @@ class Cache:
         return value
 
     def recall(self, key: object) -> str | None:
+        """The value that was noted under a key; None without one."""
         try:
             return self._note(key).read_text(encoding="utf-8") or None
         except (OSError, UnicodeDecodeError):

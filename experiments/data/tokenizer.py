@@ -71,7 +71,7 @@ class Tokenizer:
         return [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Of each text the ids, and [tokens, 2] of the characters: where each token's begin, and where they end."""
+        """Ids of each text, and [tokens, 2] of the characters: where each token's begin, and where they end."""
         encodings = self._inner.encode_batch(texts, add_special_tokens=False)
         return [
             (np.array(encoding.ids, dtype=np.int64), np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2))
@@ -79,6 +79,7 @@ class Tokenizer:
         ]
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
+        """The text of ids, special tokens as they are written."""
         return str(self._inner.decode([int(i) for i in ids], skip_special_tokens=False))
 
     def tokens(self, ids: Sequence[int] | np.ndarray) -> list[str]:

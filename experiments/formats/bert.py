@@ -86,6 +86,7 @@ class BertFormat(Format):
     unused: ClassVar[str] = r"bert\.pooler\..*|cls\.seq_relationship\..*|bert\.embeddings\.position_ids"
 
     def overrides(self, config: Mapping[str, Any]) -> list[str]:
+        """The overrides that make our model theirs. Mistake: names what we don't have."""
         complete = DEFAULTS | dict(config)
         if missing := sorted(set(SAME.values()) - set(complete)):
             raise Mistake(f"config.json lacks {', '.join(missing)}")
@@ -129,6 +130,7 @@ class BertFormat(Format):
         return written
 
     def note(self, settings: Settings) -> str | None:
+        """Sizes that transformers has no place for are said."""
         if _is_plain(settings):
             return None
         return (
@@ -149,6 +151,7 @@ class BertFormat(Format):
         return ours
 
     def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
+        """Their names of our weights; the output bias is stored twice."""
         theirs = {_renamed(name, THEIRS, "has no place in a BertForMaskedLM"): value for name, value in state.items()}
         theirs["cls.predictions.decoder.bias"] = state["head.bias"].clone()
         return theirs

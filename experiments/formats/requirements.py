@@ -35,13 +35,14 @@ def require_config(config: Mapping[str, Any], needed: dict[str, Any]) -> None:
 
 
 def our_activation(theirs: str, known: dict[str, str]) -> str:
+    """Our name of an activation. Raises Mistake for one that we don't have."""
     if theirs not in known:
         raise Mistake(f"activation {theirs!r} of config.json: must be one of {', '.join(known)}")
     return known[theirs]
 
 
 def head_size(settings: Settings) -> float:
-    """Of the formats that know no other: an equal share of the hidden size."""
+    """The head size of formats that know no other: an equal share of the hidden size."""
     size, rest = divmod(settings.hidden_size, settings.heads)
     return settings.hidden_size / settings.heads if rest else size
 

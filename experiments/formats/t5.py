@@ -106,6 +106,7 @@ class T5Format(Format):
         }
 
     def note(self, settings: Settings) -> str | None:
+        """Which tokens begin and end its targets."""
         return (
             "its targets begin with [CLS] and end with [SEP]: give their ids to `generate` as decoder_start_token_id "
             "and eos_token_id"

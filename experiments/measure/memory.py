@@ -26,6 +26,7 @@ class PeakMemory:
         self.reset()
 
     def reset(self) -> None:
+        """Forget the peak so far."""
         # or the peak would depend on whether this process has prepared the corpus
         give_back_freed_memory()
         if self._device.type == "cuda":
@@ -42,6 +43,7 @@ class PeakMemory:
         )
 
     def peak_bytes(self) -> int:
+        """The highest number of bytes since the last reset."""
         if self._device.type == "cuda":
             return torch.cuda.max_memory_allocated(self._device)
         return _status("VmHWM") or process_peak_bytes()

@@ -45,5 +45,6 @@ def seconds(call: Callable[[], object], device: torch.device) -> float:
 
 
 def synchronize(device: torch.device) -> None:
+    """Wait until a GPU has done what it was asked for; a CPU has."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

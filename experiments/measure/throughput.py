@@ -24,6 +24,8 @@ class Speed(NamedTuple):
 
 @dataclass
 class Counted:
+    """What a step has read, filled in by the step while it is timed."""
+
     tokens: int = 0
 
 
@@ -69,6 +71,7 @@ class Throughput:
         return rate
 
     def steady(self) -> Speed:
+        """The speed once it is steady, and how that was measured."""
         if len(self.rates) < 2:
             return Speed(None, None, f"not measured: fewer than {WARMUP_STEPS + 2} steps in one go")
         low, middle, high = statistics.quantiles(self.rates, n=4)

@@ -36,6 +36,7 @@ class BatchNorm(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
+        """Begin with the identity, and the statistics of a standard normal."""
         nn.init.ones_(self.weight)
         nn.init.zeros_(self.bias)
         nn.init.zeros_(self.running_mean)
@@ -59,10 +60,12 @@ class BatchNorm(nn.Module):
         return mean, variance
 
     def commit(self) -> None:
+        """Make the proposed statistics the running ones."""
         self.running_mean.copy_(self.next_mean)
         self.running_variance.copy_(self.next_variance)
 
     def discard(self) -> None:
+        """Drop the proposed statistics."""
         with torch.no_grad():
             self.next_mean.copy_(self.running_mean)
             self.next_variance.copy_(self.running_variance)
@@ -87,4 +90,5 @@ def discard(model: nn.Module) -> None:
 
 
 def batch_norms(model: nn.Module) -> Iterator[BatchNorm]:
+    """Every batch norm of a model."""
     return (module for module in model.modules() if isinstance(module, BatchNorm))

@@ -23,6 +23,8 @@ from experiments.settings.model import Model
 
 
 class Bert(Assembly):
+    """An encoder with the head for masked tokens, whose settings choose its norms and positions."""
+
     causal: ClassVar[bool] = False  # a position attends to itself and those before it only
 
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
@@ -82,9 +84,11 @@ class Bert(Assembly):
 
     @property
     def layers(self) -> list[EncoderLayer]:
+        """The layers of the encoder."""
         return cast("list[EncoderLayer]", list(self.encoder.layers))
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
+        """Of the encoder, and of the head for the predicted positions."""
         head = linear_multiplies(self.head.transform) + self.embedding.token.weight.numel()
         return self.encoder_flops_per_token(length, predicted_share) + 6.0 * predicted_share * head
 
@@ -114,6 +118,7 @@ class MaskedHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary_size)) if model.head_bias else None
 
     def reset_parameters(self) -> None:
+        """Begin without a preference for any token."""
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
@@ -133,4 +138,5 @@ class Transform(nn.Module):
         self.norm = build_norm(model, model.embedding_size)
 
     def forward(self, x: Tensor) -> Tensor:
+        """x [..., D] -> [..., E]"""
         return self.norm(self.activation(self.dense(x)))

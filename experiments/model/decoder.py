@@ -42,7 +42,7 @@ class DecoderLayer(EncoderLayer):
         bias: Tensor | None = None,
         rotary: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
-        """[B, N, D], or [P, D] of the positions `rows_P` of the flattened batch.
+        """The stream [B, N, D], or [P, D] of the positions `rows_P` of the flattened batch.
 
         memory [B, M, D]; memory_mask, bool, broadcastable to [B, H, N, M], True = may attend. bias and rotary are of
         the self-attention: positions of the two sequences don't compare.
@@ -66,7 +66,7 @@ class Decoder(nn.Module):
         self.norm = None if ends_with_norm(model.norm) else build_norm(model)
 
     def forward(self, x_BND: Tensor, rows_P: Tensor | None = None, **context: Any) -> Tensor:
-        """[B, N, D], or [P, D] for the rows asked for: what follows the last attention is computed for them only."""
+        """The stream [B, N, D]; with rows [P, D]: what follows the last attention is computed for these alone."""
         *body, last = self.layers
         for layer in body:
             x_BND = layer(x_BND, **context)

@@ -42,11 +42,11 @@ class Embedding(nn.Module):
         self.register_buffer("sinusoids_NE", table, persistent=False)
 
     def forward(self, tokens_BN: Tensor, token_types_BN: Tensor | None = None) -> Tensor:
-        """[B, N, D]. Token types None: all 0. Mistake: a length or token types that there is no table for."""
+        """The stream [B, N, D]. Token types None: all 0. Mistake: no table for a length or token types."""
         return self.place(self.token(tokens_BN), token_types_BN)
 
     def place(self, x_BNE: Tensor, token_types_BN: Tensor | None = None) -> Tensor:
-        """[B, N, D] of what stands at each position, as `forward` of tokens."""
+        """The stream [B, N, D] of what stands at each position, as `forward` of tokens."""
         if self.sinusoids_NE is not None:
             x_BNE = x_BNE * math.sqrt(x_BNE.size(-1)) + first_rows(self.sinusoids_NE, x_BNE.size(1))
         if self.position is not None:
@@ -59,6 +59,7 @@ class Embedding(nn.Module):
 
 
 def first_rows(table: Tensor, length: int) -> Tensor:
+    """The rows of a position table for a sequence. Raises Mistake where it is longer than the table."""
     if length > table.size(0):
         raise Mistake(f"a sequence of {length} tokens is longer than model.length={table.size(0)}, the position table")
     return table[:length]

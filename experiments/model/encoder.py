@@ -40,6 +40,7 @@ class FeedForward(nn.Module):
         self.outer = nn.Linear(model.intermediate_size, model.hidden_size, bias=model.linear_bias)
 
     def forward(self, x: Tensor) -> Tensor:
+        """x [..., D] -> [..., D]"""
         inner = (self.inner(x),) if self.gate is None else (self.inner(x), self.gate(x))
         if not self.training:
             return self._output(*inner)
@@ -73,7 +74,9 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x_BND: Tensor, rows_P: Tensor | None = None, *, attended: int | None = None, **context: Any
     ) -> Tensor:
-        """[B, N, D], or [P, D] of the positions `rows_P` of the flattened batch. `context`: keywords of attention.
+        """The stream [B, N, D], or [P, D] of the positions `rows_P` of the flattened batch.
+
+        context: keywords of the attention.
 
         attended: only so many positions, the first, are attended to; None: all.
         """
@@ -125,7 +128,7 @@ class Encoder(nn.Module):
         self.picks_last = model.norms_by_batch
 
     def forward(self, x_BND: Tensor, rows_P: Tensor | None = None, **context: Any) -> Tensor:
-        """[B, N, D], or [P, D] for the rows asked for: what follows the last attention is computed for them only."""
+        """The stream [B, N, D]; with rows [P, D]: what follows the last attention is computed for these alone."""
         *body, last = self.layers
         for layer in body:
             x_BND = layer(x_BND, **context)

@@ -94,10 +94,12 @@ class EncoderDecoder(Assembly):
 
     @property
     def layers(self) -> list[EncoderLayer]:
+        """Those of the encoder, then those of the decoder."""
         return cast("list[EncoderLayer]", [*self.encoder.layers, *self.decoder.layers])
 
     @property
     def attentions(self) -> list[Any]:
+        """Self-attention of every layer, then the cross-attention of the decoder's."""
         return super().attentions + [layer.cross_attention for layer in self._decoder_layers]
 
     @property

@@ -41,9 +41,11 @@ class FinetunedEncoder(Assembly):
 
     @property
     def layers(self) -> Sequence[EncoderLayer]:
+        """The layers of the pretrained body."""
         return self.body.layers
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
+        """Those of the body without its own head, and those of the new one."""
         return self.body.encoder_flops_per_token(length, predicted_share) + 6.0 * predicted_share * linear_multiplies(
             self.head
         )
@@ -58,7 +60,7 @@ class SpanHead(nn.Module):
         self.output = nn.Linear(model.hidden_size, 2)
 
     def forward(self, hidden_BND: Tensor, mask_BN: Tensor | None) -> Tensor:
-        """[B, N, 2]; that of padding so low that it has no weight, yet finite."""
+        """Logits [B, N, 2]; that of padding so low that it has no weight, yet finite."""
         logits_BN2: Tensor = self.output(self.dropout(hidden_BND))
         if mask_BN is None:
             return logits_BN2
@@ -75,4 +77,5 @@ class LabelHead(nn.Module):
         self.output = nn.Linear(model.hidden_size, outputs)
 
     def forward(self, hidden_PD: Tensor) -> Tensor:
+        """hidden [P, D] -> logits [P, C]"""
         return self.output(self.dropout(self.dense(hidden_PD).tanh()))

@@ -26,6 +26,7 @@ def initialize(module: nn.Module, seed: int, std: float | None) -> None:
 
 
 def reset(module: nn.Module, path: str, std: float | None) -> None:
+    """Give a module its starting values, without those of its children; see `initialize`."""
     if type(module) is nn.Linear or type(module) is nn.Embedding:
         by_size = module.in_features**-0.5 if isinstance(module, nn.Linear) else 1.0
         nn.init.normal_(module.weight, std=by_size if std is None else std)

@@ -26,6 +26,7 @@ class RMSNorm(nn.RMSNorm):
     """Root mean square norm in its weights' dtype: torch norms bf16 by float32 weights unfused, with a warning."""
 
     def forward(self, x: Tensor) -> Tensor:
+        """x [..., D] -> [..., D]"""
         return super().forward(x.to(self.weight.dtype))
 
 
@@ -61,6 +62,8 @@ def ends_with_norm(placement: Norm) -> bool:
 
 
 class DeepGains(NamedTuple):
+    """The two constants of DeepNorm."""
+
     alpha: float  # of the residual connection
     beta: float  # of the start of the value, output and feed-forward maps
 

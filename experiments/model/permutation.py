@@ -63,16 +63,17 @@ class TwoStreamEncoder(Bert):
         return self.head(hidden if rows is not None else hidden[:, N:], self.embedding.token.weight)
 
     def behead(self) -> None:
+        """Cut off the head and the query stream's vector."""
         super().behead()
         del self.query
 
     def turn_both(self, heads: Tensor) -> Tensor:
-        """[B, 2N, H, K]: each stream by its positions."""
+        """Heads [B, 2N, H, K], each stream turned by its positions."""
         assert self.rotary is not None
         return self.rotary(heads.unflatten(1, (2, -1)).flatten(0, 1)).view_as(heads)
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
-        """Of both streams; the content's last layer, of which nothing is made, is computed as far as its attention."""
+        """FLOPs of both streams; the content's last layer, which nothing reads, is computed as far as its attention."""
         attention = sum(layer.attention.cost(2 * length, length).multiplies for layer in self.layers) / length
         *body, last = (linear_multiplies(layer.feed_forward) for layer in self.layers)
         embedding = linear_multiplies(self.embedding.projection)

@@ -13,7 +13,7 @@ from experiments.settings.mistake import Mistake
 
 
 def sinusoids(length: int, hidden_size: int) -> Tensor:
-    """[N, D]: PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i + 1) = cos(p / 10000^(2i/D)) (Vaswani et al. 2017, 3.5)."""
+    """Table [N, D]: PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i + 1) = cos(p / 10000^(2i/D)) (1706.03762, 3.5)."""
     feature = torch.arange(hidden_size, dtype=torch.float64)
     frequency = 10000.0 ** (-(feature - feature % 2) / hidden_size)
     angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
@@ -53,7 +53,7 @@ class RelativeBias(nn.Module):
         self.table = nn.Embedding(buckets, heads)
 
     def forward(self, length: int) -> Tensor:
-        """[1, H, N, N], query positions before memory positions."""
+        """The bias [1, H, N, N], query positions before memory positions."""
         offset_O = torch.arange(1 - length, length, device=self.table.weight.device)
         bias_OH = self.table(bucket(offset_O, self.table.num_embeddings, self.distance, self.causal))
         # window w of N offsets starts at w - (N - 1): it is the row of query N - 1 - w

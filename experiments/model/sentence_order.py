@@ -15,6 +15,8 @@ from experiments.settings.model import Model
 
 
 class SentenceOrder(Bert):
+    """BERT with a second head on [CLS]."""
+
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__(model, variant, vocabulary_size)
         self.order = OrderHead(model.hidden_size)
@@ -43,11 +45,12 @@ class SentenceOrder(Bert):
         return self.head(predicted, self.embedding.token.weight), self.order(first)
 
     def behead(self) -> None:
+        """Cut off both heads."""
         super().behead()
         del self.order
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
-        """Of a sequence one more position goes through the last feed-forward, and the head for its class."""
+        """As BERT's; of a sequence one more position goes through the last feed-forward, and the head for its class."""
         last = 0 if self.encoder.picks_last else linear_multiplies(self.layers[-1].feed_forward)
         return super().flops_per_token(length, predicted_share) + 6.0 * (last + linear_multiplies(self.order)) / length
 
@@ -61,4 +64,5 @@ class OrderHead(nn.Module):
         self.output = nn.Linear(hidden_size, 2)
 
     def forward(self, x_BD: Tensor) -> Tensor:
+        """x [B, D] -> logits [B, 2]"""
         return self.output(torch.tanh(self.dense(x_BD)))

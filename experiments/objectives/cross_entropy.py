@@ -24,6 +24,7 @@ class CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, logits_PV: Tensor, targets_P: Tensor, label_smoothing: float) -> Tensor:
+        """logits [P, V], targets [P] -> nats [P]"""
         ctx.save_for_backward(logits_PV, targets_P)
         ctx.label_smoothing = label_smoothing
         losses = [

@@ -26,36 +26,43 @@ class Pretraining:
         self.sentinels = settings.objective.sentinel_count()
 
     def identity(self) -> dict[str, Any] | None:
+        """What the text is, unless only the hub could tell."""
         # a data set of the hub is not asked for again: what it resolved to is in the result
         data = self.settings.data
         return None if data.needs_network else open_corpus(data, Cache(self.cache, None)).identity
 
     def is_ready(self) -> bool:
+        """Whether tokenizer and packed text are in the cache."""
         settings = self.settings
         return is_prepared(settings.data, settings.tokenizer, settings.row_length, self.cache, self.sentinels)
 
     def prepare(self, report: Report) -> Dataset:
+        """The packed text, made if it isn't in the cache."""
         settings = self.settings
         return prepare(settings.data, settings.tokenizer, settings.row_length, self.cache, report, self.sentinels)
 
     def objective(self, vocabulary: Vocabulary) -> Objective:
+        """The objective of the settings."""
         from experiments.objectives.objective import build_objective
 
         return build_objective(self.settings.objective, vocabulary)
 
     def vocabulary_size(self) -> int:
+        """Ids of the tokenizer, with the sentinels of the objective."""
         tokenizer = self.settings.tokenizer
         if tokenizer.kind != "file":
             return tokenizer.vocabulary_size + self.sentinels
         return load(Path(tokenizer.path)).with_sentinels(self.sentinels).vocabulary_size
 
     def assemble(self, vocabulary_size: int) -> Assembly:
+        """The model that the objective trains, without values."""
         from experiments.model.build import ASSEMBLIES
 
         settings = self.settings
         return ASSEMBLIES[settings.objective.assembly](settings.model, settings.variant, vocabulary_size)
 
     def start(self, vocabulary_size: int) -> Assembly:
+        """The model that the objective trains, with its starting values."""
         from experiments.model.build import build
 
         settings = self.settings

@@ -92,10 +92,13 @@ class Hub(HubSet):
 
     @property
     def grouping(self) -> Documents:
+        """As the setting `documents` says."""
         return self.documents
 
     def columns(self) -> dict[str, str]:
+        """The one column of text."""
         return {"data.column": self.column}
 
     def text_of(self, row: dict[str, Any]) -> object:
+        """What stands in the column."""
         return row[self.column]

@@ -27,6 +27,7 @@ class HubPairs(HubSet):
         return "row"
 
     def columns(self) -> dict[str, str]:
+        """The column with both languages, or one column each."""
         return {"data.column": self.column} if self.column else {"data.source": self.source, "data.target": self.target}
 
     def text_of(self, row: dict[str, Any]) -> str | None:

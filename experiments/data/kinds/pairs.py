@@ -26,7 +26,9 @@ class PairFiles(LocalFiles):
         return "row"
 
     def columns(self, path: Path) -> list[str]:
+        """The two columns of a Parquet file; none of lines of text."""
         return [self.source, self.target] if pairs.is_parquet(path) else []
 
     def rows(self, path: Path) -> Iterator[str]:
+        """The pairs of a file, each `source TAB target`."""
         return pairs.rows(path, self.source, self.target)

@@ -21,10 +21,13 @@ class ParquetFiles(LocalFiles):
 
     @property
     def grouping(self) -> Documents:
+        """As the setting `documents` says."""
         return self.documents
 
     def columns(self, path: Path) -> list[str]:
+        """The one column of text."""
         return [self.column]
 
     def rows(self, path: Path) -> Iterator[str]:
+        """The values of the column; a null is left out."""
         return files.parquet_rows(path, self.column)

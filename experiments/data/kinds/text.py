@@ -19,7 +19,9 @@ class TextFiles(LocalFiles):
 
     @property
     def grouping(self) -> Documents:
+        """As the setting `documents` says."""
         return self.documents
 
     def rows(self, path: Path) -> Iterator[str]:
+        """The lines of a file."""
         return files.text_rows(path)

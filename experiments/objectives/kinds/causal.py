@@ -20,6 +20,7 @@ class Causal(ObjectiveKind):
     kind: Literal["causal"]
 
     def build(self, vocabulary: Vocabulary) -> CausalObjective:
+        """The objective for a vocabulary."""
         return CausalObjective(vocabulary)
 
 

@@ -46,6 +46,7 @@ class Masked(Masking):
     kind: Literal["masked"]
 
     def build(self, vocabulary: Vocabulary) -> MaskedObjective:
+        """The objective for a vocabulary."""
         return MaskedObjective(self, vocabulary)
 
 

@@ -26,11 +26,12 @@ class MaskedSop(Masking):
     kind: Literal["masked_sop"]
 
     def build(self, vocabulary: Vocabulary) -> MaskedSopObjective:
+        """The objective for a vocabulary."""
         return MaskedSopObjective(self, vocabulary)
 
 
 class MaskedSopObjective(MaskedObjective):
-    """[CLS] first [SEP] second [SEP], the tokens masked as in `masked`; in half of the sequences second before first.
+    """Sequences [CLS] first [SEP] second [SEP], in half of them second before first; tokens are masked as in `masked`.
 
     The segments are what a row of the packed corpus has of one document: the longest stretch of tokens between two
     [SEP], or an end of the row, cut to N - 3 tokens, and parted at a position of which each is as likely. What is left

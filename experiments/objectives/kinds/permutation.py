@@ -28,6 +28,7 @@ class Permutation(ObjectiveKind):
     evaluation_seed: Seed  # of the fixed evaluation orders, the same for every run
 
     def build(self, vocabulary: Vocabulary) -> PermutationObjective:
+        """The objective for a vocabulary."""
         return PermutationObjective(self, vocabulary)
 
 

@@ -32,6 +32,7 @@ class SpanCorruption(ObjectiveKind):
     evaluation_seed: Seed  # of the fixed evaluation spans, the same for every run
 
     def build(self, vocabulary: Vocabulary) -> SpanCorruptionObjective:
+        """The objective for a vocabulary."""
         return SpanCorruptionObjective(self, vocabulary)
 
     def spans(self, tokens: int) -> tuple[int, int]:
@@ -60,6 +61,7 @@ class SpanCorruption(ObjectiveKind):
         return sum(self.lengths(self.text_length(length)))
 
     def sentinel_count(self) -> int:
+        """As many as the setting says."""
         return self.sentinels
 
     def check(self, length: int) -> None:

@@ -47,6 +47,7 @@ class Place(NamedTuple):
 
     @property
     def is_file(self) -> bool:
+        """Whether the value names a file; else it is a split of the hub."""
         return self.value.endswith(FILES)
 
 
@@ -73,6 +74,7 @@ def identity(task: Benchmark, cache: Cache) -> dict[str, Any]:
 
 
 def is_local(task: Benchmark) -> bool:
+    """Whether all examples lie in local files, so that no network is needed."""
     return all(place.is_file for place in places(task).values())
 
 

@@ -27,6 +27,8 @@ CHUNK = 512  # examples that are tokenized at once
 
 
 class Features(NamedTuple):
+    """The windows of all splits, and what it takes to score them."""
+
     train: np.ndarray  # int32 [W, N + 2 + T]
     validation: np.ndarray  # those of all validation splits, one after the other
     parts: dict[str, slice]  # windows of each validation split, by its name; a single one has none
@@ -50,6 +52,7 @@ class Questions(NamedTuple):
 
 
 def targets_of(task: Benchmark) -> int:
+    """Targets of a window: the first and the last token of an answer, or one label or number."""
     return 2 if isinstance(task, Span) else 1
 
 

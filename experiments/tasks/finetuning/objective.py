@@ -34,10 +34,11 @@ class FinetuningObjective:
 
     @property
     def predicted_share(self) -> float:
+        """1 for spans, where every token has logits; for a label one position of N."""
         return 1.0 if isinstance(self.task, Span) else 1 / self.length
 
     def batch(self, rows: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """Of rows of features; rows of N tokens alone, where only shapes matter, count as windows without padding."""
+        """A batch of rows of features; rows of N tokens, where only shapes matter, count as windows without padding."""
         if rows.shape[1] == self.length:
             rest = np.zeros((len(rows), 1 + targets_of(self.task)), dtype=np.int64)
             rows = np.column_stack([rows, np.full(len(rows), self.length), rest])
@@ -63,7 +64,7 @@ class FinetuningObjective:
         return flat.astype(np.int32).view(np.float32) if isinstance(self.task, Regression) else flat.astype(np.int64)
 
     def scores(self, logits: list[npt.NDArray[np.floating]]) -> Scores:
-        """Of the logits [P, C] of every batch of the validation split, in its order."""
+        """Scores of the logits [P, C] of every batch of the validation split, in its order."""
         assert self.features is not None
         if isinstance(self.task, Span):
             return self._span_scores(self.task, self.features, logits)

@@ -18,30 +18,33 @@ def score(metric: str, predicted: Values, true: Values) -> float:
 
 
 def accuracy(predicted: Values, true: Values) -> float:
+    """Percentage of predictions that are right."""
     return 100.0 * float(np.mean(predicted == true))
 
 
 def f1(predicted: Values, true: Values) -> float:
-    """Of the label with number 1."""
+    """F1 of the label with number 1, in percent."""
     from sklearn.metrics import f1_score
 
     return 100.0 * float(f1_score(true, predicted, zero_division=0.0))
 
 
 def matthews(predicted: Values, true: Values) -> float:
-    """Of any number of labels; 0 where all predictions, or all labels, are the same."""
+    """Matthews correlation of any number of labels, -1 to 1; 0 where all predictions, or all labels, are the same."""
     from sklearn.metrics import matthews_corrcoef
 
     return float(matthews_corrcoef(true, predicted))
 
 
 def pearson(predicted: Values, true: Values) -> float:
+    """Pearson's correlation, -1 to 1; nan where one side is constant."""
     from scipy.stats import pearsonr
 
     return float(pearsonr(predicted, true).statistic) if _vary(predicted, true) else math.nan
 
 
 def spearman(predicted: Values, true: Values) -> float:
+    """Spearman's rank correlation, -1 to 1; nan where one side is constant."""
     from scipy.stats import spearmanr
 
     return float(spearmanr(predicted, true).statistic) if _vary(predicted, true) else math.nan

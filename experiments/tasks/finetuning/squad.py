@@ -21,15 +21,17 @@ def squad_scores(answers: Mapping[str, Sequence[str]], predictions: Mapping[str,
 
 
 def best(metric: Callable[[str, str], float], prediction: str, answers: Sequence[str]) -> float:
+    """The score for the answer that fits best."""
     return max(metric(prediction, answer) for answer in answers)
 
 
 def exact_match(prediction: str, answer: str) -> float:
+    """1 where prediction and answer are the same once normalized, else 0."""
     return float(normalized(prediction) == normalized(answer))
 
 
 def f1(prediction: str, answer: str) -> float:
-    """Of the words, each counted as often as it occurs; 0 where no word is shared, even if both are empty."""
+    """F1 of the words, each counted as often as it occurs; 0 where no word is shared, even if both are empty."""
     predicted, true = normalized(prediction).split(), normalized(answer).split()
     shared = sum((Counter(predicted) & Counter(true)).values())
     if shared == 0:

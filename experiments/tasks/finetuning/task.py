@@ -32,10 +32,12 @@ class Finetuning:
         self.features: Features | None = None
 
     def identity(self) -> dict[str, Any] | None:
+        """What the examples are, where they are local files."""
         task = self.settings.task
         return identity(task, Cache(self.cache, None)) if is_local(task) else None
 
     def is_ready(self) -> bool:
+        """Whether the windows are in the cache."""
         try:
             self._obtain(Cache(self.cache, None), lambda stage, done, total: None)
         except MissingError:
@@ -54,6 +56,7 @@ class Finetuning:
         return Dataset(train, validation, None, self.tokenizer(), counts, features.identity)
 
     def objective(self, vocabulary: Vocabulary) -> FinetuningObjective:
+        """The objective of the task; before `prepare` it is good for shapes alone."""
         from experiments.tasks.finetuning.objective import FinetuningObjective
 
         settings = self.settings
@@ -61,12 +64,15 @@ class Finetuning:
         return FinetuningObjective(settings.task, settings.length, types, self.features, vocabulary)
 
     def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the pretrained run."""
         return load(Path(self.settings.pretrained) / NAME)
 
     def vocabulary_size(self) -> int:
+        """Ids of that tokenizer."""
         return self.tokenizer().vocabulary_size
 
     def assemble(self, vocabulary_size: int) -> FinetunedEncoder:
+        """The pretrained encoder with a new head, without values."""
         from experiments.model.bert import Bert
         from experiments.model.finetuned import FinetunedEncoder
         from experiments.tasks.pretraining import Pretraining

@@ -16,6 +16,8 @@ NONE = -1  # an offset of a token that is no part of the context
 
 
 class Window(NamedTuple):
+    """A stretch of tokens that a model reads at once, and what it has to predict."""
+
     tokens: np.ndarray  # int64, without padding
     boundary: int  # where the second text begins; without one, how many tokens there are
     targets: list[int]  # positions of the answer's first and last token, or the label
