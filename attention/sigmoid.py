@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from attention.kernels import autocast
-from attention.kernels.problem import Hook, Problem
-from attention.kernels.reference import drop, unchanged
+from attention.kernels.dropout import drop
+from attention.kernels.problem import Hook, Problem, unchanged
 from attention.layers.frame import AttendOptions, Sizes
 from attention.layers.projected import ProjectedAttention, check_sizes
 

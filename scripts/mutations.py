@@ -38,7 +38,7 @@ MUTATIONS = [
     Mutation("kernels/problem.py", "query.shape[-1] ** -0.5 if", "1.0 if", "test_kernels.py"),
     Mutation("kernels/problem.py", "projection.query + projection.static", "projection.query", "test_papers.py"),
     Mutation("kernels/reference.py", "weights.masked_fill(empty, 0.0)", "weights", "test_kernels.py"),
-    Mutation("kernels/reference.py", "* kept * growth(problem.dropout)", "* kept", "test_kernels.py"),
+    Mutation("kernels/dropout.py", "* kept * growth(problem.dropout)", "* kept", "test_kernels.py"),
     Mutation("kernels/dropout.py", "(example * heads +", "(example +", "test_kernels.py"),
     Mutation("kernels/dropout.py", "& (2**17 - 1)", "& (2**16 - 1)", "test_kernels.py"),
     Mutation("kernels/sdpa.py", "problem.causal and mask is None", "False", "test_kernels.py"),

@@ -14,6 +14,8 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
+from attention.kernels.problem import Problem
+
 # constants of SplitMix64, as signed numbers of 64 bits
 INCREMENT, FIRST_FACTOR, SECOND_FACTOR = -7046029254386353131, -4658895280553007687, -7723592293110705685
 # factors of the hash of a position, as signed numbers of 32 bits
@@ -61,6 +63,15 @@ def kept_weights(
     words *= SECOND_MIXER
     words += second
     return words < threshold(dropout)
+
+
+def drop(weights: Tensor, problem: Problem) -> Tensor:
+    """The weights [B, h_v, N, M] with the share `problem.dropout` of them 0, the others larger by as much."""
+    if problem.dropout_seed is None:
+        return weights
+    B, heads, N, M = weights.shape
+    kept = kept_weights(problem.dropout_seed, problem.dropout, (B, heads, N), M, weights.device)
+    return weights * kept * growth(problem.dropout)
 
 
 def seed_number(seed: Tensor | None, like: Tensor) -> int:

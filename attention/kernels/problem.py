@@ -23,6 +23,11 @@ STAGES: tuple[Stage, ...] = ("logits", "mixed_logits", "weights", "mixed_weights
 Hook = Callable[[Stage, Tensor], Tensor]
 
 
+def unchanged(stage: Stage, tensor: Tensor) -> Tensor:
+    """The hook that changes nothing."""
+    return tensor
+
+
 class Projection(NamedTuple):
     """P_l or P_w of talking heads (2003.02436): the sum of the terms that are present mixes h_in heads into h_out."""
 

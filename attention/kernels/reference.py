@@ -9,13 +9,8 @@ import functools
 import torch
 from torch import Tensor
 
-from attention.kernels.dropout import growth, kept_weights
-from attention.kernels.problem import Hook, Problem, Projection, Stage
-
-
-def unchanged(stage: Stage, tensor: Tensor) -> Tensor:
-    """The hook that changes nothing."""
-    return tensor
+from attention.kernels.dropout import drop
+from attention.kernels.problem import Hook, Problem, Projection, unchanged
 
 
 def attend(problem: Problem, hook: Hook = unchanged) -> Tensor:
@@ -51,12 +46,3 @@ def mix(maps: Tensor, projection: Projection | None) -> Tensor:
     equations = ("bhnm,hg->bgnm", "bhnm,bnhg->bgnm", "bhnm,bmhg->bgnm")
     mixed = [torch.einsum(e, maps, term) for e, term in zip(equations, projection, strict=True) if term is not None]
     return functools.reduce(torch.add, mixed)
-
-
-def drop(weights: Tensor, problem: Problem) -> Tensor:
-    """The weights [B, h_v, N, M] with the share `problem.dropout` of them 0, the others larger by as much."""
-    if problem.dropout_seed is None:
-        return weights
-    B, heads, N, M = weights.shape
-    kept = kept_weights(problem.dropout_seed, problem.dropout, (B, heads, N), M, weights.device)
-    return weights * kept * growth(problem.dropout)
