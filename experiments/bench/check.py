@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from experiments.bench.contenders import Contender, layer_and_input
+from experiments.model.kernel import keep_kernel
 from experiments.model.variant import wrong_arguments
 from experiments.settings.run import Settings
 from experiments.training.precision import autocast
@@ -30,6 +31,7 @@ class Checked(NamedTuple):
 def check(contender: Contender) -> Checked:
     """Check the attention layer of a contender, forward and backward, at its sizes, on as many examples as fit."""
     settings, device, precision = contender.settings, contender.device, contender.precision
+    keep_kernel(settings)
     with torch.random.fork_rng(devices=[]):
         expected, _ = _results(settings, "reference", torch.float64)
         with autocast(precision, device):
