@@ -20,7 +20,7 @@ from experiments.model.assembly import Assembly
 from experiments.model.kernel import keep_kernel, why_slower
 from experiments.model.variant import wrong_arguments
 from experiments.objectives.objective import Objective
-from experiments.record.checkpoint import load, restore, save, weights
+from experiments.record.checkpoint import Checkpoint, load, restore, save, weights
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.durable import replacing
 from experiments.record.environment import describe
@@ -170,24 +170,37 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
 
 
 def begin(run: Run) -> None:
-    """Go on from the newest good checkpoint; without one write that of the start, so that there always is one."""
-    header = restore_newest(run)
-    if header is not None:
-        # a run keeps the precision that it began with, and the threads where there are as many cores
-        run.learner.forward = replace(run.forward, precision=header["precision"])
-        torch.set_num_threads(min(header["threads"], len(usable())))
-        run.earlier_seconds, run.earlier_peak_bytes = header["wall_seconds"], header["peak_memory_bytes"]
-        run.throughput = Throughput(header["rates"])
-        run.say(f"going on from step {run.progress.step}")
-    # before anything is written: a first batch that can't be made is the user's to mend
-    run.backend = "+".join(kernels(run))
-    if header is None:
+    """Go on from the newest good checkpoint; without one write that of the start, so that there always is one.
+
+    Raises Mistake where the run can't go on as it began.
+    """
+    checkpoint = newest_checkpoint(run)
+    if checkpoint is None:
+        # before anything is written: a first batch that can't be made is the user's to mend
+        run.backend = "+".join(kernels(run))
         # a trial is part of the run's time
         run.earlier_seconds = seconds(lambda: decide_to_compile(run), run.forward.device)
         run.throughput.start()
         run.folder.truncate_metrics(0)
         write_checkpoint(run)
-    elif run.progress.compiled:
+        return
+    header = checkpoint.header
+    # a run keeps the precision that it began with, and the threads where there are as many cores
+    run.learner.forward = replace(run.forward, precision=header["precision"])
+    torch.set_num_threads(min(header["threads"], len(usable())))
+    run.backend = "+".join(kernels(run))
+    if run.backend != header["backend"]:
+        reason = why_slower(run.settings, run.forward.device)
+        raise Mistake(
+            f"{run.folder.path} was begun with the attention kernel {header['backend']} and would go on with "
+            f"{run.backend}, which rounds in another order" + (f": {reason}" if reason else ""),
+            f"bring {header['backend']} back, or begin anew in another folder with runs=FOLDER",
+        )
+    return_to(run, checkpoint)
+    run.earlier_seconds, run.earlier_peak_bytes = header["wall_seconds"], header["peak_memory_bytes"]
+    run.throughput = Throughput(header["rates"])
+    run.say(f"going on from step {run.progress.step}")
+    if run.progress.compiled:
         compile_layers(run.model, lengths_vary=run.objective.lengths_vary)
 
 
@@ -210,8 +223,8 @@ def decide_to_compile(run: Run) -> None:
         run.say(why)
 
 
-def restore_newest(run: Run) -> dict[str, Any] | None:
-    """Weights, moments, progress and metrics as in the newest good checkpoint; its header, or None without one."""
+def newest_checkpoint(run: Run) -> Checkpoint | None:
+    """The newest good checkpoint; None without one. Raises Mistake where it is of other settings, text or code."""
     checkpoint = load(run.folder.checkpoint, "newest", run.say)
     if checkpoint is None:
         return None
@@ -226,11 +239,15 @@ def restore_newest(run: Run) -> dict[str, Any] | None:
     before, backend = checkpoint.header["code"], checkpoint.header["backend"]
     if before != (code := code_digests(run.settings.model_dump(), backend)):
         raise Mistake(f"{differing(before, code)} is another than {anew}")
+    return checkpoint
+
+
+def return_to(run: Run, checkpoint: Checkpoint) -> None:
+    """Take weights, moments, progress and metrics back to where the checkpoint was written."""
     restore(tensors(run), checkpoint.tensors)
     run.progress = Progress(**checkpoint.header["progress"])
     run.learner.micro_batch = checkpoint.header["micro_batch"]
     run.folder.truncate_metrics(run.progress.step)
-    return checkpoint.header
 
 
 def write_checkpoint(run: Run) -> None:

@@ -23,7 +23,7 @@ from experiments.training.evaluate import Evaluation, evaluate
 from experiments.training.guard import NonFiniteError
 from experiments.training.interruption import Interrupted, Interruption
 from experiments.training.micro_batches import OutOfMemoryError, fitting, is_out_of_memory
-from experiments.training.run import Run, restore_newest, set_up, write_checkpoint
+from experiments.training.run import Run, newest_checkpoint, return_to, set_up, write_checkpoint
 from experiments.training.schedule import learning_rate
 from experiments.training.summary import flops_per_token, summarize
 
@@ -112,7 +112,11 @@ def overcome(run: Run, fault: NonFiniteError) -> None:
         run.progress.skipped = skipped
         run.say(f"{fault}; skipped")
         return
-    restore_newest(run)
+    checkpoint = newest_checkpoint(run)
+    if checkpoint is None:
+        # every checkpoint is damaged: there is nothing to go back to
+        raise fault
+    return_to(run, checkpoint)
     run.progress.skipped = skipped
     # a start after a kill must know of it too
     write_checkpoint(run)

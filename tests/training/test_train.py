@@ -158,6 +158,29 @@ def test_a_run_keeps_the_threads_that_it_began_with(settings, go, monkeypatch):
     assert (folder.path / "log.txt").read_text().count("on 1 of 2 threads, as other processes had the other") == 2
 
 
+def test_a_run_goes_on_with_the_kernel_that_it_began_with(settings, go, monkeypatch, tmp_path):
+    batch = Learner.batch
+
+    def cut(learner, index):
+        if index == 12:
+            raise KeyboardInterrupt
+        return batch(learner, index)
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Learner, "batch", cut)
+        go(settings())
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*.*") if path.suffix != ".txt"}
+    with monkeypatch.context() as patched, pytest.raises(Mistake) as refused:
+        patched.setattr("experiments.training.run.kernels", lambda run: ["reference"])
+        go(settings())
+    assert "was begun with the attention kernel" in str(refused.value)
+    assert "would go on with reference" in str(refused.value)
+    after = {path: path.read_bytes() for path in before if path.name != "result.json"}
+    assert all(before[path] == content for path, content in after.items())
+    result, _ = go(settings())
+    assert result.status == "done" and result.backend != "reference"
+
+
 def test_dropout_is_a_function_of_seed_and_step(settings, go, outcome):
     torch.manual_seed(1)
     _, one = go(settings(), "one")
