@@ -12,7 +12,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig
 
-from experiments.config.messages import COMMANDS, CONF, explained, known_keys, near_key
+from experiments.config.messages import COMMANDS, CONF, hydra_errors_as_mistakes, known_keys, near_key
 from experiments.settings.mistake import Mistake, nearest
 
 # flags of Hydra that take the next word with them
@@ -54,7 +54,7 @@ def check_overrides(words: list[str], name: str = "config") -> list[Override]:
     for word in words:
         if "=" not in word and not word.startswith("~"):
             raise Mistake(f"{word!r} is not an override", "write key=value, for example heads=24")
-    with explained():
+    with hydra_errors_as_mistakes():
         parsed = OverridesParser.create().parse_overrides(words)
     seen: dict[str, str] = {}
     for override, word in zip(parsed, words, strict=True):
@@ -76,7 +76,7 @@ def hydra_main(task: Callable[[DictConfig], Any], overrides: list[str], flags: l
     sys.argv = [f"attn {COMMANDS[name]}", *overrides, *flags]
     os.environ["HYDRA_FULL_ERROR"] = "1"  # documented: Hydra re-raises instead of printing and leaving
     try:
-        with explained(overrides, name):
+        with hydra_errors_as_mistakes(overrides, name):
             hydra.main(config_path=str(CONF), config_name=name, version_base="1.3")(task)()
     finally:
         sys.argv = arguments

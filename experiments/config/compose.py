@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments.config.check import class_of, errors_of, from_tree
 from experiments.config.command_line import check_overrides
-from experiments.config.messages import CONF, explained, groups, near_key, options
+from experiments.config.messages import CONF, groups, hydra_errors_as_mistakes, near_key, options
 from experiments.config.pretrained import inherit
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
@@ -45,7 +45,7 @@ def compose(overrides: list[str]) -> Settings:
 
 def compose_raw(overrides: list[str], *, with_hydra: bool = False, name: str = "config") -> DictConfig:
     """The composed configuration, before interpolation and checks. Raises Mistake."""
-    with explained(overrides, name), hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+    with hydra_errors_as_mistakes(overrides, name), hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         return hydra.compose(name, overrides, return_hydra_config=with_hydra)
 
 
@@ -64,7 +64,7 @@ def resolve(config: DictConfig) -> Settings:
     found = errors_of(typed, {}, class_of(sources))
     if wrong := [sentence for sentence in found if not sentence.endswith(" is missing")]:
         raise Mistake("\n".join(wrong))
-    with explained():
+    with hydra_errors_as_mistakes():
         tree = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     assert isinstance(tree, dict)
     return from_tree({str(key): value for key, value in tree.items() if key != "hydra"}, sources)

@@ -21,7 +21,7 @@ CONF = Path(__file__).resolve().parents[2] / "conf"
 
 
 @contextmanager
-def explained(overrides: Iterable[str] = (), name: str = "config") -> Iterator[None]:
+def hydra_errors_as_mistakes(overrides: Iterable[str] = (), name: str = "config") -> Iterator[None]:
     """What Hydra and OmegaConf refuse inside the block becomes a Mistake, explained by the groups that are chosen.
 
     name: of the file of `conf/` that is composed, here and below: `config`, of `attn train`, or another command's.

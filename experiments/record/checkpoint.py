@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from experiments.record.durable import explained, replacing, write
+from experiments.record.durable import disk_errors_as_failures, replacing, write
 from experiments.record.folder import PREFIX
 from experiments.settings.digest import file_digest
 from experiments.settings.group import WhichCheckpoint
@@ -43,7 +43,7 @@ def save(folder: Path, which: WhichCheckpoint, step: int, tensors: dict[str, Ten
     Raises RunFolderError when it can't be written; the earlier checkpoints are then as they were.
     """
     path = folder / f"{PREFIX[which]}-{step:09d}.safetensors"
-    with explained(folder):
+    with disk_errors_as_failures(folder):
         folder.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         with _as_os_error():

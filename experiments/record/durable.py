@@ -37,7 +37,7 @@ class RunFolderError(Failure):
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def disk_errors_as_failures(path: Path) -> Iterator[None]:
     """Turn an `OSError` of the block, which works on `path`, into a `RunFolderError`."""
     try:
         yield
@@ -53,7 +53,7 @@ def replacing(path: Path) -> Iterator[Path]:
     Whenever the process or the machine stops, `path` is the old file or the new one, whole. Raises RunFolderError.
     """
     temporary = path.with_name(f".{path.name}.partial")
-    with explained(path):
+    with disk_errors_as_failures(path):
         try:
             yield temporary
             _synchronize(temporary)
@@ -70,7 +70,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
     `path` must not be there, or be empty: who comes second fails and changes nothing. Raises RunFolderError.
     """
-    with explained(path):
+    with disk_errors_as_failures(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
         try:

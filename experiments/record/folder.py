@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from experiments.record.durable import RunFolderError, explained, number, to_json, write
+from experiments.record.durable import RunFolderError, disk_errors_as_failures, number, to_json, write
 from experiments.record.result import Result
 from experiments.settings.digest import digest
 from experiments.settings.group import WhichCheckpoint
@@ -82,7 +82,7 @@ class RunFolder:
         the folder, or if it holds a run of another configuration.
         """
         self._made = not self.path.exists()
-        with explained(self.path):
+        with disk_errors_as_failures(self.path):
             self.path.mkdir(parents=True, exist_ok=True)
         try:
             self._acquire()
@@ -96,7 +96,7 @@ class RunFolder:
                 write(self.path / "config.yaml", yaml.safe_dump(settings, sort_keys=False))
             result = self.result()
             if result is not None and result.status != "done":
-                with explained(self.path):
+                with disk_errors_as_failures(self.path):
                     (self.path / "result.json").unlink()
         except BaseException:
             self.close()
@@ -119,7 +119,7 @@ class RunFolder:
         path = self.path / "lock"
         if not path.exists():
             return None
-        with explained(path), path.open("rb") as file:
+        with disk_errors_as_failures(path), path.open("rb") as file:
             return None if _lock(file.fileno()) else file.read().decode(errors="replace").strip() or "another process"
 
     def config(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class RunFolder:
         assert self._metrics is not None
         assert metrics["step"] > self._last_step, f"step {metrics['step']} after step {self._last_step}"
         line = (to_json(metrics) + "\n").encode()
-        with explained(self.path / "metrics.jsonl"):
+        with disk_errors_as_failures(self.path / "metrics.jsonl"):
             size = os.fstat(self._metrics).st_size
             try:
                 while line:
@@ -154,7 +154,7 @@ class RunFolder:
     def persist_metrics(self) -> None:
         """Wait until all lines so far would survive a power cut; due before a checkpoint that follows them."""
         if self._metrics is not None:
-            with explained(self.path / "metrics.jsonl"):
+            with disk_errors_as_failures(self.path / "metrics.jsonl"):
                 os.fsync(self._metrics)
 
     def truncate_metrics(self, step: int) -> None:
@@ -175,7 +175,7 @@ class RunFolder:
         path = self.path / "metrics.jsonl"
         if not path.exists():
             return 0
-        with explained(path), path.open("rb") as file:
+        with disk_errors_as_failures(path), path.open("rb") as file:
             file.seek(max(0, path.stat().st_size - TAIL_BYTES))
             steps = re.findall(rb'"step": (\d+)[^\n]*\n', file.read())
         return int(steps[-1]) if steps else 0
@@ -221,7 +221,7 @@ class RunFolder:
     def _acquire(self) -> None:
         path = self.path / "lock"
         deadline = time.monotonic() + LOCK_SECONDS
-        with explained(path):
+        with disk_errors_as_failures(path):
             self._lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
             while not _lock(self._lock):
                 if time.monotonic() > deadline:
@@ -237,7 +237,7 @@ class RunFolder:
         lines = self.read_metrics()
         self._last_step = lines[-1]["step"] if lines else -1
         self.truncate_metrics(self._last_step)
-        with explained(self.path / "metrics.jsonl"):
+        with disk_errors_as_failures(self.path / "metrics.jsonl"):
             self._metrics = os.open(self.path / "metrics.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
 
     def _close_metrics(self) -> None:
@@ -249,7 +249,7 @@ class RunFolder:
         path = self.path / "metrics.jsonl"
         if not path.exists():
             return []
-        with explained(path):
+        with disk_errors_as_failures(path):
             lines = path.read_bytes().splitlines(keepends=True)
         parsed = [(line, _parse(line)) for line in lines]
         if parsed and parsed[-1][1] is None:
@@ -286,7 +286,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 def _read(path: Path) -> str:
     try:
-        with explained(path):
+        with disk_errors_as_failures(path):
             return path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise _damaged(path, "no UTF-8") from error

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.record.durable import RunFolderError, explained, number, replacing, to_json, write
+from experiments.record.durable import RunFolderError, disk_errors_as_failures, number, replacing, to_json, write
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(alphabet="xyz"),
@@ -64,7 +64,7 @@ def test_a_replacement_is_not_seen_before_it_is_whole(tmp_path):
     ],
 )
 def test_disk_errors_are_one_line_with_path_and_reason(tmp_path, number, said):
-    with pytest.raises(RunFolderError, match=said) as caught, explained(tmp_path):
+    with pytest.raises(RunFolderError, match=said) as caught, disk_errors_as_failures(tmp_path):
         raise OSError(number, "Input/output error")
     assert str(tmp_path) in str(caught.value)
     assert "\n" not in str(caught.value)

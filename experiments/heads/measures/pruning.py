@@ -23,7 +23,7 @@ from experiments.model.assembly import Assembly
 from experiments.objectives.loss import loss
 from experiments.objectives.objective import Batch
 from experiments.record.checkpoint import restore, weights
-from experiments.record.durable import explained, replacing, write
+from experiments.record.durable import disk_errors_as_failures, replacing, write
 from experiments.settings.mistake import Mistake
 from experiments.tasks.pretraining import Pretraining
 
@@ -82,7 +82,7 @@ def export(run: TrainedRun, removed: Iterable[Head], folder: Path) -> Assembly:
     """Write the model without these heads, for `load_pruned`; returns it. Raises Mistake, RunFolderError."""
     model = copy.deepcopy(run.model)
     left = remove(model, removed)
-    with explained(folder):
+    with disk_errors_as_failures(folder):
         folder.mkdir(parents=True, exist_ok=True)
     write(folder / "config.yaml", yaml.safe_dump(run.settings.model_dump(), sort_keys=False))
     write(folder / "heads.json", json.dumps({"heads": left}) + "\n")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.display.rows import readable
-from experiments.record.durable import explained, write
+from experiments.record.durable import disk_errors_as_failures, write
 from experiments.record.folder import RENDERED
 from experiments.tables.rendering.render import closing, legend, render, sentences, tables
 from experiments.tables.report import Report
@@ -16,7 +16,7 @@ from experiments.tables.report import Report
 def save(report: Report, runs: Path) -> None:
     """Write a file of each kind for a table and budget, in place of an earlier one. Raises RunFolderError."""
     folder, request = runs / RENDERED, report.request
-    with explained(folder):
+    with disk_errors_as_failures(folder):
         folder.mkdir(parents=True, exist_ok=True)
     write(folder / f"{request.stem}.json", json.dumps(as_shown(report), indent=1) + "\n")
     write(folder / f"{request.stem}.md", render(report, "markdown"))

@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from experiments.record.durable import explained, number, to_json, write
+from experiments.record.durable import disk_errors_as_failures, number, to_json, write
 from experiments.record.environment import describe
 from experiments.settings.mistake import Mistake, nearest
 from experiments.tables.sources.source import Cell, Finding, Prediction, Value
@@ -67,7 +67,7 @@ class Computed:
         missing = [cell for cell in cells if self.finding(cell).state == "missing"]
         for count, cell in enumerate(missing, start=1):
             path = self._path(cell)
-            with explained(path.parent):
+            with disk_errors_as_failures(path.parent):
                 path.parent.mkdir(parents=True, exist_ok=True)
             record = self._record(cell)
             write(path, to_json(record, indent=2) + "\n")
