@@ -84,6 +84,8 @@ def override(tree: dict[str, Any], words: list[str]) -> Settings:
     fresh = OmegaConf.to_container(compose_raw(of_groups), resolve=True)
     assert isinstance(fresh, dict)
     config = OmegaConf.create(tree | {group: fresh[group] for group in chosen})
+    sources = OmegaConf.to_container(compose_raw([f"variant={tree['variant']['name']}"]), resolve=False)
+    assert isinstance(sources, dict)
     for each in parsed:
         key: str = each.key_or_group
         value: Any = each.value()
@@ -91,15 +93,13 @@ def override(tree: dict[str, Any], words: list[str]) -> Settings:
             continue
         if OmegaConf.select(config, key, default=config) is config:
             raise Mistake(f"there is no setting {key!r}", near_key(key))
-        for place in [key, *_places_of(key, tree)]:
+        for place in [key, *_places_of(key, sources, tree)]:
             OmegaConf.update(config, place, value)
     return resolve(config)
 
 
-def _places_of(key: str, tree: dict[str, Any]) -> Iterator[str]:
-    """Dotted keys of `tree` whose YAML is nothing but `${key}`."""
-    sources = OmegaConf.to_container(compose_raw([f"variant={tree['variant']['name']}"]), resolve=False)
-    assert isinstance(sources, dict)
+def _places_of(key: str, sources: dict[Any, Any], tree: dict[str, Any]) -> Iterator[str]:
+    """Dotted keys of `tree` whose source, its YAML before interpolation, is nothing but `${key}`."""
     for group, keys in sources.items():
         if isinstance(keys, dict) and isinstance(tree.get(str(group)), dict):
             referring = (name for name, source in keys.items() if source == f"${{{key}}}" and name in tree[str(group)])

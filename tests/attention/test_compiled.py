@@ -221,6 +221,7 @@ def test_what_another_user_may_have_put_there_is_not_loaded(elsewhere, monkeypat
     assert told == ["blocked"] and not loaded
 
 
+@pytest.mark.campaign
 def test_processes_that_build_at_once_all_get_it(elsewhere):
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         paths = pool.map(_built, 3 * [(compiled.SOURCES, elsewhere)])

@@ -230,6 +230,7 @@ def test_without_triton_or_a_gpu_it_says_so(monkeypatch):
 COMPILE = Path(__file__).with_name("compile_triton.py")
 
 
+@pytest.mark.campaign
 def test_the_programs_compile_for_gpus_in_the_shared_memory_foreseen(tmp_path):
     """The interpreter takes what the compiler doesn't: a variable that changes its type, a tile of 3 x 5."""
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TRITON")}

@@ -141,7 +141,7 @@ def test_hydras_joblib_launcher_runs_the_same_cells(shell, tiny, tmp_path):
     assert statuses(tmp_path / "runs") == ["done", "done"]
 
 
-def test_the_cells_of_another_sweeper_are_found_in_the_folder_of_runs(tiny, tmp_path, monkeypatch, capsys):
+def test_the_cells_of_another_sweeper_are_found_in_the_folder_of_runs(in_process, tiny, tmp_path, monkeypatch, capsys):
     # Hydra's own under another name: what it runs is known only afterwards, as of any other sweeper
     ConfigStore.instance().store(group="hydra/sweeper", name="another", node=BasicSweeperConf, provider="test")
     monkeypatch.chdir(tmp_path)

@@ -80,6 +80,7 @@ for seed in (0, 1):
         assert [own(row) for row in read(runs / str(seed))[0]] == train.lines[seed:]
 
 
+@pytest.mark.campaign
 def test_an_offline_run_opens_no_connection(train, tmp_path):
     if not shutil.which("strace"):
         pytest.skip("strace is not installed")

@@ -115,6 +115,7 @@ def test_memory_is_predicted_without_training(overrides_of, model):
     assert 0 < small < large
 
 
+@pytest.mark.campaign
 def test_a_model_learns_to_translate(overrides_of, go):
     """A language's letters in another's, backwards: only what attends to the right place of the source can know."""
     changes = ["max_steps=300", "batch_size=64", "learning_rate=5e-3", "model.dropout=0", "objective.bleu_pairs=50"]
