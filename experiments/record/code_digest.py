@@ -3,8 +3,9 @@
 They cover the file of the variant and every file of `attention/` that it imports, whatever the number of steps, and so
 base classes, layers and the core; of the kernels only those that ran. They cover the objective, the models and the
 order of the batches in the same way, from the files below `ROOTS`: whoever changes a norm need not remember to raise a
-version. The packed text has a version of its own, `FORMAT`, since a run reads it from the cache, where that version and
-not the code decides what it gets; a test compares the bytes of a packed text with those of the version.
+version. The packed text, and the windows of a task's examples, have a version of their own, `FORMAT`, since a run reads
+them from the cache, where that version and not the code decides what it gets; tests compare their bytes with those of
+the version.
 
 A digest is of the syntax tree without docstrings, so comments and layout don't count, and it is the same in every
 version of Python. Files are parsed and never imported, once in a process: a process computes with the files that it

@@ -26,6 +26,7 @@ from experiments.dashboard.page import page_data
 from experiments.dashboard.runs import chosen_runs
 from experiments.data.tokenizer import SPECIAL
 from experiments.launch.cell import execute
+from experiments.record.code_digest import code_digest
 from experiments.record.folder import RunFolder
 from experiments.record.index import Index
 from experiments.settings.mistake import Mistake
@@ -280,6 +281,9 @@ def test_what_is_no_encoder_is_refused_by_name(pretrained, tmp_path, monkeypatch
     tree = compose(model.get(objective, [f"objective={objective}"])).model_dump()
     assert tree["objective"]["kind"] == objective
     (tmp_path / "decoder" / "config.yaml").write_text(yaml.safe_dump(tree))
+    result = json.loads((tmp_path / "decoder" / "result.json").read_text())
+    result["code_digest"] = code_digest(tree, result["backend"])
+    (tmp_path / "decoder" / "result.json").write_text(json.dumps(result))
     with pytest.raises(Mistake, match=f"decoder: its objective={objective} trains no encoder"):
         finetune([str(tmp_path / "decoder"), "task=sst2"])
     assert [path.name for path in tmp_path.iterdir()] == ["decoder"]

@@ -1,0 +1,59 @@
+"""The bytes of windows belong to the FORMAT of features, by which the cache and the digest of the code go."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+from pydantic import TypeAdapter
+
+from experiments.config.messages import CONF
+from experiments.data.store import Cache
+from experiments.data.tokenizer import SPECIAL, from_vocabulary
+from experiments.settings.finetuning import Benchmark
+from experiments.tasks.finetuning import features
+
+yaml = pytest.importorskip("yaml")
+WORDS = ["a", "man", "eats", "who"]
+QUESTIONS = [
+    {
+        "id": "1",
+        "question": "who eats",
+        "context": "a man eats " * 6,
+        "answers": {"text": ["man"], "answer_start": [2]},
+    },
+    {"id": "2", "question": "who", "context": "who eats a man", "answers": {"text": ["a man"], "answer_start": [9]}},
+]
+EXAMPLES = {
+    "squad": QUESTIONS,
+    "sst2": [{"sentence": "a man eats", "label": 1}, {"sentence": "who eats a man who eats a man", "label": 0}],
+    "stsb": [{"sentence1": "a man", "sentence2": "a man eats", "label": 3.5}],
+}
+# by FORMAT, the SHA-256 of the windows
+MADE = {
+    1: {
+        "squad": "36c5257a4c8d62746954eafcf2fd56eb6e7da1bd506950f3accc82795406b53c",
+        "sst2": "82c70df79d1b080a2a83cd0a3e8ff8ae3de7a84a4868d2c5c3eda1a94b03cd96",
+        "stsb": "80b0043a71980b6c0a86f0582a244e12af85ace4f1f39e2090adf7780dac56ed",
+    }
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_other_windows_are_another_format(tmp_path, name):
+    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n", encoding="utf-8")
+    (tmp_path / "rows.json").write_text(json.dumps(EXAMPLES[name]), encoding="utf-8")
+    tree = yaml.safe_load((CONF / "task" / f"{name}.yaml").read_text(encoding="utf-8"))["task"]
+    tree |= {"train": str(tmp_path / "rows.json"), "validation": str(tmp_path / "rows.json")}
+    tree |= {"document_stride": 4, "max_question": 2} if name == "squad" else {}
+    task = TypeAdapter(Benchmark).validate_python(tree)
+    tokenizer = from_vocabulary(tmp_path / "vocab.txt", lowercase=True)
+    made = features.obtain(task, tokenizer, 12, Cache(tmp_path / "cache", lambda message: None), lambda *_: None)
+    parts = [made.train.tobytes(), made.validation.tobytes()]
+    if made.questions is not None:
+        parts += [made.questions.owner.tobytes(), made.questions.offsets.tobytes(), made.questions.widest.tobytes()]
+    assert hashlib.sha256(b"".join(parts)).hexdigest() == MADE[features.FORMAT][name], (
+        "the same examples make other windows: raise FORMAT in experiments/tasks/finetuning/features.py, and store "
+        "this digest"
+    )
