@@ -379,6 +379,7 @@ def test_a_watched_page_loads_itself_again(chromium, make, tmp_path):
     assert shown.js("return document.getElementById('pause').hidden")
 
 
+@pytest.mark.campaign
 def test_ten_thousand_runs_are_thinned_and_it_is_said(chromium, make, tmp_path):
     make("a")
     make("b", variant="talking_heads", heads=24, seed=1)
