@@ -1,4 +1,4 @@
-"""The `attn` command: reads the words, hands plain values on. Imports nothing heavy until a command needs it."""
+"""The `attn` command: reads its arguments and hands plain values on. Imports nothing heavy until a command needs it."""
 
 from __future__ import annotations
 
@@ -64,8 +64,8 @@ def _attn(
 def _complete(ctx: typer.Context, incomplete: str) -> list[str]:
     from experiments.config.completion import complete
 
-    words = ctx.params.get("overrides") or ctx.params.get("words") or []
-    return complete([*words, *ctx.args], incomplete, "finetune" if ctx.info_name == "finetune" else "config")
+    arguments = ctx.params.get("overrides") or ctx.params.get("arguments") or []
+    return complete([*arguments, *ctx.args], incomplete, "finetune" if ctx.info_name == "finetune" else "config")
 
 
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", autocompletion=_complete)]
@@ -97,7 +97,7 @@ def train(ctx: typer.Context, overrides: Overrides = None) -> None:
 
 
 @app.command(context_settings=PASS_ON, add_help_option=False)
-def finetune(ctx: typer.Context, words: Overrides = None) -> None:
+def finetune(ctx: typer.Context, arguments: Overrides = None) -> None:
     """Fine-tune a pretrained run on a task: SQuAD, MNLI and others of GLUE.
 
     \b
@@ -110,7 +110,7 @@ def finetune(ctx: typer.Context, words: Overrides = None) -> None:
     with _command("finetune"):
         from experiments.commands.finetune import finetune
 
-        raise typer.Exit(finetune([*(words or []), *ctx.args]))
+        raise typer.Exit(finetune([*(arguments or []), *ctx.args]))
 
 
 @app.command()

@@ -19,8 +19,8 @@ def compare_runs(which: list[str], runs: Path, sort: str, format: str) -> None:
     results = [read_result(path) for path in named] if named else list(_all(runs))
     tables = tables_of(matching(which, results))
     if not tables:
-        words = f" matches {' '.join(which)}{near_value(which, results)}" if which else ""
-        raise Mistake(f"no finished run in {runs}/{words}", "attn train makes one")
+        condition = f" matches {' '.join(which)}{near_value(which, results)}" if which else ""
+        raise Mistake(f"no finished run in {runs}/{condition}", "attn train makes one")
     tables = sorted_tables(sort, tables)
     if format in ("table", "markdown"):
         for number, rows in enumerate(tables):

@@ -25,8 +25,8 @@ def write_dashboard(which: list[str], runs: Path, out: Path | None, watch: bool,
     data = page_data(which, runs, WATCH_SECONDS if watch else 0)
     write(out, page(data))
     count = len(data["rows"])
-    said = f"{out}: {count:,} run{'s' if count != 1 else ''}"
-    print(said + (", rewritten while they go on: Ctrl-C ends it" if watch else ""), flush=True)
+    line = f"{out}: {count:,} run{'s' if count != 1 else ''}"
+    print(line + (", rewritten while they go on: Ctrl-C ends it" if watch else ""), flush=True)
     if show:
         webbrowser.open(out.absolute().as_uri())
     if not watch:

@@ -22,13 +22,13 @@ SPLITS = ("train", "validation", "test")
 
 
 def evaluate_run(
-    name: str, words: list[str], runs: Path, which: WhichCheckpoint, format: str, bleu: bool = False
+    name: str, overrides: list[str], runs: Path, which: WhichCheckpoint, format: str, bleu: bool = False
 ) -> None:
     """Print the score of a checkpoint, BLEU too if asked for. Raises Mistake, DataError."""
-    split, words = _take_split(words)
+    split, overrides = _take_split(overrides)
     folder = RunFolder(find_run(name, runs))
     config = folder.config()
-    settings = override(config, words)
+    settings = override(config, overrides)
     if settings.objective.kind != (trained := config["objective"]["kind"]):
         raise Mistake(f"objective={settings.objective.kind}: {folder.name} was trained for objective={trained} only")
     _check_model(folder.name, config, settings.model_dump())
@@ -36,12 +36,13 @@ def evaluate_run(
         if not settings.objective.generates:
             raise Mistake(f"--bleu: {folder.name} has objective={settings.objective.kind}, which translates nothing")
         settings.objective.check_scorer("--bleu")
-    own: dict[str, object] = {"tokenizer": FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))}
+    own_tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
+    tokenizer_source: dict[str, object] = {"tokenizer": own_tokenizer}
     if isinstance(settings, FinetuningSettings):
         if split != "validation":
             raise Mistake(f"split={split}: of a task the validation split is scored", "task.validation=FILE is another")
-        own = {"pretrained": str(folder.path)}  # whose tokenizer is read
-    step, score = _score(folder, settings.model_copy(update=own), split, which, bleu)
+        tokenizer_source = {"pretrained": str(folder.path)}  # whose tokenizer is read
+    step, score = _score(folder, settings.model_copy(update=tokenizer_source), split, which, bleu)
     show([{"run": folder.name, "checkpoint": f"{which}, step {step}", "split": split, **score}], format)
 
 
@@ -53,13 +54,13 @@ def _check_model(name: str, trained: dict[str, Any], asked: dict[str, Any]) -> N
                 raise Mistake(f"{group}.{key} = {asked[group].get(key)!r}: {name} was trained with {value!r}")
 
 
-def _take_split(words: list[str]) -> tuple[str, list[str]]:
-    """`split=test` says which split to score; the other words are overrides."""
-    given = [word.removeprefix("split=") for word in words if word.startswith("split=")]
-    split = given[-1] if given else "validation"
+def _take_split(overrides: list[str]) -> tuple[str, list[str]]:
+    """`split=test` says which split to score; the others are overrides of settings."""
+    splits = [override.removeprefix("split=") for override in overrides if override.startswith("split=")]
+    split = splits[-1] if splits else "validation"
     if split not in SPLITS:
         raise Mistake(f"split = {split!r}: must be one of {', '.join(SPLITS)}" + nearest(split, SPLITS))
-    return split, [word for word in words if not word.startswith("split=")]
+    return split, [override for override in overrides if not override.startswith("split=")]
 
 
 def _score(
@@ -91,7 +92,7 @@ def _score(
         def again(size: int) -> None:
             display.message(f"out of memory: {size} sequences at once")
 
-        found, size = fitting(
+        evaluation, size = fitting(
             lambda size: evaluate(
                 model, forward, packed, data.unigram, objective,
                 sequences=trainer.evaluation_sequences, micro_batch=size,
@@ -99,7 +100,7 @@ def _score(
             trainer.micro_batch or trainer.batch_size,
             again,
         )  # fmt: skip
-        scores: dict[str, Any] = {**found.numbers(), "tokens": found.tokens}
+        scores: dict[str, Any] = {**evaluation.numbers(), "tokens": evaluation.tokens}
         if bleu:
             from experiments.objectives.objective import Decoded
             from experiments.training.decoding import texts

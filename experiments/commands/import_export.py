@@ -46,23 +46,23 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
     if folder.path.exists():
         raise Mistake(f"{folder.path} exists already", "give another --name")
     config = _config(source)
-    chosen = format_of(config.get("model_type"))
+    format = format_of(config.get("model_type"))
     tokenizer = _tokenizer(source)
     if tokenizer.vocabulary_size != config.get("vocab_size"):
         raise Mistake(
             f"{source}: vocab_size = {config.get('vocab_size')} of config.json, but the tokenizer has "
             f"{tokenizer.vocabulary_size} ids"
         )
-    own = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
+    own_tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
     file, state = _weights(source)
     try:
-        own_overrides = chosen.overrides(chosen.completed(config, state))
+        overrides_of_config = format.overrides(format.completed(config, state))
     except (TypeError, ZeroDivisionError) as error:
         raise Mistake(f"{source / 'config.json'}: a size is no number, or is 0: {error}") from error
-    settings = compose([*own_overrides, *overrides])
-    settings = settings.model_copy(update={"tokenizer": own, "runs": str(runs)})
-    unused = [key for key in state if re.fullmatch(chosen.unused, key)]
-    ours = chosen.from_hugging_face({key: value for key, value in state.items() if key not in unused})
+    settings = compose([*overrides_of_config, *overrides])
+    settings = settings.model_copy(update={"tokenizer": own_tokenizer, "runs": str(runs)})
+    unused = [key for key in state if re.fullmatch(format.unused, key)]
+    ours = format.from_hugging_face({key: value for key, value in state.items() if key not in unused})
     if (needed := settings.objective.sentinel_count()) > (there := len(tokenizer.sentinel_ids)):
         raise Mistake(
             f"objective.sentinels={needed}: the tokenizer of {source} has {there}", f"add objective.sentinels={there}"
@@ -70,7 +70,7 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
     model = Pretraining(settings).start(tokenizer.vocabulary_size)
     restore(weights(model), {MODEL + key: value for key, value in ours.items()})
 
-    facts = {"folder": str(source.resolve()), "model_type": chosen.model_type, "weights": file.name}
+    facts = {"folder": str(source.resolve()), "model_type": format.model_type, "weights": file.name}
     facts["weights_digest"] = file_digest(file)
     result = Result.unfinished(
         "imported", f"weights of {file}, not trained here",
@@ -101,11 +101,11 @@ def export_run(name: str, target: Path, runs: Path, which: WhichCheckpoint, mode
     run = RunFolder(find_run(name, runs))
     settings = pretraining(run)
     tokenizer = load(run.path / "tokenizer.json")
-    chosen, config = _expressing(settings, tokenizer.vocabulary_size, model_type)
+    format, config = _expressing(settings, tokenizer.vocabulary_size, model_type)
     model = Pretraining(settings).start(tokenizer.vocabulary_size)
     load_weights(model, run.checkpoint, which, print)
     ours = {key.removeprefix(MODEL): value for key, value in weights(model).items()}
-    theirs = _each_once(chosen.to_hugging_face(ours, settings))
+    theirs = _each_once(format.to_hugging_face(ours, settings))
 
     with new_folder(target) as partial:
         save_file(theirs, partial / "model.safetensors", {"format": "pt"})
@@ -113,7 +113,7 @@ def export_run(name: str, target: Path, runs: Path, which: WhichCheckpoint, mode
         tokenizer.save(partial / "tokenizer.json")
         (partial / "tokenizer_config.json").write_text(_tokenizer_config(tokenizer, settings), encoding="utf-8")
     print(f"{target}: {config['architectures'][0]} of {run.name}")
-    if note := chosen.note(settings):
+    if note := format.note(settings):
         print(note)
 
 
@@ -146,12 +146,12 @@ def _config(source: Path) -> dict[str, Any]:
 
 def _mapping(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        mapping = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
         raise Mistake(f"{path}: no JSON: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(mapping, dict):
         raise Mistake(f"{path}: no mapping")
-    return found
+    return mapping
 
 
 def _weights(source: Path) -> tuple[Path, Mapping[str, Tensor]]:
@@ -159,12 +159,12 @@ def _weights(source: Path) -> tuple[Path, Mapping[str, Tensor]]:
     import torch
     from safetensors.torch import load_file
 
-    found = [source / name for name in WEIGHTS if (source / name).is_file()]
-    if not found:
+    files = [source / name for name in WEIGHTS if (source / name).is_file()]
+    if not files:
         sharded = any(source.glob("*.index.json"))
-        said = "its weights are in several files, which is not supported" if sharded else f"no {' or '.join(WEIGHTS)}"
-        raise Mistake(f"{source}: {said}", "transformers' save_pretrained(FOLDER, max_shard_size='100GB') writes one")
-    file = found[0]
+        reason = "its weights are in several files, which is not supported" if sharded else f"no {' or '.join(WEIGHTS)}"
+        raise Mistake(f"{source}: {reason}", "transformers' save_pretrained(FOLDER, max_shard_size='100GB') writes one")
+    file = files[0]
     try:
         if file.suffix == ".safetensors":
             return file, load_file(file)
@@ -186,8 +186,8 @@ def _tokenizer(source: Path) -> Tokenizer:
     if not (source / "vocab.txt").is_file():
         raise Mistake(f"{source}: there is neither tokenizer.json nor vocab.txt")
     path = source / "tokenizer_config.json"
-    said = _mapping(path) if path.is_file() else {}
-    return from_vocabulary(source / "vocab.txt", lowercase=bool(said.get("do_lower_case", True)))
+    tokenizer_config = _mapping(path) if path.is_file() else {}
+    return from_vocabulary(source / "vocab.txt", lowercase=bool(tokenizer_config.get("do_lower_case", True)))
 
 
 def _tokenizer_config(tokenizer: Tokenizer, settings: Settings) -> str:

@@ -12,12 +12,12 @@ from experiments.settings.mistake import ExitCode, Mistake
 
 def sync_runs(names: list[str], runs: Path) -> ExitCode:
     """Upload the named runs, or all; the exit code. Raises Mistake."""
-    found = [path for name in names for path in find_runs(name, runs)]
-    found = found or sorted(path.parent for path in runs.glob("*/config.yaml"))
-    if not found:
+    folders = [path for name in names for path in find_runs(name, runs)]
+    folders = folders or sorted(path.parent for path in runs.glob("*/config.yaml"))
+    if not folders:
         raise Mistake(f"there are no runs in {runs}/", "attn train makes one; --runs names another folder")
     try:
-        failures = sync(map(RunFolder, found), None, None, print)
+        failures = sync(map(RunFolder, folders), None, None, print)
     except TrackingError as error:
         raise Mistake(str(error)) from error
     return ExitCode.FAILED if failures else ExitCode.DONE

@@ -73,7 +73,7 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
 
 
 def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Request:
-    """The words of the command line as plain values. Raises Mistake for a table, budget or option that is wrong."""
+    """Read the name, overrides and options. Raises Mistake for a table, budget or option that is wrong."""
     table = load(name)
     budget = table.budget(options.budget)
     seeds = range(budget.seeds) if options.seeds is None else seeds_of(options.seeds)

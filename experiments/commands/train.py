@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from experiments.config.command_line import hydra_main, only_asks, split_words
+from experiments.config.command_line import hydra_main, only_asks, split_arguments
 from experiments.launch.plan import Plan, in_sweep, plan
 from experiments.settings.mistake import ExitCode, Mistake
 from experiments.settings.run import Settings
@@ -13,13 +13,13 @@ from experiments.settings.run import Settings
 DRY_RUN = "--dry-run"
 
 
-def launch(words: list[str], name: str = "config") -> ExitCode:
+def launch(arguments: list[str], name: str = "config") -> ExitCode:
     """Do what the words after `attn train` say; the exit code. Raises Mistake before anything is changed.
 
     name: of the file of `conf/` that they are about, where it is another command's.
     """
-    dry_run = DRY_RUN in words
-    overrides, flags = split_words([word for word in words if word != DRY_RUN])
+    dry_run = DRY_RUN in arguments
+    overrides, flags = split_arguments([argument for argument in arguments if argument != DRY_RUN])
     if only_asks(flags):
         hydra_main(_nothing, overrides, flags, name)
         return ExitCode.DONE

@@ -28,7 +28,7 @@ class Variant:
 
 def print_variants(overrides: list[str], format: str) -> None:
     """A row a variant: parameters and multiplies of one attention layer, for one sequence at the composed sizes."""
-    if any(word.startswith("variant=") for word in overrides):
+    if any(override.startswith("variant=") for override in overrides):
         raise Mistake("attn variants lists every variant", "give sizes only, such as heads=24 hidden_size=768")
     settings = compose(overrides)
     import torch

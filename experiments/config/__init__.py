@@ -1,1 +1,1 @@
-"""From YAML and the words of a command line to checked settings."""
+"""From YAML and the arguments of a command line to checked settings."""

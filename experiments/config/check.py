@@ -54,13 +54,13 @@ def errors_of(tree: dict[str, Any], sources: dict[Any, Any], kind: type[Settings
 
 def _without_tags(tree: Any, path: tuple[int | str, ...]) -> tuple[int | str, ...]:
     """The path of an error without the tag that pydantic puts in for a union (data.text.train -> data.train)."""
-    kept: list[int | str] = []
+    untagged: list[int | str] = []
     for part in path:
         if isinstance(tree, dict) and part == tree.get("kind") and part not in tree:
             continue
-        kept.append(part)
+        untagged.append(part)
         tree = tree.get(part) if isinstance(tree, dict) else None
-    return tuple(kept)
+    return tuple(untagged)
 
 
 def _sentence(error: Any, path: tuple[int | str, ...], sources: dict[Any, Any]) -> str:
@@ -114,5 +114,5 @@ def _source(sources: Any, path: tuple[int | str, ...]) -> str:
 
 def _follows(sources: Any, path: tuple[int | str, ...]) -> bool:
     """Whether a value is that of a key people vary, `${key}`: then the error is that key's."""
-    found = re.fullmatch(r"\$\{(\w+)\}", _source(sources, path))
-    return found is not None and found[1] in Settings.model_fields
+    reference = re.fullmatch(r"\$\{(\w+)\}", _source(sources, path))
+    return reference is not None and reference[1] in Settings.model_fields

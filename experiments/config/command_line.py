@@ -1,4 +1,4 @@
-"""The words after `attn train`: sorted into overrides and Hydra's flags, checked, and handed to `hydra.main`."""
+"""The arguments of `attn train`: sorted into overrides and Hydra's flags, checked, and handed to `hydra.main`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from omegaconf import DictConfig
 from experiments.config.messages import COMMANDS, CONF, hydra_errors_as_mistakes, known_keys, near_key
 from experiments.settings.mistake import Mistake, nearest
 
-# flags of Hydra that take the next word with them
+# flags of Hydra that take the next argument as their value
 VALUE_FLAGS = {
     "--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd",
     "--experimental-rerun",
@@ -26,20 +26,20 @@ ASKING_FLAGS = {"--cfg", "-c", "--info", "-i", "--help", "-h", "--hydra-help", "
 FLAGS = VALUE_FLAGS | MULTIRUN_FLAGS | ASKING_FLAGS | {"--resolve", "--run", "-r"}
 
 
-def split_words(words: list[str]) -> tuple[list[str], list[str]]:
+def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
     """(overrides, flags): Hydra wants all overrides in one piece. Raises Mistake for an unknown flag."""
     overrides, flags = [], []
-    rest = list(words)
+    rest = list(arguments)
     while rest:
-        word = rest.pop(0)
-        if not word.startswith("-"):
-            overrides.append(word)
+        argument = rest.pop(0)
+        if not argument.startswith("-"):
+            overrides.append(argument)
             continue
-        name = word.split("=", 1)[0]
+        name = argument.split("=", 1)[0]
         if name not in FLAGS:
-            raise Mistake(f"there is no flag {word}" + nearest(name, [*FLAGS, "--dry-run"]))
-        flags.append(word)
-        if rest and (word in VALUE_FLAGS or (word in ("--info", "-i") and rest[0] in INFO_VALUES)):
+            raise Mistake(f"there is no flag {argument}" + nearest(name, [*FLAGS, "--dry-run"]))
+        flags.append(argument)
+        if rest and (argument in VALUE_FLAGS or (argument in ("--info", "-i") and rest[0] in INFO_VALUES)):
             flags.append(rest.pop(0))
     return overrides, flags
 
@@ -49,24 +49,24 @@ def only_asks(flags: list[str]) -> bool:
     return bool(ASKING_FLAGS & {flag.split("=", 1)[0] for flag in flags})
 
 
-def check_overrides(words: list[str], name: str = "config") -> list[Override]:
+def check_overrides(overrides: list[str], name: str = "config") -> list[Override]:
     """The parsed overrides. They set keys: they don't invent, remove or repeat them. Raises Mistake."""
-    for word in words:
-        if "=" not in word and not word.startswith("~"):
-            raise Mistake(f"{word!r} is not an override", "write key=value, for example heads=24")
+    for text in overrides:
+        if "=" not in text and not text.startswith("~"):
+            raise Mistake(f"{text!r} is not an override", "write key=value, for example heads=24")
     with hydra_errors_as_mistakes():
-        parsed = OverridesParser.create().parse_overrides(words)
+        parsed = OverridesParser.create().parse_overrides(overrides)
     seen: dict[str, str] = {}
-    for override, word in zip(parsed, words, strict=True):
+    for override, text in zip(parsed, overrides, strict=True):
         key = override.get_key_element().lstrip("+~")
         if key.startswith(("hydra.", "hydra/")):
             continue
         if override.is_add() or override.is_force_add() or override.is_delete():
-            hint = f"write {word.lstrip('+~')}" if key in known_keys(name=name) else near_key(key, name=name)
-            raise Mistake(f"{word!r}: overrides set keys, they don't add or remove them", hint)
+            hint = f"write {text.lstrip('+~')}" if key in known_keys(name=name) else near_key(key, name=name)
+            raise Mistake(f"{text!r}: overrides set keys, they don't add or remove them", hint)
         if key in seen:
-            raise Mistake(f"{key} is given twice: {seen[key]} and {word}")
-        seen[key] = word
+            raise Mistake(f"{key} is given twice: {seen[key]} and {text}")
+        seen[key] = text
     return parsed
 
 

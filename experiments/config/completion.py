@@ -28,8 +28,8 @@ def script(shell: str) -> str:
     return {"bash": BASH, "zsh": ZSH}[shell]
 
 
-def complete(words: list[str], incomplete: str, name: str = "config") -> list[str]:
-    """What may stand for `incomplete` after `words`: keys, groups and their options. Empty where Hydra can't tell.
+def complete(arguments: list[str], incomplete: str, name: str = "config") -> list[str]:
+    """What may stand for `incomplete` after `arguments`: keys, groups and their options. Empty where Hydra can't tell.
 
     name: of the file of `conf/` that is composed.
     """
@@ -40,7 +40,8 @@ def complete(words: list[str], incomplete: str, name: str = "config") -> list[st
     from omegaconf.errors import OmegaConfBaseException
 
     loader = ConfigLoaderImpl(config_search_path=create_config_search_path(str(CONF)))
-    line = " ".join([*(word for word in words if "=" in word and not word.startswith("-")), incomplete])
+    overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
+    line = " ".join([*overrides, incomplete])
     try:
         return DefaultCompletionPlugin(loader)._query(name, line)
     except (HydraException, OmegaConfBaseException):

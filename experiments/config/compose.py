@@ -1,6 +1,6 @@
 """From composed YAML to checked settings: Hydra composes, pydantic checks, torch stays out.
 
-    words -> hydra -> DictConfig -> resolve() -> Settings
+    overrides -> hydra -> DictConfig -> resolve() -> Settings
 
 Whatever is wrong ends as a `Mistake` that names the key, the value and what is allowed.
 """
@@ -61,8 +61,8 @@ def resolve(config: DictConfig) -> Settings:
     typed = {
         str(key): value for key, value in sources.items() if not isinstance(value, dict) and "${" not in str(value)
     }
-    found = errors_of(typed, {}, class_of(sources))
-    if wrong := [sentence for sentence in found if not sentence.endswith(" is missing")]:
+    sentences = errors_of(typed, {}, class_of(sources))
+    if wrong := [sentence for sentence in sentences if not sentence.endswith(" is missing")]:
         raise Mistake("\n".join(wrong))
     with hydra_errors_as_mistakes():
         tree = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
@@ -70,26 +70,27 @@ def resolve(config: DictConfig) -> Settings:
     return from_tree({str(key): value for key, value in tree.items() if key != "hydra"}, sources)
 
 
-def override(tree: dict[str, Any], words: list[str]) -> Settings:
+def override(tree: dict[str, Any], overrides: list[str]) -> Settings:
     """The settings of a run's `config.yaml` with other values. Raises Mistake.
 
     A group is composed afresh; a key that people vary also reaches the places that refer to it.
     """
-    parsed = check_overrides(words, "finetune" if "pretrained" in tree else "config")
-    for word, each in zip(words, parsed, strict=True):
+    parsed = check_overrides(overrides, "finetune" if "pretrained" in tree else "config")
+    for text, each in zip(overrides, parsed, strict=True):
         if each.is_sweep_override():
-            raise Mistake(f"{word}: one value is needed here", "to give a list write key=[a,b]")
-    chosen = {each.key_or_group for each in parsed} & set(groups())
-    of_groups = [word for word, each in zip(words, parsed, strict=True) if each.key_or_group.split(".")[0] in chosen]
-    fresh = OmegaConf.to_container(compose_raw(of_groups), resolve=True)
+            raise Mistake(f"{text}: one value is needed here", "to give a list write key=[a,b]")
+    composed_groups = {each.key_or_group for each in parsed} & set(groups())
+    pairs = zip(overrides, parsed, strict=True)
+    group_overrides = [text for text, each in pairs if each.key_or_group.split(".")[0] in composed_groups]
+    fresh = OmegaConf.to_container(compose_raw(group_overrides), resolve=True)
     assert isinstance(fresh, dict)
-    config = OmegaConf.create(tree | {group: fresh[group] for group in chosen})
+    config = OmegaConf.create(tree | {group: fresh[group] for group in composed_groups})
     sources = OmegaConf.to_container(compose_raw([f"variant={tree['variant']['name']}"]), resolve=False)
     assert isinstance(sources, dict)
     for each in parsed:
         key: str = each.key_or_group
         value: Any = each.value()
-        if key.split(".")[0] in chosen:
+        if key.split(".")[0] in composed_groups:
             continue
         if OmegaConf.select(config, key, default=config) is config:
             raise Mistake(f"there is no setting {key!r}", near_key(key))

@@ -49,10 +49,10 @@ def known_keys(overrides: Iterable[str] = (), name: str = "config") -> list[str]
             if isinstance(value, dict):
                 yield from walk(value, f"{prefix}{key}.")
 
-    own = _groups_of(name)
-    chosen = [f"{group}={option}" for group, option in _choices(overrides) if group in own]
+    groups_of_file = _groups_of(name)
+    choices = [f"{group}={option}" for group, option in _choices(overrides) if group in groups_of_file]
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
-        tree = OmegaConf.to_container(hydra.compose(name, chosen), resolve=False)
+        tree = OmegaConf.to_container(hydra.compose(name, choices), resolve=False)
     assert isinstance(tree, dict)
     return list(walk(tree, ""))
 
@@ -64,9 +64,9 @@ def _groups_of(name: str) -> set[str]:
 
 
 def _choices(overrides: Iterable[str]) -> Iterator[tuple[str, str]]:
-    """(group, option) of the words that choose one that there is."""
-    for word in overrides:
-        group, _, option = word.partition("=")
+    """Yield (group, option) for each override that chooses an option of a group."""
+    for override in overrides:
+        group, _, option = override.partition("=")
         if group in groups() and option in options(group):
             yield group, option
 
@@ -91,16 +91,16 @@ def near_key(key: str, overrides: Iterable[str] = (), name: str = "config") -> s
 
 def _explain(error: BaseException, overrides: Iterable[str], name: str) -> tuple[str, str]:
     text = "\n".join(map(str, _causes(error)))
-    if found := re.search(r"Could not override '([^']+)'", text):
-        return f"there is no setting {found[1]!r}", near_key(found[1], overrides, name)
-    if found := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
-        group, option = found[1], found[2]
+    if match := re.search(r"Could not override '([^']+)'", text):
+        return f"there is no setting {match[1]!r}", near_key(match[1], overrides, name)
+    if match := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
+        group, option = match[1], match[2]
         if group.startswith("hydra/"):
             return f"there is no {group} {option!r}", "is its plugin installed?"
         known = options(group)
         return f"there is no {group} {option!r}" + nearest(option, known), f"there are: {', '.join(known)}"
-    if "Missing mandatory value" in text and (found := re.search(r"full_key: (\S+)", text)):
-        return f"{found[1]} has no value", f"write {found[1]}=..."
+    if "Missing mandatory value" in text and (match := re.search(r"full_key: (\S+)", text)):
+        return f"{match[1]} has no value", f"write {match[1]}=..."
     line = first_line(error)
     if line.startswith("Ambiguous value"):
         return line, "to sweep over the values add -m; to give a list write key=[a,b]"

@@ -66,14 +66,14 @@ def pretraining(folder: RunFolder) -> Settings:
     return settings
 
 
-def check_keys(words: list[str]) -> None:
+def check_keys(overrides: list[str]) -> None:
     """Raises Mistake for what the pretrained run decides, and without a task."""
-    keys = {word.partition("=")[0]: word for word in words}
-    for key, word in keys.items():
+    keys = {override.partition("=")[0]: override for override in overrides}
+    for key, override in keys.items():
         if key.split(".")[0] in DECIDED:
-            raise Mistake(f"{word}: {key} is the pretrained run's", "attn finetune --help lists what can be set")
+            raise Mistake(f"{override}: {key} is the pretrained run's", "attn finetune --help lists what can be set")
         if key in ("pretrained", "origin"):
-            raise Mistake(f"{word}: the run is named without a key", "attn finetune RUN task=NAME")
+            raise Mistake(f"{override}: the run is named without a key", "attn finetune RUN task=NAME")
     if "task" not in keys:
         known = options("task")
         wrong = next((key for key in keys if nearest(key, ["task"])), "")

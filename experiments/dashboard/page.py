@@ -35,7 +35,7 @@ DIGITS = 6
 
 
 def page_data(which: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
-    """What the page of the runs that the words choose is drawn from, ready for JSON. Raises Mistake.
+    """What the page of the chosen runs is drawn from, ready for JSON. Raises Mistake.
 
     refresh: after how many seconds the page loads itself again; 0 for never.
     """

@@ -26,7 +26,7 @@ Curve = dict[str, Any]
 
 
 def chosen_runs(which: list[str], runs: Path, index: Index) -> list[dict[str, Any]]:
-    """A result for every run that the words name or match, with its name under `run` and its folder under `folder`.
+    """A result for every run that `which` names or matches, with its name under `run` and its folder under `folder`.
 
     A page is of pretraining, or of one task: fine-tuned runs are left out beside pretrained ones.
     A run that goes on, or was cut, has the numbers it has reached. Raises Mistake where no run is left, or several
@@ -38,8 +38,8 @@ def chosen_runs(which: list[str], runs: Path, index: Index) -> list[dict[str, An
     for result in matching(which, results):
         by_task.setdefault(value_at(result, TASK["task"]), []).append(result)
     if not by_task:
-        words = f" matches {' '.join(which)}{near_value(which, results)}" if which else ""
-        raise Mistake(f"no run in {runs}/{words}", "attn train makes one; --runs names another folder")
+        condition = f" matches {' '.join(which)}{near_value(which, results)}" if which else ""
+        raise Mistake(f"no run in {runs}/{condition}", "attn train makes one; --runs names another folder")
     if len(by_task) > 1 and None not in by_task:
         raise Mistake(f"these runs are of several tasks: {', '.join(sorted(map(str, by_task)))}", "choose: task=NAME")
     return by_task.get(None) or next(iter(by_task.values()))

@@ -28,7 +28,7 @@ HEADS = 10  # runs whose heads there is a panel for
 
 
 def save_workspace(which: list[str], runs: Path) -> None:
-    """Make the workspace of the runs that the words choose, or update it, and print its address. Raises Mistake."""
+    """Make the workspace of the runs that `which` chooses, or update it, and print its address. Raises Mistake."""
     with Index(runs) as index:
         results = chosen_runs(which, runs, index)
         logger = results[0]["config"]["logger"]
@@ -60,7 +60,7 @@ def workspace(
     entity: str, project: str, which: list[str], results: list[dict[str, Any]], texts: dict[str, list[str]]
 ) -> Any:
     """The workspace, unsaved: it needs no login. Runs are grouped by the settings that differ, so that a group's runs
-    are its seeds, and filtered as the words say. texts: sections of panels in Markdown; an empty one is left out."""
+    are its seeds, and filtered by `which`. texts: sections of panels in Markdown; an empty one is left out."""
     import wandb_workspaces.reports.v2 as wr
     import wandb_workspaces.workspaces as ws
 
@@ -123,15 +123,15 @@ def _against(title: str, measure: str, **more: Any) -> Any:
 
 
 def _filters(which: list[str], results: list[dict[str, Any]]) -> list[Any]:
-    """The words as filters of W&B, their values in the types that the runs have."""
+    """Filters of W&B for `which`, their values in the types that the runs have."""
     import wandb_workspaces.workspaces as ws
 
     filters = []
-    for column in (word.split("=", 1)[0] for word in which if "=" in word):
+    for column in (item.split("=", 1)[0] for item in which if "=" in item):
         values = {str(value): value for value in (value_at(result, place_of(column)) for result in results)}
         metric = ws.Config if place_of(column).startswith("config.") else ws.Summary
         filters.append(metric(_key(column)).isin(list(values.values())))
-    if any("=" not in word for word in which):
+    if any("=" not in item for item in which):
         filters.append(ws.Metric("Name").isin([result["run"] for result in results]))
     return filters
 

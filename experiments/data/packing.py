@@ -93,18 +93,18 @@ def _obtain(
     sentinels: int,
 ) -> Dataset:
     corpus = open_corpus(data, store)
-    own, tokenizer_identity = obtain(tokenizer, corpus, store, report)
-    chosen = own.with_sentinels(sentinels)
-    tokenizer_identity |= {"vocabulary_size": chosen.vocabulary_size, "digest": chosen.digest}
-    key = digest([FORMAT, corpus.identity, chosen.digest, length])
+    obtained, tokenizer_identity = obtain(tokenizer, corpus, store, report)
+    extended = obtained.with_sentinels(sentinels)
+    tokenizer_identity |= {"vocabulary_size": extended.vocabulary_size, "digest": extended.digest}
+    key = digest([FORMAT, corpus.identity, extended.digest, length])
     pack = packing_pairs.pack if data.holds_pairs else _pack
-    folder, facts = store.obtain("packed", key, lambda partial: pack(partial, corpus, chosen, length, report))
+    folder, facts = store.obtain("packed", key, lambda partial: pack(partial, corpus, extended, length, report))
     splits = {split: _open(folder, split, fact, length, facts["dtype"]) for split, fact in facts["splits"].items()}
     return Dataset(
         train=splits["train"],
         validation=splits["validation"],
         test=splits.get("test"),
-        tokenizer=chosen,
+        tokenizer=extended,
         unigram=np.fromfile(folder / "unigram", dtype="<i8"),
         identity={"corpus": corpus.identity, "tokenizer": tokenizer_identity, "length": length, **facts, "packed": key},
     )

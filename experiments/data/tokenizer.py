@@ -146,14 +146,14 @@ def obtain(
 def _sample(corpus: Corpus, report: Report) -> tuple[list[str], int]:
     """The first documents of the training split, up to SAMPLE bytes, and how many bytes they are."""
     texts: list[str] = []
-    size = said = 0
+    size = reported = 0
     for split, text in corpus.documents():
         if split == "train":
             texts.append(text)
             size += len(text.encode())
-        if size - said >= SAMPLE >> 5:
+        if size - reported >= SAMPLE >> 5:
             report("reading text for the tokenizer", min(size, SAMPLE), SAMPLE)
-            said = size
+            reported = size
         if size >= SAMPLE:
             break
     if not texts:

@@ -43,13 +43,13 @@ NAMED = TASK | OBJECTIVE | BLEU | COLUMNS
 
 
 def named_folders(which: list[str], runs: Path) -> list[Path]:
-    """The run folders that the words without a `=` name. Raises Mistake for one that names none."""
-    return [path for word in which if "=" not in word for path in find_runs(word, runs)]
+    """The run folders that the items of `which` without a `=` name. Raises Mistake for one that names none."""
+    return [path for name in which if "=" not in name for path in find_runs(name, runs)]
 
 
 def matching(which: list[str], results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The results that agree with every key=value of the words; key=a,b means either. Raises Mistake."""
-    filters = dict(word.split("=", 1) for word in which if "=" in word)
+    """The results that agree with every key=value of `which`; key=a,b means either. Raises Mistake."""
+    filters = dict(item.split("=", 1) for item in which if "=" in item)
     for key in filters:
         _check_filter(key, results)
     return [
@@ -60,12 +60,12 @@ def matching(which: list[str], results: list[dict[str, Any]]) -> list[dict[str, 
 
 
 def near_value(which: list[str], results: list[dict[str, Any]]) -> str:
-    """` (did you mean x?)` for the first value of the words that is near one that a result has, or nothing."""
-    for key, wanted in (word.split("=", 1) for word in which if "=" in word):
+    """` (did you mean x?)` for the first value in `which` that is near one that a result has, or nothing."""
+    for key, wanted in (item.split("=", 1) for item in which if "=" in item):
         known = dict.fromkeys(map(str, values_at(results, place_of(key))))
         for one in wanted.split(","):
-            if one not in known and (said := nearest(one, known)):
-                return said
+            if one not in known and (hint := nearest(one, known)):
+                return hint
     return ""
 
 

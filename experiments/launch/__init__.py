@@ -1,1 +1,1 @@
-"""From words to finished cells: the plan, one cell in its process, the cells of a sweep."""
+"""From command line to finished cells: the plan, one cell in its process, the cells of a sweep."""

@@ -69,7 +69,7 @@ def execute(settings: Settings) -> ExitCode:
                 folder.create(settings.model_dump())
                 prepare_apart(settings, folder)
                 display.stage("starting", 0, None)
-                # torch comes in here: a mistake in words or data, or a finished run, has been answered without it
+                # torch is imported only now: a mistake in the settings or the data, or a finished run, needs none
                 from experiments.training.train import train
 
                 result = train(settings, folder, Tracker(), display, cores)

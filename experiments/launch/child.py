@@ -37,10 +37,10 @@ def search_path() -> str:
     return os.pathsep.join(dict.fromkeys(places))
 
 
-def why_ended(code: int, said: str) -> str:
+def why_ended(code: int, output: str) -> str:
     """Why a process ended with this code, in a line: its signal, or what it said last, which is no indented hint."""
     if code < 0:
         killer = signal.Signals(-code)
         return f"killed by {killer.name}" + (" (out of memory?)" if killer == signal.SIGKILL else "")
-    lines = [line for line in said.splitlines() if line.strip() and not line.startswith(" ")]
+    lines = [line for line in output.splitlines() if line.strip() and not line.startswith(" ")]
     return lines[-1].strip() if lines else f"ended with code {code}"

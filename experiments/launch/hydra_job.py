@@ -35,7 +35,7 @@ def _note(ledger: Path, name: str, became: str) -> None:
 
 
 def read_ledger(folder: Path) -> dict[str, str]:
-    """What became of each cell, by its name; the last word counts."""
+    """What became of each cell, by its name; the last line about it counts."""
     path = folder / LEDGER
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return dict(line.split("\t", 1) for line in lines)

@@ -1,4 +1,4 @@
-"""From the words of a command line to the cells of a sweep, each composed and checked before the first one trains."""
+"""From overrides to the cells of a sweep, each composed and checked before the first one trains."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
 
     def collect(config: DictConfig) -> None:
         context = HydraConfig.get()
-        label = " ".join(word for word in context.overrides.task if word.split("=", 1)[0] in swept)
+        label = " ".join(override for override in context.overrides.task if override.split("=", 1)[0] in swept)
         try:
             settings = resolve(config)
             _check_cell(settings, runs_here=launcher == "basic")
@@ -85,8 +85,8 @@ def _check_cell(settings: Settings, *, runs_here: bool) -> None:
 def _planned_here(overrides: list[str], scratch: str) -> list[str]:
     """The overrides of a sweep with Hydra's basic launcher, which calls a function for each cell in this process."""
     launcher = ("hydra/launcher", "hydra.launcher.")
-    own = [override for override in overrides if not override.lstrip("+").startswith(launcher)]
-    return [*own, "hydra/launcher=basic", f"hydra.sweep.dir={scratch}"]
+    without_launcher = [override for override in overrides if not override.lstrip("+").startswith(launcher)]
+    return [*without_launcher, "hydra/launcher=basic", f"hydra.sweep.dir={scratch}"]
 
 
 def check_data(cells: list[Settings]) -> None:
@@ -108,9 +108,9 @@ def _distinct(cells: list[Settings]) -> list[Settings]:
 
 
 def _choices(overrides: list[str], flags: list[str], name: str) -> tuple[str, str, bool, str]:
-    """(launcher, sweeper, whether it is a sweep, runs), from the words and from the overlays that they name."""
+    """(launcher, sweeper, whether it is a sweep, runs), from the overrides and from the overlays that they name."""
     keys = ("hydra/launcher=", "hydra/sweeper=", "hydra.mode=", "experiment=", "runs=")
-    deciding = [word for word in overrides if word.startswith(keys) and "," not in word]
+    deciding = [override for override in overrides if override.startswith(keys) and "," not in override]
     composed = compose_raw(deciding, with_hydra=True, name=name)
     is_sweep = bool(MULTIRUN_FLAGS & set(flags)) or composed.hydra.mode is RunMode.MULTIRUN
     choices = composed.hydra.runtime.choices

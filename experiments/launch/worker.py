@@ -76,12 +76,12 @@ def run_cell(settings: Settings, watch: Callable[[RunFolder], None] = lambda fol
             watch(folder)
             time.sleep(POLL_SECONDS)
         output.seek(before)
-        said = output.read()
+        written = output.read()
     if process.returncode == ExitCode.MISTAKE:
         folder.discard()
     if received:
         raise Interrupted(received[0])
-    return _outcome(folder, process.returncode, said)
+    return _outcome(folder, process.returncode, written)
 
 
 def outcome_of(folder: RunFolder, state: str) -> Outcome:
@@ -89,10 +89,10 @@ def outcome_of(folder: RunFolder, state: str) -> Outcome:
     return Outcome(folder, folder.result(), "") if state == "done" else Outcome(folder, None, state)
 
 
-def _outcome(folder: RunFolder, code: int, said: str) -> Outcome:
+def _outcome(folder: RunFolder, code: int, output: str) -> Outcome:
     result = folder.result()
     if code < 0 or result is None or (code != 0 and result.status == "done"):
-        return Outcome(folder, None, why_ended(code, said))
+        return Outcome(folder, None, why_ended(code, output))
     return Outcome(folder, result, "" if result.status == "done" else f"{result.status}: {result.reason}")
 
 

@@ -51,9 +51,9 @@ def save(folder: Path, which: WhichCheckpoint, step: int, tensors: dict[str, Ten
         # before the file gets its name: one without a checksum is no checkpoint, a checksum without a file is nothing
         write(path.with_suffix(".sha256"), file_digest(temporary) + "\n")
     others = [file for file in _files(folder, which) if file != path]
-    kept = [file for file in others if file < path][: KEPT[which] - 1]
+    newest = [file for file in others if file < path][: KEPT[which] - 1]
     # what is later than this one was passed over as damaged, or belongs to steps that are being repeated
-    for file in set(others) - set(kept):
+    for file in set(others) - set(newest):
         _remove(file, file.with_suffix(".sha256"))
 
 
@@ -127,10 +127,10 @@ def _as_os_error() -> Iterator[None]:
     try:
         yield
     except SafetensorError as error:
-        found = re.search(r"os error (\d+)", str(error))
-        if found is None:
+        match = re.search(r"os error (\d+)", str(error))
+        if match is None:
             raise
-        number = int(found[1])
+        number = int(match[1])
         raise OSError(number, os.strerror(number)) from error
 
 

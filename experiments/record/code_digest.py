@@ -100,26 +100,26 @@ def _file(path: Path) -> _File | None:
     """The digest and the imports of a module; None of a package, or of a name that is no module."""
     if not path.is_file():
         return None
-    words: list[str] = []
+    pieces: list[str] = []
     imports: list[str] = []
-    _walk(ast.parse(path.read_text(encoding="utf-8")), words, imports)
-    return _File(hashlib.sha256("\0".join(words).encode()).hexdigest()[:16], tuple(dict.fromkeys(imports)))
+    _walk(ast.parse(path.read_text(encoding="utf-8")), pieces, imports)
+    return _File(hashlib.sha256("\0".join(pieces).encode()).hexdigest()[:16], tuple(dict.fromkeys(imports)))
 
 
-def _walk(node: ast.AST, words: list[str], imports: list[str]) -> None:
+def _walk(node: ast.AST, pieces: list[str], imports: list[str]) -> None:
     """Write a syntax tree down without docstrings and empty fields, which not every Python has; note its imports."""
     if isinstance(node, ast.Import):
         imports += [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom) and node.module:
         imports += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-    words.append(type(node).__name__)
+    pieces.append(type(node).__name__)
     documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
     typing_only = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
     for name in node._fields:
         value = getattr(node, name, None)
         if value is None or value == []:
             continue
-        words.append(name)
+        pieces.append(name)
         if not isinstance(value, list):
             items = [value]
         elif documented and name == "body" and _is_text(value[0]):
@@ -128,10 +128,10 @@ def _walk(node: ast.AST, words: list[str], imports: list[str]) -> None:
             items = value
         for item in items:
             if isinstance(item, ast.AST):
-                _walk(item, words, [] if typing_only else imports)
+                _walk(item, pieces, [] if typing_only else imports)
             else:
-                words.append(repr(item))
-    words.append(")")
+                pieces.append(repr(item))
+    pieces.append(")")
 
 
 def _is_text(node: ast.AST) -> bool:

@@ -65,17 +65,17 @@ def _version(package: str) -> str | None:
 
 def _git() -> dict[str, Any] | None:
     """Commit of the checkout that tracks this file, and whether its files were modified; None outside a checkout."""
-    here = Path(__file__).resolve()
+    this_file = Path(__file__).resolve()
 
     def git(*arguments: str) -> str:
         finished = subprocess.run(
-            ["git", "-C", str(here.parent), *arguments], capture_output=True, text=True, timeout=5, check=True
+            ["git", "-C", str(this_file.parent), *arguments], capture_output=True, text=True, timeout=5, check=True
         )
         return finished.stdout.strip()
 
     try:
         # an installed copy may lie inside somebody else's checkout, whose commit would say nothing
-        git("ls-files", "--error-unmatch", here.name)
+        git("ls-files", "--error-unmatch", this_file.name)
         return {
             "commit": git("rev-parse", "HEAD"),
             "modified": bool(git("status", "--porcelain", "--untracked-files=no")),

@@ -1,4 +1,4 @@
-"""The run folders that a word names."""
+"""The run folders that a path, a name or the start of one names."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from experiments.settings.mistake import Mistake, nearest
 
 
 def find_runs(name: str, runs: Path) -> list[Path]:
-    """The run folders that a word names: one by its path or its name, else all that begin so. Raises Mistake."""
+    """The run folder with this path or name, or else all those whose names begin with it. Raises Mistake."""
     path = Path(name)
     if exact := [folder for folder in (path, runs / path) if _is_run(folder)]:
         return exact[:1]
     folder = path.parent if len(path.parts) > 1 else runs
-    found = sorted(filter(_is_run, folder.glob(f"{path.name.rstrip('*')}*")))
-    if not found:
+    folders = sorted(filter(_is_run, folder.glob(f"{path.name.rstrip('*')}*")))
+    if not folders:
         known = [each.name for each in folder.glob("*") if _is_run(each)]
         hint = "`attn compare` lists the finished ones"
         raise Mistake(f"there is no run {name!r} in {folder}/" + nearest(path.name, known), hint)
-    return found
+    return folders
 
 
 def find_run(name: str, runs: Path) -> Path:
-    """The one run folder that a word names. Raises Mistake when there are several."""
-    found = find_runs(name, runs)
-    if len(found) > 1:
-        hint = "name one: " + ", ".join(path.name for path in found[:5])
-        raise Mistake(f"{name!r} is the start of {len(found)} runs", hint)
-    return found[0]
+    """The one run folder with this path, name or start of a name. Raises Mistake where there is none, or several."""
+    folders = find_runs(name, runs)
+    if len(folders) > 1:
+        hint = "name one: " + ", ".join(path.name for path in folders[:5])
+        raise Mistake(f"{name!r} is the start of {len(folders)} runs", hint)
+    return folders[0]
 
 
 def _is_run(folder: Path) -> bool:

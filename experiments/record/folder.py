@@ -86,13 +86,13 @@ class RunFolder:
             self.path.mkdir(parents=True, exist_ok=True)
         try:
             self._acquire()
-            found = self.config() if (self.path / "config.yaml").exists() else None
-            if found is not None and configuration_digest(found) != configuration_digest(settings):
+            recorded = self.config() if (self.path / "config.yaml").exists() else None
+            if recorded is not None and configuration_digest(recorded) != configuration_digest(settings):
                 raise RunFolderError(
-                    f"{self.path}: holds a run of another configuration (digest {configuration_digest(found)}, not"
+                    f"{self.path}: holds a run of another configuration (digest {configuration_digest(recorded)}, not"
                     f" {configuration_digest(settings)}); remove it or set runs= to another folder"
                 )
-            if found != settings:
+            if recorded != settings:
                 write(self.path / "config.yaml", yaml.safe_dump(settings, sort_keys=False))
             result = self.result()
             if result is not None and result.status != "done":
@@ -163,8 +163,8 @@ class RunFolder:
         path = self.path / "metrics.jsonl"
         if not path.exists():
             return
-        kept = [line for line, metrics in self._lines() if metrics["step"] <= step]
-        write(path, b"".join(kept).decode())
+        earlier = [line for line, metrics in self._lines() if metrics["step"] <= step]
+        write(path, b"".join(earlier).decode())
 
     def read_metrics(self) -> list[dict[str, Any]]:
         """Every whole line of metrics.jsonl, in order of `step`."""

@@ -44,11 +44,11 @@ class Index:
         """`parse(content)` of the file, which JSON can hold, from the index while time and size of the file are the
         same; None where there is no such file. Raises whatever `parse` does, and OSError."""
         try:
-            found = path.stat()
+            status = path.stat()
         except FileNotFoundError:
             return None
         key = os.path.abspath(path)  # noqa: PTH100 - a hundred times as fast as resolve()
-        stamp = f"{found.st_mtime_ns} {found.st_size}"
+        stamp = f"{status.st_mtime_ns} {status.st_size}"
         try:
             known = self._database.execute("SELECT stamp, content FROM files WHERE path = ?", (key,)).fetchone()
         except sqlite3.Error:

@@ -57,8 +57,8 @@ def notes(request: Request, findings: Findings) -> Iterator[str]:
     for (row, seed), finding in findings.items():
         if finding.state in ("failed", "refused", "diverged"):
             counts = f"; counts as the {budget.diverged} of the others" if budget.diverged else ""
-            said = f"{row}, seed {seed}: {finding.state}: {finding.reason}"
-            yield said + (counts if finding.state == "diverged" else "")
+            sentence = f"{row}, seed {seed}: {finding.state}: {finding.reason}"
+            yield sentence + (counts if finding.state == "diverged" else "")
     for place, condition in ALIKE.items():
         if len(distinct(finding.result.get(place) for finding in findings.values())) > 1:
             yield f"The cells are of more than one {condition}: what is measured of them is not comparable."

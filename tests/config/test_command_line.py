@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.config.command_line import check_overrides, split_words
+from experiments.config.command_line import check_overrides, split_arguments
 from experiments.config.completion import complete
 from experiments.settings.mistake import Mistake
 
@@ -98,10 +98,10 @@ def test_hydra_answers_its_own_flags(attn, shell):
 
 
 def test_flags_and_overrides_may_come_in_any_order():
-    assert split_words(["a=1", "-m", "b=2", "--info", "c=3"]) == (["a=1", "b=2", "c=3"], ["-m", "--info"])
-    assert split_words(["--cfg", "job", "a=1"]) == (["a=1"], ["--cfg", "job"])
+    assert split_arguments(["a=1", "-m", "b=2", "--info", "c=3"]) == (["a=1", "b=2", "c=3"], ["-m", "--info"])
+    assert split_arguments(["--cfg", "job", "a=1"]) == (["a=1"], ["--cfg", "job"])
     with pytest.raises(Mistake, match="did you mean --multirun"):
-        split_words(["--mulitrun"])
+        split_arguments(["--mulitrun"])
 
 
 def test_hydra_keys_may_be_added():

@@ -62,5 +62,5 @@ def learning_rates(name: str) -> dict[str, Any]:
     sets = yaml.safe_load(RATES.read_text(encoding="utf-8"))
     if name not in sets:
         raise ValueError(f"{RATES.name} has no set {name!r}{nearest(name, sets)}; there are: {', '.join(sets)}")
-    chosen = sets[name]
-    return {family: {"where": chosen["where"], **tuning} for family, tuning in chosen["families"].items()}
+    tuned = sets[name]
+    return {family: {"where": tuned["where"], **tuning} for family, tuning in tuned["families"].items()}

@@ -60,10 +60,11 @@ class Request:
 
     def command(self) -> str:
         """The command as it can be typed again; of a file only its name, as folders differ between machines."""
-        words = ["attn", "table", self.name, "--budget", self.budget_name, "--seeds", self.span or str(len(self.seeds))]
+        seeds = self.span or str(len(self.seeds))
+        arguments = ["attn", "table", self.name, "--budget", self.budget_name, "--seeds", seeds]
         if self.published_file:
-            words += ["--published", self.published_file.name]
-        return shlex.join([*words, *map(without_folder, self.overrides)])
+            arguments += ["--published", self.published_file.name]
+        return shlex.join([*arguments, *map(without_folder, self.overrides)])
 
 
 def load(name: str) -> Table:

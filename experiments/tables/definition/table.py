@@ -142,8 +142,8 @@ class Table(Group):
 
     def rows_at(self, budget_name: str) -> dict[str, Row]:
         """The rows of a budget, in the table's order."""
-        chosen = self.budget(budget_name).rows
-        return {key: row for key, row in self.rows.items() if chosen is None or key in chosen}
+        row_keys = self.budget(budget_name).rows
+        return {key: row for key, row in self.rows.items() if row_keys is None or key in row_keys}
 
     @model_validator(mode="after")
     def _known_rows(self) -> Table:

@@ -198,13 +198,13 @@ def _latex(report: Report) -> str:
     """`\\usepackage{booktabs}` is all that it needs."""
     verdicts = [{"claim": each.key, "says": each.claim.says, "verdict": each.word} for each in report.verdicts]
     comparisons = [_comparison_row(verdict.key, part) for verdict in report.verdicts for part in verdict.parts]
-    said = [*legend(report), *report.notes, *([closing(report)] if report.verdicts else [])]
+    sentences = [*legend(report), *report.notes, *([closing(report)] if report.verdicts else [])]
     return "\n".join(
         [
             f"% {report.request.command()}",
             f"% {_tex(report.request.table.title)}",
             *(_tabular(rows) for rows in (*tables(report), verdicts, comparisons) if rows),
-            *(f"{_tex(line)}\n" for line in said),
+            *(f"{_tex(line)}\n" for line in sentences),
         ]
     )
 

@@ -71,8 +71,8 @@ class Computed:
                 path.parent.mkdir(parents=True, exist_ok=True)
             record = self._record(cell)
             write(path, to_json(record, indent=2) + "\n")
-            said = f"[{count}/{len(missing)}] {cell.row}, seed {cell.seed}: {record['wall_seconds']:.1f} s"
-            console.print(said, markup=False, highlight=False)
+            line = f"[{count}/{len(missing)}] {cell.row}, seed {cell.seed}: {record['wall_seconds']:.1f} s"
+            console.print(line, markup=False, highlight=False)
 
     def _record(self, cell: Cell) -> dict[str, Any]:
         """The numbers of a cell, computed now, with what a run's result has of its circumstances."""

@@ -124,7 +124,7 @@ def _composed(overrides: Mapping[str, list[str]], runs: Path) -> dict[str, Setti
             mistakes[row] = str(mistake)
     if mistakes:
         of_all = len(mistakes) == len(overrides) and len(set(mistakes.values())) == 1
-        lines = set(mistakes.values()) if of_all else (f"{row}: {said}" for row, said in mistakes.items())
+        lines = set(mistakes.values()) if of_all else (f"{row}: {reason}" for row, reason in mistakes.items())
         raise Mistake("\n".join(lines))
     return settings
 
