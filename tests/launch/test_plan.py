@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from attention.kernels import triton_kernel
-from experiments.commands.train import sweep_name
 from experiments.launch.plan import plan
+from experiments.launch.sweep import sweep_name
 from experiments.settings.mistake import Mistake
 
 

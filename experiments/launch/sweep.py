@@ -1,0 +1,52 @@
+"""A sweep, from its plan to its outcomes: by our own runner, or by one of Hydra's launchers or sweepers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from rich.console import Console
+
+from experiments.config.command_line import hydra_main
+from experiments.launch.hydra_job import LEDGER, job, read_ledger
+from experiments.launch.local import train_cells
+from experiments.launch.plan import Plan, in_sweep
+from experiments.launch.report import print_outcomes
+from experiments.launch.worker import Outcome, outcome_of
+from experiments.record.folder import RunFolder
+from experiments.settings.digest import digest
+from experiments.settings.mistake import ExitCode
+from experiments.training.interruption import Interrupted
+
+
+def run_sweep(planned: Plan, overrides: list[str], flags: list[str], name: str) -> ExitCode:
+    """Train every cell of a plan that is not done, print what became of each, and return the exit code.
+
+    `overrides`, `flags` and `name`, a file of `conf/`, are those that were planned: Hydra's launchers read them anew.
+    """
+    console = Console()
+    if planned.runs_here:
+        cells = [in_sweep(cell, sweep_name(overrides)) for cell in planned.cells]
+        try:
+            outcomes = train_cells(cells, console)
+        except Interrupted as interrupted:
+            console.print(f"{interrupted}; the same command goes on from here")
+            return interrupted.exit_code
+    else:
+        outcomes = _train_with_hydra(Path(planned.runs), overrides, flags, name)
+    print_outcomes(outcomes, console)
+    return ExitCode.DONE if all(outcome.done for outcome in outcomes) else ExitCode.SWEEP_FAILED
+
+
+def sweep_name(overrides: list[str]) -> str:
+    """Name a sweep after its overrides, in whatever order they stand; Hydra's own do not count."""
+    relevant = sorted(override for override in overrides if not override.startswith(("hydra.", "hydra/")))
+    return f"sweep-{digest(relevant)[:8]}"
+
+
+def _train_with_hydra(runs: Path, overrides: list[str], flags: list[str], name: str) -> list[Outcome]:
+    """Hydra's launcher or sweeper decides when and where a job runs; each still trains in a process of its own."""
+    folder = runs / "sweeps" / sweep_name(overrides)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / LEDGER).unlink(missing_ok=True)
+    hydra_main(job, [*overrides, f"hydra.sweep.dir={folder}"], flags, name)
+    return [outcome_of(RunFolder(runs / cell), state) for cell, state in read_ledger(folder).items()]
