@@ -19,6 +19,7 @@ from experiments.settings.digest import digest, file_digest
 from experiments.settings.finetuning import LIBRARIES, FinetuningSettings
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake, nearest
+from experiments.settings.position import POSITION_KINDS
 from experiments.settings.run import Objective, Settings
 
 # what `conf/finetune.yaml` has of the settings of a run
@@ -120,11 +121,13 @@ def _check_libraries(task: dict[str, Any]) -> None:
 
 
 def _check_length(length: Any, run: dict[str, Any]) -> None:
-    """Positions that are computed go on; a learned one that was never trained is none. Raises Mistake."""
-    if run["model"]["position"] == "learned" and isinstance(length, int) and length > run["length"]:
+    """Positions that are computed go on; one that was never trained is none. Raises Mistake."""
+    position = run["model"]["position"]
+    if POSITION_KINDS[position].trained_to_length and isinstance(length, int) and length > run["length"]:
+        endless = [name for name, kind in POSITION_KINDS.items() if not kind.trained_to_length]
         raise Mistake(
-            f"length = {length!r}: model.position=learned has a table of {run['length']} positions",
-            f"use length={run['length']} or less; rotary, relative, sinusoidal and no positions have no such end",
+            f"length = {length!r}: model.position={position} has a table of {run['length']} positions",
+            f"use length={run['length']} or less; model.position={', '.join(endless)} have no such end",
         )
 
 

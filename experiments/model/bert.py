@@ -10,13 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attention.layers.rotary import Rotary
 from experiments.model.assembly import Assembly, linear_multiplies
 from experiments.model.batch_norm import tell_real
 from experiments.model.embedding import Embedding
 from experiments.model.encoder import ACTIVATIONS, Encoder, EncoderLayer
 from experiments.model.norm import build_norm
-from experiments.model.position import RelativeBias
+from experiments.model.position import position_bias, rotation
 from experiments.model.variant import build_attention
 from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
@@ -33,11 +32,8 @@ class Bert(Assembly):
             raise Mistake("model.output_scaled=true: of an encoder-decoder (objective=span_corruption) only")
         attentions = [build_attention(variant) for _ in range(model.layers)]
         self.embedding = Embedding(model, vocabulary_size)
-        self.rotary = Rotary(model.rotary_base) if model.position == "rotary" else None
-        self.relative: RelativeBias | None = None
-        if model.position == "relative":
-            heads = attentions[0].softmax_heads
-            self.relative = RelativeBias(model.relative_buckets, model.relative_distance, heads, self.causal)
+        self.rotary = rotation(model)
+        self.relative = position_bias(model, attentions[0].softmax_heads, self.causal)
         self.encoder = Encoder(model, attentions)
         self.head = MaskedHead(model, vocabulary_size)
 

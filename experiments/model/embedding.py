@@ -4,12 +4,10 @@
 
 from __future__ import annotations
 
-import math
-
 from torch import Tensor, nn
 
 from experiments.model.norm import build_norm
-from experiments.model.position import sinusoids
+from experiments.model.position import embedded_position
 from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 
@@ -22,9 +20,6 @@ class Embedding(nn.Module):
     tokens.
     embedding_norm=false leaves it out, as Vaswani's Transformer, GPT-2 and T5 do.
 
-    With position=sinusoidal the token embeddings are multiplied by sqrt(E) (Vaswani et al. 2017, 3.4): unscaled, the
-    sinusoids would drown them.
-
     Where E is not D all this is E wide, and a linear map to D follows (Lan et al. 2020, 1909.11942, 3.1).
     """
 
@@ -32,14 +27,11 @@ class Embedding(nn.Module):
         super().__init__()
         size = model.embedding_size
         self.token = nn.Embedding(vocabulary_size, size)
-        self.position = nn.Embedding(model.length, size) if model.position == "learned" else None
+        self.position = embedded_position(model)
         self.token_type = nn.Embedding(model.token_types, size) if model.token_types else None
         self.norm = build_norm(model, size) if model.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(model.dropout)
         self.projection = nn.Linear(size, model.hidden_size) if size != model.hidden_size else nn.Identity()
-        self.sinusoids_NE: Tensor | None
-        table = sinusoids(model.length, size) if model.position == "sinusoidal" else None
-        self.register_buffer("sinusoids_NE", table, persistent=False)
 
     def forward(self, tokens_BN: Tensor, token_types_BN: Tensor | None = None) -> Tensor:
         """The stream [B, N, D]. Token types None: all 0. Mistake: no table for a length or token types."""
@@ -47,19 +39,9 @@ class Embedding(nn.Module):
 
     def place(self, x_BNE: Tensor, token_types_BN: Tensor | None = None) -> Tensor:
         """The stream [B, N, D] of what stands at each position, as `forward` of tokens."""
-        if self.sinusoids_NE is not None:
-            x_BNE = x_BNE * math.sqrt(x_BNE.size(-1)) + first_rows(self.sinusoids_NE, x_BNE.size(1))
-        if self.position is not None:
-            x_BNE = x_BNE + first_rows(self.position.weight, x_BNE.size(1))
+        x_BNE = self.position(x_BNE)
         if self.token_type is not None:
             x_BNE = x_BNE + (self.token_type.weight[0] if token_types_BN is None else self.token_type(token_types_BN))
         elif token_types_BN is not None:
             raise Mistake("token types were given, but model.token_types=0")
         return self.projection(self.dropout(self.norm(x_BNE)))
-
-
-def first_rows(table: Tensor, length: int) -> Tensor:
-    """The rows of a position table for a sequence. Raises Mistake where it is longer than the table."""
-    if length > table.size(0):
-        raise Mistake(f"a sequence of {length} tokens is longer than model.length={table.size(0)}, the position table")
-    return table[:length]

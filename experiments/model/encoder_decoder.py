@@ -9,12 +9,11 @@ from typing import Any, cast
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from attention.layers.rotary import Rotary
 from experiments.model.assembly import Assembly, linear_multiplies
 from experiments.model.decoder import Decoder, DecoderLayer
 from experiments.model.embedding import Embedding
 from experiments.model.encoder import Encoder, EncoderLayer
-from experiments.model.position import RelativeBias
+from experiments.model.position import position_bias, rotation
 from experiments.model.variant import build_attention
 from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
@@ -48,12 +47,9 @@ class EncoderDecoder(Assembly):
         own = [build_attention(variant) for _ in range(2 * model.layers)]
         cross = [build_attention(variant) for _ in range(model.layers)]
         self.embedding = Embedding(model, vocabulary_size)
-        self.rotary = Rotary(model.rotary_base) if model.position == "rotary" else None
-        self.encoder_relative = self.decoder_relative = None
-        if model.position == "relative":
-            sizes = (model.relative_buckets, model.relative_distance, own[0].softmax_heads)
-            self.encoder_relative = RelativeBias(*sizes)
-            self.decoder_relative = RelativeBias(*sizes, causal=True)
+        self.rotary = rotation(model)
+        self.encoder_relative = position_bias(model, own[0].softmax_heads)
+        self.decoder_relative = position_bias(model, own[0].softmax_heads, causal=True)
         self.encoder = Encoder(model, own[: model.layers])
         self.decoder = Decoder(model, list(zip(own[model.layers :], cross, strict=True)))
         self.head = Output(model, vocabulary_size)

@@ -7,15 +7,17 @@ import hashlib
 import torch
 from torch import nn
 
+OF_TORCH = (nn.Linear.reset_parameters, nn.Embedding.reset_parameters)
+
 
 def initialize(module: nn.Module, seed: int, std: float | None) -> None:
     """Give every module below (and with) `module`, on the CPU, its starting values; the global RNG is left as it was.
 
-    Linear maps and embeddings: weights normal(0, std), biases 0. With std None the deviation is 1 / sqrt(inputs) of a
-    map, which keeps the scale of what goes through it, and 1 of an embedding (T5's start, Raffel et al. 2020,
-    1910.10683). Any other module that owns parameters: its own `reset_parameters()`. Each draws from a generator seeded
-    by (seed, its path), so the values of one do not depend on which others there are. A parent is reset before its
-    children.
+    Linear maps and embeddings without a `reset_parameters()` of their own: weights normal(0, std), biases 0. With std
+    None the deviation is 1 / sqrt(inputs) of a map, which keeps the scale of what goes through it, and 1 of an
+    embedding (T5's start, Raffel et al. 2020, 1910.10683). Any other module that owns parameters: its own
+    `reset_parameters()`. Each draws from a generator seeded by (seed, its path), so the values of one do not depend on
+    which others there are. A parent is reset before its children.
 
     ValueError: a module owns parameters but has no `reset_parameters`.
     """
@@ -27,7 +29,7 @@ def initialize(module: nn.Module, seed: int, std: float | None) -> None:
 
 def reset(module: nn.Module, path: str, std: float | None) -> None:
     """Give a module its starting values, without those of its children; see `initialize`."""
-    if type(module) is nn.Linear or type(module) is nn.Embedding:
+    if isinstance(module, nn.Linear | nn.Embedding) and type(module).reset_parameters in OF_TORCH:
         by_size = module.in_features**-0.5 if isinstance(module, nn.Linear) else 1.0
         nn.init.normal_(module.weight, std=by_size if std is None else std)
         if (bias := getattr(module, "bias", None)) is not None:

@@ -1,15 +1,90 @@
-"""Positions that are added: to the embeddings (sinusoids), or to the logits (a bias by relative distance)."""
+"""The parts of a model by which it knows the order of its tokens: in the embedding, or in the attention."""
 
-# N length, D hidden size, H softmax heads, O = 2 N - 1 offsets of two positions
+# B batch, N length, D hidden size, E embedding size, H heads, K key size, O = 2 N - 1 offsets of two positions
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from attention.layers.rotary import Rotary
 from experiments.settings.mistake import Mistake
+from experiments.settings.model import Model
+from experiments.settings.position import POSITION_KINDS
+
+
+def embedded_position(model: Model) -> nn.Module:
+    """A module that adds positions to the embeddings [B, N, E], or leaves them as they are."""
+    name = POSITION_KINDS[model.position].embedding
+    made: nn.Module = nn.Identity() if name is None else _made(name, model)
+    return made
+
+
+def rotation(model: Model) -> Callable[[Tensor], Tensor] | None:
+    """What turns queries and keys [B, N, H, K] by their positions; None where nothing does."""
+    name = POSITION_KINDS[model.position].rotation
+    return None if name is None else _made(name, model)
+
+
+def position_bias(model: Model, heads: int, causal: bool = False) -> nn.Module | None:
+    """A module that gives the bias [1, H, N, N] of the logits of a length N; None where there is none.
+
+    heads: H, of the softmax. causal: a position attends to none after it.
+    """
+    name = POSITION_KINDS[model.position].bias
+    return None if name is None else _made(name, model, heads, causal)
+
+
+def _made(name: str, *arguments: Any) -> Any:
+    """What `MODULE:NAME` makes of the arguments."""
+    module, _, attribute = name.partition(":")
+    return getattr(import_module(module), attribute)(*arguments)
+
+
+class Learned(nn.Embedding):
+    """A trained vector of each position, added to its embedding (Devlin et al. 2019, 1810.04805)."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__(model.length, model.embedding_size)
+
+    def forward(self, x_BNE: Tensor) -> Tensor:
+        """x [B, N, E] -> the same. Raises Mistake where N is over model.length."""
+        return x_BNE + first_rows(self.weight, x_BNE.size(1))
+
+
+class Sinusoidal(nn.Module):
+    """The embeddings times sqrt(E), plus sinusoids, which would drown unscaled ones (1706.03762, 3.4 and 3.5)."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.table_NE: Tensor
+        self.register_buffer("table_NE", sinusoids(model.length, model.embedding_size), persistent=False)
+
+    def forward(self, x_BNE: Tensor) -> Tensor:
+        """x [B, N, E] -> the same. Raises Mistake where N is over model.length."""
+        return x_BNE * math.sqrt(x_BNE.size(-1)) + first_rows(self.table_NE, x_BNE.size(1))
+
+
+def rotary(model: Model) -> Rotary:
+    """The rotation by the angles of `model.rotary_base` (Su et al. 2021, 2104.09864)."""
+    return Rotary(model.rotary_base)
+
+
+def relative_bias(model: Model, heads: int, causal: bool) -> RelativeBias:
+    """T5's bias with the model's buckets."""
+    return RelativeBias(model.relative_buckets, model.relative_distance, heads, causal)
+
+
+def first_rows(table: Tensor, length: int) -> Tensor:
+    """The rows of a position table for a sequence. Raises Mistake where it is longer than the table."""
+    if length > table.size(0):
+        raise Mistake(f"a sequence of {length} tokens is longer than model.length={table.size(0)}, the position table")
+    return table[:length]
 
 
 def sinusoids(length: int, hidden_size: int) -> Tensor:

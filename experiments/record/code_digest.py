@@ -23,6 +23,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from experiments.settings.digest import digest
+from experiments.settings.norm import NORM_KINDS
+from experiments.settings.position import POSITION_KINDS
 from experiments.settings.run import Settings
 from experiments.settings.variant import attention_folder, module_of
 
@@ -54,7 +56,15 @@ def code_digests(settings: Mapping[str, Any], backend: str | None, root: Path | 
     variant, objective = module_of(settings["variant"]), settings["objective"]["kind"]
     modules: tuple[str, ...] = (f"attention.{variant}", f"experiments.objectives.kinds.{objective}", *ROOTS)
     modules += FINETUNED_ROOTS if "task" in settings else ()
+    modules += _named_modules(settings["model"])
     return dict(_digests(root or attention_folder().parent, modules, frozenset((backend or "").split("+"))))
+
+
+def _named_modules(model: Mapping[str, Any]) -> tuple[str, ...]:
+    """The modules of a model that no import names: its kinds of norm and of position."""
+    parts = (part for part in POSITION_KINDS[model["position"]] if isinstance(part, str))
+    names = (NORM_KINDS[model["norm_kind"]].module, *(part.partition(":")[0] for part in parts))
+    return tuple(name for name in names if name.startswith(FOLLOWED))
 
 
 @functools.cache

@@ -8,12 +8,15 @@ from pydantic import Field, model_validator
 
 from experiments.settings.group import Count, Fraction, Group, Positive, Size
 from experiments.settings.norm import NORM_KINDS
+from experiments.settings.position import POSITION_KINDS
 
 Norm = Literal["post", "pre", "sandwich", "deep"]
 if TYPE_CHECKING:
     NormName = str
+    PositionName = str
 else:
     NormName = Literal[tuple(NORM_KINDS)]
+    PositionName = Literal[tuple(POSITION_KINDS)]
 
 
 class Model(Group):
@@ -29,7 +32,7 @@ class Model(Group):
     norm_kind: NormName
     norm_epsilon: Positive
     embedding_norm: bool  # a norm on the sum of the embeddings
-    position: Literal["learned", "sinusoidal", "rotary", "relative", "none"]
+    position: PositionName
     rotary_base: Positive
     relative_buckets: Annotated[int, Field(ge=4)]  # T5's buckets of distance, both directions together
     relative_distance: Size  # distances from here on share the last bucket

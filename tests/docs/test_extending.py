@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 # a path at the end of a line, and the block that follows it
 BLOCKS = re.compile(r"`([\w/]+\.(?:py|yaml))`\n\n```(?:python|yaml)\n(.*?)```", re.DOTALL)
+# the line that begins a table of kinds
+TABLE = re.compile(r"^[A-Z_]+ = \{\n", re.MULTILINE)
 LIMITS = ("max_steps", "trainer.log_every")
 SHORT = [word for word in TINY if not word.startswith(LIMITS)] + ["max_steps=2", "trainer.log_every=1", "heads=2"]
 
@@ -34,7 +36,7 @@ def extended(tmp_path_factory) -> Path:
         path = copy / name
         if path.exists():
             before = path.read_text(encoding="utf-8")
-            text = before.replace("NORM_KINDS = {\n", "NORM_KINDS = {\n" + text)
+            text = TABLE.sub(lambda start, line=text: start.group() + line, before, count=1)
             assert text != before
         path.write_text(text, encoding="utf-8")
     return copy
@@ -65,32 +67,37 @@ def trained(extended: Path, runs: str) -> dict:
 def test_the_page_counts_its_own_files():
     written = [name for name, _ in BLOCKS.findall(PAGE)]
     new = [name for name in written if not (ROOT / name).exists()]
-    assert len(written) == 9 and set(written) - set(new) == {"experiments/settings/norm.py"}
+    assert len(written) == 11
+    assert set(written) - set(new) == {"experiments/settings/norm.py", "experiments/settings/position.py"}
 
 
-def test_an_objective_and_a_data_set_train(extended, attn, text_file):
-    shutil.copy(text_file, extended / "poems.txt")
-    attn("train", "objective=skip", "data=poems", *SHORT, "runs=skipping")
-    config = trained(extended, "skipping")["config"]
-    assert config["objective"] == {"kind": "skip", "distance": 2} and config["data"]["train"] == "poems.txt"
-
-
-def test_a_kind_of_data_a_kind_of_norm_and_a_task_train(extended, attn, text_file):
+def test_an_objective_and_kinds_of_data_norm_and_position_train(extended, attn, text_file):
     lines = text_file.read_text(encoding="utf-8").replace("\n\n", "\n# a remark\n")
     (extended / "remarks.txt").write_text(lines, encoding="utf-8")
-    attn("train", "data=commented", "data.train=remarks.txt", "model.norm_kind=max", *SHORT, "runs=remarking")
+    model = {"norm_kind": "max", "position": "distance_penalty"}
+    kinds = ["objective=skip", "data=commented", *(f"model.{key}={kind}" for key, kind in model.items())]
+    attn("train", *kinds, "data.train=remarks.txt", *SHORT, "runs=remarking")
     result = trained(extended, "remarking")
-    assert result["config"]["model"]["norm_kind"] == "max" and result["corpus"]["kind"] == "commented"
+    assert result["config"]["objective"] == {"kind": "skip", "distance": 2} and result["corpus"]["kind"] == "commented"
+    assert result["config"]["model"].items() >= model.items()
+
+
+@pytest.mark.campaign
+def test_a_data_set_and_a_task_train(extended, attn, text_file):
+    shutil.copy(text_file, extended / "poems.txt")
+    attn("train", "data=poems", *SHORT, "runs=rhyming")
+    assert trained(extended, "rhyming")["config"]["data"]["train"] == "poems.txt"
 
     for split in ("train", "validation"):
         rows = [{"sentence": f"the {word} day", "label": label} for label, word in enumerate(("grey", "bright"))] * 8
         (extended / f"moods_{split}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
-    (run,) = (path.parent for path in (extended / "remarking").glob("*/result.json"))
+    (run,) = (path.parent for path in (extended / "rhyming").glob("*/result.json"))
     words = ["max_steps=2", "length=16", "batch_size=4", "logger.wandb=off", "trainer.device=cpu", "runs=moods"]
     attn("finetune", str(run), "task=moods", *words)
     assert set(trained(extended, "moods")["scores"]) == {"accuracy"}
 
 
+@pytest.mark.campaign
 def test_a_format_writes_and_reads_its_own_name(extended):
     code = """
 from experiments.config.compose import compose

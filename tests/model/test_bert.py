@@ -11,10 +11,11 @@ from torch.utils.flop_counter import FlopCounterMode
 from experiments.model.bert import Bert
 from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
+from experiments.settings.position import POSITION_KINDS
 
 NORMS = ["post", "pre", "sandwich", "deep"]
 NORM_KINDS = ["layer", "layer_no_bias", "rms", "batch", "batch_masked"]
-POSITIONS = ["learned", "sinusoidal", "rotary", "relative", "none"]
+POSITIONS = tuple(POSITION_KINDS)
 
 
 @pytest.mark.parametrize("norm", NORMS)

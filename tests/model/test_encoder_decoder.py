@@ -11,9 +11,10 @@ from experiments.model.build import build
 from experiments.model.encoder_decoder import EncoderDecoder
 from experiments.model.position import RelativeBias, bucket
 from experiments.settings.mistake import Mistake
+from experiments.settings.position import POSITION_KINDS
 
 VOCABULARY = 23
-POSITIONS = ["learned", "sinusoidal", "rotary", "relative", "none"]
+POSITIONS = tuple(POSITION_KINDS)
 
 
 @pytest.fixture

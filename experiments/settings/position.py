@@ -1,0 +1,34 @@
+"""The kinds of position: one table, read by the settings and by the model that is built from them."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class PositionKind(NamedTuple):
+    """How a model knows the order of its tokens: in the embedding, in the attention, or in both.
+
+    Each field is `MODULE:NAME` of what makes that part, imported when a model is built; None: no such part.
+    """
+
+    # (model) -> a module that adds positions to the embeddings [B, N, E]
+    embedding: str | None = None
+    # (model) -> what turns queries and keys [B, N, H, K] by their positions
+    rotation: str | None = None
+    # (model, softmax heads, causal) -> a module that gives the logits' bias [1, H, N, N] of a length N
+    bias: str | None = None
+    # whether only positions below model.length can be trained, so that no longer sequence has any
+    trained_to_length: bool = False
+
+
+POSITION_KINDS = {
+    # Devlin et al. 2019, 1810.04805
+    "learned": PositionKind(embedding="experiments.model.position:Learned", trained_to_length=True),
+    # Vaswani et al. 2017, 1706.03762
+    "sinusoidal": PositionKind(embedding="experiments.model.position:Sinusoidal"),
+    # Su et al. 2021, 2104.09864
+    "rotary": PositionKind(rotation="experiments.model.position:rotary"),
+    # Raffel et al. 2020, 1910.10683
+    "relative": PositionKind(bias="experiments.model.position:relative_bias"),
+    "none": PositionKind(),
+}
