@@ -1,4 +1,4 @@
-"""No speed of a wrong kernel: output and gradients against the paper's equations in float64, at the very case."""
+"""Check a kernel before it is timed: output and gradients against the equations in float64, at the sizes timed."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ def evaluate_run(
 
 
 def _check_model(name: str, trained: dict[str, Any], asked: dict[str, Any]) -> None:
-    """Weights of the same shapes make another model with other heads or norms. Raises Mistake."""
+    """Refuse settings that make another model of weights with the same shapes, such as heads. Raises Mistake."""
     for group in ("model", "variant"):
         for key, value in trained[group].items():
             if key not in IN_USE and asked[group].get(key) != value:

@@ -62,7 +62,7 @@ def _check(run: TrainedRun, options: HeadsOptions) -> None:
         check_prunable(run.model, "--equal")
     total, left = sum(value_heads(run.model)), options.export
     if left is not None and not 0 <= left <= total:
-        raise Mistake(f"--export {left}: the heads to leave, must be between 0 and {total}, which {run.name} has")
+        raise Mistake(f"--export {left}: the heads to keep, must be between 0 and {total}, which {run.name} has")
     sentence(run, options.sentence)
     # read once, and before anything is measured
     _ = options.trees

@@ -131,7 +131,7 @@ def _expressing(settings: Settings, vocabulary_size: int, model_type: str | None
 
 
 def _each_once(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Of names for one tensor the first: a file of safetensors holds no other, and transformers ties them again."""
+    """Keep the first of several names of one tensor: safetensors holds no other, and transformers ties them again."""
     firsts: dict[int, str] = {}
     contiguous = {name: value.contiguous() for name, value in state.items()}
     return {name: value for name, value in contiguous.items() if firsts.setdefault(value.data_ptr(), name) == name}

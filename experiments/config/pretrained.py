@@ -97,7 +97,7 @@ def _read(folder: RunFolder) -> dict[str, Any]:
     now = code_digests(run, result.backend)
     if result.code_digest != digest(now):
         before = (folder.environment() or {}).get("code", {})
-        raise Mistake(f"{differing(before, now)} is another than {folder.name} was trained with")
+        raise Mistake(f"{differing(before, now)} has changed since {folder.name} was trained")
     return run
 
 
@@ -105,8 +105,8 @@ def _check_encodes(run: dict[str, Any], name: str) -> None:
     objective = TypeAdapter[Any](Objective).validate_python(run["objective"])
     if not objective.encodes:
         raise Mistake(
-            f"{name}: its objective={objective.kind} trains no encoder; what is fine-tuned attends both ways",
-            "those of objective=masked, masked_sop and permutation are",
+            f"{name}: its objective={objective.kind} trains no encoder, and only an encoder can be fine-tuned",
+            "name a run of objective=masked, masked_sop or permutation",
         )
 
 
@@ -121,7 +121,7 @@ def _check_libraries(task: dict[str, Any]) -> None:
 
 
 def _check_length(length: Any, run: dict[str, Any]) -> None:
-    """Positions that are computed go on; one that was never trained is none. Raises Mistake."""
+    """Raise Mistake for a length beyond the table of learned positions; computed positions have no such limit."""
     position = run["model"]["position"]
     if POSITION_KINDS[position].trained_to_length and isinstance(length, int) and length > run["length"]:
         endless = [name for name, kind in POSITION_KINDS.items() if not kind.trained_to_length]

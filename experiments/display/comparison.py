@@ -104,7 +104,7 @@ def table_of(results: list[dict[str, Any]]) -> list[Row]:
 
 
 def _subject(results: list[dict[str, Any]]) -> dict[str, str]:
-    """The column of what the losses are of: never is a loss beside one of something else without it."""
+    """A column that names the task or the objective, where losses of different ones stand side by side."""
     if any(values_at(results, TASK["task"])):
         return dict(TASK)
     kinds = set(values_at(results, OBJECTIVE["objective"]))

@@ -50,7 +50,7 @@ def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> No
     now = code_digests(settings.model_dump(), result.backend)
     if result.code_digest != digest(now):
         before = (folder.environment() or {}).get("code", {})
-        raise DataError(f"{differing(before, now)} is another than {folder.path} was trained with; {anew}")
+        raise DataError(f"{differing(before, now)} has changed since {folder.path} was trained; {anew}")
     if task_of(settings).identity() not in (None, result.corpus):
         raise DataError(f"{folder.path} was trained on other text than there is now; {anew}")
 

@@ -21,7 +21,7 @@ class Cores:
         self._began, self._before = time.monotonic(), _left()
 
     def left(self) -> float:
-        """How many of them were idle or worked for this process, on average since then; all where that was just now."""
+        """The average number that were idle or worked for this process since then; all of them just after it."""
         seconds = time.monotonic() - self._began
         return (_left() - self._before) / seconds if seconds >= SHORTEST else float(len(usable()))
 

@@ -40,7 +40,7 @@ def fast_bf16(device: torch.device) -> bool:
 
 
 def resolve_threads(threads: int | None, device: torch.device, cores: Cores) -> int:
-    """None is what torch takes of itself, but on a CPU no more than the cores that other processes leave.
+    """None means torch's own number, but on a CPU no more than the cores that other processes leave idle.
 
     OMP_NUM_THREADS is the user's word. Raises Mistake for more threads than cores.
     """

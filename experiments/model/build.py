@@ -64,7 +64,7 @@ def scale_branches(layers: Sequence[EncoderLayer], gain: float) -> None:
 
 
 def keep_scale(embedding: nn.Module, model: Model) -> None:
-    """Let the stream, and the logits of tied embeddings, begin at the scale that they have where E is D.
+    """Rescale narrow embeddings, so that the residual stream and tied logits start as they do where E is D.
 
     Without a norm after its sums the stream keeps the scale that it begins with: its first layers would drown narrow
     embeddings, and a run stays at the frequencies of single tokens for long (docs/tables.md). With norms there the

@@ -36,7 +36,7 @@ class CrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient_P: Tensor) -> tuple[Tensor, None, None]:
-        """What the model gives, less what is so: softmax(logits) - (1 - smoothing) [v = target] - smoothing / V."""
+        """The gradient of the loss by the logits: softmax(logits) - (1 - smoothing) [v = target] - smoothing / V."""
         logits_PV, targets_P = ctx.saved_tensors
         smoothing, result_PV = ctx.label_smoothing, torch.empty_like(logits_PV)
         gradient_P = gradient_P.masked_fill(targets_P == IGNORED, 0.0)

@@ -28,7 +28,7 @@ class Sums(NamedTuple):
 
 
 def predict(model: Callable[..., Any], batch: Batch, label_smoothing: float = 0.0) -> tuple[Tensor, Sums]:
-    """Logits [P, V] of the positions, and what the model makes of the batch; all on one device."""
+    """Logits [P, V] of the positions, and the sums of the batch's losses; all on one device."""
     if batch.labels is None:
         logits_PV = model(**batch.inputs, rows=batch.rows)
         tokens = loss(logits_PV, batch.targets, label_smoothing)

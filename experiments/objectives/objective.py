@@ -38,7 +38,7 @@ class Objective(Protocol):
 
     @property
     def lengths_vary(self) -> bool:
-        """Whether the sequences of one batch are longer than those of another."""
+        """Whether the length of the sequences differs between batches."""
 
     @property
     def evaluation_seed(self) -> int:

@@ -79,7 +79,7 @@ class Classification(Labelled):
     @model_validator(mode="after")
     def _binary(self) -> Classification:
         if "f1" in self.metrics and len(self.labels) != 2:
-            raise ValueError(f"metrics {self.metrics}: f1 is of the second of two labels, there are {len(self.labels)}")
+            raise ValueError(f"metrics {self.metrics}: f1 needs two labels, there are {len(self.labels)}")
         return self
 
 
@@ -113,7 +113,7 @@ class FinetuningSettings(Settings):
 
     @model_validator(mode="after")
     def _room(self) -> FinetuningSettings:
-        """[CLS] question [SEP] context [SEP]: of the context a token at least."""
+        """[CLS] question [SEP] context [SEP] must have room for at least one token of the context."""
         if isinstance(self.task, Span) and self.task.max_question + 4 > self.length:
             raise ValueError(
                 f"task.max_question = {self.task.max_question}: a window of length={self.length} has room for "

@@ -38,7 +38,7 @@ class ObjectiveSettings(Group):
         return 0
 
     def check(self, length: int) -> None:
-        """Raise ValueError, as validators do, for sequences of a length that the objective can't be asked of."""
+        """Raise ValueError, as validators do, for sequences of a length that the objective can't use."""
 
     def check_scorer(self, asked: str) -> None:
         """Raise Mistake, naming what `asked` for scores, where the library that computes them is missing."""

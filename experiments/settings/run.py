@@ -83,13 +83,13 @@ class Settings(Group):
         if self.objective.reads_targets and self.model.norms_by_batch:
             raise ValueError(
                 f"model.norm_kind = {self.model.norm_kind}: objective={self.objective.kind} gives the model the tokens "
-                "that it predicts, and the statistics of a batch would tell of them; use layer or rms"
+                "that it predicts, and the statistics of a batch would leak them; use layer or rms"
             )
         return self
 
     @model_validator(mode="after")
     def _one_place(self) -> Settings:
-        """A key of a group that a key above decides can't differ from it: names and tables say what was trained."""
+        """A group's key that follows a top-level key must equal it: names and tables say what was trained."""
         above = dict(self)
         for group in ("variant", "model", "optimizer", "trainer"):
             for key, value in dict(above[group]).items():

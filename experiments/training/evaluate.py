@@ -97,7 +97,7 @@ def evaluate(
 
 
 def unigram_loss(targets: npt.NDArray[np.int64], unigram: npt.NDArray[np.int64], special: frozenset[int]) -> float:
-    """Nats a target, of which there are so many of each token, by the frequencies of single tokens.
+    """Mean loss in nats of predicting the targets, given as counts, by the frequencies of single tokens.
 
     One is added to each count, so that a token never seen has a finite loss. A special token, which no text has, has
     its frequency among the targets.

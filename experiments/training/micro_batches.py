@@ -76,7 +76,7 @@ def split(batch: Batch, size: int) -> Iterator[Batch]:
 
 
 def padded(part: Batch) -> Batch:
-    """The batch with up to an eighth more positions, whose targets don't count, so that there are few numbers of them.
+    """Pad a batch with up to an eighth more positions that count for nothing, so that few different numbers occur.
 
     The number of positions differs a little between batches. oneDNN keeps its plans for the last 1024 shapes: at the
     default size 20 MB for each new one, and the time to make them.

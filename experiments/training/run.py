@@ -106,7 +106,7 @@ class Run:
         return self.progress.step == self.planned or (minutes is not None and self.wall_seconds >= 60 * minutes)
 
     def due(self, every: int) -> bool:
-        """Whether what is done at every so many steps is due: at the end it always is."""
+        """Whether something done every `every` steps is due now; at the end of the run it always is."""
         return self.progress.step % every == 0 or self.progress.ended
 
     def say(self, message: str) -> None:
@@ -170,7 +170,7 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
 
 
 def begin(run: Run) -> None:
-    """Go on from the newest good checkpoint; without one write that of the start, so that there always is one.
+    """Go on from the newest good checkpoint; without one, write one of step 0, so that there always is one.
 
     Raises Mistake where the run can't go on as it began.
     """
@@ -233,12 +233,12 @@ def newest_checkpoint(run: Run) -> Checkpoint | None:
         raise Mistake(
             f"{checkpoint.path} is of another configuration ({written_by}, not {now}); set runs= to another folder"
         )
-    anew = f"when {run.folder.path} was begun: bring that back, or begin anew in another folder with runs=FOLDER"
+    anew = f"{run.folder.path} was begun: bring that back, or begin anew in another folder with runs=FOLDER"
     if checkpoint.header["dataset"] != digest(run.dataset.identity):
-        raise Mistake(f"the text or the tokenizer is another than {anew}")
+        raise Mistake(f"the text or the tokenizer has changed since {anew}")
     before, backend = checkpoint.header["code"], checkpoint.header["backend"]
     if before != (code := code_digests(run.settings.model_dump(), backend)):
-        raise Mistake(f"{differing(before, code)} is another than {anew}")
+        raise Mistake(f"{differing(before, code)} has changed since {anew}")
     return checkpoint
 
 

@@ -24,8 +24,8 @@ def planned_steps(settings: Settings, sequences: int | None = None) -> int | Non
         tokens = settings.objective.tokens_read(settings.length)
         if tokens is None:
             raise Mistake(
-                f"trainer.max_tokens={trainer.max_tokens}: the batches of objective={settings.objective.kind} have as "
-                "many tokens as their text, which no plan knows; set max_steps"
+                f"trainer.max_tokens={trainer.max_tokens}: the batches of objective={settings.objective.kind} have a "
+                "varying number of tokens, so no number of steps follows; set max_steps"
             )
         limits.append(math.ceil(trainer.max_tokens / (trainer.batch_size * tokens)))
     epochs = settings.epochs if isinstance(settings, FinetuningSettings) else None

@@ -59,7 +59,7 @@ def quality(run: Run) -> dict[str, Any]:
 
 
 def decoded(run: Run) -> dict[str, Any]:
-    """Scores of the texts that the weights a run ended with write by themselves, where its objective has such."""
+    """Scores of texts generated with the final weights; none where the objective generates nothing."""
     objective = run.objective
     if not isinstance(objective, Decoded) or (sequences := objective.decoding().sequences) == 0:
         return {}

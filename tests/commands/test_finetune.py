@@ -183,7 +183,7 @@ def test_what_was_fine_tuned_is_compared_by_its_scores(tune, pretrained, home, t
         (["task=squad", "task.max_answer=none"], ["task.max_answer = 'none'", "whole number"]),
         (["task=squad", "task.max_question=29"], ["task.max_question = 29", "at most 28"]),
         (["task=sst2", "task.metrics=[bleu]"], ["task.metrics", "'bleu'", "accuracy, f1, matthews"]),
-        (["task=mnli", "task.metrics=[f1]"], ["f1 is of the second of two labels"]),
+        (["task=mnli", "task.metrics=[f1]"], ["f1 needs two labels"]),
         (["task=squad", "checkpoint=bst"], ["one of best, newest", "did you mean best?"]),
         (["task=squad", "trainer.evaluation_sequences=4"], ["task.validation_examples"]),
         (["task=squad", "trainer.label_smoothing=0.1"], ["trainer.label_smoothing = 0.1", "no labels to smooth"]),

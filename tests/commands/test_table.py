@@ -64,7 +64,7 @@ def test_a_table_is_made_rendered_and_shared(attn, short, tmp_path):
     path.write_text(path.read_text().replace('"code_digest": "', '"code_digest": "0'))
     refused = attn("table", TABLE, "--seeds", "2", "--format", "markdown", *short)
     assert refused.returncode == 3
-    assert "1 of 2 done, refused" in refused.stdout and "is another than" in refused.stdout
+    assert "1 of 2 done, refused" in refused.stdout and "has changed since" in refused.stdout
 
 
 TWO_ROWS = """

@@ -50,7 +50,7 @@ def test_python_docs_of_another_python_or_none_are_refused(cache: Cache, monkeyp
     with pytest.raises(DataError, match=r"data.python=2.7.18: this interpreter is 3"):
         open_corpus(PythonDocs(kind="python_docs", python="2.7.18"), cache)
     monkeypatch.setattr(python_docs, "documents", lambda: iter([]))
-    with pytest.raises(DataError, match="no sources with English; use data=text"):
+    with pytest.raises(DataError, match="ships no library sources; use data=text"):
         open_corpus(HERE, cache)
 
 

@@ -208,7 +208,7 @@ def test_a_wrong_yaml_is_refused_by_name():
     medium = yaml.safe_load((TABLES / "bhojanapalli2020" / "table1.yaml").read_text())["budgets"]["medium"]
     medium |= {"margin": 0.3}
     assert "did you mean finetune.squad.scores" in broken(budgets__medium=medium | {"score": "finetune.sqad.scores.f1"})
-    assert "nothing here is fine-tuned so" in broken(budgets__medium=medium | {"columns": ["finetune.squad.f1"]})
+    assert "this budget has no such fine-tuning" in broken(budgets__medium=medium | {"columns": ["finetune.squad.f1"]})
     assert "can't stand in for finetune.squad" in broken(budgets__medium=medium | {"diverged": "unigram_loss"})
     assert "trains nothing" in broken(source="column_stochastic", budgets__medium=medium)
     told = broken(budgets__nano__learning_rates={"pots": tuned | {"tried": {}}})

@@ -234,9 +234,9 @@ def test_a_run_of_other_code_is_neither_done_nor_continued(settings, go, monkeyp
     (folder.path / "result.json").unlink()
     go(settings())
     edited("code", "attention/layers/frame.py", "class AttentionLayer(", "class AttentionLayers(")
-    with pytest.raises(DataError, match=r"the code \(attention/layers/frame\.py\) is another than .*run was trained"):
+    with pytest.raises(DataError, match=r"the code \(attention/layers/frame\.py\) has changed since .*run was trained"):
         check_unchanged(settings(), folder, result)
     (folder.path / "result.json").unlink()
-    with pytest.raises(Mistake, match=r"the code \(attention/layers/frame\.py\) is another than when .*run was begun"):
+    with pytest.raises(Mistake, match=r"the code \(attention/layers/frame\.py\) has changed since .*run was begun"):
         go(settings())
     assert any(folder.checkpoint.glob("*"))

@@ -39,9 +39,7 @@ class PythonDocs(DataKind):
         def texts() -> list[str]:
             made = list(python_docs.documents())
             if not made:
-                raise DataError(
-                    "data=python_docs: this Python has no sources with English; use data=text data.train=FILE"
-                )
+                raise DataError("data=python_docs: this Python ships no library sources; use data=text data.train=FILE")
             return made
 
         sha256 = cache.recall(key) or cache.remember(key, digest(texts()))

@@ -90,7 +90,7 @@ def first_of_each_sequence(batch: Batch) -> Batch:
 
 @contextmanager
 def held(model: Assembly) -> Iterator[None]:
-    """In the block activations and norms are linear maps with the slope that they have at their input's ratio."""
+    """Within the block, activations and norms f are replaced by x -> x f(x0) / x0, linear in x."""
     changed: list[tuple[nn.Module, str, Any]] = []
     for module in model.modules():
         if isinstance(module, nn.LayerNorm | nn.RMSNorm):

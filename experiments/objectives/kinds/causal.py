@@ -25,7 +25,7 @@ class Causal(ObjectiveKind):
 
 
 class CausalObjective:
-    """Every position predicts the token after it, but where that is a special token or the first of its document.
+    """Every position predicts the token after it, unless that is a special token or the first of a document.
 
     After [CLS] and [SEP] begins text of which nothing is known, as documents stand in a shuffled order; and where a
     document ends is no token of text, in whose frequencies the loss is measured.

@@ -52,7 +52,7 @@ def parse(text: str) -> list[str]:
 
 
 def merged(*parts: list[str]) -> list[str]:
-    """One override a key. A later choice of a group also puts away what was set inside of it before."""
+    """One override a key. A later choice of a group also discards earlier overrides of its keys."""
     by_key: dict[str, str] = {}
     for overrides in parts:
         for override in overrides:

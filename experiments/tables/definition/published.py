@@ -66,7 +66,7 @@ class Number:
 
 
 class Published:
-    """A published table as the rows of ours ask for it, with the user's numbers in place of its own."""
+    """A published table, looked up by our rows, with the user's numbers in place of its own."""
 
     def __init__(self, table: PublishedTable, user_numbers: dict[str, dict[str, float]]) -> None:
         self._table, self._user_numbers = table, user_numbers

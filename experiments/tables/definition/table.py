@@ -98,7 +98,9 @@ class Budget(Group):
             first, *rest = place.split(".")
             if first == "finetune" and (len(rest) != 3 or rest[0] not in self.finetune or rest[1] != "scores"):
                 known = [f"finetune.{name}.scores.METRIC" for name in self.finetune]
-                raise ValueError(f"{place}: nothing here is fine-tuned so{nearest(place, known)}; there are: {known}")
+                raise ValueError(
+                    f"{place}: this budget has no such fine-tuning{nearest(place, known)}; there are: {known}"
+                )
         if self.diverged and self.score.startswith("finetune."):
             raise ValueError(f"diverged: {self.diverged} is a loss, and can't stand in for {self.score}")
         return self

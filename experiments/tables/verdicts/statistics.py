@@ -77,7 +77,7 @@ def positive(values: Sequence[float]) -> Test:
 def equivalent(values: Sequence[float], margin: float) -> Test:
     """Whether the mean lies within +-margin (two one-sided tests, Schuirmann 1987), or outside of it.
 
-    A difference that is not significant is not one that is none: only an interval within the margin is.
+    Not significant does not mean equal: only an interval within the margin shows that.
     """
     negated = [-value for value in values]
     within = max(p_greater(values, -margin), p_greater(negated, -margin))

@@ -47,7 +47,7 @@ def best_span(
 ) -> AnswerSpan | None:
     """The span of the context with the highest sum of logits, of the `n_best` starts and ends; None without any.
 
-    It begins where no other window shows more around the token, and has at most `max_answer` tokens.
+    It begins at a token for which this window has the most context, and has at most `max_answer` tokens.
     """
     starts = _top(np.where(context_N & widest_N, start_N, -np.inf), task.n_best)
     ends = _top(np.where(context_N, end_N, -np.inf), task.n_best)

@@ -34,7 +34,7 @@ def context_starts(size: int, room: int, stride: int) -> list[int]:
 
 
 def widest(starts: list[int], size: int, room: int) -> np.ndarray:
-    """Bool [W, C]: of the windows with a token, the one with the most context on its poorer side (Devlin's code).
+    """Bool [W, C]: for each token, the window with the most context on the token's shorter side (Devlin's code).
 
     Of equals the longer window, then the first.
     """
