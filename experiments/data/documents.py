@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator
 
 from experiments.settings.data import Documents
+from experiments.settings.digest import text_digest
 
 SHARES = 20
 LONGEST = 1 << 20  # characters; a longer document is cut after a row, so that memory stays bounded
@@ -34,7 +34,7 @@ def split_of(document: str, held_out: dict[str, int]) -> str:
 
     It depends on the document's text alone: copies of a document are never on both sides.
     """
-    share = int.from_bytes(hashlib.sha256(document.encode()).digest()[:8], "big") % SHARES
+    share = int(text_digest(document)[:16], 16) % SHARES
     for split, shares in held_out.items():
         if share < shares:
             return split

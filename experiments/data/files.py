@@ -11,7 +11,7 @@ from pathlib import Path
 
 from experiments.data.documents import LONGEST
 from experiments.data.errors import DataError, suggestion
-from experiments.data.store import blocks
+from experiments.settings.digest import blocks
 from experiments.settings.mistake import first_line, nearest
 
 BYTE_ORDER_MARK = "\ufeff"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import shutil
@@ -12,19 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from experiments.data.errors import DataError
-from experiments.settings.digest import digest
+from experiments.settings.digest import blocks, bytes_digest, digest
 from experiments.settings.mistake import first_line
 
 MANIFEST = "manifest.json"
-BLOCK = 1 << 20
 REMEMBERED = 1 << 26  # bytes of a file from which on its digest is remembered rather than made again
-
-
-def blocks(path: Path) -> Iterator[bytes]:
-    """The bytes of a file, 1 MiB at a time."""
-    with path.open("rb") as file:
-        while block := file.read(BLOCK):
-            yield block
 
 
 class MissingError(LookupError):
@@ -78,13 +69,9 @@ class Cache:
         """Hex SHA-256 of a file; of a big one it is remembered while size, times and inode stay as they are."""
         status = path.stat()
         key = ["file", str(path.resolve()), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
-        known = self.recall(key) if status.st_size >= REMEMBERED else None
-        if known is not None:
-            return known
-        made = hashlib.sha256()
-        for block in contents(path):
-            made.update(block)
-        return self.remember(key, made.hexdigest()) if status.st_size >= REMEMBERED else made.hexdigest()
+        if status.st_size < REMEMBERED:
+            return bytes_digest(contents(path))
+        return self.recall(key) or self.remember(key, bytes_digest(contents(path)))
 
     def _note(self, key: object) -> Path:
         return self.root / "notes" / digest(key)[:32]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import itertools
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +16,7 @@ from experiments.data.corpus import Corpus
 from experiments.data.errors import DataError
 from experiments.data.files import find
 from experiments.data.store import Cache
-from experiments.settings.digest import digest
+from experiments.settings.digest import digest, text_digest
 from experiments.settings.mistake import first_line
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 
@@ -55,7 +54,7 @@ class Tokenizer:
     @cached_property
     def digest(self) -> str:
         """Hex SHA-256 of the serialized tokenizer."""
-        return hashlib.sha256(self.serialized.encode()).hexdigest()
+        return text_digest(self.serialized)
 
     def with_sentinels(self, count: int) -> Tokenizer:
         """One that also has <extra_id_0> to <extra_id_(count - 1)>, as T5's tokenizers do: ids above the others."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-
 import torch
 from torch import nn
+
+from experiments.settings.digest import text_digest
 
 OF_TORCH = (nn.Linear.reset_parameters, nn.Embedding.reset_parameters)
 
@@ -45,4 +45,4 @@ def reset(module: nn.Module, path: str, std: float | None) -> None:
 
 def path_seed(seed: int, path: str) -> int:
     """64 bits, the same on every machine and in every process."""
-    return int.from_bytes(hashlib.sha256(f"{seed}/{path}".encode()).digest()[:8], "big")
+    return int(text_digest(f"{seed}/{path}")[:16], 16)

@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import ast
 import functools
-import hashlib
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from experiments.settings.digest import digest
+from experiments.settings.digest import digest, text_digest
 from experiments.settings.norm import NORM_KINDS
 from experiments.settings.position import POSITION_KINDS
 from experiments.settings.run import Settings
@@ -113,7 +112,7 @@ def _file(path: Path) -> _File | None:
     pieces: list[str] = []
     imports: list[str] = []
     _walk(ast.parse(path.read_text(encoding="utf-8")), pieces, imports)
-    return _File(hashlib.sha256("\0".join(pieces).encode()).hexdigest()[:16], tuple(dict.fromkeys(imports)))
+    return _File(text_digest("\0".join(pieces))[:16], tuple(dict.fromkeys(imports)))
 
 
 def _walk(node: ast.AST, pieces: list[str], imports: list[str]) -> None:
@@ -152,7 +151,7 @@ def _is_text(node: ast.AST) -> bool:
 def _source(path: Path) -> str:
     """The digest of a C++ source, comments and white space apart."""
     words = C_COMMENTS.sub(" ", path.read_text(encoding="utf-8")).split()
-    return hashlib.sha256(" ".join(words).encode()).hexdigest()[:16]
+    return text_digest(" ".join(words))[:16]
 
 
 @functools.cache

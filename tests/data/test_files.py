@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.data import documents, files, store
+from experiments.data import documents, files
 from experiments.data.errors import DataError
 from experiments.data.files import find, parquet_rows, text_bytes, text_rows
+from experiments.settings import digest
 
 
 @given(text=st.text(max_size=60), block=st.integers(1, 7))
@@ -18,7 +19,7 @@ def test_lines_survive_any_cut_of_the_bytes(tmp_path_factory: pytest.TempPathFac
     path = tmp_path_factory.mktemp("lines") / "text"
     path.write_bytes(text.encode())
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(store, "BLOCK", block)
+        patch.setattr(digest, "BLOCK", block)
         assert "\n".join(text_rows(path)) == text.removeprefix("\ufeff")
         assert b"".join(text_bytes(path)) == text.encode()
 
@@ -28,7 +29,7 @@ def test_lines_survive_any_cut_of_the_bytes(tmp_path_factory: pytest.TempPathFac
 def test_bytes_that_are_not_utf8_are_named_by_their_offset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bytes, block: int
 ) -> None:
-    monkeypatch.setattr(store, "BLOCK", block)
+    monkeypatch.setattr(digest, "BLOCK", block)
     path = tmp_path / "text"
     for wrong in (b"\xe9t\xe9", b"\xe2\x82", b"\xff"):
         path.write_bytes(before + wrong)
@@ -46,7 +47,7 @@ def test_utf16_is_recognized(tmp_path: Path) -> None:
 def test_a_line_without_end_is_cut_at_blanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (files, documents):
         monkeypatch.setattr(module, "LONGEST", 50)
-    monkeypatch.setattr(store, "BLOCK", 16)
+    monkeypatch.setattr(digest, "BLOCK", 16)
     text = " ".join(f"word{number}" for number in range(100))
     (tmp_path / "text").write_text(text)
     rows = list(text_rows(tmp_path / "text"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import inspect
 import json
@@ -16,6 +15,7 @@ from rich.console import Console
 
 from experiments.record.durable import disk_errors_as_failures, number, to_json, write
 from experiments.record.environment import describe
+from experiments.settings.digest import digest, text_digest
 from experiments.settings.mistake import Mistake, nearest
 from experiments.tables.sources.source import Cell, Finding, Prediction, Value
 
@@ -31,7 +31,7 @@ class Computed:
         """Raises Mistake for an override that is no argument, and for an argument that no override gives."""
         module = importlib.import_module(f"experiments.tables.numerical.{name}")
         self._measure = module.measure
-        self._code = hashlib.sha256(inspect.getsource(module).encode()).hexdigest()
+        self._code = text_digest(inspect.getsource(module))
         self._folder = runs / FOLDER
         self._arguments = {row: self._parsed(row, of_row) for row, of_row in overrides.items()}
         self.cells = [
@@ -59,7 +59,7 @@ class Computed:
         return dict(self._arguments[row])
 
     def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
-        """As long as the cell took, or takes now."""
+        """The time that the cell took, or takes now."""
         return Prediction((self.finding(cell).result or self._record(cell))["wall_seconds"])
 
     def make(self, cells: Sequence[Cell], group: str, console: Console) -> None:
@@ -95,8 +95,7 @@ class Computed:
         return {name: values[name] for name in known}
 
     def _digest(self, arguments: Arguments, seed: int) -> str:
-        text = json.dumps([self._code, arguments, seed], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()[:12]
+        return digest([self._code, arguments, seed])[:12]
 
     def _path(self, cell: Cell) -> Path:
         return self._folder / f"{cell.name}.json"
