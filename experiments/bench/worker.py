@@ -72,7 +72,7 @@ class Worker:
         self._folder.cleanup()
 
     def size(self) -> Size:
-        """To be asked once, first: waits until the contender is built."""
+        """Wait until the contender is built. To be called once, before anything else."""
         return Size(**self._answer())
 
     def go(self, times: int) -> Turn:

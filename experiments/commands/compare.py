@@ -33,7 +33,7 @@ def compare_runs(which: list[str], runs: Path, sort: str, format: str) -> None:
 
 
 def sorted_tables(sort: str, tables: list[list[Row]]) -> list[list[Row]]:
-    """Each by a column, `-column` the largest first, if it has it. Raises Mistake where none has."""
+    """Sort each table by a column, `-column` the largest first, if it has it. Raises Mistake where none has."""
     column = sort.lstrip("-")
     known = dict.fromkeys(column for rows in tables for column in rows[0])
     if column not in known:
@@ -43,7 +43,7 @@ def sorted_tables(sort: str, tables: list[list[Row]]) -> list[list[Row]]:
 
 
 def sorted_by(sort: str, rows: list[Row]) -> list[Row]:
-    """By a column that they have, `-column` the largest first; rows without a value last."""
+    """Sort rows by a column that they have, `-column` the largest first; rows without a value last."""
     descending, column = sort.startswith("-"), sort.lstrip("-")
     known = [row for row in rows if row[column] is not None]
     unknown = [row for row in rows if row[column] is None]

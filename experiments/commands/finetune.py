@@ -30,6 +30,6 @@ def finetune(arguments: list[str]) -> ExitCode:
 
 
 def _quoted(path: str) -> str:
-    """As Hydra's grammar reads any text."""
+    """Quote a path as Hydra's grammar requires it."""
     escaped = path.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

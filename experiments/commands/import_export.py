@@ -178,7 +178,7 @@ def _weights(source: Path) -> tuple[Path, Mapping[str, Tensor]]:
 
 
 def _tokenizer(source: Path) -> Tokenizer:
-    """Of tokenizer.json, or WordPiece of vocab.txt, lower-casing unless tokenizer_config.json says otherwise."""
+    """Read tokenizer.json, or WordPiece from vocab.txt: lower-cased unless tokenizer_config.json says otherwise."""
     from experiments.data.tokenizer import from_vocabulary, load
 
     if (source / "tokenizer.json").is_file():

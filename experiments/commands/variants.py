@@ -21,6 +21,7 @@ class Variant:
 
     @classmethod
     def read(cls, name: str) -> Variant:
+        """The variant of this name, with the first two comments of its YAML: its definition and its paper."""
         lines = (CONF / "variant" / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
         comments = [line.lstrip("# ").strip() for line in lines if line.startswith("#")]
         return cls(name, *[*comments, "", ""][:2])

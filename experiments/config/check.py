@@ -39,10 +39,12 @@ def _variant_errors(variant: dict[Any, Any], sources: dict[Any, Any]) -> Iterato
 
 
 def class_of(tree: dict[Any, Any]) -> type[Settings]:
+    """The class that checks a configuration: of fine-tuning where it names a pretrained run, else of pretraining."""
     return FinetuningSettings if "pretrained" in tree else Settings
 
 
 def errors_of(tree: dict[str, Any], sources: dict[Any, Any], kind: type[Settings]) -> Iterator[str]:
+    """Yield a sentence for each value of `tree` that `kind` refuses, except those that follow from a refused key."""
     try:
         kind.model_validate(tree)
     except ValidationError as errors:

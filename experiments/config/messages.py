@@ -33,10 +33,12 @@ def hydra_errors_as_mistakes(overrides: Iterable[str] = (), name: str = "config"
 
 
 def groups() -> list[str]:
+    """The names of the groups of `conf/`, in alphabetical order."""
     return sorted(path.name for path in CONF.iterdir() if path.is_dir())
 
 
 def options(group: str) -> list[str]:
+    """The names of the options of a group, in alphabetical order."""
     return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
 
 
@@ -58,7 +60,7 @@ def known_keys(overrides: Iterable[str] = (), name: str = "config") -> list[str]
 
 
 def _groups_of(name: str) -> set[str]:
-    """Of the defaults list of a file of `conf/`: `_self_`, {"variant": "multi_head"}, {"optional experiment": None}."""
+    """The groups in the defaults list of a file of `conf/`, of items such as `_self_` and {"variant": "multi_head"}."""
     entries = OmegaConf.load(CONF / f"{name}.yaml").defaults
     return {str(key).split()[-1] for entry in entries if not isinstance(entry, str) for key in entry}
 

@@ -51,7 +51,7 @@ def curve_of(folder: Path, index: Index) -> Curve:
 
 
 def parse_metrics(content: bytes) -> Curve:
-    """From metrics.jsonl: `training` and `validation`, each a list [step, tokens, seconds, loss in nats] a point;
+    """Read metrics.jsonl into `training` and `validation`, each a list [step, tokens, seconds, loss in nats] a point;
     `lines` and `evaluations`, how many points these had before they were thinned; `last`, numbers of the newest line.
 
     A line that a kill cut short, or that is still being written, is left out.

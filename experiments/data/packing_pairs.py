@@ -66,7 +66,7 @@ def _chunks(corpus: Corpus) -> Iterator[dict[str, list[str]]]:
 def _encoded(
     chunk: dict[str, list[str]], tokenizer: Tokenizer, side: int, dtype: np.dtype[Any]
 ) -> dict[str, tuple[np.ndarray, dict[str, int]]]:
-    """By split: rows [pairs, 2 N], and what there is of them."""
+    """The rows [pairs, 2 N] of each split, and counts of them."""
     encoded_by_split = {}
     for split, texts in chunk.items():
         sources, targets = zip(*(text.split(TAB) for text in texts), strict=True)

@@ -128,6 +128,7 @@ def scores_of(results: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def rows_of(results: list[dict[str, Any]], columns: dict[str, str]) -> list[Row]:
+    """A row for each result: the value of each column at its place, None where the result has none."""
     values = zip(*(values_at(results, place) for place in columns.values()), strict=True)
     return [dict(zip(columns, row, strict=True)) for row in values]
 

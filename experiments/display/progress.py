@@ -239,7 +239,7 @@ def _columns(metrics: dict[str, Any], aligned: bool = False) -> list[str]:
 
 
 def megabytes(size: int | None) -> str:
-    """Of 10^6 bytes."""
+    """A size in bytes as a text in megabytes of 10^6 bytes; empty where it is not known."""
     return "" if size is None else f"{size / 1e6:,.0f} MB"
 
 
@@ -258,7 +258,7 @@ def _words(name: str) -> str:
 
 
 def significant(value: float) -> str:
-    """With as many decimals as mean something."""
+    """A number with as many decimals as mean something."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 100 else f"{value:.2f}"
 
 

@@ -32,6 +32,7 @@ def show(rows: list[Row], format: str, caption: str = "", console: Console | Non
 
 
 def as_csv(rows: list[Row]) -> str:
+    """Rows as CSV text under a header of their keys."""
     text = io.StringIO()
     writer = csv.DictWriter(text, fieldnames=list(rows[0]) if rows else [], lineterminator="\n")
     writer.writeheader()
@@ -40,6 +41,7 @@ def as_csv(rows: list[Row]) -> str:
 
 
 def as_markdown(rows: list[Row]) -> str:
+    """Rows as a table in Markdown, numbers aligned right; nothing for no rows."""
     if not rows:
         return ""
     keys = list(rows[0])
@@ -64,7 +66,7 @@ def readable(key: str, value: Any) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """In the largest unit of which there is one."""
+    """A time in the largest unit of which it has at least one."""
     for size, unit in ((365 * 86400, "years"), (86400, "days"), (3600, "h"), (60, "min")):
         if seconds >= size:
             return f"{seconds / size:.1f} {unit}"

@@ -74,15 +74,17 @@ class SweepProgress:
 
     @contextmanager
     def shown(self) -> Iterator[SweepProgress]:
+        """Show the bar while the block runs."""
         with self._bar:
             yield self
 
     def skip(self, outcome: Outcome) -> None:
+        """Count a cell that was done before the sweep began."""
         self._skipped += 1
         self._say(f"{outcome.folder.name}: done before")
 
     def watch(self, folder: RunFolder, planned_steps: int | None) -> None:
-        """Called while a cell runs."""
+        """Show how far the cell of this folder is, and the time that the sweep still takes."""
         step = folder.last_step()
         share = min(step / planned_steps, 1.0) if planned_steps else 0.0
         complete = self._skipped + self._done + self._failed + share
@@ -95,6 +97,7 @@ class SweepProgress:
         )  # fmt: skip
 
     def end(self, outcome: Outcome) -> None:
+        """Count a cell that has just ended, done or failed, and print a line about it."""
         if outcome.done:
             self._done += 1
         else:

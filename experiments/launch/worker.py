@@ -35,6 +35,7 @@ class Outcome:
 
     @property
     def done(self) -> bool:
+        """Whether the cell has a result and its status is `done`."""
         return self.result is not None and self.result.status == "done"
 
 

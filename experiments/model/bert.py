@@ -84,7 +84,7 @@ class Bert(Assembly):
         return cast("list[EncoderLayer]", list(self.encoder.layers))
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
-        """Of the encoder, and of the head for the predicted positions."""
+        """FLOPs of training for a token: those of the encoder, and of the head at the predicted positions."""
         head = linear_multiplies(self.head.transform) + self.embedding.token.weight.numel()
         return self.encoder_flops_per_token(length, predicted_share) + 6.0 * predicted_share * head
 

@@ -31,6 +31,8 @@ KEPT: dict[WhichCheckpoint, int] = {"newest": 2, "best": 1}
 
 
 class Checkpoint(NamedTuple):
+    """A checkpoint as it was read: its step and file, its tensors, and the header that was saved with them."""
+
     step: int
     path: Path
     tensors: dict[str, Tensor]  # on the CPU

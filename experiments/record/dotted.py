@@ -14,4 +14,5 @@ def values_at(results: list[dict[str, Any]], place: str) -> list[Any]:
 
 
 def value_at(result: dict[str, Any], place: str) -> Any:
+    """The value at a dotted place of a result; None where there is none."""
     return values_at([result], place)[0]

@@ -83,9 +83,11 @@ class Result:
         return cls(**{**unknown, **known, "status": status, "reason": reason})
 
     def to_dict(self) -> dict[str, Any]:
+        """The fields as a dict, nested ones too."""
         return dataclasses.asdict(self)
 
     def to_json(self) -> str:
+        """The content of `result.json`."""
         return to_json(self.to_dict(), indent=2) + "\n"
 
     @classmethod

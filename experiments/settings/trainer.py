@@ -10,6 +10,8 @@ Precision = Literal["auto", "fp32", "bf16"]
 
 
 class Trainer(Group):
+    """How a run is trained: batches, when it ends, precision, device, and when it evaluates and saves."""
+
     batch_size: Size  # sequences a step
     micro_batch: Size | None  # sequences at once; null: the whole batch
     max_steps: Size | None  # the first limit reached ends the run

@@ -22,6 +22,7 @@ TYPES = {"int": Size, "float": NonNegative, "Real": FiniteFloat, "bool": bool, "
 
 
 def attention_folder() -> Path:
+    """The folder of the package `attention`, found without importing it."""
     spec = importlib.util.find_spec("attention")
     assert spec is not None and spec.submodule_search_locations
     return Path(spec.submodule_search_locations[0])

@@ -334,7 +334,7 @@ def test_the_memory_that_blocked_needs_beside_its_results_does_not_grow_with_the
 
 
 def test_a_half_precision_gradient_is_rounded_once_however_many_blocks_it_is_summed_over():
-    """Of 512 row blocks each adds 1/512 to the gradient of the values: summed in bfloat16, it would stop at 1/2."""
+    """Each of 512 row blocks adds 1/512 to the gradient of the values: summed in bfloat16, it would stop at 1/2."""
     leaves = tensors((2, 512, 1, 2, 2), (1, 1, 1), bias_shape=(1, 1), dtype=torch.bfloat16)
     with mock.patch.dict(blocked.BLOCK_BYTES, cpu=1):
         output = run(leaves, "blocked")

@@ -122,7 +122,7 @@ def test_a_table_killed_at_random_goes_on_where_it_was(attn, tiny, tmp_path, env
 
 
 def outcome(settings, tokens_per_second: float, padding: float = 0.0):
-    """Of 8 steps, of whose tokens a share is padding, which isn't counted."""
+    """The outcome of 8 steps; a share of their tokens is padding, which isn't counted."""
     from experiments.launch.worker import Outcome, folder_of
 
     sides = 2 if settings.objective.kind == "translation" else 1

@@ -44,7 +44,7 @@ def test_the_gradient_is_that_of_finite_differences(smoothing):
 
 
 def test_a_position_by_hand():
-    """Of logits ln 1, ln 2, ln 5 the second: -ln(2/8); its gradient 1/8, 2/8 - 1, 5/8."""
+    """The second of the logits ln 1, ln 2, ln 5 has the loss -ln(2/8); its gradient 1/8, 2/8 - 1, 5/8."""
     logits = torch.tensor([[1.0, 2.0, 5.0]]).log().requires_grad_()
     loss = CrossEntropy.apply(logits, torch.tensor([1]), 0.0)
     loss.sum().backward()

@@ -92,7 +92,7 @@ class Hub(HubSet):
 
     @property
     def grouping(self) -> Documents:
-        """As the setting `documents` says."""
+        """How rows become documents: the setting `documents`."""
         return self.documents
 
     def columns(self) -> dict[str, str]:

@@ -21,7 +21,7 @@ class ParquetFiles(LocalFiles):
 
     @property
     def grouping(self) -> Documents:
-        """As the setting `documents` says."""
+        """How rows become documents: the setting `documents`."""
         return self.documents
 
     def columns(self, path: Path) -> list[str]:

@@ -19,7 +19,7 @@ class TextFiles(LocalFiles):
 
     @property
     def grouping(self) -> Documents:
-        """As the setting `documents` says."""
+        """How rows become documents: the setting `documents`."""
         return self.documents
 
     def rows(self, path: Path) -> Iterator[str]:

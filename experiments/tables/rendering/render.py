@@ -65,7 +65,7 @@ def claim_rows(report: Report) -> list[Row]:
 
 
 def tables(report: Report) -> list[list[Row]]:
-    """For people three narrow tables: what the rows are, what they score, what they cost."""
+    """Three narrow tables for people: what the rows are, what they score, what they cost."""
     lines = [_people(line, report) for line in report.lines]
     further = [place.rpartition(".")[2] for place in report.request.columns]
     scores = [
