@@ -5,23 +5,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 
 import torch
 from torch import Tensor
 
-from attention.kernels import autocast, blocked, compiled, reference, sdpa, triton_kernel
+from attention.kernels import autocast, compiled, kernel_modules, reference, sdpa
 from attention.kernels.problem import Hook, Problem, Projection
 
 __all__ = ["BACKENDS", "Projection", "attend", "check_backend", "choose"]
 
-KERNELS = {
-    "reference": reference.attend,
-    "sdpa": sdpa.attend,
-    "blocked": blocked.attend,
-    "compiled": compiled.attend,
-    "triton": triton_kernel.attend,
+_MODULES = {name: import_module(module) for name, module in kernel_modules().items()}
+KERNELS: dict[str, Callable[[Problem], Tensor]] = {name: module.attend for name, module in _MODULES.items()}
+# why a kernel can't do a problem; one that can do all has none
+REFUSALS: dict[str, Callable[[Problem], str | None]] = {
+    name: module.refusal for name, module in _MODULES.items() if hasattr(module, "refusal")
 }
-REFUSALS = {"sdpa": sdpa.refusal, "compiled": compiled.refusal, "triton": triton_kernel.refusal}
 BACKENDS = ("auto", *KERNELS)
 
 

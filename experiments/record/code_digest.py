@@ -19,12 +19,12 @@ import functools
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
+from attention.kernels import kernel_modules
 from experiments.settings.digest import digest, text_digest
 from experiments.settings.norm import NORM_KINDS
 from experiments.settings.position import POSITION_KINDS
-from experiments.settings.run import Settings
 from experiments.settings.variant import attention_folder, module_of
 
 ROOTS = (
@@ -37,7 +37,7 @@ FINETUNED_ROOTS = ("experiments.model.finetuned", "experiments.tasks.finetuning.
 # rooms whose imports are followed; the others check, store and show
 FOLLOWED = ("attention.", "experiments.objectives.", "experiments.model.")
 VERSIONED = ("experiments/data/packing.py", "experiments/tasks/finetuning/features.py")  # with a FORMAT
-KERNELS = frozenset(get_args(Settings.model_fields["backend"].annotation))
+KERNELS = kernel_modules()
 COMPILED_SOURCES = "attention/kernels/cpu"
 C_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
@@ -55,8 +55,9 @@ def code_digests(settings: Mapping[str, Any], backend: str | None, root: Path | 
     variant, objective = module_of(settings["variant"]), settings["objective"]["kind"]
     modules: tuple[str, ...] = (f"attention.{variant}", f"experiments.objectives.kinds.{objective}", *ROOTS)
     modules += FINETUNED_ROOTS if "task" in settings else ()
-    modules += _named_modules(settings["model"])
-    return dict(_digests(root or attention_folder().parent, modules, frozenset((backend or "").split("+"))))
+    ran = frozenset((backend or "").split("+"))
+    modules += (*_named_modules(settings["model"]), *(KERNELS[name] for name in sorted(ran & KERNELS.keys())))
+    return dict(_digests(root or attention_folder().parent, modules, ran))
 
 
 def _named_modules(model: Mapping[str, Any]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from attention.kernels import kernel_modules
 from experiments.settings.data import DataSettings
 from experiments.settings.group import Group, Positive, Seed, Size, Text
 from experiments.settings.kinds import one_of
@@ -20,7 +21,9 @@ from experiments.settings.trainer import Precision, Trainer
 if TYPE_CHECKING:
     Objective = ObjectiveSettings
     Data = DataSettings
+    BackendName = str
 else:
+    BackendName = Literal[("auto", *kernel_modules())]
     Objective = Annotated[one_of("experiments.objectives.kinds", ObjectiveSettings), Field(discriminator="kind")]
     Data = Annotated[one_of("experiments.data.kinds", DataSettings), Field(discriminator="kind")]
 
@@ -43,7 +46,7 @@ class Settings(Group):
     learning_rate: Positive
     max_steps: Size | None
     precision: Precision
-    backend: Literal["auto", "reference", "sdpa", "blocked", "compiled", "triton"]
+    backend: BackendName
     seed: Seed
     runs: Text  # folder of the run folders
     cache: Text  # folder of tokenizers and packed corpora

@@ -439,7 +439,7 @@ def test_compiled_refuses_by_name(change, message):
         ({"dropout": 1.0}, "dropout: is 1.0"),
         ({"dropout": 0.1}, "dropout_seed: is None, must be an integer as dropout is 0.1"),
         ({"dropout": 0.1, "dropout_seed": torch.zeros(1)}, r"dropout_seed: is torch.float32 of shape \[1\]"),
-        ({"backend": "flash"}, "backend: is 'flash', must be one of auto, reference, sdpa, blocked, compiled"),
+        ({"backend": "flash"}, "backend: is 'flash', must be one of auto, blocked, compiled, reference, sdpa"),
     ],
 )
 def test_a_mistake_is_named(change, message):

@@ -67,19 +67,20 @@ def trained(extended: Path, runs: str) -> dict:
 def test_the_page_counts_its_own_files():
     written = [name for name, _ in BLOCKS.findall(PAGE)]
     new = [name for name in written if not (ROOT / name).exists()]
-    assert len(written) == 11
+    assert len(written) == 12
     assert set(written) - set(new) == {"experiments/settings/norm.py", "experiments/settings/position.py"}
 
 
-def test_an_objective_and_kinds_of_data_norm_and_position_train(extended, attn, text_file):
+def test_an_objective_a_kernel_and_kinds_of_data_norm_and_position_train(extended, attn, text_file):
     lines = text_file.read_text(encoding="utf-8").replace("\n\n", "\n# a remark\n")
     (extended / "remarks.txt").write_text(lines, encoding="utf-8")
     model = {"norm_kind": "max", "position": "distance_penalty"}
     kinds = ["objective=skip", "data=commented", *(f"model.{key}={kind}" for key, kind in model.items())]
-    attn("train", *kinds, "data.train=remarks.txt", *SHORT, "runs=remarking")
+    kernel = ["backend=plain", "model.attention_dropout=0"]
+    attn("train", *kinds, *kernel, "data.train=remarks.txt", *SHORT, "runs=remarking")
     result = trained(extended, "remarking")
     assert result["config"]["objective"] == {"kind": "skip", "distance": 2} and result["corpus"]["kind"] == "commented"
-    assert result["config"]["model"].items() >= model.items()
+    assert result["config"]["model"].items() >= model.items() and result["backend"] == "plain"
 
 
 @pytest.mark.campaign
