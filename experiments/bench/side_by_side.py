@@ -103,8 +103,9 @@ def _row(contender: Contender, timing: Timing, rates: Rates, references: dict[st
         "floor_share": rates.floor(timing.size.flops, timing.size.moved_bytes) / seconds,
         "peak_bytes": timing.warm.peak_bytes,
     }
-    for name, theirs in references.items():
-        ratios = [other / ours for other, ours in zip(theirs, timing.seconds, strict=bool(theirs))]
+    for name, reference_seconds in references.items():
+        pairs = zip(reference_seconds, timing.seconds, strict=bool(reference_seconds))
+        ratios = [reference / measured for reference, measured in pairs]
         row[f"speed/{name}"] = statistics.median(ratios) if ratios else None
     return row
 

@@ -29,7 +29,7 @@ def hydra_errors_as_mistakes(overrides: Iterable[str] = (), name: str = "config"
     try:
         yield
     except (HydraException, OmegaConfBaseException) as error:
-        raise Mistake(*_explain(error, overrides, name)) from error
+        raise Mistake(*_mistake_and_hint(error, overrides, name)) from error
 
 
 def groups() -> list[str]:
@@ -91,7 +91,7 @@ def near_key(key: str, overrides: Iterable[str] = (), name: str = "config") -> s
     return f"`attn {COMMANDS[name]} --cfg job` prints every setting"
 
 
-def _explain(error: BaseException, overrides: Iterable[str], name: str) -> tuple[str, str]:
+def _mistake_and_hint(error: BaseException, overrides: Iterable[str], name: str) -> tuple[str, str]:
     text = "\n".join(map(str, _causes(error)))
     if match := re.search(r"Could not override '([^']+)'", text):
         return f"there is no setting {match[1]!r}", near_key(match[1], overrides, name)

@@ -50,8 +50,8 @@ def inherited(tree: dict[str, Any], run: dict[str, Any], origin: dict[str, Any])
         model |= {"dropout": dropout, "attention_dropout": dropout}
         variant["dropout"] = dropout
     variant["backend"] = tree["backend"]
-    own = {key: value for key, value in tree.items() if key != "dropout"}
-    return own | decided | {
+    without_dropout = {key: value for key, value in tree.items() if key != "dropout"}
+    return without_dropout | decided | {
         "length": length,
         "model": model,
         "variant": variant,

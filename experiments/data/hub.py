@@ -64,7 +64,7 @@ def rows(
 ) -> Iterator[dict[str, Any]]:
     """Rows of a split expression, whole, of the columns that `check(place, names)` picks. Raises DataError."""
     table = _load(data, expression, exact, cache)
-    with _quiet(False), _explained(data, expression):
+    with _quiet(False), _hub_errors_as_data_errors(data, expression):
         columns = check(f"data set {data.path}", table.column_names or list(next(iter(table), {})))
         for batch in table.select_columns(columns).iter(batch_size=ROWS):
             yield from (dict(zip(columns, row, strict=True)) for row in zip(*map(batch.get, columns), strict=True))
@@ -77,7 +77,7 @@ def _load(data: HubPlace, expression: str, exact: dict[str, str], cache: Cache) 
     offline = commit is not None and not _reaches(data, commit)
     # a folder is cached under its last name alone, where it could later pass for a set of the hub
     own_cache = cache.root / "datasets" / exact["sha256"][:32] if commit is None else None
-    with _quiet(offline), _explained(data, expression):
+    with _quiet(offline), _hub_errors_as_data_errors(data, expression):
         return datasets.load_dataset(
             data.path,
             data.name,
@@ -175,8 +175,8 @@ def _quiet(offline: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _explained(data: HubPlace, asked: str) -> Iterator[None]:
-    """The library's errors in one line that says what was asked for."""
+def _hub_errors_as_data_errors(data: HubPlace, asked: str) -> Iterator[None]:
+    """Turn the errors of the library into a DataError of one line that says which data were asked for."""
     try:
         yield
     except DataError:

@@ -45,11 +45,11 @@ def pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, report
     unigram.tofile(folder / "unigram")
     for number, split in enumerate(("train", "validation", "test")):
         fact = facts.get(split, empty)
-        _told(split, fact, length // 2, report)
+        _report_packed(split, fact, length // 2, report)
         if split in facts:
             _write(folder, split, fact["sequences"], length, dtype, keys(PAIRS, 0, number))
-    there = {split: fact for split, fact in facts.items() if fact["sequences"]}
-    return {"dtype": dtype.str, "splits": there}
+    filled = {split: fact for split, fact in facts.items() if fact["sequences"]}
+    return {"dtype": dtype.str, "splits": filled}
 
 
 def _chunks(corpus: Corpus) -> Iterator[dict[str, list[str]]]:
@@ -88,7 +88,7 @@ def _encoded(
     return encoded_by_split
 
 
-def _told(split: str, fact: dict[str, int], side: int, report: Report) -> None:
+def _report_packed(split: str, fact: dict[str, int], side: int, report: Report) -> None:
     """Say what was left out. Raises DataError where a split that a run needs has nothing."""
     has = (
         f"the {split} split has {fact['documents']:,} pair(s), {fact['left_out']:,} of them of more than {side} tokens"

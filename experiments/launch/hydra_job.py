@@ -29,9 +29,9 @@ def job(config: DictConfig) -> float | None:
     return outcome.result.validation_loss if outcome.done and outcome.result is not None else None
 
 
-def _note(ledger: Path, name: str, became: str) -> None:
+def _note(ledger: Path, name: str, state: str) -> None:
     with ledger.open("a", encoding="utf-8") as file:
-        file.write(f"{name}\t{' '.join(became.split())}\n")
+        file.write(f"{name}\t{' '.join(state.split())}\n")
 
 
 def read_ledger(folder: Path) -> dict[str, str]:

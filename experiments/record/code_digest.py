@@ -151,8 +151,8 @@ def _is_text(node: ast.AST) -> bool:
 @functools.cache
 def _source(path: Path) -> str:
     """The digest of a C++ source, comments and white space apart."""
-    words = C_COMMENTS.sub(" ", path.read_text(encoding="utf-8")).split()
-    return text_digest(" ".join(words))[:16]
+    pieces = C_COMMENTS.sub(" ", path.read_text(encoding="utf-8")).split()
+    return text_digest(" ".join(pieces))[:16]
 
 
 @functools.cache

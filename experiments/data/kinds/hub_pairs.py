@@ -36,8 +36,8 @@ class HubPairs(HubSet):
         languages = list(value) if isinstance(value, dict) else []
         for key, language in (("source", self.source), ("target", self.target)):
             if language not in languages:
-                there = suggestion(language, languages) or f": {type(value).__name__}, not a text for each language"
-                raise DataError(f"data.{key}={language}: data.column={self.column} of {self.path} has no such{there}")
+                hint = suggestion(language, languages) or f": {type(value).__name__}, not a text for each language"
+                raise DataError(f"data.{key}={language}: data.column={self.column} of {self.path} has no such{hint}")
         source, target = value[self.source], value[self.target]
         for key, text in (("source", source), ("target", target)):
             if text is not None and not isinstance(text, str):

@@ -61,8 +61,8 @@ class Tuning(Group):
 
     @field_validator("chosen", mode="before")
     @classmethod
-    def _number(cls, chosen: Any) -> Any:
-        return float(chosen) if isinstance(chosen, str) else chosen
+    def _number(cls, value: Any) -> Any:
+        return float(value) if isinstance(value, str) else value
 
 
 class Budget(Group):
