@@ -30,6 +30,21 @@ class ExampleSource(Group):
     validation_examples: Size | None
 
     @property
+    def targets(self) -> int:
+        """What there is to predict of a window, in numbers: one label or number."""
+        return 1
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns that are read, each with the setting that names it."""
+        raise NotImplementedError
+
+    @property
+    def outputs(self) -> int | None:
+        """Outputs of the head for a whole window; None: of each token, where an answer begins and where it ends."""
+        raise NotImplementedError
+
+    @property
     def held_out(self) -> dict[str, str]:
         """The validation splits by name; a single one has none."""
         return self.validation if isinstance(self.validation, dict) else {"": self.validation}
@@ -55,6 +70,21 @@ class Span(ExampleSource):
         """Names of the scores in a result, those of SQuAD."""
         return ["exact_match", "f1"]
 
+    @property
+    def targets(self) -> int:
+        """The first and the last token of an answer."""
+        return 2
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns of a question."""
+        return {getattr(self, key): f"task.{key}" for key in ("id", "question", "context", "answers")}
+
+    @property
+    def outputs(self) -> None:
+        """Every token has its own."""
+        return None
+
 
 class Labelled(ExampleSource):
     """Texts, or pairs of texts, of which each has an answer of its own in a column."""
@@ -68,6 +98,11 @@ class Labelled(ExampleSource):
         """Names of the scores in a result; where there are several validation splits, each ends with its split's."""
         return [f"{metric}_{split}" if split else metric for metric in self.metrics for split in self.held_out]
 
+    @property
+    def columns(self) -> dict[str, str]:
+        """The columns of the texts and of the answer."""
+        return dict.fromkeys(self.texts, "task.texts") | {self.label: "task.label"}
+
 
 class Classification(Labelled):
     """One of several labels for a text, or for a pair of texts."""
@@ -75,6 +110,11 @@ class Classification(Labelled):
     kind: Literal["classification"]
     labels: Annotated[list[Text], Field(min_length=2)]  # by their numbers
     metrics: Annotated[list[ClassMetric], Field(min_length=1)]
+
+    @property
+    def outputs(self) -> int:
+        """A logit a label."""
+        return len(self.labels)
 
     @model_validator(mode="after")
     def _binary(self) -> Classification:
@@ -88,6 +128,11 @@ class Regression(Labelled):
 
     kind: Literal["regression"]
     metrics: Annotated[list[NumberMetric], Field(min_length=1)]
+
+    @property
+    def outputs(self) -> int:
+        """The number."""
+        return 1
 
 
 Benchmark = Annotated[Span | Classification | Regression, Field(discriminator="kind")]

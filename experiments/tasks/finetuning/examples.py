@@ -81,7 +81,7 @@ def is_local(task: Benchmark) -> bool:
 def read(task: Benchmark, split: str, cache: Cache) -> Iterator[Question | LabelledExample]:
     """The examples of a split, in their order. Raises DataError at the first that can't be used."""
     place = places(task)[split]
-    columns = columns_of(task)
+    columns = task.columns
     number, rows_by_id = -1, dict[str, int]()
     for number, row in enumerate(islice(_rows(task, place, columns, cache), place.limit)):
         where = f"{place.key}={place.value}, row {number}"
@@ -95,13 +95,6 @@ def read(task: Benchmark, split: str, cache: Cache) -> Iterator[Question | Label
         yield question
     if number < 0:
         raise DataError(f"{place.key}={place.value} has no rows")
-
-
-def columns_of(task: Benchmark) -> dict[str, str]:
-    """The columns that are read, each with the setting that names it."""
-    if isinstance(task, Span):
-        return {getattr(task, key): f"task.{key}" for key in ("id", "question", "context", "answers")}
-    return dict.fromkeys(task.texts, "task.texts") | {task.label: "task.label"}
 
 
 def _rows(task: Benchmark, place: Place, columns: dict[str, str], cache: Cache) -> Iterator[Row]:

@@ -51,11 +51,6 @@ class Questions(NamedTuple):
             return [json.loads(line) for line in file]
 
 
-def targets_of(task: Benchmark) -> int:
-    """Targets of a window: the first and the last token of an answer, or one label or number."""
-    return 2 if isinstance(task, Span) else 1
-
-
 def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, report: Report) -> Features:
     """From the cache, or made. Raises DataError; MissingError where the cache makes nothing."""
     known = identity(task, cache)
@@ -63,7 +58,7 @@ def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, rep
     folder, facts = cache.obtain(
         "examples", key, lambda partial: _make(partial, task, tokenizer, length, cache, report)
     )
-    width = length + 2 + targets_of(task)
+    width = length + 2 + task.targets
 
     def open_rows(name: str) -> np.ndarray:
         return np.memmap(folder / name, dtype="<i4", mode="r").reshape(-1, width)

@@ -13,7 +13,7 @@ import torch
 from experiments.objectives.objective import Batch, Scores, Vocabulary
 from experiments.settings.finetuning import Benchmark, Classification, Regression, Span
 from experiments.tasks.finetuning.answers import answer_texts
-from experiments.tasks.finetuning.features import Features, targets_of
+from experiments.tasks.finetuning.features import Features
 from experiments.tasks.finetuning.scores import score
 from experiments.tasks.finetuning.squad import squad_scores
 
@@ -35,12 +35,12 @@ class FinetuningObjective:
     @property
     def predicted_share(self) -> float:
         """1 for spans, where every token has logits; for a label one position of N."""
-        return 1.0 if isinstance(self.task, Span) else 1 / self.length
+        return 1.0 if self.task.outputs is None else 1 / self.length
 
     def batch(self, rows: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
         """A batch of rows of features; rows of N tokens, where only shapes matter, count as windows without padding."""
         if rows.shape[1] == self.length:
-            rest = np.zeros((len(rows), 1 + targets_of(self.task)), dtype=np.int64)
+            rest = np.zeros((len(rows), 1 + self.task.targets), dtype=np.int64)
             rows = np.column_stack([rows, np.full(len(rows), self.length), rest])
         count_B, boundary_B, targets_BT = rows[:, self.length], rows[:, self.length + 1], rows[:, self.length + 2 :]
         width = min(self.length, -(-int(count_B.max()) // STEP) * STEP)

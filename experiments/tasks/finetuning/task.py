@@ -10,7 +10,7 @@ import numpy as np
 from experiments.data.packing import Dataset, Packed
 from experiments.data.store import Cache, MissingError
 from experiments.data.tokenizer import NAME, Report, Tokenizer, load
-from experiments.settings.finetuning import Classification, FinetuningSettings, Regression, Span
+from experiments.settings.finetuning import FinetuningSettings, Regression
 from experiments.tasks.finetuning.examples import identity, is_local
 from experiments.tasks.finetuning.features import Features, check_batch, obtain
 from experiments.tasks.finetuning.weights import pretrained_weights
@@ -77,13 +77,9 @@ class Finetuning:
         from experiments.model.finetuned import FinetunedEncoder
         from experiments.tasks.pretraining import Pretraining
 
-        task = self.settings.task
-        outputs = {"span": None, "regression": 1}.get(task.kind, 0)
-        if isinstance(task, Classification):
-            outputs = len(task.labels)
         body = Pretraining(self.settings).assemble(vocabulary_size)
         assert isinstance(body, Bert), "only encoders are fine-tuned"
-        return FinetunedEncoder(body, self.settings.model, outputs)
+        return FinetunedEncoder(body, self.settings.model, self.settings.task.outputs)
 
     def start(self, vocabulary_size: int) -> Assembly:
         """The new head is drawn from the seed."""
@@ -111,5 +107,5 @@ class Finetuning:
         task, length = self.settings.task, self.settings.length
         if isinstance(task, Regression):
             return np.zeros(0, dtype=np.int64)
-        size = length if isinstance(task, Span) else len(task.labels)
+        size = length if task.outputs is None else task.outputs
         return np.bincount(rows[:, length + 2 :].reshape(-1), minlength=size)
