@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
@@ -93,7 +93,6 @@ def cases(draw: st.DrawFn, of: tuple[str, ...] = ALL_TERMS) -> tuple[dict[str, T
     return leaves, options | {"dropout": draw(st.sampled_from([0.0, 0.4])), "dropout_seed": draw(SEEDS)}
 
 
-@settings(max_examples=120, deadline=None)
 @given(cases(), st.sampled_from([1, 200, 1000, 10**7]))
 def test_blocked_equals_the_reference_whatever_the_block(case, block_bytes):
     leaves, options = case
@@ -101,7 +100,6 @@ def test_blocked_equals_the_reference_whatever_the_block(case, block_bytes):
         check_equal(leaves, "blocked", **options)
 
 
-@settings(max_examples=150, deadline=None)
 @given(cases(STATIC_TERMS), st.integers(1, 3))
 def test_compiled_equals_the_reference_whatever_the_tasks(case, tasks):
     leaves, options = case
@@ -110,7 +108,6 @@ def test_compiled_equals_the_reference_whatever_the_tasks(case, tasks):
         check_equal(leaves, "compiled", bias=None if bias is None else bias.detach(), **options)
 
 
-@settings(max_examples=60, deadline=None)
 @given(cases())
 def test_sdpa_equals_the_reference_where_heads_do_not_mix(case):
     leaves, options = case
@@ -163,8 +160,9 @@ def test_a_nan_is_not_hidden(backend):
     assert run(leaves, backend, bias=leaves["bias"].detach())[:, 1].isnan().all()
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
-@pytest.mark.parametrize("terms", [ALL_TERMS, ("logits.static", "weights.static"), ()])
+@pytest.mark.parametrize(
+    ("terms", "dropout"), [(ALL_TERMS, 0.0), (ALL_TERMS, 0.4), (STATIC_TERMS, 0.4), ((), 0.0), ((), 0.4)]
+)
 def test_blocked_gradients_are_the_derivatives_with_dropout_drawn_again(dropout, terms):
     """Finite differences agree only if both directions drop the same weights."""
     leaves = tensors((2, 3, 4, 2, 3), (2, 3, 2) if terms else (2, 2, 2), terms, bias_shape=(3, 4))
@@ -175,7 +173,7 @@ def test_blocked_gradients_are_the_derivatives_with_dropout_drawn_again(dropout,
         return run(dict(zip(leaves, values, strict=True)), "blocked", mask=mask, dropout=dropout, dropout_seed=3)
 
     with mock.patch.dict(blocked.BLOCK_BYTES, cpu=200):
-        assert torch.autograd.gradcheck(function, list(leaves.values()))
+        assert torch.autograd.gradcheck(function, list(leaves.values()), fast_mode=True)
 
 
 @pytest.mark.parametrize("backend", ["reference", "blocked", "compiled"])
@@ -318,9 +316,15 @@ def test_blocked_saves_its_inputs_only_and_needs_the_maps_of_one_block():
     assert peak_bytes("reference", 48, 64) - peak_bytes("reference", 8, 64) > 40 * 3 * 16 * query
 
 
-@pytest.mark.parametrize("terms", [(), ("logits.static", "weights.query")])
-@pytest.mark.parametrize("dropout", [0.0, 0.1])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    ("dtype", "dropout", "terms"),  # every pair of values occurs
+    [
+        (torch.float32, 0.0, ()),
+        (torch.float32, 0.1, ("logits.static", "weights.query")),
+        (torch.bfloat16, 0.0, ("logits.static", "weights.query")),
+        (torch.bfloat16, 0.1, ()),
+    ],
+)
 def test_the_memory_that_blocked_needs_beside_its_results_does_not_grow_with_the_batch(dtype, dropout, terms):
     def extra(B: int) -> int:
         peak, results = measured(
@@ -328,9 +332,9 @@ def test_the_memory_that_blocked_needs_beside_its_results_does_not_grow_with_the
         )
         return peak - results
 
-    # a quarter of the block, so that 64 examples are several of them
-    with mock.patch.dict(blocked.BLOCK_BYTES, cpu=2**19):
-        assert extra(256) <= 1.15 * extra(64)
+    # an eighth of the block, so that 32 examples are several of them
+    with mock.patch.dict(blocked.BLOCK_BYTES, cpu=2**18):
+        assert extra(128) <= 1.15 * extra(32)
 
 
 def test_a_half_precision_gradient_is_rounded_once_however_many_blocks_it_is_summed_over():

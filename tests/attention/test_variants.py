@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import inspect
 import subprocess
@@ -94,8 +95,7 @@ def test_bf16_autocast_trains(variant):
     assert (output - layer.eval()(x)).isfinite().all()
 
 
-@pytest.mark.parametrize(("N", "M"), [(7, 5), (4, 9)])
-@pytest.mark.parametrize("linear_bias", [False, True])
+@pytest.mark.parametrize(("N", "M", "linear_bias"), [(7, 5, False), (4, 9, True)])
 def test_the_cost_formula_is_what_is_counted(variant, N, M, linear_bias):
     layer = build(variant, memory_size=MEMORY, backend="reference", linear_bias=linear_bias)
     cost = layer.cost(N, M)
@@ -180,7 +180,16 @@ def test_rotary_turns_queries_and_keys_of_one_sequence_only(variant):
         layer(x, x, rotary=lambda heads: heads)
 
 
+@pytest.mark.campaign
 def test_the_layer_compiles_and_still_names_its_kernel(variant):
+    check_compiled(variant)
+
+
+def test_a_layer_that_mixes_heads_compiles_and_still_names_its_kernel():
+    check_compiled("talking_heads")
+
+
+def check_compiled(variant: str) -> None:
     layer, x = build(variant), torch.randn(2, 7, HIDDEN)
     expected, kernel = layer(x), layer.kernel
     layer.kernel = None
@@ -202,7 +211,21 @@ def test_a_size_of_zero_and_an_unknown_backend_are_named(variant):
         build(variant, dropout=1.5)
 
 
-def test_the_attention_room_stands_alone():
+def test_the_attention_room_imports_torch_and_the_standard_library_only():
+    known = {*sys.stdlib_module_names, "attention", "torch", "triton"}
+    for path in (ROOT / "attention").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names = [alias.name for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                names = [node.module or "attention"]
+            else:
+                continue
+            assert {name.partition(".")[0] for name in names} <= known, (path, names)
+
+
+@pytest.mark.campaign
+def test_the_attention_room_loads_nothing_foreign():
     modules = sorted({module(variant).__name__ for variant in VARIANTS})
     program = f"""
 import importlib, sys
@@ -256,8 +279,10 @@ def test_a_seed_decides_what_is_dropped_and_nothing_else_does(variant, backend):
         layer.train()(x)
 
 
-@pytest.mark.parametrize("kept", [[], [1], [0, 2], [0, 1, 2]])
-@pytest.mark.parametrize("backend", ["auto", "blocked", "reference"])
+@pytest.mark.parametrize(
+    ("kept", "backend"),
+    [([], "auto"), ([1], "auto"), ([0, 2], "auto"), ([0, 1, 2], "auto"), ([0, 2], "blocked"), ([1], "reference")],
+)
 def test_heads_that_are_not_kept_are_gated_to_zero(variant, kept, backend):
     kind = module(variant).Attention
     if not kind.prunable or (kind.own_kernel and backend == "blocked"):
