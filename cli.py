@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from experiments.measure.process_environment import tune
+from experiments.measure.process_environment import set_performance_variables
 from experiments.settings.mistake import ExitCode, Failure
 
 TENSOR_COMMANDS = ("train", "finetune", "evaluate", "table", "bench", "heads")
@@ -395,7 +395,7 @@ def _exit_code(error: Exception) -> ExitCode | None:
 
 def main() -> None:
     """Run the command line of this process, and exit."""
-    if "GLIBC_TUNABLES" in tune() and sys.argv[1:2] and sys.argv[1] in TENSOR_COMMANDS:
+    if "GLIBC_TUNABLES" in set_performance_variables() and sys.argv[1:2] and sys.argv[1] in TENSOR_COMMANDS:
         # glibc has read it already
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     if "_ATTN_COMPLETE" in os.environ:

@@ -13,7 +13,7 @@ import os
 import sys
 from collections import defaultdict
 
-from experiments.measure.process_environment import tune
+from experiments.measure.process_environment import set_performance_variables
 
 STEPS, WARMUP = 5, 3
 # the first kind whose pattern is part of an operator's name
@@ -36,7 +36,7 @@ def main() -> None:
     parser.add_argument("--operators", action="store_true", help="each operator by itself")
     parser.add_argument("words", nargs="*")
     chosen = parser.parse_args()
-    if "GLIBC_TUNABLES" in tune():
+    if "GLIBC_TUNABLES" in set_performance_variables():
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     import torch
     from torch.profiler import ProfilerActivity, profile

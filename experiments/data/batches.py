@@ -8,7 +8,7 @@ import numpy as np
 
 from experiments.data.errors import DataError
 from experiments.data.packing import Packed
-from experiments.data.permutation import keys, permute
+from experiments.data.shuffle import keys, permute
 
 BATCHES = 1  # purpose of the keys
 

@@ -16,7 +16,7 @@ import numpy as np
 from experiments.data import packing_pairs
 from experiments.data.corpus import SPLITS, Corpus, open_corpus
 from experiments.data.errors import DataError
-from experiments.data.permutation import keys, permute
+from experiments.data.shuffle import keys, permute
 from experiments.data.store import Cache, MissingError
 from experiments.data.tokenizer import Report, Tokenizer, obtain
 from experiments.settings.data import DataSettings

@@ -18,7 +18,7 @@ TUNED = {
 ADDED = "ATTN_TUNED"  # the names that were added, for the processes that this one starts
 
 
-def tune() -> list[str]:
+def set_performance_variables() -> list[str]:
     """Add to the environment what is missing; the names. A process started by a tuned one adds nothing."""
     if ADDED in os.environ:
         return []
@@ -28,6 +28,6 @@ def tune() -> list[str]:
 
 
 def untuned() -> dict[str, str]:
-    """The environment as it was before `tune`."""
+    """The environment as it was before `set_performance_variables`."""
     added = os.environ.get(ADDED, "").split(",")
     return {name: value for name, value in os.environ.items() if name not in (ADDED, *added)}

@@ -74,7 +74,7 @@ class Bert(Assembly):
             rotary=self.rotary,
         )
 
-    def behead(self) -> None:
+    def remove_output_head(self) -> None:
         """Cut off what `encode` has no use for: only pretraining does."""
         del self.head
 

@@ -16,8 +16,8 @@ from experiments.model.encoder import EncoderLayer
 from experiments.model.encoder_decoder import EncoderDecoder
 from experiments.model.initial import initialize
 from experiments.model.norm import deep_gains, ends_with_norm
-from experiments.model.permutation import TwoStreamEncoder
 from experiments.model.sentence_order import SentenceOrder
+from experiments.model.two_stream import TwoStreamEncoder
 from experiments.settings.model import Model
 
 ASSEMBLIES: dict[str, type[Assembly]] = {

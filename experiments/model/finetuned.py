@@ -20,7 +20,7 @@ class FinetunedEncoder(Assembly):
 
     def __init__(self, body: Bert, model: Model, outputs: int | None) -> None:
         nn.Module.__init__(self)
-        body.behead()
+        body.remove_output_head()
         self.body = body
         self.head: SpanHead | LabelHead = SpanHead(model) if outputs is None else LabelHead(model, outputs)
 

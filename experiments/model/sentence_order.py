@@ -44,9 +44,9 @@ class SentenceOrder(Bert):
         predicted, first = hidden.tensor_split([len(rows)])
         return self.head(predicted, self.embedding.token.weight), self.order(first)
 
-    def behead(self) -> None:
+    def remove_output_head(self) -> None:
         """Cut off both heads."""
-        super().behead()
+        super().remove_output_head()
         del self.order
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:

@@ -31,7 +31,7 @@ ROOTS = (
     "experiments.objectives.loss",
     "experiments.model.build",
     "experiments.data.batches",
-    "experiments.data.permutation",
+    "experiments.data.shuffle",
 )
 FINETUNED_ROOTS = ("experiments.model.finetuned", "experiments.tasks.finetuning.objective")
 # rooms whose imports are followed; the others check, store and show

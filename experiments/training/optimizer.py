@@ -30,7 +30,7 @@ def build_optimizers(model: nn.Module, config: Stepping) -> list[Optimizer]:
     Raises Mistake where a library is missing.
     """
     optimizers = BUILDERS[type(config)](model, config)
-    allocate(optimizers)
+    initialize_state(optimizers)
     set_learning_rate(optimizers, config.learning_rate)
     return optimizers
 
@@ -48,7 +48,7 @@ def step(optimizers: Sequence[Optimizer]) -> None:
         optimizer.step()
 
 
-def moments(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
+def optimizer_state(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
     """The optimizers' live tensors, named after the parameter they belong to: `exp_avg/layers.0.norm.weight`."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     tensors = {
@@ -66,14 +66,14 @@ def moments(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tens
 
 def adamw(model: nn.Module, config: AdamW) -> list[Optimizer]:
     """AdamW (Loshchilov and Hutter 2019, 1711.05101)."""
-    return [_adamw(groups(model, model.parameters(), config), config)]
+    return [_adamw(parameter_groups(model, model.parameters(), config), config)]
 
 
 def adafactor(model: nn.Module, config: Adafactor) -> list[Optimizer]:
     """Adafactor (Shazeer and Stern 2018, 1804.04235): the learning rate is relative to each parameter's own scale."""
     return [
         torch.optim.Adafactor(
-            groups(model, model.parameters(), config),
+            parameter_groups(model, model.parameters(), config),
             lr=config.learning_rate,
             beta2_decay=config.beta2_decay,
             eps=(None, config.least_scale),
@@ -94,14 +94,14 @@ def muon(model: nn.Module, config: Muon) -> list[Optimizer]:
     hidden = [each for name, each in named if each in linear and part(name) != "output"]
     rest = [each for name, each in named if each not in linear or part(name) == "output"]
     matrices = torch.optim.Muon(
-        groups(model, hidden, config),
+        parameter_groups(model, hidden, config),
         lr=config.learning_rate,
         momentum=config.momentum,
         nesterov=config.nesterov,
         ns_steps=config.newton_schulz_steps,
         adjust_lr_fn="match_rms_adamw",
     )
-    return [matrices, _adamw(groups(model, rest, config), config)]
+    return [matrices, _adamw(parameter_groups(model, rest, config), config)]
 
 
 def lamb(model: nn.Module, config: Lamb) -> list[Optimizer]:
@@ -114,7 +114,7 @@ def lamb(model: nn.Module, config: Lamb) -> list[Optimizer]:
             "pip install -c constraints.txt -e '.[optimizers]'"
         ) from error
     optimizer = Lamb(
-        [group | {"adam": not group["matrices"]} for group in groups(model, model.parameters(), config)],
+        [group | {"adam": not group["matrices"]} for group in parameter_groups(model, model.parameters(), config)],
         lr=config.learning_rate,
         betas=(config.beta1, config.beta2),
         eps=config.epsilon,
@@ -137,7 +137,7 @@ BUILDERS: dict[type, Any] = {
 }
 
 
-def groups(model: nn.Module, parameters: Iterable[nn.Parameter], config: Stepping) -> list[dict[str, Any]]:
+def parameter_groups(model: nn.Module, parameters: Iterable[nn.Parameter], config: Stepping) -> list[dict[str, Any]]:
     """Groups of matrices or of vectors, by `rate`, the factor of the learning rate, in the order of `parameters`."""
     layers = [module for module in model.modules() if isinstance(module, AttentionLayer)]
     projections = {each for layer in layers for each in layer.head_projections()}
@@ -152,7 +152,7 @@ def groups(model: nn.Module, parameters: Iterable[nn.Parameter], config: Steppin
     ]
 
 
-def allocate(optimizers: Sequence[Optimizer]) -> None:
+def initialize_state(optimizers: Sequence[Optimizer]) -> None:
     """Make the state by a step of rate 0 with gradients of 0, then take back that it was taken: all begins at 0."""
     parameters = [p for each in optimizers for group in each.param_groups for p in group["params"]]
     for parameter in parameters:

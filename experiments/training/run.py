@@ -32,7 +32,7 @@ from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.compiling import TRIED, choose, compile_layers
 from experiments.training.micro_batches import Forward, split
-from experiments.training.optimizer import moments
+from experiments.training.optimizer import optimizer_state
 from experiments.training.run_length import planned_steps
 from experiments.training.step import Learner, learner_of
 
@@ -272,7 +272,7 @@ def write_checkpoint(run: Run) -> None:
 def tensors(run: Run) -> dict[str, Tensor]:
     """The live tensors that a checkpoint holds."""
     return weights(run.model) | {
-        f"optimizer/{name}": tensor for name, tensor in moments(run.model, run.learner.optimizers).items()
+        f"optimizer/{name}": tensor for name, tensor in optimizer_state(run.model, run.learner.optimizers).items()
     }
 
 

@@ -49,7 +49,7 @@ def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Disp
             result = summarize(run, settings, "done", None)
         return conclude(result, folder, tracker)
     except BaseException as error:
-        status, reason = verdict(error)
+        status, reason = status_and_reason(error)
         folder.log(f"{status}: {reason}")
         if status in ("nan", "oom"):
             return conclude(summarize(run, settings, status, reason), folder, tracker)
@@ -65,7 +65,7 @@ def take_steps(run: Run, interruption: Interruption) -> None:
     while not run.progress.ended:
         advance(run)
         run.progress.ended = run.limit_reached()
-        look(run)
+        log_and_evaluate(run)
         if run.due(trainer.checkpoint_every) or interruption.pending:
             write_checkpoint(run)
         if not run.progress.ended:
@@ -79,7 +79,7 @@ def advance(run: Run) -> None:
             take_step(run, step)
             break
         except NonFiniteError as fault:
-            overcome(run, fault)
+            handle_non_finite(run, fault)
     run.progress.step = step
 
 
@@ -101,7 +101,7 @@ def rate(run: Run, step: int) -> float:
     return learning_rate(step, run.planned, run.settings.optimizer.learning_rate, run.settings.schedule)
 
 
-def overcome(run: Run, fault: NonFiniteError) -> None:
+def handle_non_finite(run: Run, fault: NonFiniteError) -> None:
     """Mark the step to be passed over; `reload` goes back to the newest checkpoint. Raises the fault at the limit."""
     trainer, skipped = run.settings.trainer, [*run.progress.skipped, fault.step]
     if trainer.guard == "stop":
@@ -123,7 +123,7 @@ def overcome(run: Run, fault: NonFiniteError) -> None:
     run.say(f"{fault}; back to step {run.progress.step}, and past it without that step")
 
 
-def look(run: Run) -> None:
+def log_and_evaluate(run: Run) -> None:
     """Log and evaluate, when it is time."""
     trainer, progress = run.settings.trainer, run.progress
     metrics: dict[str, Any] = {}
@@ -197,7 +197,7 @@ def validation_metrics(run: Run) -> dict[str, Any]:
     return {f"validation_{name}": value for name, value in evaluation.numbers().items()}
 
 
-def verdict(error: BaseException) -> tuple[Status, str]:
+def status_and_reason(error: BaseException) -> tuple[Status, str]:
     """How an exception ends a run, and why, in one line."""
     reason = first_line(error)
     if isinstance(error, NonFiniteError):

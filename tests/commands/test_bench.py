@@ -25,7 +25,7 @@ from experiments.bench.side_by_side import groups, spread
 from experiments.bench.worker import Ended, Turn, Worker, repeat
 from experiments.commands.bench import BenchOptions, bench
 from experiments.config.compose import compose
-from experiments.measure.process_environment import ADDED, TUNED, tune
+from experiments.measure.process_environment import ADDED, TUNED, set_performance_variables
 from experiments.measure.rates import Rates, measure_rates, seconds
 from experiments.settings.mistake import Mistake
 
@@ -195,7 +195,7 @@ def test_a_peer_has_the_environment_of_its_user_and_ours_that_of_a_training(monk
         monkeypatch.setenv(name, "7")
         monkeypatch.delenv(name)
     monkeypatch.setenv("GOMP_SPINCOUNT", "7")
-    assert tune() == ["OMP_WAIT_POLICY", "GLIBC_TUNABLES"] and tune() == []
+    assert set_performance_variables() == ["OMP_WAIT_POLICY", "GLIBC_TUNABLES"] and set_performance_variables() == []
 
     def variables(peer: str) -> dict[str, str | None]:
         with Worker(contender(scope="step", peer=peer)) as worker:

@@ -11,7 +11,7 @@ import torch
 from experiments.heads.hooks import gated
 from experiments.heads.measures import equal_start as equal
 from experiments.heads.measures import l0_gates as gates
-from experiments.heads.measures.equal_start import make_equal, spread, verdict
+from experiments.heads.measures.equal_start import conclusion, make_equal, spread
 from experiments.heads.measures.l0_gates import open_probability, sample, settled
 from experiments.heads.measures.pruning import remove
 from experiments.settings.optimizer import AdamW
@@ -63,9 +63,9 @@ def test_equal_heads_stay_equal_unless_their_output_maps_differ(bert_of, batch, 
 
 def test_the_verdict_is_about_the_last_step():
     by_start = {equal.EQUAL: [0, 1e-13], equal.PARTED: [0, 0.2], equal.DROPPED: [0, 1e-14], equal.OWN: [1, 1]}
-    assert "heads that start equal stay equal: after 1 steps" in verdict(by_start)
-    assert verdict(by_start).endswith("They part when started all equal but the output map.")
-    assert "do not stay equal" in verdict(by_start | {equal.EQUAL: [0, 0.1]})
+    assert "heads that start equal stay equal: after 1 steps" in conclusion(by_start)
+    assert conclusion(by_start).endswith("They part when started all equal but the output map.")
+    assert "do not stay equal" in conclusion(by_start | {equal.EQUAL: [0, 0.1]})
 
 
 def test_the_hard_concrete_distribution():
@@ -95,7 +95,7 @@ def test_gates_stay_open_when_they_are_free_and_close_when_they_cost(bert_of, ba
     model = bert_of("talking_heads").float()
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     run = SimpleNamespace(settings=SETTINGS, model=model, learner=lambda copied: learner_on(batch, copied))
-    tuned, opened = gates.tune(run, 120, penalty)
+    tuned, opened = gates.finetune_with_gates(run, 120, penalty)
     assert sum(int((gate > 0).sum()) for gate in opened) == left
     assert tuned is not model and all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
 

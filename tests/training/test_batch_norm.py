@@ -17,17 +17,17 @@ def batch(settings):
 
 def test_a_resumed_run_has_the_same_running_statistics(batch, go, outcome, monkeypatch):
     _, whole = go(batch, "whole")
-    look = module.look
+    log_and_evaluate = module.log_and_evaluate
 
     def cut(run):
-        look(run)
+        log_and_evaluate(run)
         if run.progress.step == 7:
             raise Interrupted(15)
 
-    monkeypatch.setattr(module, "look", cut)
+    monkeypatch.setattr(module, "log_and_evaluate", cut)
     with pytest.raises(Interrupted):
         go(batch, "cut")
-    monkeypatch.setattr(module, "look", look)
+    monkeypatch.setattr(module, "log_and_evaluate", log_and_evaluate)
     _, folder = go(batch, "cut")
     metrics, tensors = outcome(folder)
     assert (metrics, tensors) == outcome(whole)

@@ -15,7 +15,7 @@ from experiments.settings.mistake import Mistake
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon
 from experiments.training import train as module
 from experiments.training.interruption import Interrupted
-from experiments.training.optimizer import build_optimizers, moments, set_learning_rate, step
+from experiments.training.optimizer import build_optimizers, optimizer_state, set_learning_rate, step
 
 SHARED = {"learning_rate": 0.1, "projection_rate": 1.0, "weight_decay": 0.5, "clip": None}
 ADAM = {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8}
@@ -136,11 +136,11 @@ def test_building_moves_nothing_and_the_first_step_is_the_librarys_first(kind):
     optimizers = build_optimizers(model, CONFIGS[kind])
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
-    state = {name: value.clone() for name, value in moments(model, optimizers).items()}
+    state = {name: value.clone() for name, value in optimizer_state(model, optimizers).items()}
     assert state and all(value.eq(0).all() for value in state.values())
     # the state that a step uses is the one that was there, so a checkpoint can restore it in place
     go(model, optimizers, 1.0)
-    after = moments(model, optimizers)
+    after = optimizer_state(model, optimizers)
     assert after.keys() == state.keys()
     assert all(after[name].ne(0).any() for name in after if name.startswith("step/"))
     for optimizer in optimizers:
@@ -173,17 +173,17 @@ def test_head_projections_step_at_their_own_rate(kind):
 def test_a_run_that_is_cut_ends_with_the_same_bytes(kind, settings, go_with, outcome, monkeypatch):
     config = compose([f"optimizer={kind}"]).optimizer
     _, whole = go_with(config, "whole")
-    look = module.look
+    log_and_evaluate = module.log_and_evaluate
 
     def cut(run):
-        look(run)
+        log_and_evaluate(run)
         if run.progress.step == 7:
             raise Interrupted(15)
 
-    monkeypatch.setattr(module, "look", cut)
+    monkeypatch.setattr(module, "log_and_evaluate", cut)
     with pytest.raises(Interrupted):
         go_with(config, "cut")
-    monkeypatch.setattr(module, "look", look)
+    monkeypatch.setattr(module, "log_and_evaluate", log_and_evaluate)
     result, folder = go_with(config, "cut")
     assert result.status == "done" and len(folder.environment()["earlier"]) == 1
     assert outcome(folder) == outcome(whole)

@@ -1,4 +1,4 @@
-"""If all heads start equal, do they stay equal? A small experiment, with a verdict."""
+"""If all heads start equal, do they stay equal? A small experiment, with a conclusion."""
 
 # B batch, N queries, H value heads, V value size
 
@@ -29,7 +29,7 @@ def spreads(run: TrainedRun, steps: int) -> dict[str, list[float]]:
     return {start: spread_by_step(run, start, steps) for start in (EQUAL, PARTED, DROPPED, OWN)}
 
 
-def verdict(by_start: dict[str, list[float]]) -> str:
+def conclusion(by_start: dict[str, list[float]]) -> str:
     """Whether the heads stayed equal, in two sentences, from the result of `spreads`."""
     equal, own = by_start[EQUAL][-1], by_start[OWN][-1]
     stays = "stay equal" if equal < SAME else "do not stay equal"

@@ -87,7 +87,7 @@ class HardConcreteGates:
         return [settled(each.detach()) for each in self.log_alpha]
 
 
-def tune(run: TrainedRun, steps: int, penalty: float) -> tuple[Assembly, list[Tensor]]:
+def finetune_with_gates(run: TrainedRun, steps: int, penalty: float) -> tuple[Assembly, list[Tensor]]:
     """A fine-tuned copy of the model and its settled gates [H] a layer; `penalty`: nats for each open head.
 
     The loss per predicted token plus penalty times the expected number of open heads, on the run's own batches. Raises

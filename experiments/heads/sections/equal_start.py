@@ -21,6 +21,6 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     ]
     text = (
         "A model of the run's sizes is trained anew, in float64. The spread is the largest difference between the "
-        f"outputs of two heads of a layer, relative to the largest output. {equal_start.verdict(spreads)}"
+        f"outputs of two heads of a layer, relative to the largest output. {equal_start.conclusion(spreads)}"
     )
     return Section("Heads that start equal", text, {"equal": figures.spreads(spreads)}, {"equal": rows})

@@ -17,7 +17,7 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     if options.gates is None:
         return None
     batches = list(run.masked())
-    model, opened = l0_gates.tune(run, options.gates, options.penalty)
+    model, opened = l0_gates.finetune_with_gates(run, options.gates, options.penalty)
     closed = [
         (layer, head) for layer, each in enumerate(opened) for head, gate in enumerate(each.tolist()) if gate == 0
     ]

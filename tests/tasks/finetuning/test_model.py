@@ -11,8 +11,8 @@ from experiments.formats.bert import BertFormat
 from experiments.model.bert import Bert
 from experiments.model.build import ASSEMBLIES
 from experiments.model.finetuned import FinetunedEncoder
-from experiments.model.permutation import TwoStreamEncoder
 from experiments.model.sentence_order import SentenceOrder
+from experiments.model.two_stream import TwoStreamEncoder
 from experiments.objectives.loss import loss
 from experiments.settings.kinds import kinds
 from experiments.settings.model import Model

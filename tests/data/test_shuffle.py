@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.data.permutation import keys, permute
+from experiments.data.shuffle import keys, permute
 
 SEEDS = st.integers(0, 2**32 - 1)
 

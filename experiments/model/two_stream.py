@@ -62,9 +62,9 @@ class TwoStreamEncoder(Bert):
         )
         return self.head(hidden if rows is not None else hidden[:, N:], self.embedding.token.weight)
 
-    def behead(self) -> None:
+    def remove_output_head(self) -> None:
         """Cut off the head and the query stream's vector."""
-        super().behead()
+        super().remove_output_head()
         del self.query
 
     def turn_both(self, heads: Tensor) -> Tensor:
