@@ -51,6 +51,8 @@ class AttentionLayer(nn.Module):
     own_kernel: ClassVar[str | None] = None
     # whether `keep_heads` can leave heads out
     prunable: ClassVar[bool] = True
+    # whether a weight depends on where in the memory a position stands
+    positional: ClassVar[bool] = False
 
     output: nn.Linear
 

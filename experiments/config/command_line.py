@@ -9,10 +9,10 @@ from typing import Any
 
 import hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
+from hydra.core.override_parser.types import ChoiceSweep, Override
 from omegaconf import DictConfig
 
-from experiments.config.messages import COMMANDS, CONF, hydra_errors_as_mistakes, known_keys, near_key
+from experiments.config.messages import COMMANDS, CONF, hydra_errors_as_mistakes, known_keys, near_key, options
 from experiments.settings.mistake import Mistake, nearest
 
 # flags of Hydra that take the next argument as their value
@@ -67,7 +67,19 @@ def check_overrides(overrides: list[str], name: str = "config") -> list[Override
         if key in seen:
             raise Mistake(f"{key} is given twice: {seen[key]} and {text}")
         seen[key] = text
+        if key == "experiment":
+            _check_overlay(override)
     return parsed
+
+
+def _check_overlay(override: Override) -> None:
+    """Raises Mistake for an overlay that there is not: Hydra passes over an optional group's unknown choice."""
+    known = options("experiment")
+    value = override.value()
+    for choice in value.list if isinstance(value, ChoiceSweep) else [value]:
+        if isinstance(choice, str) and choice not in known:
+            hint = f"there are: {', '.join(known)}"
+            raise Mistake(f"there is no experiment {choice!r}" + nearest(choice, known), hint)
 
 
 def hydra_main(task: Callable[[DictConfig], Any], overrides: list[str], flags: list[str], name: str = "config") -> None:

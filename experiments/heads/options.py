@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,8 +35,8 @@ class HeadsOptions:
         for name, steps in (("--equal", self.equal), ("--gates", self.gates)):
             if steps is not None and steps < 1:
                 raise Mistake(f"{name} {steps}: the steps to train, must be at least 1")
-        if self.penalty < 0:
-            raise Mistake(f"--penalty {self.penalty}: must be at least 0")
+        if not 0 <= self.penalty < math.inf:
+            raise Mistake(f"--penalty {self.penalty}: must be a finite number of at least 0")
 
     @functools.cached_property
     def trees(self) -> Sequence[Tree] | None:

@@ -9,6 +9,8 @@ from experiments.settings.mistake import Mistake, nearest
 
 def find_runs(name: str, runs: Path) -> list[Path]:
     """The run folder with this path or name, or else all those whose names begin with it. Raises Mistake."""
+    if not name.strip():
+        raise Mistake("a run's name is empty", "`attn compare` lists the finished ones")
     path = Path(name)
     if exact := [folder for folder in (path, runs / path) if _is_run(folder)]:
         return exact[:1]

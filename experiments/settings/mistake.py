@@ -27,7 +27,7 @@ class ExitCode(IntEnum):
 
 MEANINGS = {
     ExitCode.DONE: "done, now or before",
-    ExitCode.FAILED: "failed: a disk, a wrong kernel; or a bug of attn, after its traceback",
+    ExitCode.FAILED: "failed: a full disk, a kernel that gives wrong results; or a bug of attn, after its traceback",
     ExitCode.MISTAKE: "a mistake in the command line, the settings or the data",
     ExitCode.SWEEP_FAILED: "a cell of a sweep or a table failed; the same command tries it again",
     ExitCode.NOT_FINITE: "the loss is no longer finite (status nan)",

@@ -278,7 +278,10 @@ def tensors(run: Run) -> dict[str, Tensor]:
 
 def kernels(run: Run) -> list[str]:
     """The attention kernels of this run: one sequence goes through the model as in training, and as in evaluation."""
-    part = next(split(run.learner.batch(0), 1))
+    part = next(split(run.learner.batch(0), 1), None)
+    if part is None:
+        settings = run.settings
+        raise Mistake(f"objective={settings.objective.kind} finds nothing to predict at length={settings.length}")
     names: set[str] = set()
     for training in (False, True):
         run.model.train(training)

@@ -138,7 +138,8 @@ def test_cross_attention_takes_a_memory_of_another_width_and_length(variant):
     output = layer(x, memory)
     assert output.shape == (2, 7, HIDDEN)
     order = torch.tensor([2, 0, 3, 1])
-    torch.testing.assert_close(layer(x, memory[:, order]), output)
+    if not layer.positional:
+        torch.testing.assert_close(layer(x, memory[:, order]), output)
     torch.testing.assert_close(layer(x, torch.cat([memory, memory]).chunk(2)[0]), output)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from experiments.heads.measures.pruning import load_pruned
 from experiments.heads.options import HeadsOptions
 from experiments.heads.report import page
 from experiments.heads.section import Section
+from experiments.record.find import find_run
 from experiments.settings.mistake import Mistake
 
 TREE = "\n".join(
@@ -75,6 +77,20 @@ def refused(tmp_path: Path, names: list[str], **changes: object) -> str:
     with pytest.raises(Mistake) as error:
         command.show_heads(names, tmp_path, HeadsOptions(**{"sequences": 4} | changes))
     return str(error.value)
+
+
+@pytest.mark.parametrize("penalty", [-1.0, math.nan, math.inf])
+def test_a_penalty_is_a_finite_number(penalty):
+    with pytest.raises(Mistake, match=r"--penalty .*: must be a finite number of at least 0"):
+        HeadsOptions(penalty=penalty)
+
+
+def test_no_name_is_no_run(tmp_path):
+    (tmp_path / "only").mkdir()
+    (tmp_path / "only" / "config.yaml").touch()
+    assert find_run("on", tmp_path) == tmp_path / "only"
+    with pytest.raises(Mistake, match="a run's name is empty"):
+        find_run("", tmp_path)
 
 
 def test_what_cannot_be_shown_is_said(tmp_path, monkeypatch):

@@ -154,3 +154,14 @@ def test_unknown_commands_get_a_suggestion(attn):
     done = attn("trian")
     assert done.returncode == 2
     assert "train" in done.stderr
+
+
+@pytest.mark.parametrize("override", ["experiment=nano_tabel", "experiment=nano_table,nano_tabel"])
+def test_an_overlay_that_there_is_not_is_refused(override):
+    with pytest.raises(Mistake, match=r"there is no experiment 'nano_tabel' \(did you mean nano_table\?\)"):
+        check_overrides([override])
+
+
+def test_the_overlays_that_there_are_and_none_are_taken():
+    for override in ("experiment=nano_table", "experiment=null", "experiment=nano_table,small_table"):
+        assert len(check_overrides([override])) == 1
