@@ -13,7 +13,8 @@ from typing import Annotated, Literal
 import typer
 
 from experiments.measure.process_environment import set_performance_variables
-from experiments.settings.mistake import ExitCode, Failure
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Failure
 
 TENSOR_COMMANDS = ("train", "finetune", "evaluate", "table", "bench", "heads")
 BUG = "this is a bug in attn: please report it in its issue tracker, with the lines above and `attn --version`"

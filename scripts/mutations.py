@@ -59,7 +59,7 @@ MUTATIONS = [
     Mutation("kernels/cpu/attend.cpp", "int64_t chunk = 1; chunk", "int64_t chunk = 2; chunk", "test_compiled.py"),
     Mutation("kernels/cpu/dropout.h", "0x846ca68bu", "0x846ca68du", "test_kernels.py"),
     Mutation("kernels/triton_programs.py", "(columns <= rows)", "(columns < rows)", "test_triton.py"),
-    Mutation("layers/core.py", "problem.key.shape[1] < 256", "problem.key.shape[1] < 25", "test_kernels.py"),
+    Mutation("layers/attend.py", "problem.key.shape[1] < 256", "problem.key.shape[1] < 25", "test_kernels.py"),
     Mutation("layers/projected.py", "memory = x if to_itself else cast(memory)", "memory = x", "test_variants.py"),
     Mutation("layers/projected.py", "keep_columns(self.output, heads, self.value_size)", "pass", "test_variants.py"),
     Mutation("layers/cost.py", "max(int(static), (query_size", "(int(static) + (query_size", "test_cost.py"),

@@ -41,7 +41,7 @@ class Projection(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """The arguments of `attention.layers.core.attend`, made uniform by `Problem.of`."""
+    """The arguments of `attention.layers.attend.attend`, made uniform by `Problem.of`."""
 
     query: Tensor  # [B, N, h_k, K]
     key: Tensor  # [B, M, h_k, K]

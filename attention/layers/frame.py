@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 from torch import Tensor, nn
 
 from attention.kernels.problem import STAGES, Hook, Projection, Stage
-from attention.layers.core import attend, check_backend
+from attention.layers.attend import attend, check_backend
 from attention.layers.cost import Cost
 
 Rotation = Callable[[Tensor], Tensor]  # of heads [B, N, H, K] by their position
@@ -18,7 +18,7 @@ Real = float  # annotates a setting of either sign; one annotated float must not
 
 
 class AttendOptions(NamedTuple):
-    """Arguments of `attention.layers.core.attend` beside queries, keys and values; a mechanism adds its own terms."""
+    """Arguments of `attention.layers.attend.attend` beside queries, keys and values; a mechanism adds its own terms."""
 
     mask: Tensor | None = None  # bool, broadcastable to [B, h, N, M], True = may attend
     bias: Tensor | None = None  # broadcastable to [B, h, N, M]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 from experiments.display.rows import Row, show
 from experiments.launch.plan import plan
-from experiments.settings.mistake import ExitCode, Mistake
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Mistake
 
 if TYPE_CHECKING:
     from experiments.bench.contenders import Scope

@@ -8,7 +8,8 @@ from experiments.commands.train import DRY_RUN, launch
 from experiments.config.command_line import MULTIRUN_FLAGS, only_asks, split_arguments
 from experiments.config.pretrained import check_keys
 from experiments.record.find import find_run
-from experiments.settings.mistake import ExitCode, Mistake
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Mistake
 
 
 def finetune(arguments: list[str]) -> ExitCode:

@@ -7,7 +7,8 @@ from pathlib import Path
 from experiments.record.find import find_runs
 from experiments.record.folder import RunFolder
 from experiments.record.wandb_mirror import TrackingError, sync
-from experiments.settings.mistake import ExitCode, Mistake
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Mistake
 
 
 def sync_runs(names: list[str], runs: Path) -> ExitCode:

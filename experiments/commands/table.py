@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from experiments.display.rows import show
-from experiments.settings.mistake import ExitCode, Mistake
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Mistake
 from experiments.tables import costs
 from experiments.tables.definition.published import published_of
 from experiments.tables.definition.request import Request, load

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from experiments.config.command_line import hydra_main, only_asks, split_arguments
 from experiments.launch.plan import Plan, check_data, plan
-from experiments.settings.mistake import ExitCode, Mistake
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Mistake
 
 DRY_RUN = "--dry-run"
 

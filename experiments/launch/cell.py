@@ -21,7 +21,8 @@ from experiments.record.folder import RunFolder, run_name
 from experiments.record.result import Result
 from experiments.record.wandb_mirror import Tracker
 from experiments.settings.digest import digest
-from experiments.settings.mistake import ExitCode, Failure, Mistake
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Failure, Mistake
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.interruption import Interrupted, Interruption

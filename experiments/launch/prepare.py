@@ -13,7 +13,8 @@ from experiments.data.errors import DataError
 from experiments.display.progress import Display
 from experiments.launch.child import child, why_ended
 from experiments.record.folder import RunFolder
-from experiments.settings.mistake import ExitCode, Failure
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Failure
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 

@@ -14,7 +14,7 @@ from experiments.launch.report import print_outcomes
 from experiments.launch.worker import Outcome, outcome_of
 from experiments.record.folder import RunFolder
 from experiments.settings.digest import digest
-from experiments.settings.mistake import ExitCode
+from experiments.settings.exit_code import ExitCode
 from experiments.training.interruption import Interrupted
 
 

@@ -18,7 +18,8 @@ from experiments.launch.cell import finished, folder_of
 from experiments.launch.child import child, why_ended
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
-from experiments.settings.mistake import ExitCode, Failure
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Failure
 from experiments.settings.run import Settings
 from experiments.training.interruption import Interrupted
 

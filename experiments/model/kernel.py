@@ -17,7 +17,7 @@ def check_kernel(settings: Settings) -> None:
     if settings.backend != "triton":
         return
     from attention.kernels import triton_kernel
-    from attention.layers.core import BACKENDS
+    from attention.layers.attend import BACKENDS
     from experiments.measure.hardware import resolve_device
 
     refusal = triton_kernel.absence(resolve_device(settings.trainer.device))

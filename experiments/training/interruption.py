@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 
-from experiments.settings.mistake import ExitCode
+from experiments.settings.exit_code import ExitCode
 
 
 class Interrupted(BaseException):

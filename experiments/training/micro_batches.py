@@ -17,7 +17,8 @@ from experiments.model.dropout import reseed
 from experiments.objectives.cross_entropy import IGNORED
 from experiments.objectives.loss import Sums, predict
 from experiments.objectives.objective import Batch
-from experiments.settings.mistake import ExitCode, Failure, first_line
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Failure, first_line
 from experiments.training.precision import autocast
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ import torch
 
 from attention.kernels import compiled
 from attention.kernels.problem import Projection
-from attention.layers.core import attend
+from attention.layers.attend import attend
 
 
 @pytest.fixture

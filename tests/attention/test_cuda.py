@@ -7,7 +7,7 @@ import torch
 
 from attention.kernels import triton_kernel
 from attention.kernels.problem import Projection
-from attention.layers.core import attend
+from attention.layers.attend import attend
 
 if not torch.cuda.is_available():
     pytest.skip("there is no GPU; test_triton.py runs the programs in Triton's interpreter", allow_module_level=True)

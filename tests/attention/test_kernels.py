@@ -15,7 +15,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from attention.kernels import blocked, compiled
 from attention.kernels.dropout import growth, kept_weights
 from attention.kernels.problem import Problem, Projection
-from attention.layers.core import attend, choose
+from attention.layers.attend import attend, choose
 
 INFINITY = float("inf")
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from attention import additive, general_bilinear, low_rank_value, multi_head, talking_heads
 from attention.kernels.problem import Projection
-from attention.layers.core import attend
+from attention.layers.attend import attend
 
 HIDDEN, MEMORY = 12, 10
 

@@ -18,7 +18,7 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from attention import talking_heads
 from attention.kernels import triton_kernel
 from attention.kernels.problem import Problem
-from attention.layers.core import Projection, choose
+from attention.layers.attend import Projection, choose
 from tests.attention.test_kernels import SEEDS, check_equal, run, saved_numbers, tensors
 
 pytest.importorskip("triton", reason="Triton isn't installed: the extra `test` brings it on Linux")

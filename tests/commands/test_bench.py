@@ -16,7 +16,7 @@ import torch
 
 from attention.kernels import blocked
 from attention.kernels.problem import Problem, Projection
-from attention.layers import core
+from attention.layers import attend as core
 from experiments.bench import rounds
 from experiments.bench.check import check
 from experiments.bench.contenders import Contender, get_ready, made_up_batch

@@ -11,7 +11,8 @@ import pytest
 import cli
 from experiments.data.errors import DataError
 from experiments.record.durable import RunFolderError
-from experiments.settings.mistake import ExitCode, Failure, Mistake
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Failure, Mistake
 
 ROOT = Path(__file__).resolve().parents[2]
 

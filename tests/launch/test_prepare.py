@@ -11,7 +11,8 @@ from experiments.data.errors import DataError
 from experiments.data.packing import is_prepared
 from experiments.launch.prepare import prepare_apart
 from experiments.record.folder import RunFolder
-from experiments.settings.mistake import ExitCode, Failure
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Failure
 
 
 @pytest.fixture

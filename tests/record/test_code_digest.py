@@ -38,7 +38,7 @@ def edited(tmp_path, gated):
     ("path", "before", "after"),
     [
         ("attention/multi_head.py", "class Attention", "class Attentions"),  # the base class of gated
-        ("attention/layers/core.py", "def attend", "def attends"),
+        ("attention/layers/attend.py", "def attend", "def attends"),
         ("attention/kernels/cpu/attend.cpp", "{", "{;"),
         ("experiments/objectives/kinds/masked.py", "class Masked", "class Masks"),
         ("experiments/objectives/loss.py", "def ", "def a_"),

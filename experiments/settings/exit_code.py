@@ -1,0 +1,35 @@
+"""The exit codes of `attn`, and what each means."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes of `attn`, and of the processes that it starts."""
+
+    DONE = 0
+    FAILED = 1
+    MISTAKE = 2
+    SWEEP_FAILED = 3
+    NOT_FINITE = 4
+    OUT_OF_MEMORY = 5
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+    @property
+    def meaning(self) -> str:
+        """The code in a line, as `attn --help` and docs/exit_codes.md say it."""
+        return MEANINGS[self]
+
+
+MEANINGS = {
+    ExitCode.DONE: "done, now or before",
+    ExitCode.FAILED: "failed: a full disk, a kernel that gives wrong results; or a bug of attn, after its traceback",
+    ExitCode.MISTAKE: "a mistake in the command line, the settings or the data",
+    ExitCode.SWEEP_FAILED: "a cell of a sweep or a table failed; the same command tries it again",
+    ExitCode.NOT_FINITE: "the loss is no longer finite (status nan)",
+    ExitCode.OUT_OF_MEMORY: "not one sequence fits into the memory (status oom)",
+    ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the same command continues",
+    ExitCode.TERMINATED: "terminated by SIGTERM; the same command continues",
+}
