@@ -133,6 +133,12 @@ def test_odd_sizes_with_padding_bias_and_a_fully_masked_row(length, causal, back
         check_equal(leaves, backend, mask=mask, causal=causal)
 
 
+@pytest.mark.parametrize("sizes", [(2, 7, 7, 4, 5), (1, 3, 5, 2, 2), (1, 5, 3, 2, 2)])
+@pytest.mark.parametrize("backend", ["sdpa", "blocked", "compiled"])
+def test_causal_without_a_mask(backend, sizes):
+    check_equal(tensors(sizes, (3, 3, 3)), backend, causal=True)
+
+
 @pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked", "compiled"])
 @pytest.mark.parametrize("how", ["mask", "bias"])
 def test_a_fully_masked_row_is_zero_and_sends_no_gradient(backend, how):

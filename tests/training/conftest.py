@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from safetensors.torch import load_file
 from experiments.display.progress import Display
 from experiments.measure.free_cores import Cores
 from experiments.record.folder import RunFolder
+from experiments.record.result import Result
 from experiments.record.wandb_mirror import Tracker
 from experiments.settings.run import Settings
 from experiments.training.train import MEASURED, train
@@ -138,16 +140,29 @@ def settings(corpus):
     return lambda **changes: tiny(corpus.parent / "cache", corpus, **changes)
 
 
+def train_in(path: Path, settings: Settings, cores=None) -> tuple[Result, RunFolder]:
+    with RunFolder(path) as folder, Display() as display:
+        folder.create(settings.model_dump())
+        return train(settings, folder, Tracker(), display, cores or Cores()), folder
+
+
 @pytest.fixture
 def go(tmp_path):
     """go(settings, name, cores) -> (result, folder): trains in a folder of that name."""
+    return lambda settings, name="run", cores=None: train_in(tmp_path / name, settings, cores)
 
-    def trained(settings, name="run", cores=None):
-        with RunFolder(tmp_path / name) as folder, Display() as display:
-            folder.create(settings.model_dump())
-            return train(settings, folder, Tracker(), display, cores or Cores()), folder
 
-    return trained
+@pytest.fixture(scope="session")
+def plain_run(settings, tmp_path_factory):
+    """(result, folder) of the settings without any change, to look at and to compare with."""
+    return train_in(tmp_path_factory.mktemp("plain") / "run", settings())
+
+
+@pytest.fixture
+def plain_copy(plain_run, tmp_path):
+    """The same, in the folder in which `go` trains when it is given no name: it may be changed."""
+    result, folder = plain_run
+    return result, RunFolder(shutil.copytree(folder.path, tmp_path / "run"))
 
 
 @pytest.fixture(scope="session")

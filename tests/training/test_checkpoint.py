@@ -100,9 +100,8 @@ def test_a_full_disk_leaves_the_earlier_one_and_no_litter(tmp_path, said, file_s
     assert load(tmp_path, "newest", said.append).header == {"step": 1}
 
 
-def test_a_run_on_a_full_disk_says_so_and_goes_on_when_there_is_room(settings, go, outcome):
+def test_a_run_on_a_full_disk_says_so_and_goes_on_when_there_is_room(settings, go, plain_run, outcome):
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    _, whole = go(settings(), "whole")
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
     try:
         with pytest.raises(RunFolderError, match="free some space"):
@@ -110,7 +109,7 @@ def test_a_run_on_a_full_disk_says_so_and_goes_on_when_there_is_room(settings, g
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     result, folder = go(settings(), "cut")
-    assert result.status == "done" and outcome(folder) == outcome(whole)
+    assert result.status == "done" and outcome(folder) == outcome(plain_run[1])
 
 
 def test_a_folder_in_the_way_is_one_clear_line(tmp_path):
@@ -120,17 +119,16 @@ def test_a_folder_in_the_way_is_one_clear_line(tmp_path):
 
 
 @pytest.mark.parametrize("damaged", [1, 2])
-def test_a_run_goes_on_from_what_is_good(settings, go, outcome, damaged):
-    _, whole = go(settings(), "whole")
-    result, folder = go(settings(), "damaged")
+def test_a_run_goes_on_from_what_is_good(settings, go, plain_run, plain_copy, outcome, damaged):
+    result, folder = plain_copy
     (folder.path / "result.json").unlink()
     for path in sorted(folder.checkpoint.glob("step-*.safetensors"), reverse=True)[:damaged]:
         path.write_bytes(path.read_bytes()[:-1])
-    again, folder = go(settings(), "damaged")
+    again, folder = go(settings())
     log = (folder.path / "log.txt").read_text()
     assert log.count(": damaged") == damaged and ("no good checkpoint is left" in log) == (damaged == 2)
     assert again.steps == 20 and again.validation_loss == result.validation_loss
-    assert outcome(folder) == outcome(whole)
+    assert outcome(folder) == outcome(plain_run[1])
 
 
 def test_a_tied_tensor_is_stored_once_and_strangers_are_named():

@@ -17,6 +17,7 @@ from experiments.training import run as run_module
 from experiments.training.compiling import Choice, choose, weigh
 from experiments.training.micro_batches import Forward
 from experiments.training.step import Learner
+from tests.training.conftest import train_in
 from tests.training.test_kill import start, wait_for_step
 
 
@@ -34,6 +35,12 @@ def test_it_pays_where_the_steps_save_more_than_the_compiler_took():
 
 
 AUTO = {"trainer__compile": "auto", "model__attention_dropout": 0.0, "variant__dropout": 0.0}
+
+
+@pytest.fixture(scope="module")
+def uncompiled(settings, tmp_path_factory):
+    """The folder of a run of these settings that nothing tried to compile."""
+    return train_in(tmp_path_factory.mktemp("plain") / "run", settings(**AUTO | {"trainer__compile": False}))[1]
 
 
 @pytest.fixture
@@ -65,35 +72,33 @@ def test_only_a_run_of_half_an_hour_and_a_thousand_gradients_is_tried(monkeypatc
 
 
 def test_a_short_run_and_one_that_changes_from_step_to_step_try_nothing(settings, go, monkeypatch):
-    result, folder = go(settings(**AUTO), "short")
+    result, folder = go(settings(**AUTO | {"max_steps": 2}), "short")
     assert result.compiled is False and folder.environment()["torch"]["compiled"] is False
     monkeypatch.setattr(compiling, "LONG", 0.0)
     monkeypatch.setattr(compiling, "FEWEST", 1)
     monkeypatch.delattr(run_module, "choose")
     changing = ({"model__attention_dropout": 0.1}, {"model__norm_kind": "batch"}, {"layers": 1})
     for number, changes in enumerate(changing):
-        result, folder = go(settings(**AUTO | changes), f"{number}")
+        result, folder = go(settings(**AUTO | changes | {"max_steps": 2, "schedule__warmup_steps": 0}), f"{number}")
         assert result.compiled is False and not (folder.path / "log.txt").exists()
 
 
 @pytest.mark.usefixtures("worth_it")
-def test_what_fails_is_not_used_and_leaves_no_trace(settings, go, outcome, monkeypatch):
-    _, plain = go(settings(**AUTO | {"trainer__compile": False}), "plain")
+def test_what_fails_is_not_used_and_leaves_no_trace(settings, go, uncompiled, outcome, monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda *_, **__: lambda *_, **__: 1 / 0)
     _, folder = go(settings(**AUTO), "auto")
     assert "torch.compile is not used, as it failed: division by zero" in (folder.path / "log.txt").read_text()
-    assert outcome(folder) == outcome(plain)
+    assert outcome(folder) == outcome(uncompiled)
 
 
 @pytest.mark.usefixtures("worth_it")
-def test_what_comes_to_another_gradient_is_not_used_and_leaves_no_trace(settings, go, outcome, monkeypatch):
-    _, plain = go(settings(**AUTO | {"trainer__compile": False}), "plain")
+def test_what_comes_to_another_gradient_is_not_used_and_leaves_no_trace(settings, go, uncompiled, outcome, monkeypatch):
     signs = itertools.cycle([1, -1])
     monkeypatch.setattr(torch, "compile", lambda call, **_: lambda *x, **context: next(signs) * call(*x, **context))
     monkeypatch.delattr(compiling, "weigh")
     _, folder = go(settings(**AUTO), "auto")
     assert "torch.compile is not used: by it a gradient is " in (folder.path / "log.txt").read_text()
-    assert outcome(folder) == outcome(plain)
+    assert outcome(folder) == outcome(uncompiled)
 
 
 @pytest.mark.usefixtures("worth_it")

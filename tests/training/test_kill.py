@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 
 from experiments.record.folder import RunFolder
+from experiments.training.interruption import Interrupted
+from experiments.training.step import Learner
 
 ROOT = Path(__file__).parents[2]
 TRAINEE = """
@@ -63,8 +65,7 @@ def wait_for_step(process, folder: Path, step: int) -> None:
 
 @pytest.fixture
 def long(settings):
-    steps = {"max_steps": 150, "trainer__max_steps": 150, "trainer__checkpoint_every": 7}
-    return settings(**steps, trainer__evaluate_every=30)
+    return settings(max_steps=150, trainer__checkpoint_every=7, trainer__evaluate_every=30)
 
 
 @pytest.mark.campaign
@@ -72,38 +73,62 @@ def test_killed_at_random_moments_it_ends_with_the_same_bytes(long, go, outcome,
     check_kills(long, go, outcome, tmp_path, chance, 3 * scale)
 
 
-def test_killed_once_it_ends_with_the_same_bytes(long, go, outcome, tmp_path):
-    check_kills(long, go, outcome, tmp_path, random.Random(0), 1)
+def test_killed_once_it_ends_with_the_same_bytes(settings, go, outcome, tmp_path):
+    short = settings(max_steps=70, trainer__checkpoint_every=7, trainer__evaluate_every=35)
+    check_kills(short, go, outcome, tmp_path, random.Random(0), 1)
 
 
-def check_kills(long, go, outcome, tmp_path, chance, kills):
-    _, whole = go(long, "whole")
+def check_kills(config, go, outcome, tmp_path, chance, kills):
+    _, whole = go(config, "whole")
     for _ in range(kills):
         # what is there may be ahead of what the start before was asked to reach
         reached = steps_logged(tmp_path / "killed")
-        process = start(long, tmp_path / "killed")
+        process = start(config, tmp_path / "killed")
         wait_for_step(process, tmp_path / "killed", reached + chance.randrange(1, 50))
         time.sleep(chance.random() / 50)
         process.kill()
         assert process.wait() == -signal.SIGKILL
-    result, folder = go(long, "killed")
-    assert result.steps == 150
+    result, folder = go(config, "killed")
+    assert result.steps == config.trainer.max_steps
     assert outcome(folder) == outcome(whole)
     assert len(folder.environment()["earlier"]) == kills
 
 
-@pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGTERM, 143), pytest.param(signal.SIGINT, 130, marks=pytest.mark.campaign)]
-)
-def test_signals_finish_the_step_and_keep_it(long, go, outcome, tmp_path, number, code):
+SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+
+
+@pytest.mark.campaign
+@SIGNALS
+def test_signals_to_a_process_finish_the_step_and_keep_it(long, tmp_path, number, code):
     process = start(long, tmp_path / "run")
     wait_for_step(process, tmp_path / "run", 10)
     process.send_signal(number)
     assert process.wait() == code
-    folder = RunFolder(tmp_path / "run")
+    check_interrupted(RunFolder(tmp_path / "run"), number, 150)
+
+
+@SIGNALS
+def test_signals_finish_the_step_and_keep_it(settings, go, tmp_path, monkeypatch, number, code):
+    """The signal comes in the middle of a step."""
+    take = Learner.take
+
+    def signalled(learner, step, learning_rate):
+        if step == 7:
+            signal.raise_signal(number)
+        return take(learner, step, learning_rate)
+
+    monkeypatch.setattr(Learner, "take", signalled)
+    with pytest.raises(Interrupted) as interrupted:
+        go(settings())
+    assert interrupted.value.exit_code == code
+    assert check_interrupted(RunFolder(tmp_path / "run"), number, 20) == 7
+
+
+def check_interrupted(folder: RunFolder, number: signal.Signals, steps: int) -> int:
+    """The step with which a run would go on is after the last one logged: none was lost."""
     result = folder.result()
     assert result.status == "interrupted" and number.name in result.reason
-    # it goes on with the step after the last one logged: none was lost
-    assert result.steps == folder.read_metrics()[-1]["step"] < 150
+    assert result.steps == folder.read_metrics()[-1]["step"] < steps
     assert (folder.checkpoint / f"step-{result.steps:09d}.safetensors").exists()
     assert json.loads((folder.path / "result.json").read_text())["wall_seconds"] > 0
+    return result.steps

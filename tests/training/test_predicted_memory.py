@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from experiments.config.compose import compose
@@ -35,6 +37,7 @@ def test_bf16_keeps_less_than_fp32():
     assert predicted("precision=bf16", "batch_size=64") < predicted("precision=fp32", "batch_size=64")
 
 
+@functools.cache
 def growth(*overrides) -> int:
     """What 64 sequences more need: activations alone. One layer, in float32."""
     sizes = (64, 128)

@@ -16,7 +16,6 @@ from experiments.display.progress import Display
 from experiments.launch.cell import check_unchanged
 from experiments.measure.free_cores import Cores
 from experiments.record import code_digest as code_digest_module
-from experiments.record.folder import RunFolder
 from experiments.record.wandb_mirror import Tracker
 from experiments.settings.mistake import Mistake
 from experiments.training import train as train_module
@@ -61,8 +60,8 @@ def test_every_logged_number(settings, go):
     assert lines[0]["learning_rate"] == 1e-2 and lines[0]["perplexity"] == math.exp(lines[0]["loss"])
 
 
-def test_the_logged_loss_is_the_mean_since_the_last_line(settings, go, outcome):
-    _, every = go(settings(), "every")
+def test_the_logged_loss_is_the_mean_since_the_last_line(settings, go, plain_run, outcome):
+    _, every = plain_run
     _, fourth = go(settings(trainer__log_every=4), "fourth")
     # 19 of 128 tokens are predicted in each batch, give or take its [CLS] and [SEP]
     losses = [line["loss"] for line in every.read_metrics()]
@@ -81,17 +80,17 @@ def test_runs_that_differ_in_the_model_only_see_the_same_batches_and_masks(setti
         return outcome
 
     monkeypatch.setattr(Learner, "take", spied)
-    go(settings(norm="pre", model__norm="pre"), "one")
-    go(settings(norm="post", model__norm="post", model__position="none"), "other")
-    assert len(taken) == 2 * 20
-    for one, other in zip(taken[:20], taken[20:], strict=True):
+    go(settings(norm="pre", max_steps=6), "one")
+    go(settings(norm="post", max_steps=6, model__position="none"), "other")
+    assert len(taken) == 2 * 6
+    for one, other in zip(taken[:6], taken[6:], strict=True):
         assert torch.equal(one.tokens, other.tokens)
         assert torch.equal(one.rows, other.rows) and torch.equal(one.targets, other.targets)
     assert not torch.equal(taken[0].tokens, taken[1].tokens)
 
 
 def test_accumulation_is_the_whole_batch(settings, go):
-    still = {"model__dropout": 0.0, "model__attention_dropout": 0.0}
+    still = {"model__dropout": 0.0, "model__attention_dropout": 0.0, "max_steps": 10}
     for size in (8, 3, 1):
         config = settings(trainer__micro_batch=size, **still)
         config = config.model_copy(update={"variant": config.variant | {"dropout": 0.0}})
@@ -106,7 +105,7 @@ def test_accumulation_is_the_whole_batch(settings, go):
 
 
 def test_bf16_keeps_float32_weights_and_says_so(settings, go):
-    result, folder = go(settings(precision="bf16", trainer__precision="bf16"))
+    result, folder = go(settings(precision="bf16", max_steps=5))
     assert result.precision == "bf16"
     stored = load_file(max(folder.checkpoint.glob("step-*.safetensors")))
     assert {tensor.dtype for tensor in stored.values()} == {torch.float32}
@@ -124,8 +123,8 @@ def test_the_clock_ends_a_run_and_the_end_is_evaluated(settings, go, monkeypatch
     assert again.steps == result.steps and again.validation_loss == result.validation_loss
 
 
-def test_a_finished_run_without_its_result_gives_it_again(settings, go):
-    first, folder = go(settings())
+def test_a_finished_run_without_its_result_gives_it_again(settings, go, plain_copy):
+    first, folder = plain_copy
     (folder.path / "result.json").unlink()
     again, _ = go(settings())
     measured = {"wall_seconds", "tokens_per_second", "tokens_per_second_spread", "peak_memory_bytes"}
@@ -182,18 +181,18 @@ def test_a_run_goes_on_with_the_kernel_that_it_began_with(settings, go, monkeypa
 
 
 def test_dropout_is_a_function_of_seed_and_step(settings, go, outcome):
+    short = {"max_steps": 5, "trainer__evaluate_every": 5}
     torch.manual_seed(1)
-    _, one = go(settings(), "one")
+    _, one = go(settings(**short), "one")
     torch.manual_seed(2)
-    _, other = go(settings(), "other")
+    _, other = go(settings(**short), "other")
     assert outcome(one) == outcome(other)
-    _, third = go(settings(seed=1), "third")
+    _, third = go(settings(seed=1, **short), "third")
     assert third.read_metrics()[0]["loss"] != one.read_metrics()[0]["loss"]
 
 
-def test_a_checkpoint_of_another_configuration_is_refused(settings, go, tmp_path):
-    go(settings())
-    folder = RunFolder(tmp_path / "run")
+def test_a_checkpoint_of_another_configuration_is_refused(settings, plain_copy):
+    _, folder = plain_copy
     with Display() as display, pytest.raises(Mistake, match="of another configuration"):
         train(settings(seed=1), folder, Tracker(), display, Cores())
 
@@ -215,7 +214,7 @@ def test_an_error_of_a_step_is_recorded_and_leaves_as_it_is(settings, go, monkey
     assert json.loads((tmp_path / "run" / "result.json").read_text())["reason"] == "shapes"
 
 
-def test_a_run_of_other_code_is_neither_done_nor_continued(settings, go, monkeypatch, tmp_path):
+def test_a_run_of_other_code_is_neither_done_nor_continued(settings, go, plain_copy, monkeypatch, tmp_path):
     """One character of a base class is other code, and a comment is not."""
 
     def edited(name, path, before, after):
@@ -227,8 +226,7 @@ def test_a_run_of_other_code_is_neither_done_nor_continued(settings, go, monkeyp
         (copy / path).write_text(text.replace(before, after))
         monkeypatch.setattr(code_digest_module, "attention_folder", lambda: copy / "attention")
 
-    result, _ = go(settings())
-    folder = RunFolder(tmp_path / "run")
+    result, folder = plain_copy
     edited("comment", "attention/layers/frame.py", "class AttentionLayer(", "# a comment\nclass AttentionLayer(")
     check_unchanged(settings(), folder, result)
     (folder.path / "result.json").unlink()
