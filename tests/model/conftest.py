@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -49,6 +51,7 @@ def small_model(**changes: Any) -> Model:
     return Model(**(base.model_dump() | changes))
 
 
+@functools.cache
 def variant_group(name: str) -> Any:
     own = OmegaConf.load(CONF / "variant" / f"{name}.yaml")
     return OmegaConf.merge(*map(variant_group, own.pop("defaults", [])), own)
@@ -58,7 +61,7 @@ def resolved_variant(model: Model, name: str, heads: int, key_size: int, value_s
     """conf/variant/NAME.yaml, resolved for the model."""
     scalars = {"hidden_size": model.hidden_size, "heads": heads, "key_size": key_size, "value_size": value_size}
     tree = OmegaConf.create({**scalars, "backend": "reference", "model": model.model_dump()})
-    tree["variant"] = variant_group(name)
+    tree["variant"] = copy.deepcopy(variant_group(name))
     return OmegaConf.to_container(tree, resolve=True)["variant"]
 
 

@@ -11,9 +11,13 @@ from experiments.config.messages import options
 from experiments.objectives.loss import loss
 from experiments.settings.mistake import Mistake
 
+POSITIONS = ["learned", "rotary", "relative"]
+# each variant with one kind of position, and the plain one and one that mixes heads with all
+PAIRS = {(variant, POSITIONS[index % 3]) for index, variant in enumerate(options("variant"))}
+PAIRS |= set(itertools.product(["multi_head", "talking_heads"], POSITIONS))
 
-@pytest.mark.parametrize("variant", options("variant"))
-@pytest.mark.parametrize("position", ["learned", "rotary", "relative"])
+
+@pytest.mark.parametrize(("variant", "position"), sorted(PAIRS))
 def test_no_logit_knows_a_later_token(bert_of, tokens, variant, position):
     """Every token is changed in turn: exactly the logits at it and after it change."""
     model = bert_of(variant, assembly="causal", position=position)

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import copy
+import functools
+
 import pytest
 import torch
 from torch.testing import assert_close
@@ -17,13 +20,18 @@ VOCABULARY = 23
 POSITIONS = tuple(POSITION_KINDS)
 
 
+@functools.cache
+def composed_variant(variant: str, hidden_size: int, linear_bias: bool) -> dict[str, object]:
+    overrides = [f"variant={variant}", f"hidden_size={hidden_size}", "heads=3", "backend=reference"]
+    return compose([*overrides, f"model.linear_bias={linear_bias}"]).variant
+
+
 @pytest.fixture
 def model_of(settings_of):
     def make(variant="multi_head", seed=0, **changes) -> EncoderDecoder:
         model = settings_of(**changes)
-        words = [f"variant={variant}", f"hidden_size={model.hidden_size}", "heads=3", "backend=reference"]
-        resolved = compose([*words, f"model.linear_bias={model.linear_bias}"]).variant
-        return build("encoder_decoder", model, resolved, VOCABULARY, seed).double().eval()
+        resolved = composed_variant(variant, model.hidden_size, model.linear_bias)
+        return build("encoder_decoder", model, copy.deepcopy(resolved), VOCABULARY, seed).double().eval()
 
     return make
 
