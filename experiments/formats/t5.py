@@ -149,25 +149,25 @@ class T5Format(Format):
 
 def names(layers: int, gated: bool) -> dict[str, str]:
     """Every weight that such a model may have, ours -> theirs."""
-    found = {"embedding.token": "shared", "head.output": "lm_head"}
+    modules = {"embedding.token": "shared", "head.output": "lm_head"}
     for side, feed_forward in (("encoder", 1), ("decoder", 2)):
-        found[f"{side}.norm"] = f"{side}.final_layer_norm"
-        found[f"{side}_relative.table"] = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias"
+        modules[f"{side}.norm"] = f"{side}.final_layer_norm"
+        modules[f"{side}_relative.table"] = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias"
         for i in range(layers):
             ours, theirs = f"{side}.layers.{i}", f"{side}.block.{i}.layer"
             sublayers = [("attention", f"{theirs}.0", "SelfAttention")]
             if side == "decoder":
                 sublayers.append(("cross_attention", f"{theirs}.1", "EncDecAttention"))
             for sublayer, place, attention in sublayers:
-                found[f"{ours}.{sublayer}_residual.norm"] = f"{place}.layer_norm"
+                modules[f"{ours}.{sublayer}_residual.norm"] = f"{place}.layer_norm"
                 for linear in ("query", "key", "value", "output"):
-                    found[f"{ours}.{sublayer}.{linear}"] = f"{place}.{attention}.{linear[0]}"
+                    modules[f"{ours}.{sublayer}.{linear}"] = f"{place}.{attention}.{linear[0]}"
             place = f"{theirs}.{feed_forward}"
-            found[f"{ours}.feed_forward_residual.norm"] = f"{place}.layer_norm"
+            modules[f"{ours}.feed_forward_residual.norm"] = f"{place}.layer_norm"
             inner = {"gate": "wi_0", "inner": "wi_1"} if gated else {"inner": "wi"}
             for linear, name in (inner | {"outer": "wo"}).items():
-                found[f"{ours}.feed_forward.{linear}"] = f"{place}.DenseReluDense.{name}"
-    return {f"{ours}.weight": f"{theirs}.weight" for ours, theirs in found.items()}
+                modules[f"{ours}.feed_forward.{linear}"] = f"{place}.DenseReluDense.{name}"
+    return {f"{ours}.weight": f"{theirs}.weight" for ours, theirs in modules.items()}
 
 
 def _activation(name: str) -> tuple[bool, str]:

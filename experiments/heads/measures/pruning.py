@@ -74,7 +74,7 @@ def remove(model: Assembly, removed: Iterable[Head]) -> list[list[int]]:
     for layer, heads in zip(model.layers, left, strict=True):
         layer.attention.keep_heads(heads)
     if model.relative is not None and before != [layer.attention.softmax_heads for layer in model.layers]:
-        raise Mistake("the positions have a bias for every head, so none can be taken out")
+        raise Mistake("model.position: has a bias for every head of a layer, so none can be taken out of one")
     return left
 
 
