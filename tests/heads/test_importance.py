@@ -133,6 +133,6 @@ def test_the_model_without_heads_has_the_logits_of_the_masked_one(bert_of, batch
 
 
 def test_heads_whose_position_bias_is_shared_cannot_be_taken_out(bert_of):
-    with pytest.raises(Mistake, match="model.position: has a bias for every head"):
+    with pytest.raises(Mistake, match=r"model\.position: has a bias for every head"):
         remove(bert_of("multi_head", position="relative"), [(0, 1)])
     assert remove(bert_of("talking_heads", position="relative"), [(0, 1)]) == [[0, 2], [0, 1, 2]]
