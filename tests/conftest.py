@@ -23,6 +23,7 @@ settings.load_profile("suite")
 pytest_plugins = [
     "tests.fixtures.campaign",
     "tests.fixtures.command",
+    "tests.fixtures.figures",
     "tests.fixtures.finetuning",
     "tests.fixtures.processor_time",
     "tests.fixtures.record",

@@ -58,6 +58,7 @@ def test_commands_within_sentences_run(attn, command):
     assert done.returncode == 0 or (done.returncode == 2 and "attn train makes one" in done.stderr), done.stderr
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_other_commands_run_on_what_was_trained(attn, tiny):
     # the README's run name begins with sizes; here they are smaller
     assert attn("train", "variant=talking_heads", "heads=4", *tiny).returncode == 0

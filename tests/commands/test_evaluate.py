@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,23 +18,35 @@ from experiments.settings.mistake import Mistake
 from experiments.training.micro_batches import Forward
 
 
+@pytest.fixture(scope="module")
+def runs(tiny, tmp_path_factory) -> Path:
+    """A folder with one run, trained where bfloat16 is fast."""
+    folder = tmp_path_factory.mktemp("evaluate")
+    own = [f"runs={folder / 'runs'}", f"cache={folder / 'cache'}", "precision=auto"]
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("experiments.measure.hardware.fast_bf16", lambda device: True)
+        assert execute(compose(["heads=2", *tiny, *own])) == 0
+    assert result(folder / "runs")["precision"] == "bf16"
+    return folder / "runs"
+
+
+def result(runs: Path) -> dict:
+    (path,) = runs.glob("*/result.json")
+    return json.loads(path.read_text())
+
+
 @pytest.fixture
-def score(tiny, tmp_path, monkeypatch, capsys):
-    """The score of a run that was trained where bfloat16 is fast, on a machine where it isn't."""
-    own = [f"runs={tmp_path / 'runs'}", f"cache={tmp_path / 'cache'}", "precision=auto"]
-    monkeypatch.setattr("experiments.measure.hardware.fast_bf16", lambda device: True)
-    assert execute(compose(["heads=2", *tiny, *own])) == 0
+def score(runs, monkeypatch, capsys):
+    """The loss of the training, and that of `attn evaluate` on a machine where bfloat16 isn't fast."""
     monkeypatch.setattr("experiments.measure.hardware.fast_bf16", lambda device: False)
-    (path,) = tmp_path.glob("runs/*/result.json")
-    assert json.loads(path.read_text())["precision"] == "bf16"
 
     def scored(*words: str) -> tuple[float, str]:
         capsys.readouterr()
-        evaluate_run("multi_head", list(words), tmp_path / "runs", "newest", "json")
+        evaluate_run("multi_head", list(words), runs, "newest", "json")
         said = capsys.readouterr()
         return json.loads(said.out)[0]["loss"], said.err
 
-    return json.loads(path.read_text())["validation_loss"], scored
+    return result(runs)["validation_loss"], scored
 
 
 def test_the_precision_is_that_of_the_training_unless_another_is_asked_for(score):
@@ -68,11 +81,11 @@ def test_a_batch_that_does_not_fit_is_halved(score, monkeypatch):
     assert "out of memory: 2 sequences at once" in said
 
 
-def test_one_sequence_that_does_not_fit_is_said_in_a_line(score, tmp_path, monkeypatch):
+def test_one_sequence_that_does_not_fit_is_said_in_a_line(runs, monkeypatch):
     def none(self, part):
         raise torch.OutOfMemoryError("out of memory")
 
     monkeypatch.setattr(Forward, "predict", none)
-    done = CliRunner().invoke(app, ["evaluate", "multi_head", "--runs", str(tmp_path / "runs")])
+    done = CliRunner().invoke(app, ["evaluate", "multi_head", "--runs", str(runs)])
     assert done.exit_code == 5
     assert "attn evaluate: one sequence at a time doesn't fit in memory: out of memory" in done.output

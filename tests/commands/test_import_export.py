@@ -32,18 +32,24 @@ transformers = pytest.importorskip("transformers")
 WORDS = ["the", "cat", "sees", "a", "dog", "##s", ".", "king", "finds"]
 
 
-@pytest.fixture
-def bert(tmp_path) -> Path:
+@pytest.fixture(scope="module")
+def saved_bert(tmp_path_factory) -> Path:
     """A folder as transformers saves it, of a BERT as it begins."""
     torch.manual_seed(0)
     config = transformers.BertConfig(
         vocab_size=len(SPECIAL) + len(WORDS), hidden_size=24, num_hidden_layers=2, num_attention_heads=4,
         intermediate_size=36, max_position_embeddings=16, initializer_range=0.3, hidden_dropout_prob=0.0,
     )  # fmt: skip
-    folder = tmp_path / "theirs"
+    folder = tmp_path_factory.mktemp("bert") / "theirs"
     transformers.BertForMaskedLM(config).save_pretrained(folder)
     (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n")
     return folder
+
+
+@pytest.fixture
+def bert(saved_bert, tmp_path) -> Path:
+    """A copy of that folder, which a test may spoil."""
+    return shutil.copytree(saved_bert, tmp_path / "theirs")
 
 
 @pytest.fixture
@@ -86,8 +92,8 @@ def test_an_imported_run_computes_the_same_and_can_be_exported_again(bert, text,
         evaluate_run("mine", [], runs, "newest", "json")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_heads_of_an_imported_run_are_shown(bert, text, tmp_path):
-    pytest.importorskip("matplotlib")
     import_folder(bert, "mine", tmp_path / "runs", [*text, f"cache={tmp_path / 'cache'}"])
     show_heads(["mine"], tmp_path / "runs", HeadsOptions(sequences=2))
     assert (tmp_path / "runs/mine/heads/index.html").exists()

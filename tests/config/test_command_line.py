@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -18,25 +17,29 @@ from experiments.settings.mistake import Mistake
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def modules_after(*words: str) -> set[str]:
-    argv = ["attn", *words]
-    code = f"import sys, cli\nsys.argv = {argv!r}\ntry: cli.main()\nexcept SystemExit: pass\nprint(*sys.modules)"
+# one command after another in one process, and after each what has been imported so far
+IMPORTS = """
+import json, sys, cli
+for words in json.loads(sys.argv.pop()):
+    sys.argv = ["attn", *words]
+    try: cli.main()
+    except SystemExit: pass
+    print("\\nIMPORTED", *sys.modules)
+"""
+
+
+def test_help_imports_next_to_nothing_and_mistakes_do_without_torch():
+    lines = [["--help"], ["train", "heads=abc"], ["train", "--cfg", "job"], ["train", "variant=talkin"]]
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60
-    )
-    return set(done.stdout.splitlines()[-1].split())
-
-
-@pytest.mark.parametrize(
-    "words", [["--help"], ["train", "heads=abc"], ["train", "--cfg", "job"], ["train", "variant=talkin"]]
-)
-def test_help_and_mistakes_do_without_torch(words):
-    assert not {"torch", "wandb", "datasets", "transformers"} & modules_after(*words)
-
-
-def test_help_is_quick_as_it_imports_next_to_nothing():
+        [sys.executable, "-c", IMPORTS, json.dumps(lines)],
+        cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    imported = [set(line.split()) for line in done.stdout.splitlines() if line.startswith("IMPORTED")]
+    assert len(imported) == len(lines)
     slow = {"torch", "numpy", "hydra", "omegaconf", "pydantic", "yaml", "rich.console", "wandb", "datasets"}
-    assert not slow & modules_after("--help")
+    assert not slow & imported[0]
+    for words, modules in zip(lines, imported, strict=True):
+        assert not {"torch", "wandb", "datasets", "transformers"} & modules, words
 
 
 @pytest.mark.parametrize("command", ["train", "variants", "evaluate", "compare", "sync"])
@@ -93,8 +96,8 @@ def test_hydra_answers_its_own_flags(attn, shell):
     assert "heads: 12" in attn("train", "heads=12", "--cfg", "job").stdout
     assert "hidden_size: 192" in attn("train", "--cfg", "job", "--resolve", "-p", "model").stdout
     # what it logs goes where the process began with
-    assert "variant/talking_heads" in shell("train", "variant=talking_heads", "--info", "defaults").stdout
-    assert "Launcher" in shell("train", "--info", "plugins").stdout
+    told = shell("train", "variant=talking_heads", "--info", "all").stdout
+    assert "variant/talking_heads" in told and "Launcher" in told
 
 
 def test_flags_and_overrides_may_come_in_any_order():
@@ -121,27 +124,29 @@ def test_completion(words, incomplete, expected):
     assert expected in complete(words, incomplete)
 
 
-@pytest.mark.parametrize(
-    ("words", "expected"),
-    [
-        ("attn tr", "train"),
-        ("attn train variant=talk", "variant=talking_heads"),
-        ("attn compare --so", "--sort"),
-        ("attn finetune talking_heads task=mn", "task=mnli"),
-        ("attn finetune talking_heads task=squad task.n_b", "task.n_best="),
-    ],
-)
-def test_completion_as_bash_asks_for_it(words, expected):
-    asked = {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_ATTN_COMPLETE": "complete_bash"}
-    done = subprocess.run(
-        [sys.executable, "-c", "import sys, cli; sys.argv = ['attn']; cli.main()"],
-        cwd=ROOT,
-        env=os.environ | asked,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.stdout.split() == [expected], done.stderr
+# bash asks in a process of its own; here one process answers all
+ASKED = """
+import json, os, sys, cli
+for words in json.loads(sys.argv.pop()):
+    os.environ |= {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_ATTN_COMPLETE": "complete_bash"}
+    sys.argv = ["attn"]
+    try: cli.main()
+    except SystemExit: pass
+    print("\\nEND")
+"""
+
+
+def test_completion_as_bash_asks_for_it():
+    expected = {
+        "attn tr": "train",
+        "attn train variant=talk": "variant=talking_heads",
+        "attn compare --so": "--sort",
+        "attn finetune talking_heads task=mn": "task=mnli",
+        "attn finetune talking_heads task=squad task.n_b": "task.n_best=",
+    }
+    command = [sys.executable, "-c", ASKED, json.dumps([*expected])]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == [word for value in expected.values() for word in (value, "END")], done.stderr
 
 
 def test_variants_lists_every_variant_with_its_paper(attn):

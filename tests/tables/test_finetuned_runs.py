@@ -54,7 +54,7 @@ sys.exit(command.show_table("me2026/heads", sys.argv[1:], command.TableOptions(f
 
 @pytest.fixture
 def words(tiny, tmp_path, monkeypatch) -> list[str]:
-    """Those after `attn table me2026/heads`, a table that is there for the test; as long as a kill takes."""
+    """Those after `attn table me2026/heads`, a table that is there for the test."""
     from experiments.tables.definition import folder
 
     (tmp_path / "tables" / "me2026").mkdir(parents=True)
@@ -62,7 +62,7 @@ def words(tiny, tmp_path, monkeypatch) -> list[str]:
     monkeypatch.setattr(folder, "TABLES", tmp_path / "tables")
     files = [
         f"finetune.first.task.{split}={write_lines(tmp_path / f'{split}.jsonl', labelled(count, seed))}"
-        for split, count, seed in (("train", 200, 1), ("validation", 40, 2))
+        for split, count, seed in (("train", 64, 1), ("validation", 40, 2))
     ]
     tuning = ["trainer.device=cpu", "precision=fp32", "length=32", "trainer.evaluate_every=10"]
     return [*tiny, *files, *(f"finetune.first.{word}" for word in tuning)]
@@ -126,6 +126,8 @@ def test_a_cell_is_the_pretraining_and_then_its_fine_tuning(attn, words, tmp_pat
 
 @pytest.mark.campaign
 def test_killed_in_the_middle_it_goes_on_with_the_same_numbers(attn, words, tmp_path, environment):
+    # as long as a kill takes
+    words = [*words, "finetune.first.epochs=7"]
     cut = subprocess.Popen([sys.executable, "-c", COMMAND, *words], cwd=tmp_path, env=environment)
     end = time.monotonic() + 240
     while not list(tmp_path.glob("runs/sst2-*/checkpoint/step-*.safetensors")):
