@@ -210,7 +210,8 @@ def decide_to_compile(run: Run) -> None:
     if trainer.compile is True:
         progress.compiled = True
         compile_layers(run.model, lengths_vary=run.objective.lengths_vary)
-    # the kernels' dropout has another seed in every step, and batch statistics are of as many tokens as are no padding
+    # sequences of other lengths compile anew, and so do batch statistics over a changing number of tokens;
+    # with attention dropout code is made once, but whether it pays has not been measured
     changing = run.objective.lengths_vary or model.attention_dropout or model.norms_by_batch
     if trainer.compile != "auto" or changing or model.layers == 1:
         return
