@@ -50,7 +50,7 @@ def main() -> None:
         indices = [row["index"] for row in rows]
         batch = objective.batch(dataset.train.tokens[indices], settings.seed, indices[0])
         labels = torch.full_like(batch.tokens, -100)
-        labels.view(-1)[batch.rows] = batch.targets
+        labels.view(-1)[batch.positions] = batch.targets
         return {"input_ids": batch.tokens, "labels": labels}
 
     def trained(steps: int) -> tuple[nn.Module, float]:
@@ -132,7 +132,7 @@ def evaluated(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int]:
         batch = batch.each(lambda tensor: tensor.to(device))
         with torch.autocast(device.type, dtype=torch.bfloat16):
             logits_BNV = model(input_ids=batch.tokens).logits
-        logits = logits_BNV.flatten(0, 1)[batch.rows].float()
+        logits = logits_BNV.flatten(0, 1)[batch.positions].float()
         nats += float(F.cross_entropy(logits, batch.targets, reduction="sum"))
         count += len(batch.targets)
     return nats / count, count

@@ -137,7 +137,7 @@ def _step(contender: Contender) -> Ready:
         step(optimizers)
 
     tokens = batch.tokens_read
-    flops = model.flops_per_token(settings.length, len(batch.rows) / tokens) * tokens
+    flops = model.flops_per_token(settings.length, len(batch.positions) / tokens) * tokens
     return Ready(run, model.kernels, Size(tokens, flops, _step_bytes(model)))
 
 
@@ -151,7 +151,7 @@ def _peer_step(contender: Contender) -> Ready:
     called = torch.compile(model) if contender.compiled else model
     tokens_BN = batch.tokens.to(contender.device)
     labels_BN = torch.full_like(tokens_BN, -100)
-    labels_BN.view(-1)[batch.rows.to(contender.device)] = batch.targets.to(contender.device)
+    labels_BN.view(-1)[batch.positions.to(contender.device)] = batch.targets.to(contender.device)
 
     def run() -> None:
         model.zero_grad(set_to_none=True)
@@ -162,7 +162,7 @@ def _peer_step(contender: Contender) -> Ready:
 
     # what the model needs is counted as ours is: products of every weight matrix and of the maps
     tokens = batch.tokens_read
-    flops = assembled(settings).flops_per_token(settings.length, len(batch.rows) / tokens) * tokens
+    flops = assembled(settings).flops_per_token(settings.length, len(batch.positions) / tokens) * tokens
     return Ready(run, list, Size(tokens, flops, _step_bytes(model)))
 
 

@@ -47,20 +47,20 @@ class TrainedRun:
         return self.dataset.tokenizer
 
     @property
-    def rows(self) -> int:
+    def micro_batch(self) -> int:
         """The number of sequences that go through the model together."""
         return max(1, TOKENS // self.settings.length)
 
     def text(self) -> Iterator[Tensor]:
         """Held-out tokens as they are, int64 [B, N] a batch."""
         tokens = self.dataset.validation.tokens[: self.sequences]
-        for start in range(0, len(tokens), self.rows):
-            yield torch.from_numpy(tokens[start : start + self.rows].astype(np.int64))
+        for start in range(0, len(tokens), self.micro_batch):
+            yield torch.from_numpy(tokens[start : start + self.micro_batch].astype(np.int64))
 
     def masked(self) -> Iterator[Batch]:
         """The same with the run's evaluation masks."""
         for batch in evaluation_batches(self.dataset.validation, self.objective, self.sequences):
-            yield from split(batch, self.rows)
+            yield from split(batch, self.micro_batch)
 
     def learner(self, model: Assembly) -> Learner:
         """A learner of `model` on the run's batches and with its optimizer, on the CPU, in the model's own precision.

@@ -40,25 +40,25 @@ class Bert(Assembly):
     def forward(
         self,
         tokens: Tensor,
-        rows: Tensor | None = None,
+        positions: Tensor | None = None,
         *,
         token_types: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """Logits [P, V] of the positions `rows`, int64 [P] into the flattened batch; without rows [B, N, V] of all.
+        """Logits [P, V] of `positions`, int64 [P] into the flattened batch; without them [B, N, V] of all.
 
         tokens: int64 [B, N]. token_types: int64 [B, N], None: all 0. mask: bool [B, N], True = a real token, None
         (faster): all are.
 
         Mistake: token types without a table for them, or more tokens than the position table has rows.
         """
-        hidden = self.encode(tokens, rows, token_types=token_types, mask=mask)
+        hidden = self.encode(tokens, positions, token_types=token_types, mask=mask)
         return self.head(hidden, self.embedding.token.weight)
 
     def encode(
         self,
         tokens: Tensor,
-        rows: Tensor | None = None,
+        positions: Tensor | None = None,
         *,
         token_types: Tensor | None = None,
         mask: Tensor | None = None,
@@ -67,7 +67,7 @@ class Bert(Assembly):
         tell_real(self, mask)
         return self.encoder(
             self.embedding(tokens, token_types),
-            rows,
+            positions,
             mask=None if mask is None else mask[:, None, None, :],
             bias=None if self.relative is None else self.relative(tokens.size(1)),
             causal=self.causal,

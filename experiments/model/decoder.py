@@ -35,14 +35,14 @@ class DecoderLayer(EncoderLayer):
     def forward(  # type: ignore[override]
         self,
         x_BND: Tensor,
-        rows_P: Tensor | None = None,
+        positions: Tensor | None = None,
         *,
         memory: Tensor,
         memory_mask: Tensor | None = None,
         bias: Tensor | None = None,
         rotary: Callable[[Tensor], Tensor] | None = None,
     ) -> Tensor:
-        """The stream [B, N, D], or [P, D] of the positions `rows_P` of the flattened batch.
+        """The stream [B, N, D], or [P, D] of `positions` of the flattened batch.
 
         memory [B, M, D]; memory_mask, bool, broadcastable to [B, H, N, M], True = may attend. bias and rotary are of
         the self-attention: positions of the two sequences don't compare.
@@ -51,8 +51,8 @@ class DecoderLayer(EncoderLayer):
         cross = {"memory": memory, "mask": memory_mask, "dropout_seed": self.cross_dropout_seed}
         x = self.attention_residual(x_BND, functools.partial(self.attention, **own))
         x = self.cross_attention_residual(x, functools.partial(self.cross_attention, **cross))
-        if rows_P is not None:
-            x = x.flatten(0, 1).index_select(0, rows_P)
+        if positions is not None:
+            x = x.flatten(0, 1).index_select(0, positions)
         return self.feed_forward_residual(x, self.feed_forward)
 
 
@@ -65,10 +65,10 @@ class Decoder(nn.Module):
         self.layers = nn.ModuleList(DecoderLayer(model, own, cross) for own, cross in attentions)
         self.norm = None if ends_with_norm(model.norm) else build_norm(model)
 
-    def forward(self, x_BND: Tensor, rows_P: Tensor | None = None, **context: Any) -> Tensor:
-        """The stream [B, N, D]; with rows [P, D]: what follows the last attention is computed for these alone."""
+    def forward(self, x_BND: Tensor, positions: Tensor | None = None, **context: Any) -> Tensor:
+        """The stream [B, N, D]; with positions [P, D]: what follows the last attention is computed for these alone."""
         *body, last = self.layers
         for layer in body:
             x_BND = layer(x_BND, **context)
-        x = last(x_BND, rows_P, **context)
+        x = last(x_BND, positions, **context)
         return x if self.norm is None else self.norm(x)

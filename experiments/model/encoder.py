@@ -72,9 +72,9 @@ class EncoderLayer(nn.Module):
         return [self.dropout_seed]
 
     def forward(
-        self, x_BND: Tensor, rows_P: Tensor | None = None, *, attended: int | None = None, **context: Any
+        self, x_BND: Tensor, positions: Tensor | None = None, *, attended: int | None = None, **context: Any
     ) -> Tensor:
-        """The stream [B, N, D], or [P, D] of the positions `rows_P` of the flattened batch.
+        """The stream [B, N, D], or [P, D] of `positions` of the flattened batch.
 
         context: keywords of the attention.
 
@@ -87,8 +87,8 @@ class EncoderLayer(nn.Module):
             return output
 
         x = self.attention_residual(x_BND, attention)
-        if rows_P is not None:
-            x = x.flatten(0, 1).index_select(0, rows_P)
+        if positions is not None:
+            x = x.flatten(0, 1).index_select(0, positions)
         return self.feed_forward_residual(x, self.feed_forward)
 
     def branch_maps(self) -> Iterator[nn.Linear]:
@@ -111,7 +111,7 @@ class Encoder(nn.Module):
 
     model.sharing: the sub-layers that are the same modules in every layer (Lan et al. 2020, 1909.11942, 3.1).
 
-    With batch statistics every position is computed and the rows are picked last: the predicted positions are no
+    With batch statistics every position is computed and `positions` are picked last: the predicted ones are no
     fair sample of the text.
     """
 
@@ -127,11 +127,11 @@ class Encoder(nn.Module):
         self.norm = None if ends_with_norm(model.norm) else build_norm(model)
         self.picks_last = model.norms_by_batch
 
-    def forward(self, x_BND: Tensor, rows_P: Tensor | None = None, **context: Any) -> Tensor:
-        """The stream [B, N, D]; with rows [P, D]: what follows the last attention is computed for these alone."""
+    def forward(self, x_BND: Tensor, positions: Tensor | None = None, **context: Any) -> Tensor:
+        """The stream [B, N, D]; with positions [P, D]: what follows the last attention is computed for these alone."""
         *body, last = self.layers
         for layer in body:
             x_BND = layer(x_BND, **context)
-        x = last(x_BND, None if self.picks_last else rows_P, **context)
+        x = last(x_BND, None if self.picks_last else positions, **context)
         x = x if self.norm is None else self.norm(x)
-        return x.flatten(0, 1).index_select(0, rows_P) if self.picks_last and rows_P is not None else x
+        return x.flatten(0, 1).index_select(0, positions) if self.picks_last and positions is not None else x

@@ -55,15 +55,15 @@ class EncoderDecoder(Assembly):
         self.head = Output(model, vocabulary_size)
 
     def forward(
-        self, tokens: Tensor, decoder_tokens: Tensor, rows: Tensor | None = None, *, mask: Tensor | None = None
+        self, tokens: Tensor, decoder_tokens: Tensor, positions: Tensor | None = None, *, mask: Tensor | None = None
     ) -> Tensor:
-        """Logits [P, V] of the decoder's positions `rows`, int64 [P] into its flattened batch; None: [B, M, V] of all.
+        """Logits [P, V] of the decoder's `positions`, int64 [P] into its flattened batch; None: [B, M, V] of all.
 
         tokens: int64 [B, N]. decoder_tokens: int64 [B, M], each what stands before the token that is predicted there;
         padding follows the last of them, where nothing that counts looks. mask: bool [B, N], True = a real token; None
         (faster): all are.
         """
-        return self.decode(decoder_tokens, self.encode(tokens, mask), rows, mask=mask)
+        return self.decode(decoder_tokens, self.encode(tokens, mask), positions, mask=mask)
 
     def encode(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
         """The memory [B, N, D] of the decoder."""
@@ -75,12 +75,12 @@ class EncoderDecoder(Assembly):
         )
 
     def decode(
-        self, decoder_tokens: Tensor, memory: Tensor, rows: Tensor | None = None, *, mask: Tensor | None = None
+        self, decoder_tokens: Tensor, memory: Tensor, positions: Tensor | None = None, *, mask: Tensor | None = None
     ) -> Tensor:
         """Logits as of `forward`, of a memory [B, N, D] and its mask [B, N]."""
         hidden = self.decoder(
             self.embedding(decoder_tokens),
-            rows,
+            positions,
             memory=memory,
             memory_mask=None if mask is None else mask[:, None, None, :],
             bias=None if self.decoder_relative is None else self.decoder_relative(decoder_tokens.size(1)),

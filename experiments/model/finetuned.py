@@ -25,19 +25,19 @@ class FinetunedEncoder(Assembly):
         self.head: SpanHead | LabelHead = SpanHead(model) if outputs is None else LabelHead(model, outputs)
 
     def forward(
-        self, tokens: Tensor, rows: Tensor, *, mask: Tensor | None = None, token_types: Tensor | None = None
+        self, tokens: Tensor, positions: Tensor, *, mask: Tensor | None = None, token_types: Tensor | None = None
     ) -> Tensor:
-        """Logits [P, C], or [P, N] of a span. rows: int64 [P] into the flattened [B, N].
+        """Logits [P, C], or [P, N] of a span. positions: int64 [P] into the flattened [B, N].
 
         For a label the first position of a sequence; for a span its first, which asks where the answer begins, and its
         second, which asks where it ends.
         """
         if isinstance(self.head, LabelHead):
-            return self.head(self.body.encode(tokens, rows, mask=mask, token_types=token_types))
+            return self.head(self.body.encode(tokens, positions, mask=mask, token_types=token_types))
         hidden_BND = self.body.encode(tokens, None, mask=mask, token_types=token_types)
         logits_BN2 = self.head(hidden_BND, mask)
         length = tokens.size(1)
-        return logits_BN2[rows // length, :, rows % length]
+        return logits_BN2[positions // length, :, positions % length]
 
     @property
     def layers(self) -> Sequence[EncoderLayer]:

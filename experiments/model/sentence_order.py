@@ -24,7 +24,7 @@ class SentenceOrder(Bert):
     def forward(  # type: ignore[override]
         self,
         tokens: Tensor,
-        rows: Tensor | None = None,
+        positions: Tensor | None = None,
         *,
         token_types: Tensor | None = None,
         mask: Tensor | None = None,
@@ -32,16 +32,16 @@ class SentenceOrder(Bert):
     ) -> Tensor | tuple[Tensor, Tensor]:
         """As BERT's, where a model whose table of token types has less than two rows leaves them out.
 
-        With `classes`, which needs rows, also the logits [B, 2] of each sequence: of segments in order, and swapped.
+        With `classes`, which needs `positions`, also logits [B, 2]: the sequence's segments are in order, or swapped.
         """
         if self.embedding.token_type is None or self.embedding.token_type.num_embeddings < 2:
             token_types = None
         if not classes:
-            return super().forward(tokens, rows, token_types=token_types, mask=mask)
-        assert rows is not None
+            return super().forward(tokens, positions, token_types=token_types, mask=mask)
+        assert positions is not None
         firsts = torch.arange(len(tokens), device=tokens.device) * tokens.size(1)
-        hidden = self.encode(tokens, torch.cat([rows, firsts]), token_types=token_types, mask=mask)
-        predicted, first = hidden.tensor_split([len(rows)])
+        hidden = self.encode(tokens, torch.cat([positions, firsts]), token_types=token_types, mask=mask)
+        predicted, first = hidden.tensor_split([len(positions)])
         return self.head(predicted, self.embedding.token.weight), self.order(first)
 
     def remove_output_head(self) -> None:

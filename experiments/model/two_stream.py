@@ -37,30 +37,30 @@ class TwoStreamEncoder(Bert):
     def forward(
         self,
         tokens: Tensor,
-        rows: Tensor | None = None,
+        positions: Tensor | None = None,
         *,
         order: Tensor | None = None,
         token_types: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """Logits of the queries, [P, V] of the positions `rows` of the flattened batch; without rows [B, N, V].
+        """Logits of the queries, [P, V] of `positions` of the flattened batch; without them [B, N, V].
 
         order: int64 [B, N], 0 of what is given; None: the content alone, where all is given, as after pre-training.
         """
         if order is None:
-            return super().forward(tokens, rows, token_types=token_types, mask=mask)
+            return super().forward(tokens, positions, token_types=token_types, mask=mask)
         B, N = tokens.shape
         content = self.embedding(tokens, token_types)
         query = self.embedding.place(self.query.weight.expand(B, N, -1), token_types)
         hidden = self.encoder(
             torch.cat([content, query], dim=1),
-            None if rows is None else rows + (rows // N + 1) * N,
+            None if positions is None else positions + (positions // N + 1) * N,
             attended=N,
             mask=known(order) if mask is None else known(order) & mask[:, None, None, :],
             bias=None if self.relative is None else self.relative(N).repeat(1, 1, 2, 1),
             rotary=None if self.rotary is None else (self.turn_both, self.rotary),
         )
-        return self.head(hidden if rows is not None else hidden[:, N:], self.embedding.token.weight)
+        return self.head(hidden if positions is not None else hidden[:, N:], self.embedding.token.weight)
 
     def remove_output_head(self) -> None:
         """Cut off the head and the query stream's vector."""

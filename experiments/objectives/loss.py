@@ -30,10 +30,10 @@ class Sums(NamedTuple):
 def predict(model: Callable[..., Any], batch: Batch, label_smoothing: float = 0.0) -> tuple[Tensor, Sums]:
     """Logits [P, V] of the positions, and the sums of the batch's losses; all on one device."""
     if batch.labels is None:
-        logits_PV = model(**batch.inputs, rows=batch.rows)
+        logits_PV = model(**batch.inputs, positions=batch.positions)
         tokens = loss(logits_PV, batch.targets, label_smoothing)
         return logits_PV, Sums(tokens, torch.zeros_like(tokens), torch.zeros_like(tokens))
-    logits_PV, classes_BC = model(**batch.inputs, rows=batch.rows, classes=True)
+    logits_PV, classes_BC = model(**batch.inputs, positions=batch.positions, classes=True)
     correct = (classes_BC.argmax(-1) == batch.labels).sum(dtype=torch.float64)
     tokens = loss(logits_PV, batch.targets, label_smoothing)
     return logits_PV, Sums(tokens, loss(classes_BC, batch.labels), correct)

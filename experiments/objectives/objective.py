@@ -128,7 +128,7 @@ class Batch(NamedTuple):
     """What a model reads in a step, and what it has to predict."""
 
     inputs: dict[str, Tensor]  # keywords of the model's forward; each has the B sequences along its first axis
-    rows: Tensor  # int64 [P], positions to predict in the flattened [B, N], ascending
+    positions: Tensor  # int64 [P], positions to predict in the flattened [B, N], ascending
     targets: Tensor  # int64 [P], what stands there; float32 where it is a number
     length: int  # N, of the sequences that are predicted
     unpadded: int | None = None  # tokens that the model reads, on both sides, padding apart; None: all of `tokens`
@@ -138,7 +138,7 @@ class Batch(NamedTuple):
     def of_arrays(
         cls,
         inputs: Mapping[str, npt.NDArray[Any]],
-        rows: npt.NDArray[np.integer],
+        positions: npt.NDArray[np.integer],
         targets: npt.NDArray[Any],
         length: int,
         unpadded: int | None = None,
@@ -149,7 +149,7 @@ class Batch(NamedTuple):
 
         return cls(
             {name: from_numpy(array) for name, array in inputs.items()},
-            from_numpy(rows),
+            from_numpy(positions),
             from_numpy(targets),
             length,
             unpadded,
@@ -170,7 +170,9 @@ class Batch(NamedTuple):
         """The batch with every tensor changed."""
         inputs = {name: change(tensor) for name, tensor in self.inputs.items()}
         labels = None if self.labels is None else change(self.labels)
-        return self._replace(inputs=inputs, rows=change(self.rows), targets=change(self.targets), labels=labels)
+        return self._replace(
+            inputs=inputs, positions=change(self.positions), targets=change(self.targets), labels=labels
+        )
 
 
 def build_objective(chosen: ObjectiveSettings, vocabulary: Vocabulary) -> Objective:

@@ -68,12 +68,12 @@ def split(batch: Batch, size: int) -> Iterator[Batch]:
     sequences, length = len(batch.tokens), batch.length
     for start in range(0, sequences, size):
         stop = min(start + size, sequences)
-        low, high = torch.searchsorted(batch.rows, torch.tensor([start * length, stop * length])).tolist()
+        low, high = torch.searchsorted(batch.positions, torch.tensor([start * length, stop * length])).tolist()
         labels = None if batch.labels is None else batch.labels[start:stop]
         if low < high or labels is not None:
-            rows = batch.rows[low:high] - start * length
+            positions = batch.positions[low:high] - start * length
             inputs = {name: tensor[start:stop] for name, tensor in batch.inputs.items()}
-            yield Batch(inputs, rows, batch.targets[low:high], length, labels=labels)
+            yield Batch(inputs, positions, batch.targets[low:high], length, labels=labels)
 
 
 def padded(part: Batch) -> Batch:
@@ -84,7 +84,9 @@ def padded(part: Batch) -> Batch:
     """
     count = len(part.targets)
     missing = -count % (1 << max(count.bit_length() - 4, 0))
-    return part._replace(rows=F.pad(part.rows, (0, missing)), targets=F.pad(part.targets, (0, missing), value=IGNORED))
+    return part._replace(
+        positions=F.pad(part.positions, (0, missing)), targets=F.pad(part.targets, (0, missing), value=IGNORED)
+    )
 
 
 def backward(forward: Forward, batch: Batch, step: int, micro_batch: int) -> Sums:

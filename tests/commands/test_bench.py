@@ -169,7 +169,7 @@ def test_a_peer_predicts_the_masked_positions_and_learns(peer):
     torch.manual_seed(0)
     model, batch = PEERS[peer](cell, 300), made_up_batch(cell)
     labels = torch.full_like(batch.tokens, -100)
-    labels.view(-1)[batch.rows] = batch.targets
+    labels.view(-1)[batch.positions] = batch.targets
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
     losses = []
     for _ in range(15):

@@ -34,8 +34,10 @@ def test_logits_of_a_hugging_face_gpt2(of_words, shaken, tokens, sizes, dtype, t
     ours.to(dtype).load_state_dict(FORMAT.from_hugging_face(theirs.state_dict()))
     with torch.no_grad():
         assert_close(ours(tokens), theirs(input_ids=tokens).logits, rtol=0, atol=tolerance)
-        rows = torch.tensor([0, 7, 13])
-        assert_close(ours(tokens, rows), theirs(input_ids=tokens).logits.flatten(0, 1)[rows], rtol=0, atol=tolerance)
+        positions = torch.tensor([0, 7, 13])
+        assert_close(
+            ours(tokens, positions), theirs(input_ids=tokens).logits.flatten(0, 1)[positions], rtol=0, atol=tolerance
+        )
 
 
 @pytest.mark.parametrize("sizes", SIZES)

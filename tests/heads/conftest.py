@@ -60,8 +60,8 @@ def batch() -> Batch:
     """Five sequences of eight tokens, three with two positions to predict, one with one, one with none."""
     generator = torch.Generator().manual_seed(5)
     tokens = torch.randint(1, VOCABULARY, (5, LENGTH), generator=generator)
-    rows = torch.tensor([1, 4, 10, 15, 19, 20, 33])
-    return Batch({"tokens": tokens}, rows, torch.randint(1, VOCABULARY, (7,), generator=generator), LENGTH)
+    positions = torch.tensor([1, 4, 10, 15, 19, 20, 33])
+    return Batch({"tokens": tokens}, positions, torch.randint(1, VOCABULARY, (7,), generator=generator), LENGTH)
 
 
 @pytest.fixture(scope="session")

@@ -24,20 +24,20 @@ def test_gradient_importance_is_the_slope_of_each_sequences_loss(bert_of, batch)
     model = bert_of("talking_heads")
     found, step, sequences = by_gradient(model, [batch]), 1e-5, []
     for sequence in range(4):
-        mine = batch.rows // 8 == sequence
-        sequences.append((batch.tokens[[sequence]], batch.rows[mine] % 8, batch.targets[mine]))
-    sequences.append((batch.tokens[[4]], batch.rows[-1:] % 8, batch.targets[-1:]))
+        mine = batch.positions // 8 == sequence
+        sequences.append((batch.tokens[[sequence]], batch.positions[mine] % 8, batch.targets[mine]))
+    sequences.append((batch.tokens[[4]], batch.positions[-1:] % 8, batch.targets[-1:]))
     sequences = [each for each in sequences if len(each[1])]
     for layer in range(2):
         for head in range(3):
             slopes = []
-            for tokens, rows, targets in sequences:
+            for tokens, positions, targets in sequences:
                 losses = []
                 for gate in (1 + step, 1 - step):
                     gates = gates_without(model, [])
                     gates[layer][head] = gate
                     with gated(model, gates):
-                        losses.append(loss(model(tokens, rows), targets).item())
+                        losses.append(loss(model(tokens, positions), targets).item())
                 slopes.append(abs(losses[0] - losses[1]) / (2 * step))
             assert found[layer][head].item() == pytest.approx(sum(slopes) / len(batch.targets), rel=1e-5)
 
@@ -76,18 +76,18 @@ def test_relevance_goes_to_the_heads_as_their_share_of_the_logit(bert_of, batch,
     model = bert_of(variant, norm="pre", linear_bias=False)
     alone = first_of_each_sequence(batch)
     relevance = head_relevance(model, alone)
-    assert [each.shape for each in relevance] == [(len(alone.rows), 3)] * 2
+    assert [each.shape for each in relevance] == [(len(alone.positions), 3)] * 2
     # without the feed-forward and with the final norm's scale as it was, the logit is a sum over heads
     layer = model.layers[-1]
     with torch.no_grad():
         layer.feed_forward.outer.weight.zero_()
     relevance = head_relevance(model, alone)[-1]
-    top = model(alone.tokens, alone.rows).argmax(-1)
+    top = model(alone.tokens, alone.positions).argmax(-1)
     outputs = read(model, alone.tokens, "outputs")[-1]["outputs"].clone()
     hidden, called = {}, {}
     layer.attention.register_forward_pre_hook(lambda _, *call: called.setdefault("call", call), with_kwargs=True)
     model.encoder.norm.register_forward_pre_hook(lambda _, x: hidden.setdefault("x", x[0]))
-    model(alone.tokens, alone.rows)
+    model(alone.tokens, alone.positions)
     arguments, keywords = called["call"]
 
     @torch.no_grad()
@@ -102,7 +102,7 @@ def test_relevance_goes_to_the_heads_as_their_share_of_the_logit(bert_of, batch,
     for head in range(3):
         only = torch.zeros_like(outputs)
         only[:, :, head] = outputs[:, :, head]
-        part = embedded(only).flatten(0, 1)[alone.rows]
+        part = embedded(only).flatten(0, 1)[alone.positions]
         part = (part - part.mean(-1, keepdim=True)) / scale[:, None]
         expected = (part * model.embedding.token.weight[top]).sum(-1)
         torch.testing.assert_close(relevance[:, head], expected)
@@ -115,7 +115,7 @@ def test_shares_of_relevance_sum_to_one_in_a_layer(bert_of, batch):
 
 def test_one_prediction_a_sequence(batch):
     alone = first_of_each_sequence(batch)
-    assert alone.rows.tolist() == [1, 8 + 2, 16 + 3, 24 + 1]
+    assert alone.positions.tolist() == [1, 8 + 2, 16 + 3, 24 + 1]
     assert alone.targets.tolist() == batch.targets[[0, 2, 4, 6]].tolist()
     torch.testing.assert_close(alone.tokens, batch.tokens[[0, 1, 2, 4]])
 

@@ -78,14 +78,14 @@ def test_evaluation_looks_at_no_other_token():
 
 
 def test_a_bert_passes_its_mask_on_and_sees_every_position(bert_of, tokens):
-    rows = torch.tensor([0, 1, 8])
+    positions = torch.tensor([0, 1, 8])
     other = torch.where(MASK, tokens, (tokens + 1) % 23)
     for kind, same in (("batch_masked", True), ("batch", False)):
         bert = bert_of(norm_kind=kind).train()
         logits = bert(tokens, mask=MASK)
         assert torch.allclose(logits[MASK], bert(other, mask=MASK)[MASK], rtol=0, atol=1e-12) == same
         # the statistics are of all positions, whichever are asked for
-        assert_close(bert(tokens, rows, mask=MASK), logits.flatten(0, 1)[rows])
+        assert_close(bert(tokens, positions, mask=MASK), logits.flatten(0, 1)[positions])
 
 
 def test_the_norm_of_the_head_would_see_predicted_positions_only(settings_of):

@@ -46,10 +46,10 @@ def decoder_tokens() -> torch.Tensor:
 @pytest.mark.parametrize("tied", [True, False])
 def test_rows_are_the_gathered_logits(model_of, tokens, decoder_tokens, norm, tied):
     model = model_of(norm=norm, tied=tied)
-    rows = torch.tensor([14, 0, 7, 7, 13])
+    positions = torch.tensor([14, 0, 7, 7, 13])
     every = model(tokens, decoder_tokens)
     assert every.shape == (3, 5, VOCABULARY)
-    assert_close(model(tokens, decoder_tokens, rows), every.flatten(0, 1)[rows], rtol=0, atol=1e-12)
+    assert_close(model(tokens, decoder_tokens, positions), every.flatten(0, 1)[positions], rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("variant", options("variant"))

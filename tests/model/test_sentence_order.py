@@ -9,7 +9,7 @@ from experiments.objectives.loss import predict
 from experiments.objectives.objective import Batch
 from experiments.training.micro_batches import Forward, backward
 
-ROWS, LABELS = torch.tensor([1, 4, 8, 12, 20]), torch.tensor([1, 0, 1])
+POSITIONS, LABELS = torch.tensor([1, 4, 8, 12, 20]), torch.tensor([1, 0, 1])
 
 
 @pytest.fixture
@@ -20,15 +20,15 @@ def model_of(bert_of):
 @pytest.fixture
 def batch(tokens):
     types = torch.randint(2, tokens.shape, generator=torch.Generator().manual_seed(0))
-    return Batch({"tokens": tokens, "token_types": types}, ROWS, torch.arange(5), 7, labels=LABELS)
+    return Batch({"tokens": tokens, "token_types": types}, POSITIONS, torch.arange(5), 7, labels=LABELS)
 
 
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_token_logits_are_those_of_bert(bert_of, model_of, tokens, norm):
     model, bert = model_of(norm=norm), bert_of(norm=norm)
-    logits, classes = model(tokens, ROWS, classes=True)
-    assert_close(logits, bert(tokens, ROWS), rtol=0, atol=1e-12)
-    assert_close(model(tokens, ROWS), logits, rtol=0, atol=1e-12)
+    logits, classes = model(tokens, POSITIONS, classes=True)
+    assert_close(logits, bert(tokens, POSITIONS), rtol=0, atol=1e-12)
+    assert_close(model(tokens, POSITIONS), logits, rtol=0, atol=1e-12)
     hidden = bert.encoder(bert.embedding(tokens), rotary=bert.rotary)[:, 0]
     assert_close(classes, model.order(hidden), rtol=0, atol=1e-12)
     assert {name.split(".")[0] for name in model.state_dict().keys() - bert.state_dict().keys()} == {"order"}
@@ -36,7 +36,7 @@ def test_token_logits_are_those_of_bert(bert_of, model_of, tokens, norm):
 
 def test_the_loss_by_hand(model_of, batch):
     model = model_of(token_types=2)
-    logits, classes = model(**batch.inputs, rows=ROWS, classes=True)
+    logits, classes = model(**batch.inputs, positions=POSITIONS, classes=True)
     tokens = -logits.log_softmax(-1)[torch.arange(5), torch.arange(5)]
     labels = -classes.log_softmax(-1)[torch.arange(3), LABELS]
     _, found = predict(model, batch)
@@ -49,7 +49,7 @@ def test_the_loss_by_hand(model_of, batch):
 @pytest.mark.parametrize("size", [1, 2])
 def test_accumulated_it_is_the_whole_batch(model_of, batch, size):
     # the last sequence has no position to predict, and its label counts all the same
-    batch = batch._replace(rows=ROWS[:4], targets=batch.targets[:4])
+    batch = batch._replace(positions=POSITIONS[:4], targets=batch.targets[:4])
     gradients, totals = [], []
     for micro_batch in (3, size):
         model = model_of(token_types=2)
@@ -66,7 +66,7 @@ def test_nothing_leaks(model_of, batch):
     model = model_of(token_types=2)
     other = torch.where(mask, batch.tokens, (batch.tokens + 1) % 23)
     first, second = (
-        model(tokens, ROWS[:3], token_types=batch.inputs["token_types"], mask=mask, classes=True)
+        model(tokens, POSITIONS[:3], token_types=batch.inputs["token_types"], mask=mask, classes=True)
         for tokens in (batch.tokens, other)
     )
     for one, changed in zip(first, second, strict=True):
@@ -78,12 +78,12 @@ def test_nothing_leaks(model_of, batch):
 def test_a_table_of_one_type_tells_no_segments_apart(model_of, batch):
     model = model_of(token_types=1)
     assert_close(model(**batch.inputs), model(batch.tokens), rtol=0, atol=0)
-    assert_close(model(**batch.inputs, rows=ROWS, classes=True), model(batch.tokens, ROWS, classes=True))
+    assert_close(model(**batch.inputs, positions=POSITIONS, classes=True), model(batch.tokens, POSITIONS, classes=True))
 
 
 def test_flops_and_parameters(model_of, batch):
     model = model_of(token_types=2)
     with FlopCounterMode(display=False) as counter:
-        sum(logits.sum() for logits in model(**batch.inputs, rows=ROWS, classes=True)).backward()
+        sum(logits.sum() for logits in model(**batch.inputs, positions=POSITIONS, classes=True)).backward()
     assert counter.get_total_flops() == pytest.approx(model.flops_per_token(7, 5 / 21) * 21, rel=1e-12)
     assert model.parameter_counts()["output"] == 23 + (12 * 12 + 12) + (12 * 2 + 2)

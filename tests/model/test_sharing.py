@@ -88,8 +88,8 @@ def test_a_factorised_embedding(bert_of, tokens, head_transform, position):
     assert small.embedding.token.weight.shape == (23, 5) and small.embedding.norm.weight.shape == (5,)
     assert small(tokens).shape == (3, 7, 23)
     assert bert_of(embedding_size=5, tied=False, **changes).head.output.weight.shape == (23, 5)
-    rows = torch.tensor([0, 8, 20])
-    assert_close(small(tokens, rows), small(tokens).flatten(0, 1)[rows])
+    positions = torch.tensor([0, 8, 20])
+    assert_close(small(tokens, positions), small(tokens).flatten(0, 1)[positions])
     # without another size nothing lies between
     assert not any("projection" in name for name, _ in bert_of(**changes).named_parameters())
 

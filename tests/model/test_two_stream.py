@@ -75,8 +75,10 @@ def test_the_streams_one_position_at_a_time(xlnet_of, tokens):
 @pytest.mark.parametrize("position", POSITIONS)
 def test_rows_are_the_gathered_logits(xlnet_of, tokens, position):
     model = xlnet_of(position=position)
-    rows = ORDER.flatten().nonzero().flatten()
-    assert_close(model(tokens, rows, order=ORDER), model(tokens, order=ORDER).flatten(0, 1)[rows], rtol=0, atol=1e-12)
+    positions = ORDER.flatten().nonzero().flatten()
+    assert_close(
+        model(tokens, positions, order=ORDER), model(tokens, order=ORDER).flatten(0, 1)[positions], rtol=0, atol=1e-12
+    )
 
 
 def test_without_an_order_it_is_bert_on_the_content(bert_of, xlnet_of, tokens):

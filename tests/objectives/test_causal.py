@@ -26,7 +26,7 @@ def test_by_hand():
     tokens = np.array([[CLS, 5, 6, SEP, 7, 8], [CLS, 6, 6, 5, UNK, 7]], dtype=np.uint16)
     batch = objective().batch(tokens, 0, 0)
     # 5 -> 6 | the end, the next document's first token | 7 -> 8; 6 -> 6, 6 -> 5, not what is unknown, unknown -> 7
-    assert batch.rows.tolist() == [1, 4, 7, 8, 10]
+    assert batch.positions.tolist() == [1, 4, 7, 8, 10]
     assert batch.targets.tolist() == [6, 8, 6, 5, 7]
     assert batch.tokens.tolist() == tokens.tolist() and batch.length == 6 and batch.tokens.dtype == torch.int64
 
@@ -36,13 +36,13 @@ def test_every_target_follows_its_position_in_a_document(sequences, length, data
     tokens = np.random.default_rng(data_seed).integers(VOCABULARY, size=(sequences, length))
     tokens[0, :2] = 5, 6
     batch = objective().batch(tokens, seed, seed)
-    chosen = set(batch.rows.tolist())
+    chosen = set(batch.positions.tolist())
     for row, (sequence, place) in enumerate(itertools.product(range(sequences), range(length))):
         after = tokens[sequence, place + 1] if place + 1 < length else None
         expected = after is not None and after not in SPECIAL and tokens[sequence, place] not in (CLS, SEP)
         assert (row in chosen) == expected
     flat = tokens.reshape(-1)
-    assert batch.targets.tolist() == flat[batch.rows.numpy() + 1].tolist()
+    assert batch.targets.tolist() == flat[batch.positions.numpy() + 1].tolist()
 
 
 def test_nothing_to_predict_is_refused():

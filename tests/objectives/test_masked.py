@@ -50,17 +50,21 @@ def test_what_holds_of_every_batch(shape, data_seed, seed, step, rate, mask_shar
     result = masked(tokens, seed, step, objective)
     assert np.array_equal(tokens, original)
 
-    flat, rows, now = original.reshape(-1), result.rows.numpy(), result.tokens.reshape(-1).numpy()
-    assert {tensor.dtype for tensor in (result.tokens, result.rows, result.targets)} == {torch.int64}
-    assert (*result.tokens.shape,) == shape and result.length == shape[1] and result.rows.shape == result.targets.shape
-    assert (np.diff(rows) > 0).all()
-    assert np.array_equal(result.targets.numpy(), flat[rows])
-    assert not SPECIAL & set(flat[rows])
+    flat, positions, now = original.reshape(-1), result.positions.numpy(), result.tokens.reshape(-1).numpy()
+    assert {tensor.dtype for tensor in (result.tokens, result.positions, result.targets)} == {torch.int64}
+    assert (
+        (*result.tokens.shape,) == shape
+        and result.length == shape[1]
+        and result.positions.shape == result.targets.shape
+    )
+    assert (np.diff(positions) > 0).all()
+    assert np.array_equal(result.targets.numpy(), flat[positions])
+    assert not SPECIAL & set(flat[positions])
     candidates = sum(token not in SPECIAL for token in flat)
-    assert len(rows) == max(1, round(rate * candidates))
-    others = np.setdiff1d(np.arange(flat.size), rows)
+    assert len(positions) == max(1, round(rate * candidates))
+    others = np.setdiff1d(np.arange(flat.size), positions)
     assert np.array_equal(now[others], flat[others])
-    assert set(now[rows]) <= {MASK, *ORDINARY}
+    assert set(now[positions]) <= {MASK, *ORDINARY}
 
     again = masked(original, seed, step, objective)
     assert equal(result, again)
@@ -75,22 +79,22 @@ def test_the_result_does_not_depend_on_how_tokens_are_stored(dtype):
 
 def test_seeds_and_steps_choose_other_positions():
     tokens = batch_of((8, 32))
-    chosen = {tuple(masked(tokens, seed, step).rows.tolist()) for seed in range(4) for step in range(4)}
+    chosen = {tuple(masked(tokens, seed, step).positions.tolist()) for seed in range(4) for step in range(4)}
     assert len(chosen) == 16
 
 
 def test_shares_and_evenness():
     tokens = np.random.default_rng(0).choice(ORDINARY, (400, 500))
     result = masked(tokens)
-    count = len(result.rows)
+    count = len(result.positions)
     assert count == 30_000
-    now = result.tokens.reshape(-1)[result.rows]
+    now = result.tokens.reshape(-1)[result.positions]
     hidden, kept = (now == MASK), (now == result.targets)
     # a random token is the old one once in len(ORDINARY); 5 standard deviations of a share are below 0.012
     assert hidden.float().mean().item() == pytest.approx(0.8, abs=0.012)
     assert kept.float().mean().item() == pytest.approx(0.1 + 0.1 / len(ORDINARY), abs=0.012)
     # every position of a sequence is as likely as any other: 500 counts of mean 60
-    counts = torch.bincount(result.rows % 500, minlength=500).double()
+    counts = torch.bincount(result.positions % 500, minlength=500).double()
     chi_square = ((counts - 60).square() / 60).sum().item()
     assert abs(chi_square - 499 * 0.85) < 6 * math.sqrt(2 * 499)
 
@@ -107,7 +111,7 @@ def test_extreme_shares_by_hand():
     everything = BERT.model_copy(update={"rate": 0.99, "mask_share": 1.0, "random_share": 0.0})
     result = masked(tokens, objective=everything)
     assert result.tokens.tolist() == [[0, MASK, 2], [2, MASK, 0]]
-    assert (result.rows.tolist(), result.targets.tolist()) == ([1, 4], [7, 8])
+    assert (result.positions.tolist(), result.targets.tolist()) == ([1, 4], [7, 8])
     kept = masked(tokens, objective=everything.model_copy(update={"mask_share": 0.0}))
     assert kept.tokens.tolist() == tokens.tolist() and kept.targets.tolist() == [7, 8]
 

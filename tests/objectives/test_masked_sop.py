@@ -25,14 +25,14 @@ def objective(**changes) -> MaskedSopObjective:
 def unmasked(tokens, seed=0, step=0):
     """The batch with what was masked put back."""
     batch = objective().batch(tokens, seed, step)
-    whole = batch.tokens.flatten().index_put((batch.rows,), batch.targets).view_as(batch.tokens)
+    whole = batch.tokens.flatten().index_put((batch.positions,), batch.targets).view_as(batch.tokens)
     return batch, whole.tolist()
 
 
 def test_by_hand():
     # the longest of three documents, 8 9 10, is cut to N - 3 = 2 tokens of 5: each parted at the one place there is
     batch, _ = unmasked(np.array([[CLS, 8, 9, 10, SEP]]))
-    assert batch.length == 5 and batch.tokens.shape == (1, 5) and len(batch.rows) == 1
+    assert batch.length == 5 and batch.tokens.shape == (1, 5) and len(batch.positions) == 1
     seen = set()
     for step in range(20):
         batch, whole = unmasked(np.array([[CLS, 5, SEP, 8, 9, SEP, 6, 7]], dtype=np.uint16), step=step)

@@ -27,7 +27,7 @@ def test_by_hand():
     batch = permuted(np.array([[2, 7, 8, 3], [2, 3, 9, 3]], dtype=np.uint16), predict=1)
     order = batch.inputs["order"]
     assert order[0].tolist() in ([0, 1, 2, 0], [0, 2, 1, 0]) and order[1].tolist() == [0, 0, 1, 0]
-    assert batch.rows.tolist() == [1, 2, 6] and batch.targets.tolist() == [7, 8, 9]
+    assert batch.positions.tolist() == [1, 2, 6] and batch.targets.tolist() == [7, 8, 9]
     assert batch.tokens.tolist() == [[2, 7, 8, 3], [2, 3, 9, 3]]
 
 
@@ -53,8 +53,8 @@ def test_what_holds_of_every_batch(sequences, length, data_seed, seed, step, pre
         count = max(1, round(ordinary / predict)) if ordinary else 0
         assert sorted(order[order > 0]) == list(range(1, count + 1))
         assert not SPECIAL & set(row[order > 0])
-    assert batch.rows.tolist() == np.flatnonzero(batch.inputs["order"].numpy()).tolist()
-    assert batch.targets.tolist() == original.reshape(-1)[batch.rows.numpy()].tolist()
+    assert batch.positions.tolist() == np.flatnonzero(batch.inputs["order"].numpy()).tolist()
+    assert batch.targets.tolist() == original.reshape(-1)[batch.positions.numpy()].tolist()
     again = permuted(original, seed, step, predict)
     assert torch.equal(batch.inputs["order"], again.inputs["order"])
 

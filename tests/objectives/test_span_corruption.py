@@ -53,7 +53,7 @@ def test_every_batch_has_its_lengths_and_gives_back_the_text(length, rate, mean_
     # where each span has one token between it and the next, one more of the text adds two to the inputs
     assert length - 1 <= inputs.shape[1] <= length < chosen.lengths(chosen.text_length(length) + 1)[0]
     assert batch.tokens_read == 2 * chosen.tokens_read(length)
-    assert np.array_equal(batch.rows.numpy(), np.arange(targets.size))
+    assert np.array_equal(batch.positions.numpy(), np.arange(targets.size))
     assert (decoder[:, 0] == CLS).all() and np.array_equal(decoder[:, 1:], targets[:, :-1])
     for row in range(2):
         assert inputs[row, -1] == targets[row, -1] == SEP

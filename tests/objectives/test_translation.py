@@ -44,14 +44,14 @@ def test_a_batch_by_hand():
         [CLS, 23, SEP, PAD, PAD, PAD, PAD, PAD],
     ]
     assert batch.length == 8
-    assert batch.rows.tolist() == [0, 1, 2, 3, 8, 9]
+    assert batch.positions.tolist() == [0, 1, 2, 3, 8, 9]
     assert batch.targets.tolist() == [20, 21, 22, SEP, 23, SEP]
     assert batch.tokens_read == 3 + 9 + 4 + 2
 
 
 def test_parts_of_a_batch_have_their_own_positions():
     parts = list(split(batch_of(), 1))
-    assert [part.rows.tolist() for part in parts] == [[0, 1, 2, 3], [0, 1]]
+    assert [part.positions.tolist() for part in parts] == [[0, 1, 2, 3], [0, 1]]
     assert [part.targets.tolist() for part in parts] == [[20, 21, 22, SEP], [23, SEP]]
     assert [part.inputs["mask"].sum().item() for part in parts] == [3, 9]
 
@@ -87,10 +87,10 @@ def test_neither_targets_nor_padding_leak(model):
 
 def test_the_loss_of_a_pair_does_not_depend_on_its_neighbours(model):
     batch = batch_of()
-    together = loss(model(**batch.inputs, rows=batch.rows), batch.targets)
+    together = loss(model(**batch.inputs, positions=batch.positions), batch.targets)
     apart = [batch_of(ROWS[row : row + 1]) for row in range(2)]
     assert apart[0].inputs["tokens"].shape == (1, 8)
-    alone = [loss(model(**each.inputs, rows=each.rows), each.targets) for each in apart]
+    alone = [loss(model(**each.inputs, positions=each.positions), each.targets) for each in apart]
     assert_close(together, alone[0] + alone[1])
 
 

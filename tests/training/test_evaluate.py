@@ -23,9 +23,9 @@ class Constant(nn.Module):
         super().__init__()
         self.logits = logits
 
-    def forward(self, tokens, rows):
+    def forward(self, tokens, positions):
         assert not self.training
-        return self.logits.expand(len(rows), -1)
+        return self.logits.expand(len(positions), -1)
 
 
 @pytest.fixture(scope="module")

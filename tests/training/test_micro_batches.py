@@ -20,31 +20,31 @@ from experiments.training.micro_batches import (
 @st.composite
 def batches(draw):
     sequences, length = draw(st.integers(1, 9)), draw(st.integers(1, 7))
-    rows = sorted(draw(st.sets(st.integers(0, sequences * length - 1), min_size=1)))
+    positions = sorted(draw(st.sets(st.integers(0, sequences * length - 1), min_size=1)))
     tokens = torch.arange(sequences * length).view(sequences, length)
-    return Batch({"tokens": tokens}, torch.tensor(rows), torch.tensor(rows) + 1000, length)
+    return Batch({"tokens": tokens}, torch.tensor(positions), torch.tensor(positions) + 1000, length)
 
 
 @given(batch=batches(), size=st.integers(1, 10))
 def test_the_parts_make_the_whole(batch, size):
     parts = list(split(batch, size))
-    assert all(len(part.tokens) <= size and len(part.rows) for part in parts)
+    assert all(len(part.tokens) <= size and len(part.positions) for part in parts)
     assert torch.cat([part.targets for part in parts]).equal(batch.targets)
     # each position still points at its own token
-    assert torch.cat([part.tokens.flatten()[part.rows] for part in parts]).equal(batch.rows)
+    assert torch.cat([part.tokens.flatten()[part.positions] for part in parts]).equal(batch.positions)
 
 
 @given(count=st.integers(1, 5000))
 def test_padding_leaves_few_shapes_and_the_same_loss(count):
     batch = Batch({}, torch.arange(count), torch.arange(count) % 3, count)
     more = padded(batch)
-    assert len(more.rows) == len(more.targets) and count <= len(more.rows) <= max(count + 1, count * 9 / 8)
-    logits = torch.linspace(-1, 1, 3).expand(len(more.rows), 3)
+    assert len(more.positions) == len(more.targets) and count <= len(more.positions) <= max(count + 1, count * 9 / 8)
+    logits = torch.linspace(-1, 1, 3).expand(len(more.positions), 3)
     assert float(loss(logits, more.targets)) == pytest.approx(float(loss(logits[:count], batch.targets)), rel=1e-5)
 
 
 def test_few_shapes():
-    sizes = {len(padded(Batch({}, torch.arange(n), torch.arange(n), n)).rows) for n in range(512, 1024)}
+    sizes = {len(padded(Batch({}, torch.arange(n), torch.arange(n), n)).positions) for n in range(512, 1024)}
     assert len(sizes) == 9
 
 

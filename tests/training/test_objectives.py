@@ -98,7 +98,7 @@ def test_evaluation_is_fixed_and_does_not_depend_on_the_parts(of_kind, kind):
     first, again = (list(evaluation_batches(dataset.validation, objective, 70)) for _ in range(2))
     for one, other in zip(first, again, strict=True):
         assert all(torch.equal(one.inputs[name], other.inputs[name]) for name in one.inputs)
-        assert torch.equal(one.rows, other.rows) and torch.equal(one.targets, other.targets)
+        assert torch.equal(one.positions, other.positions) and torch.equal(one.targets, other.targets)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -108,7 +108,7 @@ def test_seeds_and_steps_draw_anew(of_kind, kind):
     objective = build_objective(config.objective, dataset.tokenizer)
     rows = dataset.train.tokens[:8]
     drawn = {
-        tuple(torch.cat([batch.rows, *(tensor.flatten() for tensor in batch.inputs.values())]).tolist())
+        tuple(torch.cat([batch.positions, *(tensor.flatten() for tensor in batch.inputs.values())]).tolist())
         for batch in (objective.batch(rows, seed, step) for seed in range(3) for step in range(3))
     }
     assert len(drawn) == (1 if kind == "causal" else 9)

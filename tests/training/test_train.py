@@ -85,7 +85,7 @@ def test_runs_that_differ_in_the_model_only_see_the_same_batches_and_masks(setti
     assert len(taken) == 2 * 6
     for one, other in zip(taken[:6], taken[6:], strict=True):
         assert torch.equal(one.tokens, other.tokens)
-        assert torch.equal(one.rows, other.rows) and torch.equal(one.targets, other.targets)
+        assert torch.equal(one.positions, other.positions) and torch.equal(one.targets, other.targets)
     assert not torch.equal(taken[0].tokens, taken[1].tokens)
 
 

@@ -27,7 +27,7 @@ def by_gradient(model: Assembly, batches: Iterable[Batch]) -> list[Tensor]:
     for batch in batches:
         gates = [torch.ones(len(batch.tokens), heads, requires_grad=True) for heads in value_heads(model)]
         with gated(model, [gate.to(next(model.parameters()).dtype) for gate in gates]):
-            total = loss(model(**batch.inputs, rows=batch.rows), batch.targets)
+            total = loss(model(**batch.inputs, positions=batch.positions), batch.targets)
         for layer, gradient in enumerate(torch.autograd.grad(total, gates)):
             totals[layer] += gradient.double().abs().sum(0)
         tokens += len(batch.targets)
@@ -73,7 +73,7 @@ def head_relevance(model: Assembly, batch: Batch) -> list[Tensor]:
         return tensor
 
     with held(model), hooked(model, hook):
-        top = model(**batch.inputs, rows=batch.rows).amax(-1).sum()
+        top = model(**batch.inputs, positions=batch.positions).amax(-1).sum()
     gradients = torch.autograd.grad(top, [outputs[layer] for layer in sorted(outputs)])
     return [(outputs[layer] * gradient).sum((1, 3)).detach() for layer, gradient in enumerate(gradients)]
 
@@ -81,11 +81,11 @@ def head_relevance(model: Assembly, batch: Batch) -> list[Tensor]:
 def first_of_each_sequence(batch: Batch) -> Batch:
     """The batch with the first position to predict of each of its sequences that has one, and those sequences only."""
     length = batch.length
-    owner = batch.rows // length
+    owner = batch.positions // length
     first = torch.cat([torch.ones(1, dtype=torch.bool), owner[1:] != owner[:-1]])
-    rows = torch.arange(int(first.sum())) * length + batch.rows[first] % length
+    positions = torch.arange(int(first.sum())) * length + batch.positions[first] % length
     inputs = {name: tensor[owner[first]] for name, tensor in batch.inputs.items()}
-    return Batch(inputs, rows, batch.targets[first], length)
+    return Batch(inputs, positions, batch.targets[first], length)
 
 
 @contextmanager

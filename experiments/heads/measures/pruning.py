@@ -55,7 +55,7 @@ def loss_with(model: Assembly, batches: Iterable[Batch], gates: Sequence[Tensor]
     total, tokens = 0.0, 0
     with torch.inference_mode(), gated(model, gates):
         for batch in batches:
-            total += float(loss(model(**batch.inputs, rows=batch.rows), batch.targets))
+            total += float(loss(model(**batch.inputs, positions=batch.positions), batch.targets))
             tokens += len(batch.targets)
     return total / tokens
 
@@ -118,6 +118,6 @@ def difference(model: Assembly, smaller: Assembly, batches: Iterable[Batch], rem
     with torch.inference_mode():
         for batch in batches:
             with gated(model, gates_without(model, removed)):
-                expected = model(**batch.inputs, rows=batch.rows)
-            largest = max(largest, float((expected - smaller(**batch.inputs, rows=batch.rows)).abs().max()))
+                expected = model(**batch.inputs, positions=batch.positions)
+            largest = max(largest, float((expected - smaller(**batch.inputs, positions=batch.positions)).abs().max()))
     return largest

@@ -44,7 +44,9 @@ class CausalObjective:
         begins = np.isin(tokens_BN[:, :-1], (self.vocabulary.cls_id, self.vocabulary.sep_id))
         predicts = np.zeros(tokens_BN.shape, dtype=bool)
         predicts[:, :-1] = ~begins & ~np.isin(tokens_BN[:, 1:], list(self.vocabulary.special))
-        rows = np.flatnonzero(predicts)
-        if not rows.size:
+        positions = np.flatnonzero(predicts)
+        if not positions.size:
             raise Mistake("a batch without two tokens of a document in a row: there is nothing to predict")
-        return Batch.of_arrays({"tokens": tokens_BN}, rows, tokens_BN.reshape(-1)[rows + 1], tokens_BN.shape[1])
+        return Batch.of_arrays(
+            {"tokens": tokens_BN}, positions, tokens_BN.reshape(-1)[positions + 1], tokens_BN.shape[1]
+        )

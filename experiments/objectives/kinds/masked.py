@@ -64,8 +64,8 @@ class MaskedObjective:
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
         """A pure function of its arguments. Mistake: a batch of nothing but special tokens."""
-        hidden_BN, rows, targets = self.hide(tokens_BN, seed, step)
-        return Batch.of_arrays({"tokens": hidden_BN}, rows, targets, tokens_BN.shape[1])
+        hidden_BN, positions, targets = self.hide(tokens_BN, seed, step)
+        return Batch.of_arrays({"tokens": hidden_BN}, positions, targets, tokens_BN.shape[1])
 
     def hide(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> tuple[Ids, Ids, Ids]:
         """The tokens [B, N] with some of them hidden, the positions [P] of these, and what stood there [P]."""
@@ -76,13 +76,13 @@ class MaskedObjective:
             raise Mistake("a batch of special tokens only: there is nothing to mask")
         random = np.random.Generator(np.random.Philox(key=np.array([STREAM << 32 | seed, step], dtype=np.uint64)))
         count = max(1, round(chosen.rate * candidates.size))
-        rows = np.sort(random.choice(candidates, count, replace=False, shuffle=False))
-        targets = flat[rows]
+        positions = np.sort(random.choice(candidates, count, replace=False, shuffle=False))
+        targets = flat[positions]
         role = random.random(count)
         replacement = random_tokens(random, count, special, self.vocabulary.vocabulary_size)
         replacement = np.where(role < chosen.mask_share + chosen.random_share, replacement, targets)
-        flat[rows] = np.where(role < chosen.mask_share, self.vocabulary.mask_id, replacement)
-        return flat.reshape(tokens_BN.shape), rows, targets
+        flat[positions] = np.where(role < chosen.mask_share, self.vocabulary.mask_id, replacement)
+        return flat.reshape(tokens_BN.shape), positions, targets
 
     @property
     def evaluation_seed(self) -> int:

@@ -60,10 +60,10 @@ class MaskedSopObjective(MaskedObjective):
             tokens[row, [end - 1, size - 1]] = self.vocabulary.sep_id
             types[row, end:size] = 1
         mask = np.arange(length) < np.array([len(text) + 3 for text in texts])[:, None]
-        hidden, rows, targets = self.hide(tokens, seed, step)
+        hidden, positions, targets = self.hide(tokens, seed, step)
         inputs = {"tokens": hidden, "token_types": types, "mask": mask}
         labels = np.where(swapped, SWAPPED, 1 - SWAPPED)
-        return Batch.of_arrays(inputs, rows, targets, length, int(mask.sum()), labels)
+        return Batch.of_arrays(inputs, positions, targets, length, int(mask.sum()), labels)
 
     def longest_text(self, row_N: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
         """The longest stretch [S] of the row without [SEP], the first of several, without the row's [CLS]."""

@@ -59,9 +59,11 @@ class PermutationObjective:
         predicted = np.where(count > 0, np.maximum(1, np.rint(count / self.chosen.predict)), 0).astype(np.int64)
         known = tokens_BN.shape[1] - predicted
         order = np.maximum(place - known[:, None] + 1, 0)
-        rows = np.flatnonzero(order)
+        positions = np.flatnonzero(order)
         tokens = tokens_BN.astype(np.int64)
-        return Batch.of_arrays({"tokens": tokens, "order": order}, rows, tokens.reshape(-1)[rows], tokens.shape[1])
+        return Batch.of_arrays(
+            {"tokens": tokens, "order": order}, positions, tokens.reshape(-1)[positions], tokens.shape[1]
+        )
 
     @property
     def evaluation_seed(self) -> int:

@@ -67,10 +67,10 @@ class TranslationObjective:
         decoder_BT = np.roll(target_BT, 1, axis=1)
         decoder_BT[:, 0] = self.vocabulary.cls_id
         real_BS = source_BS != self.vocabulary.pad_id
-        rows = np.flatnonzero(target_BT != self.vocabulary.pad_id)
+        positions = np.flatnonzero(target_BT != self.vocabulary.pad_id)
         inputs = {"tokens": source_BS, "decoder_tokens": decoder_BT, "mask": real_BS}
         return Batch.of_arrays(
-            inputs, rows, target_BT.reshape(-1)[rows], target_BT.shape[1], int(real_BS.sum()) + len(rows)
+            inputs, positions, target_BT.reshape(-1)[positions], target_BT.shape[1], int(real_BS.sum()) + len(positions)
         )
 
     def decoding(self) -> Decoding:

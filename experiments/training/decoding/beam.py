@@ -72,9 +72,9 @@ def penalty(tokens: int, alpha: float) -> float:
 def _next(model: EncoderDecoder, live_BKT: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
     """Log probabilities [B, K, V] of the token after each hypothesis, whose whole beginning is read again."""
     B, K, T = live_BKT.shape
-    rows = torch.arange(B * K, device=live_BKT.device) * T + T - 1
+    positions = torch.arange(B * K, device=live_BKT.device) * T + T - 1
     memory, mask = (each.repeat_interleave(K, dim=0) for each in (memory, mask))
-    logits = model.decode(live_BKT.flatten(0, 1), memory, rows, mask=mask)
+    logits = model.decode(live_BKT.flatten(0, 1), memory, positions, mask=mask)
     return logits.double().log_softmax(-1).unflatten(0, (B, K))
 
 

@@ -51,7 +51,9 @@ def score(
         while len(texts) < count:
             (batch, decoded), batch_size = fitting(functools.partial(attempt, len(texts)), batch_size, again)
             texts += [tokenizer.decode(tokens) for tokens in decoded]
-            ends = batch.rows.div(batch.length, rounding_mode="floor").bincount(minlength=len(batch.tokens)).cumsum(0)
+            ends = (
+                batch.positions.div(batch.length, rounding_mode="floor").bincount(minlength=len(batch.tokens)).cumsum(0)
+            )
             references += [tokenizer.decode(part[:-1].numpy()) for part in batch.targets.tensor_split(ends[:-1])]
             report("decoding", len(texts), count)
     finally:

@@ -74,9 +74,9 @@ def test_spans_are_those_of_a_bert_for_question_answering():
     ours = FinetunedEncoder(body, model, None).eval()
     take_body(ours, theirs)
     ours.head.output.load_state_dict(theirs.qa_outputs.state_dict())
-    rows = torch.tensor([0, 1, 11, 12, 22, 23])
+    positions = torch.tensor([0, 1, 11, 12, 22, 23])
     with torch.no_grad():
-        logits = ours(rows=rows, **inputs).reshape(3, 2, 11)
+        logits = ours(positions=positions, **inputs).reshape(3, 2, 11)
         expected = theirs(inputs["tokens"], inputs["mask"].long(), inputs["token_types"])
     for index, there in enumerate((expected.start_logits, expected.end_logits)):
         assert_close(logits[:, index][inputs["mask"]], there[inputs["mask"]], atol=1e-5, rtol=1e-5)
@@ -91,7 +91,7 @@ def test_labels_are_those_of_a_bert_for_sequence_classification():
     ours.head.dense.load_state_dict(theirs.bert.pooler.dense.state_dict())
     ours.head.output.load_state_dict(theirs.classifier.state_dict())
     with torch.no_grad():
-        logits = ours(rows=torch.tensor([0, 11, 22]), **inputs)
+        logits = ours(positions=torch.tensor([0, 11, 22]), **inputs)
         expected = theirs(inputs["tokens"], inputs["mask"].long(), inputs["token_types"]).logits
     assert_close(logits, expected, atol=1e-5, rtol=1e-5)
 
@@ -101,9 +101,9 @@ def test_padding_changes_nothing(outputs):
     body, model = bert()
     ours, inputs = FinetunedEncoder(body, model, outputs).eval(), batch()
     other = {**inputs, "tokens": inputs["tokens"].masked_fill(~inputs["mask"], 7)}
-    rows = torch.tensor([0, 1, 11, 12, 22, 23]) if outputs is None else torch.tensor([0, 11, 22])
+    positions = torch.tensor([0, 1, 11, 12, 22, 23]) if outputs is None else torch.tensor([0, 11, 22])
     with torch.no_grad():
-        assert_close(ours(rows=rows, **inputs), ours(rows=rows, **other))
+        assert_close(ours(positions=positions, **inputs), ours(positions=positions, **other))
 
 
 @pytest.mark.parametrize("sharing", ["none", "all"])
@@ -111,7 +111,7 @@ def test_padding_changes_nothing(outputs):
 def test_nothing_is_left_of_what_only_pretraining_needs(kind, sharing):
     body, model = bert(kind, embedding_size=8, sharing=sharing)
     ours, inputs = FinetunedEncoder(body, model, 3), batch()
-    ours(rows=torch.tensor([0, 11, 22]), **inputs).square().sum().backward()
+    ours(positions=torch.tensor([0, 11, 22]), **inputs).square().sum().backward()
     unused = [name for name, parameter in ours.named_parameters() if parameter.grad is None]
     assert not unused
     plain = FinetunedEncoder(Bert(model, VARIANT, 31), model, 3)

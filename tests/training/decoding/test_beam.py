@@ -94,8 +94,8 @@ def test_a_model_that_never_ends_is_stopped():
         def encode(self, tokens, mask):
             return torch.zeros(*tokens.shape, 4)
 
-        def decode(self, decoder_tokens, memory, rows, mask):
-            return torch.tensor([0.0, -9.0, float("-inf"), -1.0, -9.0]).expand(len(rows), VOCABULARY)
+        def decode(self, decoder_tokens, memory, positions, mask):
+            return torch.tensor([0.0, -9.0, float("-inf"), -1.0, -9.0]).expand(len(positions), VOCABULARY)
 
     tokens = torch.tensor([[3, 3], [3, 0]])
     mask = torch.tensor([[True, True], [True, False]])
