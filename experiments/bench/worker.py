@@ -23,7 +23,7 @@ from experiments.measure.rates import seconds
 from experiments.settings.mistake import Mistake
 
 MODULE = "experiments.bench.worker"
-NAME, SAID, MISTAKE = "contender.json", "said.txt", "mistake"
+CONTENDER_FILE, LOG_FILE, MISTAKE = "contender.json", "log.txt", "mistake"
 
 
 class Turn(NamedTuple):
@@ -50,13 +50,13 @@ class Worker:
         self._folder = tempfile.TemporaryDirectory()
         path = Path(self._folder.name)
         fields = contender._asdict() | {"settings": contender.settings.model_dump()}
-        (path / NAME).write_text(json.dumps(fields), encoding="utf-8")
-        self._said = (path / SAID).open("w+", encoding="utf-8", errors="replace")
+        (path / CONTENDER_FILE).write_text(json.dumps(fields), encoding="utf-8")
+        self._log = (path / LOG_FILE).open("w+", encoding="utf-8", errors="replace")
         self.process = subprocess.Popen(
             **child(MODULE, path, untuned() if contender.peer else os.environ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=self._said,
+            stderr=self._log,
             text=True,
         )
 
@@ -68,7 +68,7 @@ class Worker:
     ) -> None:
         self.process.kill()
         self.process.communicate()
-        self._said.close()
+        self._log.close()
         self._folder.cleanup()
 
     def size(self) -> Size:
@@ -95,8 +95,8 @@ class Worker:
 
     def _fail(self) -> NoReturn:
         code = self.process.wait()
-        self._said.seek(0)
-        raise Ended(why_ended(code, self._said.read()))
+        self._log.seek(0)
+        raise Ended(why_ended(code, self._log.read()))
 
 
 def main() -> None:
@@ -107,7 +107,7 @@ def main() -> None:
     def answer(fields: dict[str, Any]) -> None:
         print(json.dumps(fields), file=answers, flush=True)
 
-    fields = json.loads((Path(sys.argv[1]) / NAME).read_text(encoding="utf-8"))
+    fields = json.loads((Path(sys.argv[1]) / CONTENDER_FILE).read_text(encoding="utf-8"))
     contender = Contender(**(fields | {"settings": from_tree(fields["settings"])}))
     try:
         ready = get_ready(contender)

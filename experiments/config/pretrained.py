@@ -11,7 +11,7 @@ from pydantic import TypeAdapter
 
 from experiments.config.check import from_tree
 from experiments.config.messages import options
-from experiments.data.tokenizer import NAME as TOKENIZER
+from experiments.data.tokenizer import TOKENIZER_FILE
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import PREFIX, RunFolder
@@ -23,11 +23,11 @@ from experiments.settings.position import POSITION_KINDS
 from experiments.settings.run import Objective, Settings
 
 # what `conf/finetune.yaml` has of the settings of a run
-OWN = frozenset(
+FINETUNING_SETTINGS = frozenset(
     {"length", "batch_size", "learning_rate", "max_steps", "precision", "backend", "seed", "runs", "cache"}
     | {"optimizer", "schedule", "trainer", "logger"}
 )
-DECIDED = frozenset(Settings.model_fields) - OWN
+PRETRAINED_SETTINGS = frozenset(Settings.model_fields) - FINETUNING_SETTINGS
 
 
 def inherit(tree: dict[str, Any]) -> dict[str, Any]:
@@ -40,7 +40,7 @@ def inherited(tree: dict[str, Any], run: dict[str, Any], origin: dict[str, Any])
     """The same of a run by its settings, which may be one still to come. Raises Mistake."""
     _check_encodes(run, origin["run"])
     _check_libraries(tree["task"])
-    decided = {key: run[key] for key in DECIDED} | {"backend": tree["backend"]}
+    decided = {key: run[key] for key in PRETRAINED_SETTINGS} | {"backend": tree["backend"]}
     model, variant = dict(run["model"]), dict(run["variant"])
     length = run["length"] if tree["length"] is None else tree["length"]
     _check_length(length, run)
@@ -71,7 +71,7 @@ def check_keys(overrides: list[str]) -> None:
     """Raises Mistake for what the pretrained run decides, and without a task."""
     keys = {override.partition("=")[0]: override for override in overrides}
     for key, override in keys.items():
-        if key.split(".")[0] in DECIDED:
+        if key.split(".")[0] in PRETRAINED_SETTINGS:
             raise Mistake(f"{override}: {key} is the pretrained run's", "attn finetune --help lists what can be set")
         if key in ("pretrained", "origin"):
             raise Mistake(f"{override}: the run is named without a key", "attn finetune RUN task=NAME")
@@ -138,9 +138,9 @@ def _origin(folder: RunFolder, checkpoint: Any) -> dict[str, Any]:
             f"checkpoint = {checkpoint!r}: must be one of {', '.join(PREFIX)}" + nearest(str(checkpoint), PREFIX)
         )
     path = next(_files(folder, checkpoint), None)
-    tokenizer = folder.path / TOKENIZER
+    tokenizer = folder.path / TOKENIZER_FILE
     if path is None or not tokenizer.is_file():
-        missing = f"{checkpoint} checkpoint" if path is None else TOKENIZER
+        missing = f"{checkpoint} checkpoint" if path is None else TOKENIZER_FILE
         raise Mistake(f"{folder.path}: there is no {missing}")
     return {
         "run": folder.name,

@@ -13,7 +13,7 @@ from experiments.record.index import Index
 
 # tables of `attn heads` whose rows are heads, and what is not a measure in them
 TABLES = ("heads", "importance")
-PLACES = {"layer", "head", "role", "offset"}
+HEAD_KEYS = {"layer", "head", "role", "offset"}
 DIGITS = 3
 
 Rows = list[dict[str, Any]]
@@ -33,7 +33,7 @@ def heads_of(folder: Path, index: Index) -> dict[str, Any] | None:
     measures: dict[str, Any] = {}
     for name in TABLES:
         columns = dict.fromkeys(column for row in tables[name] or () for column in row)
-        measures |= {column: by_head(tables[name], column) for column in columns if column not in PLACES}
+        measures |= {column: by_head(tables[name], column) for column in columns if column not in HEAD_KEYS}
     plane = [[row[key] for key in ("layer", "head", "x", "y")] for row in tables["plane"] or ()]
     return {
         "measures": measures,

@@ -16,7 +16,7 @@ from experiments.record.index import Index
 from experiments.record.wandb_mirror import TrackingError
 from experiments.settings.mistake import Mistake
 
-NAME = "attn: comparison of runs"
+VIEW_NAME = "attn: comparison of runs"
 MEASURES = ("validation_loss", "tokens_per_second", "peak_memory_bytes")
 CURVES = {
     "Validation loss": "validation_loss",
@@ -89,7 +89,7 @@ def workspace(
     return ws.Workspace(
         entity=entity,
         project=project,
-        name=NAME,
+        name=VIEW_NAME,
         sections=[ws.Section(name=name, panels=panels, is_open=True) for name, panels in sections.items()],
         runset_settings=ws.RunsetSettings(
             groupby=[ws.Config(key) for key in keys],

@@ -15,7 +15,7 @@ from experiments.settings.digest import blocks
 from experiments.settings.mistake import first_line, nearest
 
 BYTE_ORDER_MARK = "\ufeff"
-ROWS = 256  # rows of a Parquet file in memory at once
+ROWS_AT_ONCE = 256  # rows of a Parquet file in memory at once
 
 
 def find(key: str, pattern: str) -> list[Path]:
@@ -95,7 +95,7 @@ def parquet_rows(path: Path, column: str) -> Iterator[str]:
 
 
 def parquet_texts(path: Path, columns: dict[str, str]) -> Iterator[tuple[str, ...]]:
-    """The columns' values, ROWS in memory at a time; what has a null is left out. `columns`: by the key that asks."""
+    """The values of the columns; a row with a null is left out. `columns`: by the key that asks."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -107,7 +107,7 @@ def parquet_texts(path: Path, columns: dict[str, str]) -> Iterator[tuple[str, ..
                 if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
                     texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
                     raise DataError(f"{key}={column}: {path} has {kind} there, not text{suggestion(column, texts)}")
-            for batch in file.iter_batches(batch_size=ROWS, columns=list(columns.values())):
+            for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=list(columns.values())):
                 values = zip(*(batch.column(name).to_pylist() for name in columns.values()), strict=True)
                 yield from (texts for texts in values if None not in texts)
     except (pa.ArrowException, OSError) as error:

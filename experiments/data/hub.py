@@ -19,7 +19,7 @@ from experiments.settings.digest import digest
 from experiments.settings.mistake import first_line
 
 PATIENCE = 3.0  # seconds for the hub to answer
-ROWS = 256  # rows in memory at once
+ROWS_AT_ONCE = 256  # rows in memory at once
 COMMIT = re.compile("[0-9a-f]{40}")
 
 
@@ -66,7 +66,7 @@ def rows(
     table = _load(data, expression, exact, cache)
     with _quiet(False), _hub_errors_as_data_errors(data, expression):
         columns = check(f"data set {data.path}", table.column_names or list(next(iter(table), {})))
-        for batch in table.select_columns(columns).iter(batch_size=ROWS):
+        for batch in table.select_columns(columns).iter(batch_size=ROWS_AT_ONCE):
             yield from (dict(zip(columns, row, strict=True)) for row in zip(*map(batch.get, columns), strict=True))
 
 

@@ -29,7 +29,7 @@ PAD, UNK, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK
 SENTINEL = "<extra_id_{}>"
 SAMPLE = 1 << 25  # bytes of training text that a tokenizer is trained on
 ALPHABET = 1000  # different characters that WordPiece knows at most
-NAME = "tokenizer.json"
+TOKENIZER_FILE = "tokenizer.json"
 
 
 class Tokenizer:
@@ -129,12 +129,12 @@ def obtain(
     def make(folder: Path) -> dict[str, Any]:
         texts, size = _sample(corpus, report)
         report("training the tokenizer", 0, None)
-        train(texts, settings).save(folder / NAME)
+        train(texts, settings).save(folder / TOKENIZER_FILE)
         return {"sample_documents": len(texts), "sample_bytes": size}
 
     asked = settings.model_dump()
     folder, facts = cache.obtain("tokenizers", digest([asked, corpus.identity, SPECIAL, SAMPLE, ALPHABET]), make)
-    tokenizer = load(folder / NAME)
+    tokenizer = load(folder / TOKENIZER_FILE)
     if tokenizer.vocabulary_size < settings.vocabulary_size:
         reached = f"the text supports a vocabulary of {tokenizer.vocabulary_size:,} of the {settings.vocabulary_size:,}"
         report(f"{reached} asked for", 0, None)

@@ -11,7 +11,7 @@ from typing import Any
 from experiments.display.rows import Row
 from experiments.record.dotted import value_at, values_at
 from experiments.record.find import find_runs
-from experiments.record.folder import PLACES
+from experiments.record.folder import LOCATION_KEYS
 from experiments.settings.mistake import Mistake, nearest
 
 # column -> where it stands in a result; dotted keys of the configuration under `config`
@@ -149,7 +149,7 @@ def _differing(trees: list[dict[str, Any]], above: str = "config") -> Iterator[s
     groups: list[tuple[str, list[dict[str, Any]]]] = []
     for key in dict.fromkeys(chain.from_iterable(trees)):
         values: list[Any] = [tree.get(key) for tree in trees]
-        if key in PLACES or values.count(values[0]) == len(values):
+        if key in LOCATION_KEYS or values.count(values[0]) == len(values):
             continue
         if any(isinstance(value, dict) for value in values):
             groups.append((key, [value if isinstance(value, dict) else {} for value in values]))

@@ -32,7 +32,7 @@ FIXED = {
     "model.head_bias": True,
 }
 # settings -> config.json, where they are the same number
-SAME = {
+SAME_NUMBERS = {
     "hidden_size": "hidden_size",
     "layers": "num_hidden_layers",
     "heads": "num_attention_heads",
@@ -88,7 +88,7 @@ class BertFormat(Format):
     def overrides(self, config: Mapping[str, Any]) -> list[str]:
         """The overrides that make our model theirs. Mistake: names what we don't have."""
         complete = DEFAULTS | dict(config)
-        if missing := sorted(set(SAME.values()) - set(complete)):
+        if missing := sorted(set(SAME_NUMBERS.values()) - set(complete)):
             raise Mistake(f"config.json lacks {', '.join(missing)}")
         needed = {
             "position_embedding_type": "absolute",
@@ -100,17 +100,17 @@ class BertFormat(Format):
         if (activation := complete["hidden_act"]) not in ACTIVATIONS:
             raise Mistake(f"hidden_act = {activation!r} of config.json: must be one of {', '.join(ACTIVATIONS)}")
         value_size = complete.get("attention_head_size") or complete["hidden_size"] // complete["num_attention_heads"]
-        chosen = {
+        values = {
             "variant": "multi_head",
             "objective": "masked",
             **FIXED,
-            **{ours: complete[theirs] for ours, theirs in SAME.items()},
+            **{ours: complete[theirs] for ours, theirs in SAME_NUMBERS.items()},
             "key_size": complete.get("attention_key_size") or value_size,
             "value_size": value_size,
             "model.activation": ACTIVATIONS[activation],
             "model.tied": bool(complete["tie_word_embeddings"]),
         }
-        return [f"{key}={text(value)}" for key, value in chosen.items()]
+        return [f"{key}={text(value)}" for key, value in values.items()]
 
     def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
         """low_rank_value is multi-head attention with the same parameters, so it is expressed too."""
@@ -121,7 +121,7 @@ class BertFormat(Format):
             "architectures": ["BertForMaskedLM"],
             "model_type": self.model_type,
             "vocab_size": vocabulary_size,
-            **{theirs: _value(settings, ours) for ours, theirs in SAME.items()},
+            **{theirs: _value(settings, ours) for ours, theirs in SAME_NUMBERS.items()},
             "hidden_act": named[settings.model.activation],
             "tie_word_embeddings": settings.model.tied,
         }

@@ -55,7 +55,7 @@ class T5Format(Format):
             raise Mistake(f"num_decoder_layers={deeper}, num_layers={layers}: the two sides must have as many layers")
         gated, activation = _activation(config.get("feed_forward_proj", "relu"))
         tied = config.get("tie_word_embeddings", True)
-        chosen = {
+        values = {
             "objective": REQUIRED["objective.kind"],
             "variant": "unscaled",
             "hidden_size": config["d_model"],
@@ -76,7 +76,7 @@ class T5Format(Format):
             "model.attention_dropout": config.get("dropout_rate", 0.1),
             "model.initial_std": None,
         }
-        return [f"{key}={text(value)}" for key, value in chosen.items()]
+        return [f"{key}={text(value)}" for key, value in values.items()]
 
     def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
         """The config.json of our model. Raises Mistake that names what T5's format can't say."""

@@ -175,7 +175,7 @@ class Batch(NamedTuple):
         )
 
 
-def build_objective(chosen: ObjectiveSettings, vocabulary: Vocabulary) -> Objective:
+def build_objective(settings: ObjectiveSettings, vocabulary: Vocabulary) -> Objective:
     """The objective of checked settings. Raises Mistake where it can't be carried out."""
-    assert isinstance(chosen, ObjectiveKind)
-    return chosen.build(vocabulary)
+    assert isinstance(settings, ObjectiveKind)
+    return settings.build(vocabulary)

@@ -23,7 +23,7 @@ from experiments.settings.group import WhichCheckpoint
 
 PREFIX: dict[WhichCheckpoint, str] = {"best": "best", "newest": "step"}  # of its file
 # settings that say where a run is kept and mirrored, and change no number of it
-PLACES = frozenset({"runs", "cache", "logger", "pretrained"})
+LOCATION_KEYS = frozenset({"runs", "cache", "logger", "pretrained"})
 RENDERED = "tables"  # of the runs' folder: papers' tables as they were last rendered
 TAIL_BYTES = 1 << 14  # more than two lines of metrics
 
@@ -33,7 +33,7 @@ LOCK_SECONDS = 0.5
 
 def configuration_digest(settings: dict[str, Any]) -> str:
     """Eight hex digits of SHA-256 over all the settings that can change a result."""
-    deciding = {key: value for key, value in settings.items() if key not in PLACES}
+    deciding = {key: value for key, value in settings.items() if key not in LOCATION_KEYS}
     return digest(deciding)[:8]
 
 

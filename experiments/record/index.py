@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-NAME = ".index.sqlite"
+INDEX_FILE = ".index.sqlite"
 # counted up whenever what is derived from a file changes: an index of another version is made anew
 VERSION = 1
 WAIT_SECONDS = 5.0
@@ -25,7 +25,7 @@ class Index:
 
     def __init__(self, runs: Path) -> None:
         try:
-            self._database = _open(str(runs / NAME))
+            self._database = _open(str(runs / INDEX_FILE))
         except sqlite3.Error:
             self._database = _open(":memory:")
 

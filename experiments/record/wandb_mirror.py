@@ -21,7 +21,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from experiments.record.durable import RunFolderError, to_json, write
-from experiments.record.folder import PLACES, RunFolder, configuration_digest
+from experiments.record.folder import LOCATION_KEYS, RunFolder, configuration_digest
 from experiments.record.result import Result
 
 REACH_SECONDS = 3.0
@@ -252,7 +252,7 @@ def _init(
     wandb: ModuleType, folder: RunFolder, settings: dict[str, Any], group: str | None, root: Path, online: bool
 ) -> Any:
     logger = settings["logger"]
-    config = {key: value for key, value in settings.items() if key not in PLACES}
+    config = {key: value for key, value in settings.items() if key not in LOCATION_KEYS}
     run = wandb.init(
         project=logger["project"],
         entity=logger["entity"],

@@ -24,7 +24,7 @@ from experiments.training.micro_batches import Forward, backward, is_out_of_memo
 LONG = 1800.0  # seconds that the run must take
 FEWEST = 1000  # gradients that it must have the time for
 TRIED = 5  # batches
-SAME = 0.1  # of a gradient's norm, which two gradients may differ by: those in bf16 do by hundredths
+GRADIENT_TOLERANCE = 0.1  # of a gradient's norm, which two gradients may differ by: those in bf16 do by hundredths
 
 
 class Choice(NamedTuple):
@@ -109,7 +109,7 @@ def _tried(
     error = get_total_norm([one - other for one, other in zip(compiled, expected, strict=True)]) / get_total_norm(
         expected
     )
-    if not error <= SAME:
+    if not error <= GRADIENT_TOLERANCE:
         return Choice(False, f"torch.compile is not used: by it a gradient is {error:.0%} off")
     pairs = [(timed(without, batch), timed(gradient, batch)) for batch in batches]
     return weigh(pairs, first - sum(compiled for _, compiled in pairs), length)

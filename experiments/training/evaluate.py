@@ -17,7 +17,7 @@ from experiments.objectives.objective import Batch, Objective, Scored
 from experiments.training.compiling import eager
 from experiments.training.micro_batches import Forward, split
 
-ROWS = 64  # sequences that make a batch: a constant, so that the positions don't depend on the batch size
+EVALUATION_BATCH = 64  # sequences that make a batch: a constant, so that the positions don't depend on the batch size
 
 
 @dataclass(frozen=True)
@@ -114,5 +114,6 @@ def unigram_loss(targets: npt.NDArray[np.int64], unigram: npt.NDArray[np.int64],
 def evaluation_batches(packed: Packed, objective: Objective, sequences: int | None) -> Iterator[Batch]:
     """The first `sequences` of a split in its own order, each batch a function of (evaluation_seed, its index)."""
     count = len(packed.tokens) if sequences is None else min(sequences, len(packed.tokens))
-    for index, start in enumerate(range(0, count, ROWS)):
-        yield objective.batch(packed.tokens[start : min(start + ROWS, count)], objective.evaluation_seed, index)
+    for index, start in enumerate(range(0, count, EVALUATION_BATCH)):
+        stop = min(start + EVALUATION_BATCH, count)
+        yield objective.batch(packed.tokens[start:stop], objective.evaluation_seed, index)

@@ -83,7 +83,7 @@ def test_it_is_made_once_and_then_updated(make, measured, tmp_path, monkeypatch,
     (tmp_path / "runs" / "tables" / "a-nano.md").write_text("# A table\n")
     module.save_workspace([], tmp_path / "runs")
     made, updated = saved
-    assert made.name == module.NAME and updated is theirs
+    assert made.name == module.VIEW_NAME and updated is theirs
     names = ["Learning curves", "Speed and memory", "Settings"]
     assert [section.name for section in made.sections] == names
     assert [section.name for section in updated.sections] == [*names, "Papers' tables and claims", "Heads"]
@@ -91,7 +91,7 @@ def test_it_is_made_once_and_then_updated(make, measured, tmp_path, monkeypatch,
     assert table == "# A table\n"
     assert heads.startswith("### b\n") and "| 2 | 1 | r21 | 2.1000 | 0.5000 |" in heads
     assert [key.name for key in updated.runset_settings.groupby] == ["heads"]
-    assert capsys.readouterr().out == f"https://there/{module.NAME}\nhttps://there/kept\n"
+    assert capsys.readouterr().out == f"https://there/{module.VIEW_NAME}\nhttps://there/kept\n"
 
 
 def test_heads_of_the_softmax_and_of_the_values_may_differ_in_number():

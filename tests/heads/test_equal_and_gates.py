@@ -62,7 +62,7 @@ def test_equal_heads_stay_equal_unless_their_output_maps_differ(bert_of, batch, 
 
 
 def test_the_verdict_is_about_the_last_step():
-    by_start = {equal.EQUAL: [0, 1e-13], equal.PARTED: [0, 0.2], equal.DROPPED: [0, 1e-14], equal.OWN: [1, 1]}
+    by_start = {equal.EQUAL: [0, 1e-13], equal.PARTED: [0, 0.2], equal.DROPPED: [0, 1e-14], equal.INDEPENDENT: [1, 1]}
     assert "heads that start equal stay equal: after 1 steps" in conclusion(by_start)
     assert conclusion(by_start).endswith("They part when started all equal but the output map.")
     assert "do not stay equal" in conclusion(by_start | {equal.EQUAL: [0, 0.1]})

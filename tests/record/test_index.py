@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from experiments.record.index import NAME, Index
+from experiments.record.index import INDEX_FILE, Index
 
 
 @pytest.fixture
@@ -65,11 +65,11 @@ def test_an_index_that_is_of_no_use_is_done_without(tmp_path, parsed, spoil):
     if spoil != "no such folder":
         runs.mkdir()
     if spoil == "no database":
-        (runs / NAME).write_text("this is text, and long enough to be no database" * 100)
+        (runs / INDEX_FILE).write_text("this is text, and long enough to be no database" * 100)
     if spoil == "another version":
         with Index(runs) as index:
             index.read(path, len)
-        with sqlite3.connect(runs / NAME) as database:
+        with sqlite3.connect(runs / INDEX_FILE) as database:
             database.execute("PRAGMA user_version = 99")
     with Index(runs) as index:
         assert index.read(path, parsed) == index.read(path, parsed) == {"length": 3}
@@ -83,7 +83,7 @@ def test_an_index_that_another_process_locks_meanwhile_is_done_without(tmp_path,
     with Index(tmp_path) as index:
         index.read(path, parsed)
     with Index(tmp_path) as index:
-        other = sqlite3.connect(tmp_path / NAME)
+        other = sqlite3.connect(tmp_path / INDEX_FILE)
         other.execute("BEGIN EXCLUSIVE")
         assert index.read(path, parsed) == index.read(path, parsed) == {"length": 3}
         other.close()

@@ -13,7 +13,7 @@ from experiments.heads.hooks import read
 from experiments.heads.measures.profile import entropy
 from experiments.heads.trained_run import TrainedRun
 
-ROWS = 1024  # queries that distances are averaged over, at most; at least one sequence
+QUERIES_AVERAGED = 1024  # queries that distances are averaged over, at most; at least one sequence
 
 
 def jensen_shannon(weights_GRM: Tensor) -> Tensor:
@@ -32,7 +32,7 @@ def jensen_shannon(weights_GRM: Tensor) -> Tensor:
 
 def distances_of(run: TrainedRun) -> tuple[npt.NDArray[np.float64], list[tuple[int, int]]]:
     """Distances [G, G] of all softmax heads on held-out text, and (layer, head) of each, counted from 1."""
-    tokens = next(run.text())[: max(1, ROWS // run.settings.length)]
+    tokens = next(run.text())[: max(1, QUERIES_AVERAGED // run.settings.length)]
     content = ~run.special(tokens)
     layers = [seen["weights"].transpose(0, 1)[:, content] for seen in read(run.model, tokens, "weights")]
     names = [(layer, head) for layer, weights in enumerate(layers, 1) for head in range(1, len(weights) + 1)]

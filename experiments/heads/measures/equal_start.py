@@ -14,29 +14,29 @@ from experiments.heads.trained_run import TrainedRun
 from experiments.model.assembly import Assembly
 from experiments.tasks.pretraining import Pretraining
 
-EQUAL, PARTED, DROPPED, OWN = (
+EQUAL, PARTED, DROPPED, INDEPENDENT = (
     "all equal",
     "all equal but the output map",
     "all equal, with attention dropout 0.1",
     "each its own",
 )
-SAME = 1e-6  # relative: under it heads are equal, but for rounding
+EQUAL_SPREAD = 1e-6  # relative: under it heads are equal, but for rounding
 SEQUENCES = 8  # that the spread is measured on
 
 
 def spreads(run: TrainedRun, steps: int) -> dict[str, list[float]]:
     """The spread at each step, before the first too, for each way to start."""
-    return {start: spread_by_step(run, start, steps) for start in (EQUAL, PARTED, DROPPED, OWN)}
+    return {start: spread_by_step(run, start, steps) for start in (EQUAL, PARTED, DROPPED, INDEPENDENT)}
 
 
 def conclusion(by_start: dict[str, list[float]]) -> str:
     """Whether the heads stayed equal, in two sentences, from the result of `spreads`."""
-    equal, own = by_start[EQUAL][-1], by_start[OWN][-1]
-    stays = "stay equal" if equal < SAME else "do not stay equal"
-    parted = [start for start in (PARTED, DROPPED) if by_start[start][-1] > SAME]
+    equal, independent = by_start[EQUAL][-1], by_start[INDEPENDENT][-1]
+    stays = "stay equal" if equal < EQUAL_SPREAD else "do not stay equal"
+    parted = [start for start in (PARTED, DROPPED) if by_start[start][-1] > EQUAL_SPREAD]
     return (
         f"Verdict: heads that start equal {stays}: after {len(by_start[EQUAL]) - 1} steps their spread is {equal:.2g}, "
-        f"that of heads with starts of their own {own:.2g}. They part when started "
+        f"that of heads with starts of their own {independent:.2g}. They part when started "
         f"{' or '.join(parted) or 'in no other way'}."
     )
 
@@ -51,7 +51,7 @@ def spread_by_step(run: TrainedRun, start: str, steps: int) -> list[float]:
     config = settings.model.model_copy(update={"dropout": 0.0, "attention_dropout": dropout})
     changed = settings.model_copy(update={"model": config, "variant": settings.variant | {"dropout": dropout}})
     model = Pretraining(changed).start(run.tokenizer.vocabulary_size).double()
-    if start != OWN:
+    if start != INDEPENDENT:
         make_equal(model, output=start != PARTED)
     learner, text = run.learner(model), next(run.text())[:SEQUENCES]
     by_step = [spread(model, text)]

@@ -59,8 +59,8 @@ class MaskedObjective:
 
     lengths_vary = False
 
-    def __init__(self, chosen: Masking, vocabulary: Vocabulary) -> None:
-        self.chosen, self.vocabulary = chosen, vocabulary
+    def __init__(self, settings: Masking, vocabulary: Vocabulary) -> None:
+        self.settings, self.vocabulary = settings, vocabulary
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
         """A pure function of its arguments. Mistake: a batch of nothing but special tokens."""
@@ -69,30 +69,30 @@ class MaskedObjective:
 
     def hide(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> tuple[Ids, Ids, Ids]:
         """The tokens [B, N] with some of them hidden, the positions [P] of these, and what stood there [P]."""
-        chosen, special = self.chosen, self.vocabulary.special
+        settings, special = self.settings, self.vocabulary.special
         flat = tokens_BN.reshape(-1).astype(np.int64)
         candidates = np.flatnonzero(~np.isin(flat, list(special)))
         if not candidates.size:
             raise Mistake("a batch of special tokens only: there is nothing to mask")
         random = np.random.Generator(np.random.Philox(key=np.array([STREAM << 32 | seed, step], dtype=np.uint64)))
-        count = max(1, round(chosen.rate * candidates.size))
+        count = max(1, round(settings.rate * candidates.size))
         positions = np.sort(random.choice(candidates, count, replace=False, shuffle=False))
         targets = flat[positions]
         role = random.random(count)
         replacement = random_tokens(random, count, special, self.vocabulary.vocabulary_size)
-        replacement = np.where(role < chosen.mask_share + chosen.random_share, replacement, targets)
-        flat[positions] = np.where(role < chosen.mask_share, self.vocabulary.mask_id, replacement)
+        replacement = np.where(role < settings.mask_share + settings.random_share, replacement, targets)
+        flat[positions] = np.where(role < settings.mask_share, self.vocabulary.mask_id, replacement)
         return flat.reshape(tokens_BN.shape), positions, targets
 
     @property
     def evaluation_seed(self) -> int:
         """The seed of the fixed evaluation masks."""
-        return self.chosen.evaluation_seed
+        return self.settings.evaluation_seed
 
     @property
     def predicted_share(self) -> float:
         """The share that is chosen; special tokens make it a little less."""
-        return self.chosen.rate
+        return self.settings.rate
 
 
 def random_tokens(random: np.random.Generator, count: int, special: frozenset[int], vocabulary_size: int) -> Ids:

@@ -43,8 +43,8 @@ class PermutationObjective:
 
     lengths_vary = False
 
-    def __init__(self, chosen: Permutation, vocabulary: Vocabulary) -> None:
-        self.chosen, self.vocabulary = chosen, vocabulary
+    def __init__(self, settings: Permutation, vocabulary: Vocabulary) -> None:
+        self.settings, self.vocabulary = settings, vocabulary
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
         """A pure function of its arguments. Mistake: a batch of nothing but special tokens."""
@@ -56,7 +56,7 @@ class PermutationObjective:
         drawn = np.where(ordinary, random.random(tokens_BN.shape), -1.0)
         place = drawn.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
         count = ordinary.sum(axis=1)
-        predicted = np.where(count > 0, np.maximum(1, np.rint(count / self.chosen.predict)), 0).astype(np.int64)
+        predicted = np.where(count > 0, np.maximum(1, np.rint(count / self.settings.predict)), 0).astype(np.int64)
         known = tokens_BN.shape[1] - predicted
         order = np.maximum(place - known[:, None] + 1, 0)
         positions = np.flatnonzero(order)
@@ -68,9 +68,9 @@ class PermutationObjective:
     @property
     def evaluation_seed(self) -> int:
         """The seed of the fixed evaluation orders."""
-        return self.chosen.evaluation_seed
+        return self.settings.evaluation_seed
 
     @property
     def predicted_share(self) -> float:
         """1 / K; special tokens make it a little less."""
-        return 1 / self.chosen.predict
+        return 1 / self.settings.predict

@@ -87,14 +87,14 @@ class SpanCorruptionObjective:
 
     lengths_vary = False
 
-    def __init__(self, chosen: SpanCorruption, vocabulary: Vocabulary) -> None:
-        self.chosen, self.vocabulary = chosen, vocabulary
+    def __init__(self, settings: SpanCorruption, vocabulary: Vocabulary) -> None:
+        self.settings, self.vocabulary = settings, vocabulary
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
         """A pure function of its arguments; the first token of a row, [CLS], is no part of the text."""
         text_BR = tokens_BN[:, 1:].astype(np.int64)
         random = np.random.Generator(np.random.Philox(key=np.array([STREAM << 32 | seed, step], dtype=np.uint64)))
-        taken, count = self.chosen.spans(text_BR.shape[1])
+        taken, count = self.settings.spans(text_BR.shape[1])
         taken_BR = corrupted(random, text_BR.shape, taken, count)
         inputs_BN, targets_BM = self.collapsed(text_BR, taken_BR), self.collapsed(text_BR, ~taken_BR)
         shifted_BM = np.roll(targets_BM, 1, axis=1)
@@ -123,13 +123,13 @@ class SpanCorruptionObjective:
     @property
     def evaluation_seed(self) -> int:
         """The seed of the fixed evaluation spans."""
-        return self.chosen.evaluation_seed
+        return self.settings.evaluation_seed
 
     @property
     def predicted_share(self) -> float:
         """The targets' share of inputs and targets together, in a long text; in a short one up to rounding."""
-        spans = self.chosen.rate / self.chosen.mean_span
-        return (self.chosen.rate + spans) / (1 + 2 * spans)
+        spans = self.settings.rate / self.settings.mean_span
+        return (self.settings.rate + spans) / (1 + 2 * spans)
 
 
 def corrupted(random: np.random.Generator, shape: tuple[int, ...], taken: int, count: int) -> npt.NDArray[np.bool_]:

@@ -57,8 +57,8 @@ class TranslationObjective:
     evaluation_seed = 0  # nothing is drawn
     predicted_share = 0.5  # of both sides together, which are taken to be alike in length
 
-    def __init__(self, chosen: Translation, vocabulary: Vocabulary) -> None:
-        self.chosen, self.vocabulary = chosen, vocabulary
+    def __init__(self, settings: Translation, vocabulary: Vocabulary) -> None:
+        self.settings, self.vocabulary = settings, vocabulary
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
         """The same for every seed and step; a row holds a source and a target, each filled up with [PAD]."""
@@ -75,7 +75,7 @@ class TranslationObjective:
 
     def decoding(self) -> Decoding:
         """The beam search of the settings, on so many pairs."""
-        return Decoding(self.chosen.beam, self.chosen.length_penalty, self.chosen.bleu_pairs)
+        return Decoding(self.settings.beam, self.settings.length_penalty, self.settings.bleu_pairs)
 
     def score_texts(self, texts: list[str], references: list[str]) -> dict[str, Any]:
         """BLEU of the corpus, 0 to 100, by sacrebleu (Post 2018, 1804.08771), whose signature says how."""

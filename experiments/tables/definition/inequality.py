@@ -21,8 +21,8 @@ from typing import Literal, cast
 
 from experiments.settings.mistake import Mistake
 
-NAME = r"[A-Za-z_][A-Za-z0-9_]*"
-SIDE = re.compile(rf"\s*(?:0|-?\s*{NAME}(?:\s*[+-]\s*{NAME})*)\s*")
+IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
+SIDE = re.compile(rf"\s*(?:0|-?\s*{IDENTIFIER}(?:\s*[+-]\s*{IDENTIFIER})*)\s*")
 ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
@@ -81,7 +81,7 @@ def parse(sentence: str, present: Mapping[str, object] | None = None) -> list[Pa
 def side(text: str) -> Side:
     """`a + b - c` as {a: 1, b: 1, c: -1}."""
     factors: Side = {}
-    for sign, row in re.findall(rf"([+-]?)\s*({NAME})", text):
+    for sign, row in re.findall(rf"([+-]?)\s*({IDENTIFIER})", text):
         factors[row] = factors.get(row, 0) + (-1 if sign == "-" else 1)
     return factors
 

@@ -9,11 +9,11 @@ from pydantic import Field, field_validator, model_validator
 from experiments.settings.group import Group, Positive, Size, Text
 from experiments.settings.mistake import Mistake, nearest
 from experiments.tables.definition.folder import learning_rates
-from experiments.tables.definition.inequality import NAME, Part, parse
+from experiments.tables.definition.inequality import IDENTIFIER, Part, parse
 
 BudgetName = Literal["nano", "small", "medium", "paper"]
 Direction = Literal["higher", "lower"]
-Identifier = Annotated[str, Field(pattern=f"^{NAME}$")]
+Identifier = Annotated[str, Field(pattern=f"^{IDENTIFIER}$")]
 
 
 class Row(Group):

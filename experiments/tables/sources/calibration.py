@@ -19,7 +19,7 @@ from rich.console import Console
 from experiments.config.compose import compose, override
 from experiments.data.stand_in import stand_in
 from experiments.data.store import Cache
-from experiments.record.folder import PLACES
+from experiments.record.folder import LOCATION_KEYS
 from experiments.settings.run import Settings
 from experiments.tables.sources.source import Prediction
 from experiments.tasks.choose import task_of
@@ -146,7 +146,7 @@ def _peak_bytes(settings: Settings) -> float:
 
 def _deciding(settings: Settings) -> dict[str, object]:
     """What time and memory depend on: not the text, the seed, or where things are kept."""
-    return settings.model_copy(update={"seed": 0}).model_dump(exclude={*PLACES, "data"})
+    return settings.model_copy(update={"seed": 0}).model_dump(exclude={*LOCATION_KEYS, "data"})
 
 
 def remembered(settings: Settings, key: Sequence[object], make: Callable[[], Any]) -> Any:

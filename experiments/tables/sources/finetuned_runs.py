@@ -20,7 +20,7 @@ from experiments.tables.definition.table import Budget
 from experiments.tables.sources.runs import Runs, finding_of
 from experiments.tables.sources.source import Cell, Finding, Prediction, Value
 
-SAME = ("seed", "runs", "cache", "logger")  # as in the pretraining
+SHARED_SETTINGS = ("seed", "runs", "cache", "logger")  # as in the pretraining
 
 
 class FinetunedRuns:
@@ -120,7 +120,7 @@ class FinetunedRuns:
     def _tree_of(self, cell: Cell, name: str) -> dict[str, Any]:
         settings = self.pretraining.settings(cell)
         pretraining = settings.model_dump()
-        same = {key: pretraining[key] for key in SAME}
+        same = {key: pretraining[key] for key in SHARED_SETTINGS}
         return self._trees[name] | same | {"pretrained": str(folder_of(settings).path)}
 
     def _check_scores(self, name: str, settings: FinetuningSettings) -> None:
@@ -136,7 +136,7 @@ def _tree(name: str, overrides: list[str]) -> dict[str, Any]:
     """`conf/finetune.yaml` with these overrides. Raises Mistake."""
     try:
         for override in overrides:
-            if (key := key_of(override).split(".")[0]) in SAME:
+            if (key := key_of(override).split(".")[0]) in SHARED_SETTINGS:
                 raise Mistake(f"{override}: in a table, {key} is the pretraining's")
         check_keys(overrides)
         check_overrides(overrides, "finetune")

@@ -18,7 +18,7 @@ from experiments.settings.mistake import first_line
 Row = dict[str, Any]
 FILES = (".parquet", ".json", ".jsonl")
 SCORING = {"n_best", "max_answer", "window_score", "metrics"}  # settings that change no window
-BATCH = 1024  # rows of a Parquet file in memory at once
+ROWS_AT_ONCE = 1024  # rows of a Parquet file in memory at once
 
 
 class Question(NamedTuple):
@@ -129,7 +129,7 @@ def _parquet(path: Path, columns: dict[str, str]) -> Iterator[Row]:
     try:
         with pq.ParquetFile(path) as file:
             wanted = _checked(columns)(str(path), file.schema_arrow.names)
-            for batch in file.iter_batches(batch_size=BATCH, columns=wanted):
+            for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=wanted):
                 yield from batch.to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} is not a Parquet file, or a damaged one: {first_line(error)}") from error

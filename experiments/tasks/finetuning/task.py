@@ -9,7 +9,7 @@ import numpy as np
 
 from experiments.data.packing import Dataset, Packed
 from experiments.data.store import Cache, MissingError
-from experiments.data.tokenizer import NAME, Report, Tokenizer, load
+from experiments.data.tokenizer import TOKENIZER_FILE, Report, Tokenizer, load
 from experiments.settings.finetuning import FinetuningSettings, Regression
 from experiments.tasks.finetuning.examples import identity, is_local
 from experiments.tasks.finetuning.features import Features, check_batch, obtain
@@ -65,7 +65,7 @@ class Finetuning:
 
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of the pretrained run."""
-        return load(Path(self.settings.pretrained) / NAME)
+        return load(Path(self.settings.pretrained) / TOKENIZER_FILE)
 
     def vocabulary_size(self) -> int:
         """Ids of that tokenizer."""
