@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from attention.layers.frame import AttentionLayer
 from experiments.bench.peers import PEERS
 from experiments.measure.hardware import resolve_device, resolve_precision
-from experiments.model.assembly import Assembly
 from experiments.model.initial import initialize
 from experiments.model.kernel import keep_kernel
+from experiments.model.transformer import Transformer
 from experiments.model.variant import build_attention
 from experiments.objectives.objective import Batch
 from experiments.settings.mistake import Mistake
@@ -124,7 +124,7 @@ def _attention(contender: Contender) -> Ready:
 
 def _step(contender: Contender) -> Ready:
     settings, batch = contender.settings, made_up_batch(contender.settings)
-    model = assembled(settings).to(contender.device)
+    model = initialized_model(settings).to(contender.device)
     optimizers = build_optimizers(model, settings.optimizer)
     if contender.compiled:
         compile_layers(model)
@@ -162,7 +162,7 @@ def _peer_step(contender: Contender) -> Ready:
 
     # what the model needs is counted as ours is: products of every weight matrix and of the maps
     tokens = batch.tokens_read
-    flops = assembled(settings).flops_per_token(settings.length, len(batch.positions) / tokens) * tokens
+    flops = initialized_model(settings).flops_per_token(settings.length, len(batch.positions) / tokens) * tokens
     return Ready(run, list, Size(tokens, flops, _step_bytes(model)))
 
 
@@ -170,9 +170,9 @@ def _step_bytes(model: nn.Module) -> float:
     return STEP_BYTES_PER_PARAMETER * sum(parameter.numel() for parameter in model.parameters())
 
 
-def assembled(settings: Settings) -> Assembly:
+def initialized_model(settings: Settings) -> Transformer:
     """The model that the objective trains, with its starting values."""
-    return Pretraining(settings).start(vocabulary_size(settings))
+    return Pretraining(settings).build_initialized_model(vocabulary_size(settings))
 
 
 def made_up_batch(settings: Settings) -> Batch:

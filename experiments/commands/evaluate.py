@@ -81,7 +81,7 @@ def _score(
         if packed is None:
             raise Mistake(f"split = {split!r}: this corpus has none", "split=validation, or data.test=FILE")
         objective = source.objective(data.tokenizer)
-        model = source.assemble(data.tokenizer.vocabulary_size)
+        model = source.build_model(data.tokenizer.vocabulary_size)
         step, header = load_weights(model, folder.checkpoint, which, display.message)
         device = resolve_device(trainer.device)
         # unless it is said, that of the training, wherever that was; an imported model has none

@@ -67,7 +67,7 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
         raise Mistake(
             f"objective.sentinels={needed}: the tokenizer of {source} has {there}", f"add objective.sentinels={there}"
         )
-    model = Pretraining(settings).start(tokenizer.vocabulary_size)
+    model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
     restore(weights(model), {MODEL + key: value for key, value in ours.items()})
 
     facts = {"folder": str(source.resolve()), "model_type": format.model_type, "weights": file.name}
@@ -102,7 +102,7 @@ def export_run(name: str, target: Path, runs: Path, which: WhichCheckpoint, mode
     settings = pretraining(run)
     tokenizer = load(run.path / "tokenizer.json")
     format, config = _expressing(settings, tokenizer.vocabulary_size, model_type)
-    model = Pretraining(settings).start(tokenizer.vocabulary_size)
+    model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
     load_weights(model, run.checkpoint, which, print)
     ours = {key.removeprefix(MODEL): value for key, value in weights(model).items()}
     theirs = _each_once(format.to_hugging_face(ours, settings))

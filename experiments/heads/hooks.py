@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from attention.kernels.problem import Stage
-from experiments.model.assembly import Assembly
+from experiments.model.transformer import Transformer
 from experiments.settings.mistake import Mistake
 
 MEANING: dict[Stage, str] = {
@@ -26,7 +26,7 @@ MEANING: dict[Stage, str] = {
 
 
 @contextmanager
-def hooked(model: Assembly, hook: Callable[[int, Stage, Tensor], Tensor]) -> Iterator[None]:
+def hooked(model: Transformer, hook: Callable[[int, Stage, Tensor], Tensor]) -> Iterator[None]:
     """In the block the reference kernel runs, and continues with what `hook(layer, stage, tensor)` returns.
 
     Layers may share their attention, so that each sets its hook when its turn comes.
@@ -46,20 +46,20 @@ def hooked(model: Assembly, hook: Callable[[int, Stage, Tensor], Tensor]) -> Ite
 
 
 @contextmanager
-def gated(model: Assembly, gates: Sequence[Tensor]) -> Iterator[None]:
+def gated(model: Transformer, gates: Sequence[Tensor]) -> Iterator[None]:
     """In the block the outputs of each layer's value heads are multiplied by its gates, [H] or [B, H]."""
     with gated_by(model, lambda layer: gates[layer]):
         yield
 
 
 @contextmanager
-def gated_by(model: Assembly, gate: Callable[[int], Tensor]) -> Iterator[None]:
+def gated_by(model: Transformer, gate: Callable[[int], Tensor]) -> Iterator[None]:
     """A block as that of `gated`; every forward pass computes a layer's gates anew and has a graph of its own."""
     with hooked(model, lambda layer, stage, x: x * gate(layer).unsqueeze(-2)[..., None] if stage == "outputs" else x):
         yield
 
 
-def read(model: Assembly, tokens_BN: Tensor, *stages: Stage) -> list[dict[str, Tensor]]:
+def read(model: Transformer, tokens_BN: Tensor, *stages: Stage) -> list[dict[str, Tensor]]:
     """The tensors of the stages on these tokens, a dictionary a layer, without gradients.
 
     Raises Mistake for a stage that the variant doesn't have.
@@ -79,23 +79,23 @@ def read(model: Assembly, tokens_BN: Tensor, *stages: Stage) -> list[dict[str, T
     return seen
 
 
-def has(model: Assembly, *stages: Stage) -> bool:
+def has(model: Transformer, *stages: Stage) -> bool:
     """Whether the attention of every layer goes through the stages: without a softmax there are no weights of it."""
     return all(stage in layer.attention.stages for layer in model.layers for stage in stages)
 
 
-def value_heads(model: Assembly) -> list[int]:
+def value_heads(model: Transformer) -> list[int]:
     """The number of heads that each layer can lose: those of the values, whose outputs are what a layer passes on."""
     return [layer.attention.value_heads for layer in model.layers]
 
 
-def check_prunable(model: Assembly, asked: str) -> None:
+def check_prunable(model: Transformer, asked: str) -> None:
     """Raises Mistake where the variant has no heads that can be left out or copied."""
     if not all(layer.attention.prunable for layer in model.layers):
         raise Mistake(f"{asked}: no head of this variant can be taken out")
 
 
-def check_own_heads(model: Assembly, asked: str) -> None:
+def check_own_heads(model: Transformer, asked: str) -> None:
     """Raises Mistake where no head can be taken out of one layer, by the variant or as layers share their attention."""
     check_prunable(model, asked)
     if len({layer.attention for layer in model.layers}) < len(model.layers):

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from experiments.data.packing import Dataset
 from experiments.data.tokenizer import Report, Tokenizer
-from experiments.model.assembly import Assembly
 from experiments.model.kernel import keep_kernel
+from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Batch, Objective
 from experiments.record.checkpoint import load_weights
 from experiments.record.folder import RunFolder
@@ -36,7 +36,7 @@ class TrainedRun:
 
     name: str
     settings: Settings
-    model: Assembly  # trained, on the CPU, in float32, in evaluation mode
+    model: Transformer  # trained, on the CPU, in float32, in evaluation mode
     objective: Objective
     dataset: Dataset
     sequences: int  # of the validation split, from its start
@@ -62,7 +62,7 @@ class TrainedRun:
         for batch in evaluation_batches(self.dataset.validation, self.objective, self.sequences):
             yield from split(batch, self.micro_batch)
 
-    def learner(self, model: Assembly) -> Learner:
+    def learner(self, model: Transformer) -> Learner:
         """A learner of `model` on the run's batches and with its optimizer, on the CPU, in the model's own precision.
 
         Gradients are not clipped, and labels not smoothed.
@@ -92,15 +92,15 @@ def open_trained_run(
     folder: RunFolder, settings: Settings, which: WhichCheckpoint, sequences: int, report: Report
 ) -> TrainedRun:
     """The trained run with its own tokenizer. Raises Mistake, also without a good checkpoint."""
-    if (assembly := settings.objective.assembly) == "encoder_decoder":
+    if (architecture := settings.objective.architecture) == "encoder_decoder":
         raise Mistake(
-            f"{folder.name}: its objective={settings.objective.kind} trains an {assembly}; heads are of encoders"
+            f"{folder.name}: its objective={settings.objective.kind} trains an {architecture}; heads are of encoders"
         )
     tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
     keep_kernel(settings)
     source = Pretraining(settings.model_copy(update={"tokenizer": tokenizer}))
     dataset = source.prepare(report)
-    model = source.assemble(dataset.tokenizer.vocabulary_size)
+    model = source.build_model(dataset.tokenizer.vocabulary_size)
     load_weights(model, folder.checkpoint, which, lambda text: report(text, 0, None))
     count = min(sequences, len(dataset.validation.tokens))
     return TrainedRun(folder.name, settings, model.eval(), source.objective(dataset.tokenizer), dataset, count)

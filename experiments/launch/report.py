@@ -28,7 +28,7 @@ def check_buildable(cells: list[Settings]) -> list[int]:
         try:
             source = task_of(cell)
             with torch.device("meta"):
-                model = source.assemble(source.vocabulary_size())
+                model = source.build_model(source.vocabulary_size())
             counts.append(model.parameter_counts()["total"])
         except Mistake as error:
             wrong.append(f"{folder_of(cell).name}: {error}")

@@ -10,18 +10,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments.model.assembly import Assembly, linear_multiplies
 from experiments.model.batch_norm import tell_real
 from experiments.model.embedding import Embedding
 from experiments.model.encoder import ACTIVATIONS, Encoder, EncoderLayer
 from experiments.model.norm import build_norm
 from experiments.model.position import position_bias, rotation
+from experiments.model.transformer import Transformer, linear_multiplies
 from experiments.model.variant import build_attention
 from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 
 
-class Bert(Assembly):
+class Bert(Transformer):
     """An encoder with the head for masked tokens, whose settings choose its norms and positions."""
 
     causal: ClassVar[bool] = False  # a position attends to itself and those before it only

@@ -9,38 +9,38 @@ import torch
 from torch import nn
 
 from attention.layers.frame import AttentionLayer
-from experiments.model.assembly import Assembly
 from experiments.model.bert import Bert
-from experiments.model.causal import CausalDecoder
+from experiments.model.causal_decoder import CausalDecoder
 from experiments.model.encoder import EncoderLayer
 from experiments.model.encoder_decoder import EncoderDecoder
 from experiments.model.initial import initialize
 from experiments.model.norm import deep_gains, ends_with_norm
 from experiments.model.sentence_order import SentenceOrder
+from experiments.model.transformer import Transformer
 from experiments.model.two_stream import TwoStreamEncoder
 from experiments.settings.model import Model
 
-ASSEMBLIES: dict[str, type[Assembly]] = {
+ARCHITECTURES: dict[str, type[Transformer]] = {
     "encoder": Bert,
-    "sentence_order": SentenceOrder,
-    "causal": CausalDecoder,
-    "permutation": TwoStreamEncoder,
+    "sentence_order_encoder": SentenceOrder,
+    "causal_decoder": CausalDecoder,
+    "two_stream_encoder": TwoStreamEncoder,
     "encoder_decoder": EncoderDecoder,
 }
 
 
-def build(assembly: str, model: Model, variant: dict[str, Any], vocabulary_size: int, seed: int) -> Assembly:
+def build(architecture: str, model: Model, variant: dict[str, Any], vocabulary_size: int, seed: int) -> Transformer:
     """On the CPU, with its starting values: a function of the arguments. The global RNG is left as it was."""
     with torch.random.fork_rng(devices=[]):
-        whole = ASSEMBLIES[assembly](model, variant, vocabulary_size)
-    initialize(whole, seed, model.initial_std)
+        transformer = ARCHITECTURES[architecture](model, variant, vocabulary_size)
+    initialize(transformer, seed, model.initial_std)
     if model.initial_std is None:
-        fold_scale(whole.attentions)
+        fold_scale(transformer.attentions)
     if model.norm == "deep":
-        scale_branches(whole.layers, deep_gains(model.layers).beta)
+        scale_branches(transformer.layers, deep_gains(model.layers).beta)
     if model.embedding_size != model.hidden_size and not ends_with_norm(model.norm):
-        keep_scale(whole.get_submodule("embedding"), model)
-    return whole
+        keep_scale(transformer.get_submodule("embedding"), model)
+    return transformer
 
 
 def fold_scale(attentions: Sequence[AttentionLayer]) -> None:

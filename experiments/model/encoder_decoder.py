@@ -9,17 +9,17 @@ from typing import Any, cast
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments.model.assembly import Assembly, linear_multiplies
 from experiments.model.decoder import Decoder, DecoderLayer
 from experiments.model.embedding import Embedding
 from experiments.model.encoder import Encoder, EncoderLayer
 from experiments.model.position import position_bias, rotation
+from experiments.model.transformer import Transformer, linear_multiplies
 from experiments.model.variant import build_attention
 from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 
 
-class EncoderDecoder(Assembly):
+class EncoderDecoder(Transformer):
     """`model.layers` layers on either side, one embedding for both, an attention variant in all three places.
 
     Learned positions are one table for both sides, relative ones a table a side (T5's: of both directions in the

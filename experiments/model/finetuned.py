@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from experiments.model.assembly import Assembly, linear_multiplies
 from experiments.model.bert import Bert
 from experiments.model.encoder import EncoderLayer
+from experiments.model.transformer import Transformer, linear_multiplies
 from experiments.settings.model import Model
 
 
-class FinetunedEncoder(Assembly):
+class FinetunedEncoder(Transformer):
     """`body`, a pretrained encoder that loses its own head, and a new one. `outputs`: labels; None for a span."""
 
     def __init__(self, body: Bert, model: Model, outputs: int | None) -> None:

@@ -16,7 +16,7 @@ from experiments.settings.group import Group
 class ObjectiveSettings(Group):
     """The keys of an objective, and what it asks of the data and the model; lengths in tokens."""
 
-    assembly: ClassVar[str]  # the model that it trains, a key of experiments.model.build.ASSEMBLIES
+    architecture: ClassVar[str]  # the model that it trains, a key of experiments.model.build.ARCHITECTURES
     reads_targets: ClassVar[bool] = True  # the model is given what it predicts, hidden by what may attend to it
     encodes: ClassVar[bool] = False  # it trains an encoder, where every position attends to the whole text
     reads_pairs: ClassVar[bool] = False  # its data are pairs, of a source and a target sentence

@@ -12,7 +12,7 @@ from experiments.data.tokenizer import Report, load
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:
-    from experiments.model.assembly import Assembly
+    from experiments.model.transformer import Transformer
     from experiments.objectives.objective import Objective, Vocabulary
 
 
@@ -54,16 +54,16 @@ class Pretraining:
             return tokenizer.vocabulary_size + self.sentinels
         return load(Path(tokenizer.path)).with_sentinels(self.sentinels).vocabulary_size
 
-    def assemble(self, vocabulary_size: int) -> Assembly:
+    def build_model(self, vocabulary_size: int) -> Transformer:
         """The model that the objective trains, without values."""
-        from experiments.model.build import ASSEMBLIES
+        from experiments.model.build import ARCHITECTURES
 
         settings = self.settings
-        return ASSEMBLIES[settings.objective.assembly](settings.model, settings.variant, vocabulary_size)
+        return ARCHITECTURES[settings.objective.architecture](settings.model, settings.variant, vocabulary_size)
 
-    def start(self, vocabulary_size: int) -> Assembly:
+    def build_initialized_model(self, vocabulary_size: int) -> Transformer:
         """The model that the objective trains, with its starting values."""
         from experiments.model.build import build
 
         settings = self.settings
-        return build(settings.objective.assembly, settings.model, settings.variant, vocabulary_size, settings.seed)
+        return build(settings.objective.architecture, settings.model, settings.variant, vocabulary_size, settings.seed)

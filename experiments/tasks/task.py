@@ -11,7 +11,7 @@ from experiments.data.packing import Dataset
 from experiments.data.tokenizer import Report
 
 if TYPE_CHECKING:
-    from experiments.model.assembly import Assembly
+    from experiments.model.transformer import Transformer
     from experiments.objectives.objective import Objective, Vocabulary
 
 
@@ -37,8 +37,8 @@ class Task(Protocol):
     def vocabulary_size(self) -> int:
         """Ids of the tokenizer: of one to be trained the number asked for, as no text has been read yet."""
 
-    def assemble(self, vocabulary_size: int) -> Assembly:
+    def build_model(self, vocabulary_size: int) -> Transformer:
         """The model without its values. Raises Mistake for sizes that don't go together."""
 
-    def start(self, vocabulary_size: int) -> Assembly:
+    def build_initialized_model(self, vocabulary_size: int) -> Transformer:
         """The model with its starting values, on the CPU. Raises Mistake."""

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from experiments.measure.rates import seconds
-from experiments.model.assembly import Assembly
 from experiments.model.batch_norm import discard
 from experiments.model.decoder import Decoder
 from experiments.model.encoder import Encoder, EncoderLayer
+from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Batch
 from experiments.training.micro_batches import Forward, backward, is_out_of_memory
 
@@ -34,7 +34,7 @@ class Choice(NamedTuple):
     why: str  # empty where nothing was tried
 
 
-def compile_layers(model: Assembly, *, lengths_vary: bool = False) -> None:
+def compile_layers(model: Transformer, *, lengths_vary: bool = False) -> None:
     """Compile every layer but the last of a stack, which goes on with the positions to predict, now more, now fewer.
 
     Unless sequences differ in length, every shape has code of its own. What a step computes then doesn't depend on the
@@ -52,7 +52,7 @@ def eager(model: nn.Module) -> AbstractContextManager[object]:
 
 
 def choose(
-    model: Assembly, forward: Forward, batches: Sequence[Batch], micro_batch: int, *, steps: int | None, limit: float
+    model: Transformer, forward: Forward, batches: Sequence[Batch], micro_batch: int, *, steps: int | None, limit: float
 ) -> Choice:
     """Whether a run of so many steps, or of `limit` seconds, ends sooner with its layers compiled; then they are.
 
@@ -91,7 +91,7 @@ def choose(
 
 
 def _tried(
-    model: Assembly,
+    model: Transformer,
     gradient: Callable[[Batch], list[Tensor]],
     batches: Sequence[Batch],
     device: torch.device,

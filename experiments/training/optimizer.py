@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from attention.layers.frame import AttentionLayer
-from experiments.model.assembly import part
+from experiments.model.transformer import part
 from experiments.settings.mistake import Mistake
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon, Stepping
 

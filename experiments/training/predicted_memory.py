@@ -56,7 +56,7 @@ def _forward_bytes(
         return tensor
 
     with torch.random.fork_rng(devices=[]), FakeTensorMode() as fake, torch.device(device):
-        model = source.assemble(vocabulary_size)
+        model = source.build_model(vocabulary_size)
         shapes = example.each(lambda tensor: fake.from_tensor(tensor).to(device))
         weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
         with (

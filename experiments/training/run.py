@@ -16,8 +16,8 @@ from experiments.measure.hardware import device_name, resolve_device, resolve_pr
 from experiments.measure.memory import PeakMemory
 from experiments.measure.rates import seconds
 from experiments.measure.throughput import Throughput
-from experiments.model.assembly import Assembly
 from experiments.model.kernel import keep_kernel, why_slower
+from experiments.model.transformer import Transformer
 from experiments.model.variant import wrong_arguments
 from experiments.objectives.objective import Objective
 from experiments.record.checkpoint import Checkpoint, load, restore, save, weights
@@ -76,7 +76,7 @@ class Run:
     earlier_peak_bytes: int = 0
 
     @property
-    def model(self) -> Assembly:
+    def model(self) -> Transformer:
         """The model that is trained."""
         return self.learner.model
 
@@ -136,7 +136,7 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
         dataset=dataset,
         learner=learner_of(
             settings,
-            source.start(dataset.tokenizer.vocabulary_size).to(device),
+            source.build_initialized_model(dataset.tokenizer.vocabulary_size).to(device),
             objective,
             dataset.train,
             device=device,

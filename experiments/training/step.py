@@ -19,8 +19,8 @@ from torch.optim import Optimizer
 from experiments.data import batches
 from experiments.data.packing import Packed
 from experiments.measure.memory import give_back_freed_memory
-from experiments.model.assembly import Assembly
 from experiments.model.batch_norm import commit, discard
+from experiments.model.transformer import Transformer
 from experiments.objectives.loss import Sums
 from experiments.objectives.objective import Batch, Objective
 from experiments.settings.run import Settings
@@ -58,7 +58,7 @@ class Learner:
     function of the seed and its index, which counts from 0.
     """
 
-    model: Assembly
+    model: Transformer
     forward: Forward
     objective: Objective
     sequences: Packed
@@ -140,7 +140,7 @@ class Learner:
 
 def learner_of(
     settings: Settings,
-    model: Assembly,
+    model: Transformer,
     objective: Objective,
     sequences: Packed,
     *,

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from experiments.config.compose import compose
-from experiments.model.assembly import Assembly
 from experiments.model.build import build
+from experiments.model.transformer import Transformer
 from experiments.settings.run import Settings
 from tests.model.conftest import settings_of, variant_of
 
@@ -20,10 +20,10 @@ VOCABULARY = 31
 
 
 @pytest.fixture
-def of_words() -> Callable[[list[str]], tuple[Settings, Assembly]]:
-    def make(words: list[str]) -> tuple[Settings, Assembly]:
+def of_words() -> Callable[[list[str]], tuple[Settings, Transformer]]:
+    def make(words: list[str]) -> tuple[Settings, Transformer]:
         settings = compose(words)
-        model = build(settings.objective.assembly, settings.model, settings.variant, VOCABULARY, 0)
+        model = build(settings.objective.architecture, settings.model, settings.variant, VOCABULARY, 0)
         return settings, model.eval()
 
     return make

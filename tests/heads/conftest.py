@@ -93,7 +93,7 @@ def trained_run_of() -> Callable[[Bert], TrainedRun]:
         tokenizer: Any = SimpleNamespace(special=frozenset({CLS}))
         unigram = np.arange(VOCABULARY, 0, -1)
         config: Any = SimpleNamespace(length=LENGTH)
-        objective: Any = SimpleNamespace(assembly="encoder")
+        objective: Any = SimpleNamespace(architecture="encoder")
         dataset = Dataset(packed, packed, None, tokenizer, unigram, {})
         return TrainedRun("known", config, model, objective, dataset, len(tokens))
 

@@ -79,9 +79,11 @@ def variant_of() -> Callable[..., dict[str, Any]]:
 def bert_of() -> Callable[..., Bert]:
     """bert_of(variant="multi_head", seed=0, heads=3, key_size=4, value_size=4, **changes of the model): in float64."""
 
-    def make(variant="multi_head", seed=0, heads=3, key_size=4, value_size=4, assembly="encoder", **changes):
+    def make(variant="multi_head", seed=0, heads=3, key_size=4, value_size=4, architecture="encoder", **changes):
         model = small_model(**changes)
-        bert = build(assembly, model, resolved_variant(model, variant, heads, key_size, value_size), VOCABULARY, seed)
+        bert = build(
+            architecture, model, resolved_variant(model, variant, heads, key_size, value_size), VOCABULARY, seed
+        )
         return bert.double().eval()
 
     return make

@@ -100,7 +100,7 @@ def test_shared_layers_have_statistics_of_their_own_and_no_place_for_them(settin
 
 
 def test_sentence_order_with_batch_statistics(bert_of, tokens):
-    model = bert_of(assembly="sentence_order", norm_kind="batch_masked").train()
+    model = bert_of(architecture="sentence_order_encoder", norm_kind="batch_masked").train()
     other = torch.where(MASK, tokens, (tokens + 1) % 23)
     (logits, classes), changed = (
         model(each, torch.tensor([0, 8]), mask=MASK, classes=True) for each in (tokens, other)

@@ -13,7 +13,7 @@ def seeds(model) -> list[torch.Tensor]:
     return [each for layer in model.layers for each in layer.dropout_seeds]
 
 
-@pytest.mark.parametrize("changes", [{}, {"sharing": "all"}, {"assembly": "causal"}])
+@pytest.mark.parametrize("changes", [{}, {"sharing": "all"}, {"architecture": "causal_decoder"}])
 def test_every_layer_has_a_seed_of_its_own_also_where_layers_share_their_attention(bert_of, changes):
     model = bert_of(layers=3, **changes)
     tensors = seeds(model)

@@ -14,7 +14,7 @@ POSITIONS, LABELS = torch.tensor([1, 4, 8, 12, 20]), torch.tensor([1, 0, 1])
 
 @pytest.fixture
 def model_of(bert_of):
-    return lambda **changes: bert_of(assembly="sentence_order", **changes)
+    return lambda **changes: bert_of(architecture="sentence_order_encoder", **changes)
 
 
 @pytest.fixture

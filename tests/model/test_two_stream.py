@@ -17,7 +17,7 @@ POSITIONS = ["learned", "sinusoidal", "rotary", "relative"]
 
 @pytest.fixture
 def xlnet_of(bert_of):
-    return lambda *variant, **changes: bert_of(*variant, assembly="permutation", **changes)
+    return lambda *variant, **changes: bert_of(*variant, architecture="two_stream_encoder", **changes)
 
 
 @pytest.mark.parametrize("variant", options("variant"))

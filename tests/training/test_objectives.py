@@ -86,7 +86,7 @@ def test_evaluation_is_fixed_and_does_not_depend_on_the_parts(of_kind, kind):
     dataset = dataset_of(config)
     objective = build_objective(config.objective, dataset.tokenizer)
     size = dataset.tokenizer.vocabulary_size
-    model = build(config.objective.assembly, config.model, config.variant, size, 0).double()
+    model = build(config.objective.architecture, config.model, config.variant, size, 0).double()
     found = []
     for seed, micro_batch in ((0, 64), (1, 7), (2, 1)):
         forward = Forward(model, torch.device("cpu"), "fp32", seed)

@@ -18,7 +18,7 @@ def learner(settings):
         config = settings(**changes)
         task = Pretraining(config)
         dataset = task.prepare(lambda *_: None)
-        model = task.start(dataset.tokenizer.vocabulary_size)
+        model = task.build_initialized_model(dataset.tokenizer.vocabulary_size)
         objective = task.objective(dataset.tokenizer)
         return learner_of(config, model, objective, dataset.train, device=torch.device("cpu"), precision="fp32")
 

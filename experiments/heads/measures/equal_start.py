@@ -11,7 +11,7 @@ from torch import Tensor
 
 from experiments.heads.hooks import read
 from experiments.heads.trained_run import TrainedRun
-from experiments.model.assembly import Assembly
+from experiments.model.transformer import Transformer
 from experiments.tasks.pretraining import Pretraining
 
 EQUAL, PARTED, DROPPED, INDEPENDENT = (
@@ -50,7 +50,7 @@ def spread_by_step(run: TrainedRun, start: str, steps: int) -> list[float]:
     dropout = 0.1 if start == DROPPED else 0.0
     config = settings.model.model_copy(update={"dropout": 0.0, "attention_dropout": dropout})
     changed = settings.model_copy(update={"model": config, "variant": settings.variant | {"dropout": dropout}})
-    model = Pretraining(changed).start(run.tokenizer.vocabulary_size).double()
+    model = Pretraining(changed).build_initialized_model(run.tokenizer.vocabulary_size).double()
     if start != INDEPENDENT:
         make_equal(model, output=start != PARTED)
     learner, text = run.learner(model), next(run.text())[:SEQUENCES]
@@ -61,7 +61,7 @@ def spread_by_step(run: TrainedRun, start: str, steps: int) -> list[float]:
     return by_step
 
 
-def make_equal(model: Assembly, *, output: bool = True) -> None:
+def make_equal(model: Transformer, *, output: bool = True) -> None:
     """Every value head of a layer, and what only it is computed from, becomes a copy of the first, in place.
 
     output: so do its columns of the output map.
@@ -75,7 +75,7 @@ def make_equal(model: Assembly, *, output: bool = True) -> None:
                 attention.output.weight.copy_(own)
 
 
-def spread(model: Assembly, tokens_BN: Tensor) -> float:
+def spread(model: Transformer, tokens_BN: Tensor) -> float:
     """The largest difference between outputs of two heads of a layer, over the largest output; of all layers the most.
 
     0 where all heads of each layer compute the same.

@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from experiments.heads.hooks import gated, hooked, value_heads
-from experiments.model.assembly import Assembly
+from experiments.model.transformer import Transformer
 from experiments.objectives.loss import loss
 from experiments.objectives.objective import Batch
 
 
-def by_gradient(model: Assembly, batches: Iterable[Batch]) -> list[Tensor]:
+def by_gradient(model: Transformer, batches: Iterable[Batch]) -> list[Tensor]:
     """[H] a layer: the sum over sequences of |d loss / d gate| at gates of 1, in nats per predicted token (equation 2).
 
     To first order, what the loss of a sequence changes by when the head is removed. `per_layer` is the paper's scale.
@@ -39,7 +39,7 @@ def per_layer(importance: list[Tensor]) -> list[Tensor]:
     return [values / values.norm().clamp(min=1e-30) for values in importance]
 
 
-def by_relevance(model: Assembly, batches: Iterable[Batch]) -> list[Tensor]:
+def by_relevance(model: Transformer, batches: Iterable[Batch]) -> list[Tensor]:
     """[H] a layer, of sum 1: a head's share of the relevance for the likeliest token, averaged over predictions.
 
     The relevance of a layer's outputs is divided among its heads by its size; one prediction a sequence, the first.
@@ -55,7 +55,7 @@ def by_relevance(model: Assembly, batches: Iterable[Batch]) -> list[Tensor]:
     return [total / predictions for total in totals]
 
 
-def head_relevance(model: Assembly, batch: Batch) -> list[Tensor]:
+def head_relevance(model: Transformer, batch: Batch) -> list[Tensor]:
     """[B, H] a layer: the relevance of each head for the top-1 logit of the one prediction of each sequence, signed.
 
     Layer-wise relevance propagation by ratios of weights (Voita et al., appendix A): through a linear map a feature
@@ -89,7 +89,7 @@ def first_of_each_sequence(batch: Batch) -> Batch:
 
 
 @contextmanager
-def held(model: Assembly) -> Iterator[None]:
+def held(model: Transformer) -> Iterator[None]:
     """Within the block, activations and norms f are replaced by x -> x f(x0) / x0, linear in x."""
     changed: list[tuple[nn.Module, str, Any]] = []
     for module in model.modules():

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from experiments.heads.hooks import gated_by, value_heads
 from experiments.heads.trained_run import TrainedRun
-from experiments.model.assembly import Assembly
+from experiments.model.transformer import Transformer
 
 TEMPERATURE, LOW, HIGH = 0.33, -0.1, 1.1  # the authors' (lib/layers/concrete_gate.py)
 START = 2.0  # log alpha at the start: gates are open, with a probability of 0.94 of not being 0
@@ -44,7 +44,7 @@ def settled(log_alpha: Tensor) -> Tensor:
     return (log_alpha.sigmoid() * (HIGH - LOW) + LOW).clamp(0, 1)
 
 
-def fold(model: Assembly, gates: Sequence[Tensor]) -> None:
+def fold(model: Transformer, gates: Sequence[Tensor]) -> None:
     """Multiply the gates into the columns of the output maps, in place: the model without gates is then the same."""
     with torch.no_grad():
         for layer, gate in zip(model.layers, gates, strict=True):
@@ -58,7 +58,7 @@ class HardConcreteGates:
     The gates of a step are the same in all its micro-batches, a pure function of (seed, step) and of log alpha.
     """
 
-    def __init__(self, model: Assembly, penalty: float, seed: int) -> None:
+    def __init__(self, model: Transformer, penalty: float, seed: int) -> None:
         """penalty: nats for each head that is expected to be open."""
         self.model, self.penalty, self.seed = model, penalty, seed
         self.log_alpha = [nn.Parameter(torch.full((heads,), START)) for heads in value_heads(model)]
@@ -87,7 +87,7 @@ class HardConcreteGates:
         return [settled(each.detach()) for each in self.log_alpha]
 
 
-def finetune_with_gates(run: TrainedRun, steps: int, penalty: float) -> tuple[Assembly, list[Tensor]]:
+def finetune_with_gates(run: TrainedRun, steps: int, penalty: float) -> tuple[Transformer, list[Tensor]]:
     """A fine-tuned copy of the model and its settled gates [H] a layer; `penalty`: nats for each open head.
 
     The loss per predicted token plus penalty times the expected number of open heads, on the run's own batches. Raises

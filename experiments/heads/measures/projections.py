@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from experiments.model.assembly import Assembly
+from experiments.model.transformer import Transformer
 
 NAMES = ("P_l", "P_w", "P_l P_w")
 
 
-def projections_of(model: Assembly) -> list[dict[str, Tensor]]:
+def projections_of(model: Transformer) -> list[dict[str, Tensor]]:
     """The static projections that each layer has, [heads before, heads after]; nothing for heads that don't mix."""
     projections = []
     for layer in model.layers:

@@ -19,7 +19,7 @@ from experiments.config.check import from_tree
 from experiments.data.tokenizer import Tokenizer, load
 from experiments.heads.hooks import check_own_heads, gated, value_heads
 from experiments.heads.trained_run import TrainedRun
-from experiments.model.assembly import Assembly
+from experiments.model.transformer import Transformer
 from experiments.objectives.loss import loss
 from experiments.objectives.objective import Batch
 from experiments.record.checkpoint import restore, weights
@@ -36,13 +36,13 @@ def order(importance: Sequence[Tensor]) -> list[Head]:
     return sorted(heads, key=lambda each: float(importance[each[0]][each[1]]))
 
 
-def random_order(model: Assembly, seed: int) -> list[Head]:
+def random_order(model: Transformer, seed: int) -> list[Head]:
     """All heads in an order that the seed draws."""
     generator = torch.Generator().manual_seed(seed)
     return order([torch.rand(heads, generator=generator) for heads in value_heads(model)])
 
 
-def gates_without(model: Assembly, removed: Iterable[Head]) -> list[Tensor]:
+def gates_without(model: Transformer, removed: Iterable[Head]) -> list[Tensor]:
     """Gates [H] a layer: 0 for the removed heads, 1 for the others."""
     gates = [torch.ones(heads, dtype=next(model.parameters()).dtype) for heads in value_heads(model)]
     for layer, head in removed:
@@ -50,7 +50,7 @@ def gates_without(model: Assembly, removed: Iterable[Head]) -> list[Tensor]:
     return gates
 
 
-def loss_with(model: Assembly, batches: Iterable[Batch], gates: Sequence[Tensor]) -> float:
+def loss_with(model: Transformer, batches: Iterable[Batch], gates: Sequence[Tensor]) -> float:
     """Nats per predicted token with the heads' outputs multiplied by the gates."""
     total, tokens = 0.0, 0
     with torch.inference_mode(), gated(model, gates):
@@ -60,12 +60,12 @@ def loss_with(model: Assembly, batches: Iterable[Batch], gates: Sequence[Tensor]
     return total / tokens
 
 
-def loss_without(model: Assembly, batches: Iterable[Batch], removed: Iterable[Head]) -> float:
+def loss_without(model: Transformer, batches: Iterable[Batch], removed: Iterable[Head]) -> float:
     """Nats per predicted token without the outputs of the removed heads."""
     return loss_with(model, batches, gates_without(model, removed))
 
 
-def remove(model: Assembly, removed: Iterable[Head]) -> list[list[int]]:
+def remove(model: Transformer, removed: Iterable[Head]) -> list[list[int]]:
     """Take the heads out of the model for good, in place; the heads that are left, a list a layer. Raises Mistake."""
     check_own_heads(model, "heads taken out")
     gone = set(removed)
@@ -78,7 +78,7 @@ def remove(model: Assembly, removed: Iterable[Head]) -> list[list[int]]:
     return left
 
 
-def export(run: TrainedRun, removed: Iterable[Head], folder: Path) -> Assembly:
+def export(run: TrainedRun, removed: Iterable[Head], folder: Path) -> Transformer:
     """Write the model without these heads, for `load_pruned`; returns it. Raises Mistake, RunFolderError."""
     model = copy.deepcopy(run.model)
     left = remove(model, removed)
@@ -96,7 +96,7 @@ def export(run: TrainedRun, removed: Iterable[Head], folder: Path) -> Assembly:
 class Pruned(NamedTuple):
     """A model that lost heads, with the tokenizer of its run."""
 
-    model: Assembly
+    model: Transformer
     tokenizer: Tokenizer
 
 
@@ -104,7 +104,7 @@ def load_pruned(folder: Path) -> Pruned:
     """The model that `export` wrote. Raises Mistake where the files don't go together."""
     settings = from_tree(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")))
     tokenizer = load(folder / "tokenizer.json")
-    model = Pretraining(settings).assemble(tokenizer.vocabulary_size).eval()
+    model = Pretraining(settings).build_model(tokenizer.vocabulary_size).eval()
     for layer, left in zip(model.layers, json.loads((folder / "heads.json").read_text())["heads"], strict=True):
         layer.attention.keep_heads(left)
     with torch.no_grad():
@@ -112,7 +112,7 @@ def load_pruned(folder: Path) -> Pruned:
     return Pruned(model, tokenizer)
 
 
-def difference(model: Assembly, smaller: Assembly, batches: Iterable[Batch], removed: Iterable[Head]) -> float:
+def difference(model: Transformer, smaller: Transformer, batches: Iterable[Batch], removed: Iterable[Head]) -> float:
     """The largest difference of a logit between the masked model and the one without the heads."""
     largest = 0.0
     with torch.inference_mode():

@@ -16,7 +16,7 @@ from experiments.settings.mistake import Mistake
 class Causal(ObjectiveKind):
     """Prediction of the next token; it has no keys of its own."""
 
-    assembly: ClassVar[str] = "causal"
+    architecture: ClassVar[str] = "causal_decoder"
     kind: Literal["causal"]
 
     def build(self, vocabulary: Vocabulary) -> CausalObjective:

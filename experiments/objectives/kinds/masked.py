@@ -42,7 +42,7 @@ class Masking(ObjectiveKind):
 class Masked(Masking):
     """Masked-token prediction."""
 
-    assembly: ClassVar[str] = "encoder"
+    architecture: ClassVar[str] = "encoder"
     kind: Literal["masked"]
 
     def build(self, vocabulary: Vocabulary) -> MaskedObjective:

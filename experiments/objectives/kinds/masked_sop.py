@@ -21,7 +21,7 @@ SWAPPED = 1  # the label, as Hugging Face has it
 class MaskedSop(Masking):
     """Masked tokens, and whether two segments of a document are in their order."""
 
-    assembly: ClassVar[str] = "sentence_order"
+    architecture: ClassVar[str] = "sentence_order_encoder"
     pads: ClassVar[bool] = True
     kind: Literal["masked_sop"]
 

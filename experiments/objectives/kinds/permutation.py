@@ -21,7 +21,7 @@ STREAM = int.from_bytes(b"perm", "big")
 class Permutation(ObjectiveKind):
     """Tokens predicted one after another in a random order, each from all that are known."""
 
-    assembly: ClassVar[str] = "permutation"
+    architecture: ClassVar[str] = "two_stream_encoder"
     encodes: ClassVar[bool] = True
     kind: Literal["permutation"]
     predict: Annotated[int, Field(ge=1)]  # K: the last 1/K of the order is predicted

@@ -24,7 +24,7 @@ class SpanCorruption(ObjectiveKind):
     Inputs are the text with a sentinel for each span, targets each sentinel and its span; both end with [SEP].
     """
 
-    assembly: ClassVar[str] = "encoder_decoder"
+    architecture: ClassVar[str] = "encoder_decoder"
     kind: Literal["span_corruption"]
     rate: Annotated[float, Field(gt=0, lt=1)]  # share of the tokens that are taken out
     mean_span: Annotated[float, Field(ge=1, allow_inf_nan=False)]  # tokens

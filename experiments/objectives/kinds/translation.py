@@ -21,7 +21,7 @@ MULTIPLE = 8
 class Translation(ObjectiveKind):
     """The target sentence from the source sentence and the target's tokens so far."""
 
-    assembly: ClassVar[str] = "encoder_decoder"
+    architecture: ClassVar[str] = "encoder_decoder"
     reads_pairs: ClassVar[bool] = True
     generates: ClassVar[bool] = True
     pads: ClassVar[bool] = True

@@ -83,7 +83,7 @@ def _flops(settings: Settings) -> float:
     task = task_of(settings)
     size = task.vocabulary_size()
     with torch.device("meta"):
-        model = task.assemble(size)
+        model = task.build_model(size)
     return model.flops_per_token(settings.length, task.objective(Ids(size)).predicted_share)
 
 

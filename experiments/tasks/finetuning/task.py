@@ -16,8 +16,8 @@ from experiments.tasks.finetuning.features import Features, check_batch, obtain
 from experiments.tasks.finetuning.weights import pretrained_weights
 
 if TYPE_CHECKING:
-    from experiments.model.assembly import Assembly
     from experiments.model.finetuned import FinetunedEncoder
+    from experiments.model.transformer import Transformer
     from experiments.objectives.objective import Vocabulary
     from experiments.tasks.finetuning.objective import FinetuningObjective
 
@@ -71,17 +71,17 @@ class Finetuning:
         """Ids of that tokenizer."""
         return self.tokenizer().vocabulary_size
 
-    def assemble(self, vocabulary_size: int) -> FinetunedEncoder:
+    def build_model(self, vocabulary_size: int) -> FinetunedEncoder:
         """The pretrained encoder with a new head, without values."""
         from experiments.model.bert import Bert
         from experiments.model.finetuned import FinetunedEncoder
         from experiments.tasks.pretraining import Pretraining
 
-        body = Pretraining(self.settings).assemble(vocabulary_size)
+        body = Pretraining(self.settings).build_model(vocabulary_size)
         assert isinstance(body, Bert), "only encoders are fine-tuned"
         return FinetunedEncoder(body, self.settings.model, self.settings.task.outputs)
 
-    def start(self, vocabulary_size: int) -> Assembly:
+    def build_initialized_model(self, vocabulary_size: int) -> Transformer:
         """The new head is drawn from the seed."""
         import torch
 
@@ -90,13 +90,13 @@ class Finetuning:
 
         settings = self.settings
         with torch.random.fork_rng(devices=[]):
-            whole = self.assemble(vocabulary_size)
-        initialize(whole, settings.seed, settings.model.initial_std)
-        live = weights(whole.body)
+            model = self.build_model(vocabulary_size)
+        initialize(model, settings.seed, settings.model.initial_std)
+        live = weights(model.body)
         stored = {name: tensor for name, tensor in pretrained_weights(settings).items() if name in live}
         # of the stored weights those of the head that was cut off are not needed; whatever the body has must be there
         restore(live, stored)
-        return whole
+        return model
 
     def _obtain(self, cache: Cache, report: Report) -> Features:
         settings = self.settings

@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from experiments.config.messages import CONF
 from experiments.formats.bert import BertFormat
 from experiments.model.bert import Bert
-from experiments.model.build import ASSEMBLIES
+from experiments.model.build import ARCHITECTURES
 from experiments.model.finetuned import FinetunedEncoder
 from experiments.model.sentence_order import SentenceOrder
 from experiments.model.two_stream import TwoStreamEncoder
@@ -121,7 +121,7 @@ def test_nothing_is_left_of_what_only_pretraining_needs(kind, sharing):
 
 def test_only_what_trains_an_encoder_says_that_it_does():
     for kind in kinds("experiments.objectives.kinds", ObjectiveSettings).values():
-        made = ASSEMBLIES[kind.assembly]
+        made = ARCHITECTURES[kind.architecture]
         assert kind.encodes == (issubclass(made, Bert) and not made.causal)
 
 

@@ -11,7 +11,7 @@ from experiments.model.encoder import EncoderLayer
 from experiments.settings.model import Model
 
 
-class Assembly(nn.Module):
+class Transformer(nn.Module):
     """A model: its forward takes the inputs of a batch as keywords, and `positions`, and gives logits [P, V].
 
     `variant`: what a YAML of conf/variant holds: `name`, a module of `attention`, and its arguments.

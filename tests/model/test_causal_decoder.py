@@ -20,7 +20,7 @@ PAIRS |= set(itertools.product(["multi_head", "talking_heads"], POSITIONS))
 @pytest.mark.parametrize(("variant", "position"), sorted(PAIRS))
 def test_no_logit_knows_a_later_token(bert_of, tokens, variant, position):
     """Every token is changed in turn: exactly the logits at it and after it change."""
-    model = bert_of(variant, assembly="causal", position=position)
+    model = bert_of(variant, architecture="causal_decoder", position=position)
     logits = model(tokens)
     for place in range(7):
         changed = tokens.clone()
@@ -31,7 +31,7 @@ def test_no_logit_knows_a_later_token(bert_of, tokens, variant, position):
 
 def test_the_losses_are_of_one_distribution(bert_of):
     """Over all continuations of a token the probabilities sum to 1: no position is told what it predicts."""
-    model = bert_of(assembly="causal", layers=1)
+    model = bert_of(architecture="causal_decoder", layers=1)
     sentences = torch.tensor([[3, *rest] for rest in itertools.product(range(23), repeat=2)])
     with torch.no_grad():
         nats = [loss(model(each[None], torch.tensor([0, 1])), each[1:]) for each in sentences]
@@ -39,14 +39,14 @@ def test_the_losses_are_of_one_distribution(bert_of):
 
 
 def test_it_is_bert_but_for_the_mask(bert_of, tokens):
-    bert, causal = bert_of(), bert_of(assembly="causal")
+    bert, causal = bert_of(), bert_of(architecture="causal_decoder")
     assert bert.state_dict().keys() == causal.state_dict().keys()
     assert all(torch.equal(*pair) for pair in zip(bert.parameters(), causal.parameters(), strict=True))
     assert_close(causal(tokens[:, :1]), bert(tokens[:, :1]))
 
 
 def test_flops_are_those_that_torch_counts(bert_of, tokens):
-    model = bert_of(assembly="causal")
+    model = bert_of(architecture="causal_decoder")
     with FlopCounterMode(display=False) as counter:
         model(tokens, torch.arange(18)).sum().backward()
     assert counter.get_total_flops() == pytest.approx(model.flops_per_token(7, 18 / 21) * 21, rel=1e-12)
@@ -54,7 +54,7 @@ def test_flops_are_those_that_torch_counts(bert_of, tokens):
 
 def test_a_scaled_output_is_refused(bert_of):
     with pytest.raises(Mistake, match=r"model\.output_scaled=true"):
-        bert_of(assembly="causal", output_scaled=True)
+        bert_of(architecture="causal_decoder", output_scaled=True)
 
 
 def test_norm_and_bias_are_choices(bert_of, tokens):
