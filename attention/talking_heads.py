@@ -91,7 +91,7 @@ class Attention(ProjectedAttention):
         )
         return super().attend(x, memory, query, key, value, options)
 
-    def head_projections(self) -> Iterator[nn.Parameter]:
+    def head_mixing_parameters(self) -> Iterator[nn.Parameter]:
         """The parameters of P_l and P_w."""
         yield from self.logits_projection.parameters()
         yield from self.weights_projection.parameters()

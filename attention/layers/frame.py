@@ -161,7 +161,7 @@ class AttentionLayer(nn.Module):
         """
         raise NotImplementedError
 
-    def head_projections(self) -> Iterator[nn.Parameter]:
+    def head_mixing_parameters(self) -> Iterator[nn.Parameter]:
         """The parameters that mix heads, P_l and P_w and their kind: they may train at a rate of their own."""
         yield from ()
 

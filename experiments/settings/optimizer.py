@@ -13,7 +13,7 @@ class Stepping(Group):
     """What all optimizers have; matrices decay, biases and norms don't."""
 
     learning_rate: Positive
-    projection_rate: Positive  # of the heads' projections (P_l, P_w), as a factor of the learning rate
+    head_mixing_rate_factor: Positive  # of the parameters that mix heads (P_l, P_w): a factor of learning_rate
     weight_decay: NonNegative
     clip: Positive | None  # largest gradient norm; null: no clipping
 

@@ -1,8 +1,8 @@
 """The optimizers: what each is built of, which parameters decay, and what a checkpoint holds of them.
 
-In all of them matrices decay and vectors (biases, norms' gains) don't. Embeddings and head projections are matrices and
-decay: the projections multiply the logits or the weights as any linear map does, and without decay their scale, which
-the softmax turns into sharpness, would be the one scale of the layer that nothing holds back.
+In all of them matrices decay and vectors (biases, norms' gains) don't. Embeddings are matrices and decay, and so do the
+parameters that mix heads (P_l and P_w): they multiply the logits or the weights as any linear map does, and without
+decay their scale, which the softmax turns into sharpness, would be the one scale of the layer that nothing holds back.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ def build_optimizers(model: nn.Module, config: Stepping) -> list[Optimizer]:
 
 
 def set_learning_rate(optimizers: Sequence[Optimizer], learning_rate: float) -> None:
-    """Set the rate of the next step: that of the head projections is projection_rate times the others'."""
+    """Set the rate of the next step; of parameters that mix heads it is head_mixing_rate_factor times the others'."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate * group["rate"]
+            group["lr"] = learning_rate * group["rate_factor"]
 
 
 def step(optimizers: Sequence[Optimizer]) -> None:
@@ -83,7 +83,7 @@ def adafactor(model: nn.Module, config: Adafactor) -> list[Optimizer]:
 
 
 def muon(model: nn.Module, config: Muon) -> list[Optimizer]:
-    """Muon (Jordan et al. 2024) for the hidden matrices, AdamW for embeddings, head, vectors and head projections.
+    """Muon (Jordan et al. 2024) for the hidden matrices, AdamW for embeddings, head, vectors and P_l, P_w.
 
     The updates have the size of AdamW's (Liu et al. 2025, 2502.16982), so one learning rate is right for both.
     """
@@ -138,17 +138,17 @@ BUILDERS: dict[type, Any] = {
 
 
 def parameter_groups(model: nn.Module, parameters: Iterable[nn.Parameter], config: Stepping) -> list[dict[str, Any]]:
-    """Groups of matrices or of vectors, by `rate`, the factor of the learning rate, in the order of `parameters`."""
+    """Groups of matrices or of vectors, each with its factor of the learning rate, in the order of `parameters`."""
     layers = [module for module in model.modules() if isinstance(module, AttentionLayer)]
-    projections = {each for layer in layers for each in layer.head_projections()}
+    mixing = {each for layer in layers for each in layer.head_mixing_parameters()}
     by_kind: dict[tuple[bool, float], list[nn.Parameter]] = {}
     for parameter in parameters:
         if parameter.requires_grad:
-            rate = config.projection_rate if parameter in projections else 1.0
-            by_kind.setdefault((parameter.dim() >= 2, rate), []).append(parameter)
+            factor = config.head_mixing_rate_factor if parameter in mixing else 1.0
+            by_kind.setdefault((parameter.dim() >= 2, factor), []).append(parameter)
     return [
-        {"params": each, "matrices": matrices, "weight_decay": config.weight_decay * matrices, "rate": rate}
-        for (matrices, rate), each in by_kind.items()
+        {"params": each, "matrices": matrices, "weight_decay": config.weight_decay * matrices, "rate_factor": factor}
+        for (matrices, factor), each in by_kind.items()
     ]
 
 

@@ -23,7 +23,7 @@ from experiments.training.step import Learner
 OPTIMIZER = AdamW(
     kind="adamw",
     learning_rate=1e-2,
-    projection_rate=1.0,
+    head_mixing_rate_factor=1.0,
     weight_decay=0.0,
     beta1=0.9,
     beta2=0.99,

@@ -20,7 +20,7 @@ POSITIONS = tuple(POSITION_KINDS)
 
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("tied", [True, False])
-def test_rows_are_the_gathered_logits(bert_of, tokens, norm, tied):
+def test_positions_give_the_gathered_logits(bert_of, tokens, norm, tied):
     bert = bert_of(norm=norm, tied=tied)
     positions = torch.tensor([20, 0, 7, 7, 13])
     assert_close(bert(tokens, positions), bert(tokens).flatten(0, 1)[positions], rtol=0, atol=1e-12)

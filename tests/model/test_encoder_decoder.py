@@ -44,7 +44,7 @@ def decoder_tokens() -> torch.Tensor:
 
 @pytest.mark.parametrize("norm", ["post", "pre", "sandwich"])
 @pytest.mark.parametrize("tied", [True, False])
-def test_rows_are_the_gathered_logits(model_of, tokens, decoder_tokens, norm, tied):
+def test_positions_give_the_gathered_logits(model_of, tokens, decoder_tokens, norm, tied):
     model = model_of(norm=norm, tied=tied)
     positions = torch.tensor([14, 0, 7, 7, 13])
     every = model(tokens, decoder_tokens)

@@ -73,7 +73,7 @@ def test_the_streams_one_position_at_a_time(xlnet_of, tokens):
 
 
 @pytest.mark.parametrize("position", POSITIONS)
-def test_rows_are_the_gathered_logits(xlnet_of, tokens, position):
+def test_positions_give_the_gathered_logits(xlnet_of, tokens, position):
     model = xlnet_of(position=position)
     positions = ORDER.flatten().nonzero().flatten()
     assert_close(

@@ -239,7 +239,7 @@ def test_later_overrides_win_and_a_group_puts_away_what_was_set_inside_it():
 def test_a_group_that_the_user_chooses_keeps_what_the_rows_set_inside_it():
     table = load("shazeer2020/dynamic")
     overrides = row_overrides(table.rows_at("nano"), table.budgets["nano"], ["optimizer=muon"])
-    rates = {row: compose(overrides[row]).optimizer.projection_rate for row in ("all", "all_fast")}
+    rates = {row: compose(overrides[row]).optimizer.head_mixing_rate_factor for row in ("all", "all_fast")}
     assert rates == {"all": 0.1, "all_fast": 1.0}
     assert compose(overrides["all"]).optimizer.kind == "muon"
 

@@ -84,7 +84,7 @@ def tiny(cache: Path, text: Path, **changes) -> Settings:
         "optimizer": {
             "kind": "adamw",
             "learning_rate": 1e-2,
-            "projection_rate": 1.0,
+            "head_mixing_rate_factor": 1.0,
             "weight_decay": 0.01,
             "beta1": 0.9,
             "beta2": 0.98,

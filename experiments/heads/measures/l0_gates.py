@@ -99,7 +99,7 @@ def finetune_with_gates(run: TrainedRun, steps: int, penalty: float) -> tuple[Tr
     learner = run.learner(model)
     learner.regularizer = gates
     # the rate of a group is relative to the model's
-    learner.optimizers.append(torch.optim.Adam([{"params": gates.parameters(), "rate": GATE_RATE / rate}]))
+    learner.optimizers.append(torch.optim.Adam([{"params": gates.parameters(), "rate_factor": GATE_RATE / rate}]))
     for step in range(1, steps + 1):
         learner.take(step, rate)
     return model, gates.settled()
