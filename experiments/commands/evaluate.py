@@ -66,6 +66,8 @@ def _take_split(overrides: list[str]) -> tuple[str, list[str]]:
 def _score(
     folder: RunFolder, settings: Settings, split: str, which: WhichCheckpoint, bleu: bool
 ) -> tuple[int, dict[str, Any]]:
+    import torch
+
     from experiments.display.progress import Display
     from experiments.measure.hardware import resolve_device, resolve_precision
     from experiments.record.checkpoint import load_weights
@@ -73,6 +75,8 @@ def _score(
     from experiments.training.micro_batches import Forward, fitting
 
     trainer = settings.trainer
+    # as in training: sums follow their number
+    torch.set_num_threads(trainer.threads)
     keep_kernel(settings)
     with Display() as display:
         source = task_of(settings)

@@ -105,6 +105,13 @@ class Display:
         else:
             self._print(text)
 
+    def hint(self, text: str) -> None:
+        """Show a line that stays and need not be read."""
+        if self._live:
+            self._live.console.print(text, style="dim", markup=False, soft_wrap=True)
+        else:
+            self._print(text)
+
     def stop(self) -> None:
         """End the live display; harmless when there is none."""
         if self._live:

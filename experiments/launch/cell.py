@@ -15,7 +15,7 @@ from experiments.config.check import from_tree
 from experiments.data.errors import DataError
 from experiments.display.progress import Display, summary
 from experiments.launch.prepare import prepare_apart
-from experiments.measure.free_cores import Cores
+from experiments.measure.cores import CoreTime
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.folder import RunFolder, run_name
 from experiments.record.result import Result
@@ -64,7 +64,7 @@ def execute(settings: Settings) -> ExitCode:
     folder = folder_of(settings)
     result = finished(settings)
     if result is None:
-        cores = Cores()
+        core_time = CoreTime()
         try:
             with folder, Interruption(), Display() as display:
                 folder.create(settings.model_dump())
@@ -73,7 +73,7 @@ def execute(settings: Settings) -> ExitCode:
                 # torch is imported only now: a mistake in the settings or the data, or a finished run, needs none
                 from experiments.training.train import train
 
-                result = train(settings, folder, Tracker(), display, cores)
+                result = train(settings, folder, Tracker(), display, core_time)
         except Mistake:
             folder.discard()
             raise

@@ -11,6 +11,7 @@ from omegaconf import DictConfig, open_dict
 
 from experiments.config.command_line import MULTIRUN_FLAGS, check_overrides, hydra_main
 from experiments.config.compose import compose_raw, resolve
+from experiments.measure.cores import check_threads
 from experiments.model.kernel import check_kernel
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
@@ -75,10 +76,11 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
 
 
 def _check_cell(settings: Settings, *, runs_here: bool) -> None:
-    """Raises Mistake for a run that nothing ends, and for a kernel that this machine lacks where it runs here."""
+    """Raises Mistake for a run that nothing ends; where it runs here, for a kernel or cores that are not there."""
     planned_steps(settings)
     # a launcher of Hydra's may train on other machines than this one
     if runs_here:
+        check_threads(settings.trainer.threads)
         check_kernel(settings)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import platform
 from typing import Literal
 
 import torch
 
-from experiments.measure.free_cores import Cores, cpu_field, usable
+from experiments.measure.cores import cpu_field
 from experiments.settings.mistake import Mistake
 from experiments.settings.trainer import Precision
 
@@ -37,20 +36,6 @@ def fast_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     return not {"amx_bf16", "avx512_bf16"}.isdisjoint(cpu_field("flags").split())
-
-
-def resolve_threads(threads: int | None, device: torch.device, cores: Cores) -> int:
-    """None means torch's own number, but on a CPU no more than the cores that other processes leave idle.
-
-    OMP_NUM_THREADS is the user's word. Raises Mistake for more threads than cores.
-    """
-    if threads is not None:
-        if threads > (there := len(usable())):
-            raise Mistake(f"trainer.threads={threads}: more than there are cores; allowed: null, 1 to {there}")
-        return threads
-    if device.type == "cuda" or "OMP_NUM_THREADS" in os.environ:
-        return torch.get_num_threads()
-    return max(1, min(torch.get_num_threads(), round(cores.left())))
 
 
 def device_name(device: torch.device) -> str:

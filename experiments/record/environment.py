@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from experiments.measure.free_cores import cpu_field, usable
+from experiments.measure.cores import cpu_field, usable
 from experiments.measure.process_environment import TUNED
 
 PACKAGES = (

@@ -63,6 +63,8 @@ class Result:
     compiled: bool | None = None  # layers by torch.compile; None where nobody recorded it
     device: str | None
     micro_batch: int | None  # sequences at once
+    # share of the time, of its last start, in which other processes had its cores; None: not known
+    waited_for_cores: Number | None = None
     seed: int
     config: dict[str, Any] | None  # the resolved settings, as in config.yaml
     corpus: dict[str, Any] | None  # identity: kind, revision, digest, ...

@@ -19,7 +19,7 @@ class Trainer(Group):
     max_minutes: Positive | None
     precision: Precision  # auto: bf16 where the hardware is fast at it
     device: Literal["auto", "cpu", "cuda"]
-    threads: Size | None  # on a CPU; null: as many as other processes leave cores
+    threads: Size  # of torch on the CPU; sums follow their number, so it is part of the run
     compile: Literal["auto"] | bool  # auto: where a trial says that it pays within the run's length
     label_smoothing: Fraction  # of a target's probability, spread over the vocabulary; in training only
     log_every: Size  # steps

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from experiments.data.packing import Dataset
 from experiments.display.progress import Display
-from experiments.measure.free_cores import Cores, usable
-from experiments.measure.hardware import device_name, resolve_device, resolve_precision, resolve_threads
+from experiments.measure.cores import BUSY, CoreTime, check_threads, usable
+from experiments.measure.hardware import device_name, resolve_device, resolve_precision
 from experiments.measure.memory import PeakMemory
 from experiments.measure.rates import seconds
 from experiments.measure.throughput import Throughput
@@ -35,6 +35,8 @@ from experiments.training.micro_batches import Forward, split
 from experiments.training.optimizer import optimizer_state
 from experiments.training.run_length import planned_steps
 from experiments.training.step import Learner, learner_of
+
+LONG_STEPS = 500  # a run of fewer is over soon anyway
 
 
 @dataclass
@@ -70,6 +72,7 @@ class Run:
     planned: int | None  # steps; None: until the clock says so
     progress: Progress
     memory: PeakMemory
+    core_time: CoreTime
     backend: str = ""  # attention kernels that run
     throughput: Throughput = field(default_factory=Throughput)
     earlier_seconds: float = 0.0  # of this run's former starts, and of a trial of torch.compile
@@ -115,12 +118,12 @@ class Run:
         self.display.message(message)
 
 
-def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Display, cores: Cores) -> Run:
+def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Display, core_time: CoreTime) -> Run:
     """Everything before the first step. Raises Mistake for what the user has to change."""
     trainer = settings.trainer
     device = resolve_device(trainer.device)
-    usual = torch.get_num_threads()
-    torch.set_num_threads(resolve_threads(trainer.threads, device, cores))
+    check_threads(trainer.threads)
+    torch.set_num_threads(trainer.threads)
     keep_kernel(settings)
     source = task_of(settings)
     dataset = source.prepare(display.stage)
@@ -145,16 +148,15 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
         planned=planned,
         progress=Progress(),
         memory=PeakMemory(device),
+        core_time=core_time,
     )
     run.learner.say = run.say
     begin(run)
-    code = {"code": code_digests(settings.model_dump(), run.backend)}
-    folder.write_environment(describe(torch_facts(run), settings.seed, run.backend) | code)
-    if trainer.threads is None and (threads := torch.get_num_threads()) < usual:
-        run.say(
-            f"on {threads} of {usual} threads, as other processes had the other cores when the run began; "
-            f"trainer.threads={usual} takes all"
-        )
+    folder.write_environment(
+        describe(torch_facts(run), settings.seed, run.backend)
+        | {"waited_for_cores": core_time.waited_share(), "code": code_digests(settings.model_dump(), run.backend)}
+    )
+    say_how_busy(run)
     if (reason := why_slower(settings, device)) is not None:
         run.say(reason)
     tracker.start(folder, settings.model_dump())
@@ -167,6 +169,19 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
     run.memory.reset()
     run.throughput.start()
     return run
+
+
+def say_how_busy(run: Run) -> None:
+    """Say that other processes hold the cores of this run, and, of a long run on a CPU, that it leaves cores idle."""
+    waited, threads, cores = run.core_time.waited_share(), torch.get_num_threads(), len(usable())
+    if waited is not None and waited > BUSY:
+        run.say(
+            f"this machine is busy: so far the run waited {waited:.0%} of its time for a core that other processes "
+            "had; it is slower, its numbers are the same"
+        )
+    long = run.planned is None or run.planned >= LONG_STEPS
+    if threads < cores and long and run.forward.device.type == "cpu":
+        run.display.hint(f"on {threads} of {cores} cores; trainer.threads={cores} is faster, and another run")
 
 
 def begin(run: Run) -> None:
@@ -185,9 +200,8 @@ def begin(run: Run) -> None:
         write_checkpoint(run)
         return
     header = checkpoint.header
-    # a run keeps the precision that it began with, and the threads where there are as many cores
+    # a run keeps the precision that it began with
     run.learner.forward = replace(run.forward, precision=header["precision"])
-    torch.set_num_threads(min(header["threads"], len(usable())))
     run.backend = "+".join(kernels(run))
     if run.backend != header["backend"]:
         reason = why_slower(run.settings, run.forward.device)
@@ -258,7 +272,6 @@ def write_checkpoint(run: Run) -> None:
         "progress": asdict(run.progress),
         "micro_batch": run.learner.micro_batch,
         "precision": run.forward.precision,
-        "threads": torch.get_num_threads(),
         "configuration": configuration_digest(run.settings.model_dump()),
         "dataset": digest(run.dataset.identity),
         "code": code_digests(run.settings.model_dump(), run.backend),

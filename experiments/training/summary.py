@@ -97,6 +97,7 @@ def conditions(run: Run) -> dict[str, Any]:
         "compiled": run.progress.compiled,
         "device": device_name(run.forward.device),
         "micro_batch": run.learner.micro_batch,
+        "waited_for_cores": run.core_time.waited_share(),
         "corpus": run.dataset.identity["corpus"],
         "tokenizer_digest": run.dataset.tokenizer.digest,
         "code_digest": code_digest(run.settings.model_dump(), run.backend),

@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 import time
-from types import SimpleNamespace
+from pathlib import Path
 
 import pytest
 import torch
 
 from experiments.measure import memory, throughput
+from experiments.measure.cores import BUSY, CoreTime, check_threads, usable
 from experiments.measure.flops import peak_flops
-from experiments.measure.free_cores import Cores, usable
-from experiments.measure.hardware import device_name, resolve_device, resolve_precision, resolve_threads
+from experiments.measure.hardware import device_name, resolve_device, resolve_precision
 from experiments.measure.memory import PeakMemory
 from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.measure.throughput import WARMUP_STEPS, Throughput
@@ -129,45 +130,35 @@ def test_device_and_precision(monkeypatch):
     assert device_name(CPU).endswith(", 1 thread")
 
 
-@pytest.mark.parametrize(("left", "threads"), [(8.0, 8), (7.6, 8), (7.4, 7), (1.2, 1), (0.0, 1), (16.0, 8)])
-def test_a_run_takes_the_cores_that_others_leave(monkeypatch, left, threads):
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
-    cores = SimpleNamespace(left=lambda: left)
-    assert resolve_threads(None, CPU, cores) == 8  # of OMP_NUM_THREADS, which tests set
-    monkeypatch.delenv("OMP_NUM_THREADS")
-    assert resolve_threads(None, CPU, cores) == threads
-    assert resolve_threads(None, torch.device("cuda"), cores) == 8
-    assert resolve_threads(1, CPU, cores) == 1
-    with pytest.raises(Mistake, match=rf"trainer\.threads=9999: .* null, 1 to {len(usable())}"):
-        resolve_threads(9999, CPU, cores)
+def test_more_threads_than_cores_are_refused():
+    check_threads(len(usable()))
+    with pytest.raises(Mistake, match=rf"trainer\.threads=9999: .* allowed: 1 to {len(usable())}"):
+        check_threads(9999)
 
 
-def test_cores_that_others_use_are_not_left():
-    cores = Cores()
-    assert cores.left() == len(usable())  # nothing has been seen yet
-    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in usable()]
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="needs what Linux's scheduler counts")
+def test_the_time_in_which_others_have_the_core_is_known():
+    cores = usable()
+    busy = f"import os; os.sched_setaffinity(0, {cores[:1]})\nwhile True: pass"
+    others = [subprocess.Popen([sys.executable, "-c", busy]) for _ in range(3)]
     try:
-        time.sleep(1)
-        left = cores.left()
+        time.sleep(0.5)
+        os.sched_setaffinity(0, {cores[0]})
+        core_time, end = CoreTime(), time.monotonic() + 0.5
+        while time.monotonic() < end:
+            pass
+        waited = core_time.waited_share()
     finally:
-        for each in busy:
+        os.sched_setaffinity(0, cores)
+        for each in others:
             each.kill()
             each.wait()
-    assert left < 0.75 * len(usable())
+    assert waited > BUSY
 
 
-def test_cores_that_this_process_uses_are_left():
-    cores, end = Cores(), time.monotonic() + 1
-    others = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in usable()[1:]]
-    used = time.process_time()
-    while time.monotonic() < end:
-        pass
-    used = time.process_time() - used
-    left = cores.left()
-    for each in others:
-        each.kill()
-        each.wait()
-    assert left > 0.9 * used
+def test_where_the_scheduler_counts_nothing_the_waiting_is_not_known(monkeypatch, tmp_path):
+    monkeypatch.setattr("experiments.measure.cores.TASKS", tmp_path)
+    assert CoreTime().waited_share() is None
 
 
 @pytest.mark.parametrize(

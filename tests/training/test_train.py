@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from experiments.data.errors import DataError
 from experiments.display.progress import Display
 from experiments.launch.cell import check_unchanged
-from experiments.measure.free_cores import Cores
+from experiments.measure.cores import CoreTime
 from experiments.record import code_digest as code_digest_module
 from experiments.record.wandb_mirror import Tracker
 from experiments.settings.mistake import Mistake
@@ -127,34 +127,40 @@ def test_a_finished_run_without_its_result_gives_it_again(settings, go, plain_co
     first, folder = plain_copy
     (folder.path / "result.json").unlink()
     again, _ = go(settings())
-    measured = {"wall_seconds", "tokens_per_second", "tokens_per_second_spread", "peak_memory_bytes"}
+    measured = {
+        "wall_seconds",
+        "tokens_per_second",
+        "tokens_per_second_spread",
+        "peak_memory_bytes",
+        "waited_for_cores",
+    }
     meanings = {"peak_memory_meaning", "throughput_meaning"}
     one, other = first.to_dict(), again.to_dict()
     assert all(one[key] == other[key] for key in one.keys() - measured - meanings)
     assert again.wall_seconds > 0 and again.tokens_per_second == first.tokens_per_second
 
 
-def test_a_run_keeps_the_threads_that_it_began_with(settings, go, monkeypatch):
-    batch = Learner.batch
-
-    def cut(learner, index):
-        if index == 6:
-            raise KeyboardInterrupt
-        return batch(learner, index)
-
-    monkeypatch.delenv("OMP_NUM_THREADS")
+def test_the_threads_are_those_of_the_settings_and_of_nothing_else(settings, go, monkeypatch, capfd):
+    busy = SimpleNamespace(waited_share=lambda: 0.52)
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr(Learner, "batch", cut)
-            go(settings(), cores=SimpleNamespace(left=lambda: 0.6))
-        torch.set_num_threads(2)
-        result, folder = go(settings(), cores=SimpleNamespace(left=lambda: 2.0))
+        result, folder = go(settings(max_steps=2), core_time=busy)
     finally:
         torch.set_num_threads(before)
-    assert result.device.endswith(", 1 thread")
-    assert (folder.path / "log.txt").read_text().count("on 1 of 2 threads, as other processes had the other") == 2
+    assert result.device.endswith(", 1 thread") and result.waited_for_cores == 0.52
+    assert folder.environment()["waited_for_cores"] == 0.52
+    assert "this machine is busy: so far the run waited 52%" in (folder.path / "log.txt").read_text()
+
+
+def test_a_long_run_on_fewer_threads_than_cores_says_so_once(settings, go, monkeypatch, capfd):
+    monkeypatch.setattr("experiments.training.run.usable", lambda: list(range(16)))
+    go(settings(max_steps=2), "short")
+    assert "cores" not in capfd.readouterr().err
+    monkeypatch.setattr("experiments.training.run.LONG_STEPS", 2)
+    go(settings(max_steps=2), "long")
+    assert capfd.readouterr().err.count("on 1 of 16 cores; trainer.threads=16 is faster, and another run") == 1
 
 
 def test_a_run_goes_on_with_the_kernel_that_it_began_with(settings, go, monkeypatch, tmp_path):
@@ -194,7 +200,7 @@ def test_dropout_is_a_function_of_seed_and_step(settings, go, outcome):
 def test_a_checkpoint_of_another_configuration_is_refused(settings, plain_copy):
     _, folder = plain_copy
     with Display() as display, pytest.raises(Mistake, match="of another configuration"):
-        train(settings(seed=1), folder, Tracker(), display, Cores())
+        train(settings(seed=1), folder, Tracker(), display, CoreTime())
 
 
 def test_what_the_user_must_change_is_said_and_recorded(settings, go, tmp_path):

@@ -1,0 +1,60 @@
+"""The cores of this machine: those that a process may use, and how long it waited for one that others held."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+from experiments.settings.mistake import Mistake
+
+TASKS = Path("/proc/self/task")  # a folder for each thread of this process
+BUSY = 0.1  # of its time a run waits, and says so: alone, it waits for less than a hundredth
+
+
+class CoreTime:
+    """Watches, from when it is made, how long the threads of this process work and how long they wait for a core."""
+
+    def __init__(self) -> None:
+        self._before = _worked_and_waited()
+
+    def waited_share(self) -> float | None:
+        """Share of the time in which a thread was ready to work and another process had its core; None if unknown."""
+        now = _worked_and_waited()
+        if now is None or self._before is None:
+            return None
+        # what a thread that has ended had counted is gone
+        worked, waited = (max(0, after - before) for after, before in zip(now, self._before, strict=True))
+        return waited / (worked + waited) if worked + waited else 0.0
+
+
+def usable() -> list[int]:
+    """The numbers of the cores that this process may use."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else list(range(os.cpu_count() or 1))
+
+
+def check_threads(threads: int) -> None:
+    """Raises Mistake for more threads than cores."""
+    if threads > (there := len(usable())):
+        raise Mistake(f"trainer.threads={threads}: more than there are cores; allowed: 1 to {there}")
+
+
+def cpu_field(field: str) -> str:
+    """A field of the first processor in /proc/cpuinfo; empty where there is none."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.partition(":")[0].strip() == field), "")
+
+
+def _worked_and_waited() -> tuple[int, int] | None:
+    """Nanoseconds of all threads of this process so far, as Linux's scheduler counts them; None where it doesn't."""
+    if not (TASKS / str(os.getpid()) / "schedstat").exists():
+        return None
+    worked = waited = 0
+    for task in TASKS.iterdir():
+        with suppress(OSError):  # a thread that has just ended
+            on_core, in_queue, _ = (task / "schedstat").read_text(encoding="ascii").split()
+            worked, waited = worked + int(on_core), waited + int(in_queue)
+    return worked, waited
