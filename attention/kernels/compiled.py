@@ -11,9 +11,12 @@ import hashlib
 import os
 import shlex
 import shutil
+import signal
 import stat
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,8 +29,10 @@ from attention.kernels.problem import Problem
 SOURCES = Path(__file__).parent / "cpu"
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", "-w")
 TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float64: 2}
-COMPILE_SECONDS = 120
+# of the processor: on a busy machine the same build only takes longer. A compiler that waits is given an hour.
+COMPILE_SECONDS, WAIT_SECONDS = 300, 3600
 COMPILERS = ("g++", "clang++", "c++")
+UNFINISHED = "building-"  # the start of the name of a folder that is built in
 # tasks for each thread where threads don't divide the groups evenly, and rows that make up a task at least
 TASKS_PER_THREAD, ROWS_PER_TASK = 4, 32
 
@@ -284,15 +289,40 @@ def _build() -> Path:
     _check_own(folder)
     path = folder / f"compiled-{key}.so"
     if not _is_whole(path):
-        # renamed when it is whole: another process may build or load it at the same time
-        with tempfile.TemporaryDirectory(dir=folder) as temporary:
-            made = Path(temporary) / path.name
-            _compile(*compiler, *FLAGS, "-o", str(made), str(SOURCES / "attend.cpp"))
-            content = made.read_bytes()
-            made.write_bytes(content + hashlib.sha256(content).digest())
-            made.chmod(0o500)
-            made.replace(path)
+        with _only_builder(folder):
+            if not _is_whole(path):
+                _build_at(path, compiler)
     return path
+
+
+def _build_at(path: Path, compiler: list[str]) -> None:
+    # renamed when it is whole: another process may load it at the same time
+    with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=path.parent) as temporary:
+        made = Path(temporary) / path.name
+        _compile(*compiler, *FLAGS, "-o", str(made), str(SOURCES / "attend.cpp"))
+        content = made.read_bytes()
+        made.write_bytes(content + hashlib.sha256(content).digest())
+        made.chmod(0o500)
+        made.replace(path)
+
+
+@contextmanager
+def _only_builder(folder: Path) -> Iterator[None]:
+    """Wait until no other process builds in the folder, and remove what killed ones have left there.
+
+    The system releases the lock of a process that dies. On a file system without locks all may build at once.
+    """
+    import fcntl
+
+    descriptor = os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        with suppress(OSError):
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            for left in folder.glob(f"{UNFINISHED}*"):
+                shutil.rmtree(left, ignore_errors=True)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _is_whole(path: Path) -> bool:
@@ -315,8 +345,17 @@ def _check_own(path: Path) -> None:
 
 
 def _compile(*command: str) -> bytes:
-    done = subprocess.run(command, capture_output=True, timeout=COMPILE_SECONDS, check=False)
+    if shutil.which(command[0]) is None:
+        raise RuntimeError(f"there is no program {command[0]}")
+    # the limit holds for each process of the compiler; one that the system sets lower stays
+    limited = ("/bin/sh", "-c", f'ulimit -St {COMPILE_SECONDS} 2>/dev/null; exec "$@"', "sh", *command)
+    try:
+        done = subprocess.run(limited, stdin=subprocess.DEVNULL, capture_output=True, timeout=WAIT_SECONDS, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise RuntimeError(f"{command[0]} has not ended after {WAIT_SECONDS} seconds") from error
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines() or ["nothing"]
-        raise RuntimeError(f"{command[0]} ended with code {done.returncode} and said: {said[0]}")
+        code = done.returncode
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+        raise RuntimeError(f"{command[0]} {how} and said: {said[0]}")
     return done.stdout

@@ -92,8 +92,8 @@ class Problem(NamedTuple):
             cast(value),
             _folded(logits_projection),
             _folded(weights_projection),
-            None if bias is None else cast(_broadcastable("bias", bias, maps)),
-            None if mask is None else _broadcastable("mask", mask, maps),
+            None if bias is None else cast(checked_maps("bias", bias, maps)),
+            None if mask is None else checked_maps("mask", mask, maps),
             causal,
             query.shape[-1] ** -0.5 if scale is None else scale,
             dropout,
@@ -157,12 +157,17 @@ def _folded(projection: Projection | None) -> Projection | None:
     return Projection(*(None if term is None else cast(term) for term in projection))
 
 
-def _broadcastable(name: str, tensor: Tensor, maps: tuple[int, ...]) -> Tensor:
-    """The tensor in four dimensions, if each is 1 or that of the maps."""
-    shape = (*(4 - tensor.ndim) * (1,), *tensor.shape)
-    if len(shape) > 4 or any(size not in (1, full) for size, full in zip(shape, maps, strict=True)):
-        raise ValueError(f"{name}: has shape {_text(tensor)}, must be broadcastable to {list(maps)} (B, h, N, M)")
-    return tensor.reshape(shape)
+def checked_maps(name: str, tensor: Tensor, maps: tuple[int, ...]) -> Tensor:
+    """The tensor, if it has four dimensions, each of them 1 or that of the maps.
+
+    With fewer dimensions it could be read in several ways wherever two of the sizes are equal.
+    """
+    if tensor.ndim == 4 and all(size in (1, full) for size, full in zip(tensor.shape, maps, strict=True)):
+        return tensor
+    wanted = f"must have four dimensions, each 1 or that of {list(maps)} (B, h, N, M)"
+    if tensor.ndim == 2:
+        wanted += f"; of [B, M] give {name}[:, None, None, :], of [N, M] give {name}[None, None]"
+    raise ValueError(f"{name}: has shape {_text(tensor)}, {wanted}")
 
 
 def _text(tensor: Tensor) -> str:

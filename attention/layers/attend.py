@@ -51,9 +51,9 @@ def attend(
 
     query [B, N, h_k, K], key [B, M, h_k, K], value [B, M, h_v, V];
     logits_projection: P_l, h_k -> h; None: h = h_k. weights_projection: P_w, h -> h_v; None: h_v = h;
-    bias: added to the logits, broadcastable to [B, h, N, M]; -inf forbids;
-    mask: bool, broadcastable to [B, h, N, M], True = may attend; a row that may attend nowhere gives zeros and no
-    gradient;
+    bias: added to the logits; four dimensions, each 1 or that of [B, h, N, M]; -inf forbids;
+    mask: bool, of four dimensions likewise, True = may attend; a row that may attend nowhere gives zeros and no
+    gradient. Fewer dimensions are refused, as [M, M] could be padding [B, M] or queries and memory [N, M];
     causal: query n attends to memory 0..n only;
     scale: None = 1 / sqrt(K);
     dropout: probability that a weight is set to 0 after P_w, the others growing by 1 / (1 - dropout);

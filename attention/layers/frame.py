@@ -9,7 +9,7 @@ from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
-from attention.kernels.problem import STAGES, Hook, Projection, Stage
+from attention.kernels.problem import STAGES, Hook, Projection, Stage, checked_maps
 from attention.layers.attend import attend, check_backend
 from attention.layers.cost import Cost
 
@@ -20,8 +20,8 @@ Real = float  # annotates a setting of either sign; one annotated float must not
 class AttendOptions(NamedTuple):
     """Arguments of `attention.layers.attend.attend` beside queries, keys and values; a mechanism adds its own terms."""
 
-    mask: Tensor | None = None  # bool, broadcastable to [B, h, N, M], True = may attend
-    bias: Tensor | None = None  # broadcastable to [B, h, N, M]
+    mask: Tensor | None = None  # bool [B, h, N, M], each dimension full or 1; True = may attend
+    bias: Tensor | None = None  # [B, h, N, M], each dimension full or 1
     causal: bool = False
     dropout_seed: Tensor | None = None  # int64, no dimensions
     logits_projection: Projection | None = None
@@ -102,11 +102,12 @@ class AttentionLayer(nn.Module):
     ) -> Tensor:
         """x [B, N, D] attends to memory [B, M, D_M], or to itself where that is None -> [B, N, D].
 
-        mask (bool, True = may attend) and bias are broadcastable to [B, softmax_heads, N, M]; causal: position n
-        attends to 0..n only; rotary rotates queries and keys [B, N, H, K] by their position; with a memory it is a
-        pair, of the queries and of the keys; dropout_seed (int64, no dimensions) decides in training which weights are
-        dropped. Raises ValueError for one rotary with a memory, for shapes that don't fit, for dropout without a seed,
-        and for a backend that can't do the layer.
+        mask (bool, True = may attend) and bias have four dimensions, each 1 or that of [B, softmax_heads, N, M], so
+        that a mask [B, M] of padding is given as mask[:, None, None, :]; causal: position n attends to 0..n only;
+        rotary rotates queries and keys [B, N, H, K] by their position; with a memory it is a pair, of the queries and
+        of the keys; dropout_seed (int64, no dimensions) decides in training which weights are dropped. Raises
+        ValueError for one rotary with a memory, for shapes that don't fit, for dropout without a seed, and for a
+        backend that can't do the layer.
         """
         if memory is not None and callable(rotary):
             raise ValueError("rotary: rotates by the positions of one sequence; with a memory give a pair")
@@ -115,6 +116,9 @@ class AttentionLayer(nn.Module):
         if rotary is not None:
             turn_query, turn_key = (rotary, rotary) if callable(rotary) else rotary
             query, key = turn_query(query), turn_key(key)
+        maps = (*x.shape[:1], self.sizes.softmax_heads, x.shape[1], memory.shape[1])
+        mask = None if mask is None else checked_maps("mask", mask, maps)
+        bias = None if bias is None else checked_maps("bias", bias, maps)
         options = AttendOptions(mask, bias, causal, dropout_seed)
         heads = self.attend(x, memory, query, key, value, options)
         if self.own_kernel is not None:

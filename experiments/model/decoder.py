@@ -44,8 +44,8 @@ class DecoderLayer(EncoderLayer):
     ) -> Tensor:
         """The stream [B, N, D], or [P, D] of `positions` of the flattened batch.
 
-        memory [B, M, D]; memory_mask, bool, broadcastable to [B, H, N, M], True = may attend. bias and rotary are of
-        the self-attention: positions of the two sequences don't compare.
+        memory [B, M, D]; memory_mask, bool [B, H, N, M] with each dimension full or 1, True = may attend. bias and
+        rotary are of the self-attention: positions of the two sequences don't compare.
         """
         own = {"causal": True, "bias": bias, "rotary": rotary, "dropout_seed": self.dropout_seed}
         cross = {"memory": memory, "mask": memory_mask, "dropout_seed": self.cross_dropout_seed}

@@ -180,7 +180,7 @@ def test_it_is_built_once_and_leaves_nothing_else_behind(elsewhere):
     built = compiled._build()
     made = built.stat().st_mtime_ns
     assert compiled._build() == built and built.stat().st_mtime_ns == made
-    assert sorted(elsewhere.rglob("*")) == [elsewhere / f"kernels-{os.geteuid()}", built]
+    assert sorted(elsewhere.rglob("*")) == [built.parent, built, built.parent / "lock"]
     assert stat.S_IMODE(built.stat().st_mode) == 0o500 and stat.S_IMODE(built.parent.stat().st_mode) == 0o700
 
 
@@ -229,10 +229,36 @@ def test_what_another_user_may_have_put_there_is_not_loaded(elsewhere, monkeypat
 
 
 @pytest.mark.campaign
-def test_processes_that_build_at_once_all_get_it(elsewhere):
+def test_processes_that_build_at_once_build_it_once(elsewhere, monkeypatch, tmp_path):
+    log = tmp_path / "log"
+    counting = tmp_path / "counting-g++"
+    counting.write_text(f'#!/bin/sh\ncase "$*" in *-dM*) ;; *) echo >> {log}; sleep 1;; esac\nexec g++ "$@"\n')
+    counting.chmod(0o700)
+    monkeypatch.setenv("CXX", str(counting))
     with multiprocessing.get_context("spawn").Pool(3) as pool:
         paths = pool.map(_built, 3 * [(compiled.SOURCES, elsewhere)])
-    assert len(set(paths)) == 1 and compiled.absence() is None
+    assert len(set(paths)) == 1 and compiled.absence() is None and log.read_text() == "\n"
+
+
+def test_what_a_killed_build_has_left_is_removed_by_the_next(elsewhere):
+    path = compiled._build()
+    path.unlink()
+    (path.parent / "building-abc").mkdir()
+    (path.parent / "building-abc" / "half.so").write_bytes(b"half")
+    assert compiled._build() == path and sorted(path.parent.iterdir()) == [path, path.parent / "lock"]
+
+
+def test_a_compiler_is_stopped_by_the_processor_time_it_takes_and_not_by_the_clock(elsewhere, monkeypatch, tmp_path):
+    endless = tmp_path / "endless"
+    endless.write_text("#!/bin/sh\nwhile :; do :; done\n")
+    endless.chmod(0o700)
+    monkeypatch.setattr(compiled, "COMPILE_SECONDS", 1)
+    monkeypatch.setenv("CXX", str(endless))
+    assert f"{endless} was ended by SIGXCPU" in str(compiled.absence())
+    monkeypatch.setattr(compiled, "WAIT_SECONDS", 0.05)
+    endless.write_text("#!/bin/sh\nexec sleep 60\n")
+    compiled.library.cache_clear()
+    assert f"{endless} has not ended after 0.05 seconds" in str(compiled.absence())
 
 
 def _built(folders: tuple[Path, Path]) -> str:
@@ -243,7 +269,11 @@ def _built(folders: tuple[Path, Path]) -> str:
 
 @pytest.mark.parametrize(
     ("compiler", "why"),
-    [("/nowhere/g++", "No such file"), ("false", "false ended with code 1"), ("", "no C.. compiler")],
+    [
+        ("/nowhere/g++", "there is no program /nowhere/g.."),
+        ("false", "false ended with code 1"),
+        ("", "no C.. compiler"),
+    ],
 )
 def test_without_a_compiler_auto_quietly_computes_in_blocks(elsewhere, monkeypatch, capfd, recwarn, compiler, why):
     monkeypatch.setenv("PATH", os.environ["PATH"] if compiler else str(elsewhere))

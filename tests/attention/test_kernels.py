@@ -81,7 +81,7 @@ def cases(draw: st.DrawFn, of: tuple[str, ...] = ALL_TERMS) -> tuple[dict[str, T
     h = h if any(term.startswith("logits") for term in terms) else h_k
     h_v = h_v if any(term.startswith("weights") for term in terms) else h
     full = (B, h, N, M)
-    partial = st.sampled_from([None, (M,), (1, 1, 1, M), (B, 1, 1, M), (h, N, M), (B, 1, N, 1), full])
+    partial = st.sampled_from([None, (1, 1, 1, M), (B, 1, 1, M), (1, h, N, M), (B, 1, N, 1), full])
     bias_shape, mask_shape = draw(partial), draw(partial)
     leaves = tensors((B, N, M, K, V), (h_k, h, h_v), tuple(sorted(terms)), bias_shape=bias_shape)
     generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
@@ -142,27 +142,27 @@ def test_causal_without_a_mask(backend, sizes):
 @pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked", "compiled"])
 @pytest.mark.parametrize("how", ["mask", "bias"])
 def test_a_fully_masked_row_is_zero_and_sends_no_gradient(backend, how):
-    leaves = tensors((1, 3, 4, 2, 2), (2, 2, 2), bias_shape=(3, 4))
-    mask = torch.ones(3, 4, dtype=torch.bool)
+    leaves = tensors((1, 3, 4, 2, 2), (2, 2, 2), bias_shape=(1, 1, 3, 4))
+    mask = torch.ones(1, 1, 3, 4, dtype=torch.bool)
     if how == "mask":
-        mask[1] = False
+        mask[:, :, 1] = False
     else:
         with torch.no_grad():
-            leaves["bias"][1] = -INFINITY
+            leaves["bias"][:, :, 1] = -INFINITY
     leaves["bias"].requires_grad_(backend != "compiled")
     output = run(leaves, backend, mask=mask)
     assert output[:, 1].eq(0).all() and output[:, 0].ne(0).all()
     trained = [leaf for leaf in leaves.values() if leaf.requires_grad]
     grads = torch.autograd.grad(output.sum(), trained)
-    assert grads[0][:, 1].eq(0).all() and (backend == "compiled" or grads[-1][1].eq(0).all())
+    assert grads[0][:, 1].eq(0).all() and (backend == "compiled" or grads[-1][:, :, 1].eq(0).all())
     assert all(grad.isfinite().all() for grad in grads)
 
 
 @pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked", "compiled"])
 def test_a_nan_is_not_hidden(backend):
-    leaves = tensors((1, 3, 4, 2, 2), (2, 2, 2), bias_shape=(3, 4))
+    leaves = tensors((1, 3, 4, 2, 2), (2, 2, 2), bias_shape=(1, 1, 3, 4))
     with torch.no_grad():
-        leaves["bias"][1] = float("nan")
+        leaves["bias"][:, :, 1] = float("nan")
     assert run(leaves, backend, bias=leaves["bias"].detach())[:, 1].isnan().all()
 
 
@@ -171,9 +171,9 @@ def test_a_nan_is_not_hidden(backend):
 )
 def test_blocked_gradients_are_the_derivatives_with_dropout_drawn_again(dropout, terms):
     """Finite differences agree only if both directions drop the same weights."""
-    leaves = tensors((2, 3, 4, 2, 3), (2, 3, 2) if terms else (2, 2, 2), terms, bias_shape=(3, 4))
-    mask = torch.ones(3, 4, dtype=torch.bool)
-    mask[0, 2:], mask[2] = False, False
+    leaves = tensors((2, 3, 4, 2, 3), (2, 3, 2) if terms else (2, 2, 2), terms, bias_shape=(1, 1, 3, 4))
+    mask = torch.ones(1, 1, 3, 4, dtype=torch.bool)
+    mask[..., 0, 2:], mask[..., 2, :] = False, False
 
     def function(*values: Tensor) -> Tensor:
         return run(dict(zip(leaves, values, strict=True)), "blocked", mask=mask, dropout=dropout, dropout_seed=3)
@@ -243,7 +243,7 @@ def test_weights_are_dropped_with_the_probability_asked_for_and_independently():
 @pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked", "compiled"])
 def test_bf16_autocast_is_close_to_float32_in_value_and_gradient(backend):
     terms = () if backend == "sdpa" else ("logits.static", "weights.static")
-    leaves = tensors((2, 33, 33, 8, 8), (4, 4, 4), terms, bias_shape=(4, 33, 33), dtype=torch.float32)
+    leaves = tensors((2, 33, 33, 8, 8), (4, 4, 4), terms, bias_shape=(1, 4, 33, 33), dtype=torch.float32)
     options = {"bias": leaves.pop("bias").detach()} if backend == "compiled" else {}
     exact = run(leaves, "reference", **options)
     expected = torch.autograd.grad(exact.square().sum(), list(leaves.values()))
@@ -260,7 +260,9 @@ def test_bf16_autocast_is_close_to_float32_in_value_and_gradient(backend):
 def test_the_softmax_of_the_reference_is_in_float32():
     """A logit of 256 and a bias of 1 are 256 in bf16, and a weight of 1/2 instead of e / (1 + e)."""
     query, value = torch.full((1, 1, 1, 1), 16.0).bfloat16(), torch.tensor([0.0, 1.0]).bfloat16().view(1, 2, 1, 1)
-    output = attend(query, query.expand(1, 2, 1, 1), value, bias=torch.tensor([0, 1]).bfloat16(), backend="reference")
+    output = attend(
+        query, query.expand(1, 2, 1, 1), value, bias=torch.tensor([[[[0, 1]]]]).bfloat16(), backend="reference"
+    )
     assert output.item() == pytest.approx(math.e / (1 + math.e), rel=0.01)
 
 
@@ -345,7 +347,7 @@ def test_the_memory_that_blocked_needs_beside_its_results_does_not_grow_with_the
 
 def test_a_half_precision_gradient_is_rounded_once_however_many_blocks_it_is_summed_over():
     """Each of 512 row blocks adds 1/512 to the gradient of the values: summed in bfloat16, it would stop at 1/2."""
-    leaves = tensors((2, 512, 1, 2, 2), (1, 1, 1), bias_shape=(1, 1), dtype=torch.bfloat16)
+    leaves = tensors((2, 512, 1, 2, 2), (1, 1, 1), bias_shape=(1, 1, 1, 1), dtype=torch.bfloat16)
     with mock.patch.dict(blocked.BLOCK_BYTES, cpu=1):
         output = run(leaves, "blocked")
         (grad,) = torch.autograd.grad(output, leaves["value"], torch.full_like(output, 1 / 512))
@@ -362,7 +364,7 @@ def test_blocked_refuses_a_second_derivative():
 def test_meta_tensors_go_through_with_dropout_and_gradient():
     leaves = {
         name: leaf.detach().to("meta").requires_grad_()
-        for name, leaf in tensors((3, 9, 11, 4, 5), (2, 3, 4), ALL_TERMS, bias_shape=(9, 11)).items()
+        for name, leaf in tensors((3, 9, 11, 4, 5), (2, 3, 4), ALL_TERMS, bias_shape=(1, 1, 9, 11)).items()
     }
     for backend in ("reference", "blocked", "auto"):
         output = run(leaves, backend, dropout=0.1, dropout_seed=1)
@@ -406,7 +408,7 @@ def test_auto_takes_what_was_measured_to_be_fastest(monkeypatch, compiler, amx):
     own, plain = ("compiled", "compiled") if compiler else ("blocked", "sdpa")
     eye = Projection(torch.eye(2))
     by_position = Projection(query=torch.zeros(1, 64, 2, 2))
-    trained_bias = torch.zeros(2, 64, 64, requires_grad=True)
+    trained_bias = torch.zeros(1, 2, 64, 64, requires_grad=True)
     assert name(64, logits_projection=eye) == name(1024, weights_projection=eye, dropout=0.1, dropout_seed=1) == own
     half = Projection(torch.eye(2, dtype=torch.bfloat16))
     assert name(64, torch.bfloat16, logits_projection=half) == own
@@ -424,7 +426,7 @@ def test_auto_takes_what_was_measured_to_be_fastest(monkeypatch, compiler, amx):
     ("change", "message"),
     [
         ({"logits_projection": Projection(query=torch.zeros(1, 3, 2, 2))}, "mix heads by position"),
-        ({"bias": torch.zeros(3, 3, requires_grad=True)}, "no gradient of a bias"),
+        ({"bias": torch.zeros(1, 1, 3, 3, requires_grad=True)}, "no gradient of a bias"),
         ({"key": torch.zeros(1, 0, 2, 4), "value": torch.zeros(1, 0, 2, 4)}, "at least one number in every tensor"),
         ({"value": torch.zeros(1, 3, 2, 4).double()}, "one dtype of float32, bfloat16 and float64"),
         ({name: torch.zeros(1, 3, 2, 4, device="meta") for name in ("query", "key", "value")}, "not on meta"),
@@ -444,7 +446,16 @@ def test_compiled_refuses_by_name(change, message):
         ({"logits_projection": Projection(torch.eye(2))}, r"logits_projection.static: .* must be \[3, 2\]"),
         ({"weights_projection": Projection(query=torch.zeros(2, 9, 3, 3))}, r"weights_projection.query: .*\[2, 5, 3"),
         ({"mask": torch.zeros(5, 4)}, "mask: has dtype torch.float32, must be bool"),
-        ({"mask": torch.ones(2, 5, 4, dtype=torch.bool)}, r"mask: .* broadcastable to \[2, 3, 5, 4\]"),
+        (
+            {"mask": torch.ones(2, 5, 4, dtype=torch.bool)},
+            r"mask: has shape \[2, 5, 4\], must have four dimensions",
+        ),
+        ({"mask": torch.ones(2, 4, 5, 4, dtype=torch.bool)}, r"mask: .*, each 1 or that of \[2, 3, 5, 4\]"),
+        (
+            {"mask": torch.ones(5, 4, dtype=torch.bool)},
+            r"of \[B, M\] give mask\[:.*of \[N, M\] give mask\[None",
+        ),
+        ({"bias": torch.zeros(4)}, "bias: has shape"),
         ({"bias": torch.zeros(2, 3, 5, 4, 1)}, "bias: "),
         ({"dropout": 1.0}, "dropout: is 1.0"),
         ({"dropout": 0.1}, "dropout_seed: is None, must be an integer as dropout is 0.1"),

@@ -134,7 +134,7 @@ def test_a_mask_mixed_by_the_logits_projection_would_be_nan_and_after_it_is_exac
     logits[..., 2:] = -math.inf
     assert torch.einsum("bhnm,hg->bgnm", logits, P_l).softmax(-1).isnan().any()
 
-    mask = torch.tensor([True, True, False, False])
+    mask = torch.tensor([True, True, False, False])[None, None, None]
     for backend in ("reference", "blocked", "compiled"):
         arguments = {"logits_projection": Projection(P_l), "weights_projection": Projection(P_l), "backend": backend}
         masked = attend(query, key, value, mask=mask, **arguments)
@@ -215,8 +215,8 @@ def test_additive_is_bahdanaus_equation_also_in_several_blocks(monkeypatch):
 
 def test_additive_adds_a_position_bias():
     layer = additive.Attention(HIDDEN, HIDDEN, 2, 3, 4, True, 0.0, "auto")
-    x, bias = torch.randn(2, 7, HIDDEN), torch.zeros(2, 7, 7)
-    bias[:, :, 3:] = -math.inf
+    x, bias = torch.randn(2, 7, HIDDEN), torch.zeros(1, 2, 7, 7)
+    bias[..., 3:] = -math.inf
     torch.testing.assert_close(layer(x, bias=bias), layer(x, x[:, :3]))
 
 

@@ -66,7 +66,7 @@ def cases(draw: st.DrawFn):
     h = h if BOTH[0] in terms else h_k
     h_v = h_v if BOTH[1] in terms else h
     leaves = tensors((B, N, M, K, V), (h_k, h, h_v), terms)
-    shape = draw(st.sampled_from([None, (M,), (B, 1, 1, M)]))
+    shape = draw(st.sampled_from([None, (B, 1, 1, M)]))
     generator = torch.Generator().manual_seed(draw(st.integers(0, 99)))
     mask = None if shape is None else torch.rand(shape, generator=generator) < 0.6
     options = {"mask": mask, "causal": draw(st.booleans()), "scale": draw(st.sampled_from([None, 1.0]))}
@@ -204,8 +204,8 @@ def test_a_layer_runs_on_it_and_names_its_kernel():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"bias": torch.zeros(5, 4)}, "it takes no bias"),
-        ({"mask": torch.ones(5, 4, dtype=torch.bool)}, r"a mask of memory positions only, \[B, 1, 1, M\]"),
+        ({"bias": torch.zeros(1, 1, 5, 4)}, "it takes no bias"),
+        ({"mask": torch.ones(1, 1, 5, 4, dtype=torch.bool)}, r"a mask of memory positions only, \[B, 1, 1, M\]"),
         ({"mask": torch.ones(2, 1, 1, 1, dtype=torch.bool)}, r"a mask of memory positions only, \[B, 1, 1, M\]"),
         ({"weights_projection": Projection(query=torch.zeros(2, 5, 3, 3))}, "by static projections only"),
         ({"value": torch.zeros(2, 4, 3, 5).half()}, r"one type, not torch\.float16 and torch\.float32"),

@@ -76,7 +76,7 @@ def test_the_yaml_begins_with_its_definition_and_its_paper(variant):
 def test_shapes_and_finite_gradients_with_dropout(variant, length):
     layer = build(variant).train()
     x = torch.randn(2, length, HIDDEN, requires_grad=True)
-    bias = torch.zeros(layer.softmax_heads, length, length, requires_grad=True)
+    bias = torch.zeros(1, layer.softmax_heads, length, length, requires_grad=True)
     assert layer.kernel is None
     output = layer(x, bias=bias, dropout_seed=SEED)
     assert output.shape == x.shape and layer.kernel in ("reference", "sdpa", "blocked", "compiled", layer.own_kernel)
@@ -114,8 +114,9 @@ def test_the_cost_is_known_without_memory_for_the_weights(variant):
 @pytest.mark.parametrize("backend", ["auto", "reference"])
 def test_padding_does_not_leak(variant, backend):
     layer = build(variant, backend=backend)
-    x, mask = torch.randn(2, 9, HIDDEN), torch.arange(9) < 6
-    other = torch.where(mask[:, None], x, 7 * torch.randn(2, 9, HIDDEN))
+    x, known = torch.randn(2, 9, HIDDEN), torch.arange(9) < 6
+    mask = known[None, None, None]
+    other = torch.where(known[:, None], x, 7 * torch.randn(2, 9, HIDDEN))
     expected = layer(x[:, :6])
     torch.testing.assert_close(layer(x, mask=mask)[:, :6], expected)
     torch.testing.assert_close(layer(other, mask=mask)[:, :6], expected)
