@@ -156,7 +156,7 @@ def evaluate(
 
 @app.command()
 def compare(
-    which: Annotated[list[str] | None, typer.Argument(metavar="[RUN | KEY=VALUE]...")] = None,
+    selection: Annotated[list[str] | None, typer.Argument(metavar="[RUN | KEY=VALUE]...")] = None,
     runs: Runs = RUNS,
     sort: Annotated[str, typer.Option(help="Column to sort by; a leading - turns it round.")] = "loss",
     format: Format = "table",
@@ -176,7 +176,7 @@ def compare(
         # all that it reads it needs to the end; looking for garbage takes a fifth of the time of 10,000 runs
         gc.disable()
         try:
-            compare_runs(which or [], runs, sort, format)
+            compare_runs(selection or [], runs, sort, format)
         finally:
             gc.enable()
 
@@ -223,7 +223,7 @@ def table(
 
 @app.command()
 def dashboard(
-    which: Annotated[list[str] | None, typer.Argument(metavar="[RUN | KEY=VALUE]...")] = None,
+    selection: Annotated[list[str] | None, typer.Argument(metavar="[RUN | KEY=VALUE]...")] = None,
     runs: Runs = RUNS,
     out: Annotated[Path | None, typer.Option(help="The file; dashboard.html in the folder of the runs.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Rewrite it while runs go on, until Ctrl-C.")] = False,
@@ -244,11 +244,11 @@ def dashboard(
 
             if out or watch or show:
                 raise Mistake("--wandb saves a workspace and writes no file: leave out --out, --watch, --open")
-            save_workspace(which or [], runs)
+            save_workspace(selection or [], runs)
         else:
             from experiments.commands.dashboard import write_dashboard
 
-            write_dashboard(which or [], runs, out, watch, show)
+            write_dashboard(selection or [], runs, out, watch, show)
 
 
 @app.command()
@@ -346,7 +346,7 @@ def export(
 
 @app.command()
 def sync(
-    which: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Default: every run.")] = None,
+    selection: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Default: every run.")] = None,
     runs: Runs = RUNS,
 ) -> None:
     """Upload runs to W&B that were trained offline, each as one run however often it was cut.
@@ -358,7 +358,7 @@ def sync(
     with _command("sync"):
         from experiments.commands.sync import sync_runs
 
-        raise typer.Exit(sync_runs(which or [], runs))
+        raise typer.Exit(sync_runs(selection or [], runs))
 
 
 @app.command()

@@ -13,13 +13,13 @@ from experiments.display.rows import Row, show
 from experiments.settings.mistake import Mistake, nearest
 
 
-def compare_runs(which: list[str], runs: Path, sort: str, format: str) -> None:
+def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> None:
     """Print the runs that are named or that match every key=value; all finished ones without either. Raises Mistake."""
-    named = named_folders(which, runs)
+    named = named_folders(selection, runs)
     results = [read_result(path) for path in named] if named else list(_all(runs))
-    tables = tables_of(matching(which, results))
+    tables = tables_of(matching(selection, results))
     if not tables:
-        condition = f" matches {' '.join(which)}{near_value(which, results)}" if which else ""
+        condition = f" matches {' '.join(selection)}{near_value(selection, results)}" if selection else ""
         raise Mistake(f"no finished run in {runs}/{condition}", "attn train makes one")
     tables = sorted_tables(sort, tables)
     if format in ("table", "markdown"):

@@ -13,7 +13,7 @@ from experiments.settings.mistake import Mistake
 WATCH_SECONDS = 5
 
 
-def write_dashboard(which: list[str], runs: Path, out: Path | None, watch: bool, show: bool) -> None:
+def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: bool, show: bool) -> None:
     """Write the page of the named or matching runs to `out` (in `runs` by default) and print its path.
 
     watch: until Ctrl-C, rewrite it when a run has news; the page loads itself again meanwhile. show: open it in the
@@ -22,7 +22,7 @@ def write_dashboard(which: list[str], runs: Path, out: Path | None, watch: bool,
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
         raise Mistake(f"--out {out}: must be a file in a folder that there is")
     out = out or runs / "dashboard.html"
-    data = page_data(which, runs, WATCH_SECONDS if watch else 0)
+    data = page_data(selection, runs, WATCH_SECONDS if watch else 0)
     write(out, page(data))
     count = len(data["rows"])
     line = f"{out}: {count:,} run{'s' if count != 1 else ''}"
@@ -34,7 +34,7 @@ def write_dashboard(which: list[str], runs: Path, out: Path | None, watch: bool,
     try:
         while True:
             time.sleep(WATCH_SECONDS)
-            news = page_data(which, runs, WATCH_SECONDS)
+            news = page_data(selection, runs, WATCH_SECONDS)
             if news != data:
                 data = news
                 write(out, page(data))

@@ -34,13 +34,13 @@ TABLES = 300_000
 DIGITS = 6
 
 
-def page_data(which: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
+def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
     """What the page of the chosen runs is drawn from, ready for JSON. Raises Mistake.
 
     refresh: after how many seconds the page loads itself again; 0 for never.
     """
     with Index(runs) as index:
-        results = chosen_runs(which, runs, index)
+        results = chosen_runs(selection, runs, index)
         with_curves = evenly(list(range(len(results))), CURVES)
         points = max(2, min(POINTS, CURVE_POINTS // len(with_curves)))
         curves = {place: _curve(curve_of(results[place]["folder"], index), points) for place in with_curves}
@@ -51,7 +51,7 @@ def page_data(which: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
     measures = {column for column, place in COLUMNS.items() if not place.startswith("config.")} - {"seed"} | set(MORE)
     measures |= set(scores)
     unigram = {result.get("unigram_loss") for result in results} - {None}
-    notes = [f"Made by: {' '.join(['attn dashboard', *which])}, from {runs}/.", *without_heads, *without_tables]
+    notes = [f"Made by: {' '.join(['attn dashboard', *selection])}, from {runs}/.", *without_heads, *without_tables]
     if "objective" in rows[0]:
         notes.append("These runs have different objectives: compare losses within one of them only.")
     return {

@@ -25,20 +25,20 @@ LAST = ("tokens_per_second", "peak_memory_bytes", "wall_seconds", "tokens")
 Curve = dict[str, Any]
 
 
-def chosen_runs(which: list[str], runs: Path, index: Index) -> list[dict[str, Any]]:
-    """A result for every run that `which` names or matches, with its name under `run` and its folder under `folder`.
+def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[dict[str, Any]]:
+    """A result for each run that `selection` names or matches, with its name under `run`, its folder under `folder`.
 
     A page is of pretraining, or of one task: fine-tuned runs are left out beside pretrained ones.
     A run that goes on, or was cut, has the numbers it has reached. Raises Mistake where no run is left, or several
     tasks are.
     """
-    folders = named_folders(which, runs) or sorted(path.parent for path in runs.glob("*/config.yaml"))
+    folders = named_folders(selection, runs) or sorted(path.parent for path in runs.glob("*/config.yaml"))
     results = list(_readable(folders, index))
     by_task: dict[str | None, list[dict[str, Any]]] = {}
-    for result in matching(which, results):
+    for result in matching(selection, results):
         by_task.setdefault(value_at(result, TASK["task"]), []).append(result)
     if not by_task:
-        condition = f" matches {' '.join(which)}{near_value(which, results)}" if which else ""
+        condition = f" matches {' '.join(selection)}{near_value(selection, results)}" if selection else ""
         raise Mistake(f"no run in {runs}/{condition}", "attn train makes one; --runs names another folder")
     if len(by_task) > 1 and None not in by_task:
         raise Mistake(f"these runs are of several tasks: {', '.join(sorted(map(str, by_task)))}", "choose: task=NAME")

@@ -27,10 +27,10 @@ CURVES = {
 HEADS = 10  # runs whose heads there is a panel for
 
 
-def save_workspace(which: list[str], runs: Path) -> None:
-    """Make the workspace of the runs that `which` chooses, or update it, and print its address. Raises Mistake."""
+def save_workspace(selection: list[str], runs: Path) -> None:
+    """Make the workspace of the runs that `selection` chooses, or update it, and print its address. Raises Mistake."""
     with Index(runs) as index:
-        results = chosen_runs(which, runs, index)
+        results = chosen_runs(selection, runs, index)
         logger = results[0]["config"]["logger"]
         try:
             entity = view.owner(logger["entity"])
@@ -40,7 +40,7 @@ def save_workspace(which: list[str], runs: Path) -> None:
         measured = ((result["run"], heads_of(result["folder"], index)) for result in results)
         tables = (f"### {run}\n\n{head_table(heads)}" for run, heads in measured if heads)
         texts = {"Papers' tables and claims": view.rendered_tables(runs), "Heads": list(islice(tables, HEADS))}
-    made = workspace(entity, logger["project"], which, results, texts)
+    made = workspace(entity, logger["project"], selection, results, texts)
     print(view.save(made, ("sections", "runset_settings"), runs))
 
 
@@ -57,10 +57,10 @@ def head_table(heads: dict[str, Any]) -> str:
 
 
 def workspace(
-    entity: str, project: str, which: list[str], results: list[dict[str, Any]], texts: dict[str, list[str]]
+    entity: str, project: str, selection: list[str], results: list[dict[str, Any]], texts: dict[str, list[str]]
 ) -> Any:
     """The workspace, unsaved: it needs no login. Runs are grouped by the settings that differ, so that a group's runs
-    are its seeds, and filtered by `which`. texts: sections of panels in Markdown; an empty one is left out."""
+    are its seeds, and filtered by `selection`. texts: sections of panels in Markdown; an empty one is left out."""
     import wandb_workspaces.reports.v2 as wr
     import wandb_workspaces.workspaces as ws
 
@@ -94,7 +94,7 @@ def workspace(
         runset_settings=ws.RunsetSettings(
             groupby=[ws.Config(key) for key in keys],
             order=[ws.Ordering(ws.Summary("validation_loss"), ascending=True)],
-            filters=ws.And(*_filters(which, results)),
+            filters=ws.And(*_filters(selection, results)),
         ),
     )
 
@@ -122,16 +122,16 @@ def _against(title: str, measure: str, **more: Any) -> Any:
     )
 
 
-def _filters(which: list[str], results: list[dict[str, Any]]) -> list[Any]:
-    """Filters of W&B for `which`, their values in the types that the runs have."""
+def _filters(selection: list[str], results: list[dict[str, Any]]) -> list[Any]:
+    """Filters of W&B for `selection`, their values in the types that the runs have."""
     import wandb_workspaces.workspaces as ws
 
     filters = []
-    for column in (item.split("=", 1)[0] for item in which if "=" in item):
+    for column in (item.split("=", 1)[0] for item in selection if "=" in item):
         values = {str(value): value for value in (value_at(result, place_of(column)) for result in results)}
         metric = ws.Config if place_of(column).startswith("config.") else ws.Summary
         filters.append(metric(_key(column)).isin(list(values.values())))
-    if any("=" not in item for item in which):
+    if any("=" not in item for item in selection):
         filters.append(ws.Metric("Name").isin([result["run"] for result in results]))
     return filters
 

@@ -42,14 +42,14 @@ BLEU = {"bleu": "bleu"}  # of translations
 NAMED = TASK | OBJECTIVE | BLEU | COLUMNS
 
 
-def named_folders(which: list[str], runs: Path) -> list[Path]:
-    """The run folders that the items of `which` without a `=` name. Raises Mistake for one that names none."""
-    return [path for name in which if "=" not in name for path in find_runs(name, runs)]
+def named_folders(selection: list[str], runs: Path) -> list[Path]:
+    """The run folders that the items of `selection` without a `=` name. Raises Mistake for one that names none."""
+    return [path for name in selection if "=" not in name for path in find_runs(name, runs)]
 
 
-def matching(which: list[str], results: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The results that agree with every key=value of `which`; key=a,b means either. Raises Mistake."""
-    filters = dict(item.split("=", 1) for item in which if "=" in item)
+def matching(selection: list[str], results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The results that agree with every key=value of `selection`; key=a,b means either. Raises Mistake."""
+    filters = dict(item.split("=", 1) for item in selection if "=" in item)
     for key in filters:
         _check_filter(key, results)
     return [
@@ -59,9 +59,9 @@ def matching(which: list[str], results: list[dict[str, Any]]) -> list[dict[str, 
     ]
 
 
-def near_value(which: list[str], results: list[dict[str, Any]]) -> str:
-    """` (did you mean x?)` for the first value in `which` that is near one that a result has, or nothing."""
-    for key, wanted in (item.split("=", 1) for item in which if "=" in item):
+def near_value(selection: list[str], results: list[dict[str, Any]]) -> str:
+    """` (did you mean x?)` for the first value in `selection` that is near one that a result has, or nothing."""
+    for key, wanted in (item.split("=", 1) for item in selection if "=" in item):
         known = dict.fromkeys(map(str, values_at(results, place_of(key))))
         for one in wanted.split(","):
             if one not in known and (hint := nearest(one, known)):
