@@ -9,7 +9,7 @@ from torch import Tensor
 
 from experiments.bench.contenders import Contender, layer_and_input
 from experiments.model.kernel import keep_kernel
-from experiments.model.variant import wrong_arguments
+from experiments.model.layers.attention import wrong_arguments
 from experiments.settings.run import Settings
 from experiments.training.precision import autocast
 

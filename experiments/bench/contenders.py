@@ -16,8 +16,8 @@ from experiments.bench.peers import PEERS
 from experiments.measure.hardware import resolve_device, resolve_precision
 from experiments.model.initial import initialize
 from experiments.model.kernel import keep_kernel
+from experiments.model.layers.attention import build_attention
 from experiments.model.transformer import Transformer
-from experiments.model.variant import build_attention
 from experiments.objectives.objective import Batch
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings

@@ -34,7 +34,7 @@ def print_variants(overrides: list[str], format: str) -> None:
     settings = compose(overrides)
     import torch
 
-    from experiments.model.variant import build_attention
+    from experiments.model.layers.attention import build_attention
 
     rows = []
     for name in options("variant"):

@@ -9,15 +9,15 @@ import torch
 from torch import nn
 
 from attention.layers.frame import AttentionLayer
-from experiments.model.bert import Bert
-from experiments.model.causal_decoder import CausalDecoder
-from experiments.model.encoder import EncoderLayer
-from experiments.model.encoder_decoder import EncoderDecoder
+from experiments.model.architectures.bert import Bert
+from experiments.model.architectures.causal_decoder import CausalDecoder
+from experiments.model.architectures.encoder_decoder import EncoderDecoder
+from experiments.model.architectures.sentence_order_encoder import SentenceOrder
+from experiments.model.architectures.two_stream_encoder import TwoStreamEncoder
 from experiments.model.initial import initialize
-from experiments.model.norm import deep_gains, ends_with_norm
-from experiments.model.sentence_order import SentenceOrder
+from experiments.model.layers.encoder import EncoderLayer
+from experiments.model.layers.norm import deep_gains, ends_with_norm
 from experiments.model.transformer import Transformer
-from experiments.model.two_stream import TwoStreamEncoder
 from experiments.settings.model import Model
 
 ARCHITECTURES: dict[str, type[Transformer]] = {

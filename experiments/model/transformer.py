@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from experiments.model.encoder import EncoderLayer
+from experiments.model.layers.encoder import EncoderLayer
 from experiments.settings.model import Model
 
 

@@ -33,7 +33,7 @@ ROOTS = (
     "experiments.data.batches",
     "experiments.data.shuffle",
 )
-FINETUNED_ROOTS = ("experiments.model.finetuned", "experiments.tasks.finetuning.objective")
+FINETUNED_ROOTS = ("experiments.model.architectures.finetuned_encoder", "experiments.tasks.finetuning.objective")
 # rooms whose imports are followed; the others check, store and show
 FOLLOWED = ("attention.", "experiments.objectives.", "experiments.model.")
 VERSIONED = ("experiments/data/packing.py", "experiments/tasks/finetuning/features.py")  # with a FORMAT

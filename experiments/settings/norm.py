@@ -21,8 +21,8 @@ NORM_KINDS = {
     "layer": NormKind("torch.nn", "LayerNorm"),
     "layer_no_bias": NormKind("torch.nn", "LayerNorm", {"bias": False}),
     # Zhang and Sennrich 2019, 1910.07467
-    "rms": NormKind("experiments.model.norm", "RMSNorm"),
+    "rms": NormKind("experiments.model.layers.norm", "RMSNorm"),
     # Ioffe and Szegedy 2015, 1502.03167: padding counted as text, and over real tokens only
-    "batch": NormKind("experiments.model.batch_norm", "BatchNorm", {"masked": False}, of_batch=True),
-    "batch_masked": NormKind("experiments.model.batch_norm", "BatchNorm", {"masked": True}, of_batch=True),
+    "batch": NormKind("experiments.model.layers.batch_norm", "BatchNorm", {"masked": False}, of_batch=True),
+    "batch_masked": NormKind("experiments.model.layers.batch_norm", "BatchNorm", {"masked": True}, of_batch=True),
 }

@@ -23,12 +23,12 @@ class PositionKind(NamedTuple):
 
 POSITION_KINDS = {
     # Devlin et al. 2019, 1810.04805
-    "learned": PositionKind(embedding="experiments.model.position:Learned", trained_to_length=True),
+    "learned": PositionKind(embedding="experiments.model.layers.position:Learned", trained_to_length=True),
     # Vaswani et al. 2017, 1706.03762
-    "sinusoidal": PositionKind(embedding="experiments.model.position:Sinusoidal"),
+    "sinusoidal": PositionKind(embedding="experiments.model.layers.position:Sinusoidal"),
     # Su et al. 2021, 2104.09864
-    "rotary": PositionKind(rotation="experiments.model.position:rotary"),
+    "rotary": PositionKind(rotation="experiments.model.layers.position:rotary"),
     # Raffel et al. 2020, 1910.10683
-    "relative": PositionKind(bias="experiments.model.position:relative_bias"),
+    "relative": PositionKind(bias="experiments.model.layers.position:relative_bias"),
     "none": PositionKind(),
 }

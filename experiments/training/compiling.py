@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
 from experiments.measure.rates import seconds
-from experiments.model.batch_norm import discard
-from experiments.model.decoder import Decoder
-from experiments.model.encoder import Encoder, EncoderLayer
+from experiments.model.layers.batch_norm import discard
+from experiments.model.layers.decoder import Decoder
+from experiments.model.layers.encoder import Encoder, EncoderLayer
 from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Batch
 from experiments.training.micro_batches import Forward, backward, is_out_of_memory

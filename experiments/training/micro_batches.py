@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments.model.dropout import reseed
+from experiments.model.layers.dropout import reseed
 from experiments.objectives.cross_entropy import IGNORED
 from experiments.objectives.loss import Sums, predict
 from experiments.objectives.objective import Batch

@@ -17,8 +17,8 @@ from experiments.measure.memory import PeakMemory
 from experiments.measure.rates import seconds
 from experiments.measure.throughput import Throughput
 from experiments.model.kernel import keep_kernel, why_slower
+from experiments.model.layers.attention import wrong_arguments
 from experiments.model.transformer import Transformer
-from experiments.model.variant import wrong_arguments
 from experiments.objectives.objective import Objective
 from experiments.record.checkpoint import Checkpoint, load, restore, save, weights
 from experiments.record.code_digest import code_digests, differing

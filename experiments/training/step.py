@@ -19,7 +19,7 @@ from torch.optim import Optimizer
 from experiments.data import batches
 from experiments.data.packing import Packed
 from experiments.measure.memory import give_back_freed_memory
-from experiments.model.batch_norm import commit, discard
+from experiments.model.layers.batch_norm import commit, discard
 from experiments.model.transformer import Transformer
 from experiments.objectives.loss import Sums
 from experiments.objectives.objective import Batch, Objective

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from experiments.measure.flops import mfu
 from experiments.measure.hardware import device_name
+from experiments.measure.mfu import mfu
 from experiments.objectives.objective import Decoded
 from experiments.record.code_digest import code_digest
 from experiments.record.result import Result, Status

@@ -9,7 +9,7 @@ from typing import Any
 
 from experiments.display.progress import Display
 from experiments.measure.cores import CoreTime
-from experiments.measure.flops import mfu
+from experiments.measure.mfu import mfu
 from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.objectives.objective import Scored
 from experiments.record.checkpoint import save, weights

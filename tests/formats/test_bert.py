@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from experiments.config.compose import compose
 from experiments.formats.bert import BertFormat
-from experiments.model.bert import Bert
+from experiments.model.architectures.bert import Bert
 from experiments.model.build import build
 from experiments.settings.mistake import Mistake
 

@@ -20,7 +20,7 @@ from experiments.config.compose import compose
 from experiments.config.messages import options
 from experiments.data.packing import prepare
 from experiments.launch.cell import execute, folder_of
-from experiments.model.bert import Bert
+from experiments.model.architectures.bert import Bert
 from experiments.settings.model import Model, Norm
 
 STORED = Path(__file__).with_name("losses.json")

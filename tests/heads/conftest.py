@@ -14,7 +14,7 @@ from omegaconf import OmegaConf
 
 from experiments.data.packing import Dataset, Packed
 from experiments.heads.trained_run import TrainedRun
-from experiments.model.bert import Bert
+from experiments.model.architectures.bert import Bert
 from experiments.model.build import build
 from experiments.objectives.objective import Batch
 from experiments.settings.model import Model

@@ -12,9 +12,9 @@ import torch
 
 from experiments.measure import memory, throughput
 from experiments.measure.cores import BUSY, CoreTime, check_threads, usable
-from experiments.measure.flops import peak_flops
 from experiments.measure.hardware import device_name, resolve_device, resolve_precision
 from experiments.measure.memory import PeakMemory
+from experiments.measure.mfu import peak_flops
 from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.measure.throughput import WARMUP_STEPS, Throughput
 from experiments.settings.mistake import Mistake

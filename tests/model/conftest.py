@@ -10,7 +10,7 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from experiments.model.bert import Bert
+from experiments.model.architectures.bert import Bert
 from experiments.model.build import build
 from experiments.settings.model import Model
 

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.model.two_stream import known
+from experiments.model.architectures.two_stream_encoder import known
 from experiments.objectives.kinds.permutation import Permutation, PermutationObjective
 from experiments.settings.mistake import Mistake
 

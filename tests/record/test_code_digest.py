@@ -42,7 +42,7 @@ def edited(tmp_path, gated):
         ("attention/kernels/cpu/attend.cpp", "{", "{;"),
         ("experiments/objectives/kinds/masked.py", "class Masked", "class Masks"),
         ("experiments/objectives/loss.py", "def ", "def a_"),
-        ("experiments/model/norm.py", "def ", "def a_"),
+        ("experiments/model/layers/norm.py", "def ", "def a_"),
         ("experiments/data/batches.py", "def ", "def a_"),
         ("experiments/data/packing.py", "FORMAT = ", "FORMAT = 9"),
     ],
@@ -89,7 +89,7 @@ def test_it_imports_nothing_heavy_and_is_quick_from_the_second_cell_on(gated):
 
 def test_a_fine_tuned_run_computes_with_its_head_and_its_task_too(gated):
     more = code_digests(gated | {"task": {}}, "compiled").keys() - code_digests(gated, "compiled").keys()
-    assert more == {"experiments/model/finetuned.py", "experiments/tasks/finetuning/objective.py"}
+    assert more == {"experiments/model/architectures/finetuned_encoder.py", "experiments/tasks/finetuning/objective.py"}
 
 
 def test_every_objective_has_its_file(gated):

@@ -12,7 +12,7 @@ import yaml
 from experiments.commands.table import TableOptions, show_table
 from experiments.config.compose import compose
 from experiments.config.messages import options
-from experiments.model.bert import Bert
+from experiments.model.architectures.bert import Bert
 from experiments.settings.mistake import Mistake
 from experiments.tables.costs import BUDGETS
 from experiments.tables.definition import folder, published

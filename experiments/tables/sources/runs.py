@@ -64,7 +64,7 @@ class Runs:
         """Names and sizes as the papers have them; multiplies of one attention layer for one sequence."""
         import torch
 
-        from experiments.model.variant import build_attention
+        from experiments.model.layers.attention import build_attention
 
         settings = self._rows[row]
         with torch.device("meta"):

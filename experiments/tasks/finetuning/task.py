@@ -16,7 +16,7 @@ from experiments.tasks.finetuning.features import Features, check_batch, obtain
 from experiments.tasks.finetuning.weights import pretrained_weights
 
 if TYPE_CHECKING:
-    from experiments.model.finetuned import FinetunedEncoder
+    from experiments.model.architectures.finetuned_encoder import FinetunedEncoder
     from experiments.model.transformer import Transformer
     from experiments.objectives.objective import Vocabulary
     from experiments.tasks.finetuning.objective import FinetuningObjective
@@ -73,8 +73,8 @@ class Finetuning:
 
     def build_model(self, vocabulary_size: int) -> FinetunedEncoder:
         """The pretrained encoder with a new head, without values."""
-        from experiments.model.bert import Bert
-        from experiments.model.finetuned import FinetunedEncoder
+        from experiments.model.architectures.bert import Bert
+        from experiments.model.architectures.finetuned_encoder import FinetunedEncoder
         from experiments.tasks.pretraining import Pretraining
 
         body = Pretraining(self.settings).build_model(vocabulary_size)

@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from experiments.model.encoder_decoder import EncoderDecoder
+from experiments.model.architectures.encoder_decoder import EncoderDecoder
 
 EXTRA = 50  # tokens that a target may be longer than its source (Vaswani et al. 2017, 6.1)
 

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from experiments.data.packing import Packed
 from experiments.data.tokenizer import Tokenizer
-from experiments.model.encoder_decoder import EncoderDecoder
+from experiments.model.architectures.encoder_decoder import EncoderDecoder
 from experiments.objectives.objective import Batch, Decoded, Decoding
 from experiments.training.decoding.beam import beam_search
 from experiments.training.micro_batches import Forward, fitting

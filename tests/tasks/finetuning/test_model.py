@@ -8,11 +8,11 @@ from torch.testing import assert_close
 
 from experiments.config.messages import CONF
 from experiments.formats.bert import BertFormat
-from experiments.model.bert import Bert
+from experiments.model.architectures.bert import Bert
+from experiments.model.architectures.finetuned_encoder import FinetunedEncoder
+from experiments.model.architectures.sentence_order_encoder import SentenceOrder
+from experiments.model.architectures.two_stream_encoder import TwoStreamEncoder
 from experiments.model.build import ARCHITECTURES
-from experiments.model.finetuned import FinetunedEncoder
-from experiments.model.sentence_order import SentenceOrder
-from experiments.model.two_stream import TwoStreamEncoder
 from experiments.objectives.loss import loss
 from experiments.settings.kinds import kinds
 from experiments.settings.model import Model

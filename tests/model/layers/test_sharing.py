@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from experiments.model.bert import Bert
+from experiments.model.architectures.bert import Bert
 from experiments.record.checkpoint import restore, weights
 
 SHARING = ["none", "attention", "feed_forward", "all"]

@@ -7,7 +7,7 @@ import torch
 from torch.autograd.graph import saved_tensors_hooks
 from torch.nn import functional as F
 
-from experiments.model.encoder import FeedForward
+from experiments.model.layers.feed_forward import FeedForward
 
 
 @pytest.mark.parametrize("gated", [False, True])

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from experiments.model.position import RelativeBias, bucket, sinusoids
+from experiments.model.layers.position import RelativeBias, bucket, sinusoids
 
 
 def test_sinusoids_by_hand():

@@ -10,9 +10,9 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.config.compose import compose
 from experiments.config.messages import options
+from experiments.model.architectures.encoder_decoder import EncoderDecoder
 from experiments.model.build import build
-from experiments.model.encoder_decoder import EncoderDecoder
-from experiments.model.position import RelativeBias, bucket
+from experiments.model.layers.position import RelativeBias, bucket
 from experiments.settings.mistake import Mistake
 from experiments.settings.position import POSITION_KINDS
 

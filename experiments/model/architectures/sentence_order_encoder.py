@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments.model.bert import Bert
+from experiments.model.architectures.bert import Bert
 from experiments.model.transformer import linear_multiplies
 from experiments.settings.model import Model
 

@@ -10,13 +10,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments.model.batch_norm import tell_real
-from experiments.model.embedding import Embedding
-from experiments.model.encoder import ACTIVATIONS, Encoder, EncoderLayer
-from experiments.model.norm import build_norm
-from experiments.model.position import position_bias, rotation
+from experiments.model.layers.attention import build_attention
+from experiments.model.layers.batch_norm import tell_real
+from experiments.model.layers.embedding import Embedding
+from experiments.model.layers.encoder import Encoder, EncoderLayer
+from experiments.model.layers.feed_forward import ACTIVATIONS
+from experiments.model.layers.norm import build_norm
+from experiments.model.layers.position import position_bias, rotation
 from experiments.model.transformer import Transformer, linear_multiplies
-from experiments.model.variant import build_attention
 from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 

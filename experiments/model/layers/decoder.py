@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments.model.encoder import EncoderLayer
-from experiments.model.norm import Residual, build_norm, ends_with_norm
+from experiments.model.layers.encoder import EncoderLayer
+from experiments.model.layers.norm import Residual, build_norm, ends_with_norm
 from experiments.settings.model import Model
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from experiments.model.encoder import EncoderLayer
 from experiments.model.initial import path_seed
+from experiments.model.layers.encoder import EncoderLayer
 
 
 def reseed(model: nn.Module, seed: int) -> None:

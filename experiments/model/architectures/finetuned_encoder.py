@@ -9,8 +9,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from experiments.model.bert import Bert
-from experiments.model.encoder import EncoderLayer
+from experiments.model.architectures.bert import Bert
+from experiments.model.layers.encoder import EncoderLayer
 from experiments.model.transformer import Transformer, linear_multiplies
 from experiments.settings.model import Model
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from experiments.model.norm import build_norm
-from experiments.model.position import embedded_position
+from experiments.model.layers.norm import build_norm
+from experiments.model.layers.position import embedded_position
 from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 

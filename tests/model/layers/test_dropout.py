@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from experiments.config.messages import options
-from experiments.model.dropout import reseed
+from experiments.model.layers.dropout import reseed
 
 
 def seeds(model) -> list[torch.Tensor]:

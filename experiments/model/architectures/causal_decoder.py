@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from experiments.model.bert import Bert
+from experiments.model.architectures.bert import Bert
 
 
 class CausalDecoder(Bert):

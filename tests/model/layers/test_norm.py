@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 from torch.testing import assert_close
 
-from experiments.model.norm import Residual, build_norm, deep_gains
+from experiments.model.layers.norm import Residual, build_norm, deep_gains
 
 X = torch.randn(2, 5, 12, generator=torch.Generator().manual_seed(0))
 

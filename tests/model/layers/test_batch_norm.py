@@ -7,7 +7,7 @@ from torch import nn
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from experiments.model.batch_norm import BatchNorm, commit, discard, tell_real
+from experiments.model.layers.batch_norm import BatchNorm, commit, discard, tell_real
 
 X = torch.randn(3, 7, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 MASK = torch.arange(7) < torch.tensor([7, 4, 1])[:, None]
