@@ -18,12 +18,13 @@ class Sums(NamedTuple):
     """The costs of a batch or of a part of one: scalars in float64, which add up to those of the whole."""
 
     tokens: Tensor  # nats, of the positions to predict
+    smoothed: Tensor  # the same with the label smoothing that is trained with
     labels: Tensor  # nats, of the sequences' labels
     correct: Tensor  # labels to which the model gives the most
 
     def mean(self, batch: Batch) -> Tensor:
         """What is minimised, of the whole `batch`: the mean over positions, and that over labels, each its own."""
-        mean = self.tokens / len(batch.targets)
+        mean = self.smoothed / len(batch.targets)
         return mean if batch.labels is None else mean + self.labels / len(batch.labels)
 
 
@@ -31,12 +32,15 @@ def predict(model: Callable[..., Any], batch: Batch, label_smoothing: float = 0.
     """Logits [P, V] of the positions, and the sums of the batch's losses; all on one device."""
     if batch.labels is None:
         logits_PV = model(**batch.inputs, positions=batch.positions)
-        tokens = loss(logits_PV, batch.targets, label_smoothing)
-        return logits_PV, Sums(tokens, torch.zeros_like(tokens), torch.zeros_like(tokens))
-    logits_PV, classes_BC = model(**batch.inputs, positions=batch.positions, classes=True)
-    correct = (classes_BC.argmax(-1) == batch.labels).sum(dtype=torch.float64)
-    tokens = loss(logits_PV, batch.targets, label_smoothing)
-    return logits_PV, Sums(tokens, loss(classes_BC, batch.labels), correct)
+        smoothed = loss(logits_PV, batch.targets, label_smoothing)
+        labels = correct = torch.zeros_like(smoothed)
+    else:
+        logits_PV, classes_BC = model(**batch.inputs, positions=batch.positions, classes=True)
+        smoothed = loss(logits_PV, batch.targets, label_smoothing)
+        labels = loss(classes_BC, batch.labels)
+        correct = (classes_BC.argmax(-1) == batch.labels).sum(dtype=torch.float64)
+    tokens = loss(logits_PV.detach(), batch.targets) if label_smoothing else smoothed
+    return logits_PV, Sums(tokens, smoothed, labels, correct)
 
 
 def loss(logits_PV: Tensor, targets_P: Tensor, label_smoothing: float = 0.0) -> Tensor:

@@ -13,6 +13,7 @@ from torch import nn
 
 from experiments.data.packing import Packed
 from experiments.measure.quality import bits_per_byte, perplexity
+from experiments.objectives.loss import Sums
 from experiments.objectives.objective import Batch, Objective, Scored
 from experiments.training.compiling import eager
 from experiments.training.micro_batches import Forward, split
@@ -58,8 +59,7 @@ def evaluate(
     training split's tokens, or the targets of a task; empty where these are numbers, of which there is no unigram loss.
     """
     forward = replace(forward, label_smoothing=0.0)
-    # the fields of Sums, and the labels
-    totals, targets = np.zeros(3), np.zeros(len(unigram), dtype=np.int64)
+    totals, targets = np.zeros(len(Sums._fields)), np.zeros(len(unigram), dtype=np.int64)
     tokens = labels = 0
     logits: list[npt.NDArray[np.floating]] = []
     was_training = model.training
@@ -81,7 +81,8 @@ def evaluate(
                     targets += np.bincount(batch.targets.numpy(), minlength=len(unigram))
     finally:
         model.train(was_training)
-    loss, (_, order_nats, correct) = float(totals[0]) / tokens, totals.tolist()
+    nats, _, order_nats, correct = totals.tolist()
+    loss = nats / tokens
     if isinstance(objective, Scored):
         guess = unigram_loss(targets, unigram, frozenset()) if len(unigram) else None
         return Evaluation(loss, None, None, guess, tokens, None, None, *objective.scores(logits))

@@ -47,6 +47,7 @@ class Progress:
     step: int = 0  # the last one taken or skipped, the first being 1
     tokens: int = 0  # trained on
     loss_sum: float = 0.0  # nats, since the last logged step
+    smoothed_sum: float = 0.0  # the same with label smoothing
     positions: int = 0  # predicted tokens, since the last logged step
     order_sum: float = 0.0  # nats of the sequences' labels, since the last logged step
     orders: int = 0  # labels, since the last logged step
@@ -56,6 +57,7 @@ class Progress:
     evaluated_at: int = 0  # its step
     best_loss: float | None = None  # lowest validation loss
     skipped: list[int] = field(default_factory=list)  # steps that the guard passes over
+    skipped_evaluations: list[int] = field(default_factory=list)  # steps whose evaluation it passed over
     ended: bool = False  # a limit is reached
 
 

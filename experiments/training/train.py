@@ -91,6 +91,7 @@ def take_step(run: Run, step: int) -> None:
         counted.tokens = batch.tokens_read
     progress.tokens += batch.tokens_read
     progress.loss_sum += float(sums.tokens)
+    progress.smoothed_sum += float(sums.smoothed)
     progress.positions += len(batch.targets)
     progress.order_sum += float(sums.labels)
     progress.orders += 0 if batch.labels is None else len(batch.labels)
@@ -103,24 +104,53 @@ def rate(run: Run, step: int) -> float:
 
 def handle_non_finite(run: Run, fault: NonFiniteError) -> None:
     """Mark the step to be passed over; `reload` goes back to the newest checkpoint. Raises the fault at the limit."""
-    trainer, skipped = run.settings.trainer, [*run.progress.skipped, fault.step]
+    _check_limit(run, fault)
+    if run.settings.trainer.guard == "skip":
+        run.progress.skipped = [*run.progress.skipped, fault.step]
+        run.say(f"{fault}; skipped")
+    else:
+        _go_back(run, fault, fault.step)
+
+
+def handle_non_finite_evaluation(run: Run, fault: NonFiniteError) -> None:
+    """Go on with a validation loss that isn't finite: `skip` counts it as none, and never as that of the end.
+
+    `reload` goes back to the newest checkpoint, and passes over the last step that was taken before the evaluation, of
+    a later one at the same step the last but one. Raises the fault at the limit, and where no step is left to leave
+    out.
+    """
+    _check_limit(run, fault)
+    progress = run.progress
+    if run.settings.trainer.guard == "skip":
+        if progress.ended:
+            raise fault
+        progress.skipped_evaluations = [*progress.skipped_evaluations, fault.step]
+        run.say(f"{fault}; skipped")
+    else:
+        taken = (step for step in range(fault.step, 0, -1) if step not in progress.skipped)
+        _go_back(run, fault, next(taken, 0))
+
+
+def _check_limit(run: Run, fault: NonFiniteError) -> None:
+    trainer, progress = run.settings.trainer, run.progress
     if trainer.guard == "stop":
         raise fault
-    if len(skipped) > trainer.guard_limit:
+    if len(progress.skipped) + len(progress.skipped_evaluations) >= trainer.guard_limit:
         raise NonFiniteError(fault.step, f"{fault}; trainer.guard_limit={trainer.guard_limit} is used up") from fault
-    if trainer.guard == "skip":
-        run.progress.skipped = skipped
-        run.say(f"{fault}; skipped")
-        return
+
+
+def _go_back(run: Run, fault: NonFiniteError, step: int) -> None:
+    """Return to the newest checkpoint, to go on from there without a step after it."""
+    skipped = [*run.progress.skipped, step]
     checkpoint = newest_checkpoint(run)
-    if checkpoint is None:
-        # every checkpoint is damaged: there is nothing to go back to
+    if checkpoint is None or checkpoint.header["progress"]["step"] >= step:
+        # every checkpoint is damaged, or was written after the step: there is nothing to go back to
         raise fault
     return_to(run, checkpoint)
     run.progress.skipped = skipped
     # a start after a kill must know of it too
     write_checkpoint(run)
-    run.say(f"{fault}; back to step {run.progress.step}, and past it without that step")
+    run.say(f"{fault}; back to step {run.progress.step}, and past it without step {step}")
 
 
 def log_and_evaluate(run: Run) -> None:
@@ -138,14 +168,24 @@ def log_and_evaluate(run: Run) -> None:
     run.tracker.log(progress.step, metrics)
     if "loss" in metrics:
         run.display.update(metrics)
+    loss = metrics.get("validation_loss")
+    if loss is not None and not math.isfinite(loss):
+        fault = NonFiniteError(progress.step, f"step {progress.step}: the validation loss is {loss}")
+        handle_non_finite_evaluation(run, fault)
 
 
 def training_metrics(run: Run) -> dict[str, Any]:
-    """The mean loss of the steps since the last logged one, in nats per predicted token; norm and rate of the last."""
+    """The mean loss of the steps since the last logged one, in nats per predicted token; norm and rate of the last.
+
+    With label smoothing `smoothed_loss` is what was minimised; the loss and what follows from it are without.
+    """
     progress, train = run.progress, run.dataset.train
     loss = progress.training_loss = progress.loss_sum / progress.positions
-    order = {"order_loss": progress.order_sum / progress.orders} if progress.orders else {}
-    progress.loss_sum, progress.positions, progress.order_sum, progress.orders = 0.0, 0, 0.0, 0
+    minimised = {"smoothed_loss": progress.smoothed_sum / progress.positions} if run.forward.label_smoothing else {}
+    if progress.orders:
+        minimised["order_loss"] = progress.order_sum / progress.orders
+    progress.loss_sum = progress.smoothed_sum = progress.order_sum = 0.0
+    progress.positions = progress.orders = 0
     speed = run.throughput.recent()
     of_text = (
         {
@@ -158,7 +198,7 @@ def training_metrics(run: Run) -> dict[str, Any]:
     metrics = {
         "loss": loss,
         **of_text,
-        **order,
+        **minimised,
         "learning_rate": rate(run, progress.step),
         "gradient_norm": progress.gradient_norm,
         "tokens_per_second": speed,
@@ -169,7 +209,7 @@ def training_metrics(run: Run) -> dict[str, Any]:
 
 
 def validation_metrics(run: Run) -> dict[str, Any]:
-    """The evaluation of the weights as they are now; the best so far are saved. Raises NonFiniteError."""
+    """The evaluation of the weights as they are now; the best so far are saved."""
     progress, settings, dataset = run.progress, run.settings, run.dataset
 
     def attempt(micro_batch: int) -> Evaluation:
@@ -184,8 +224,9 @@ def validation_metrics(run: Run) -> dict[str, Any]:
         )
 
     evaluation, _ = fitting(attempt, run.learner.micro_batch, lambda size: run.learner.make_room(progress.step, size))
+    metrics = {f"validation_{name}": value for name, value in evaluation.numbers().items()}
     if not math.isfinite(evaluation.loss):
-        raise NonFiniteError(progress.step, f"step {progress.step}: the validation loss is {evaluation.loss}")
+        return metrics
     progress.evaluation, progress.evaluated_at = asdict(replace(evaluation, predictions=None)), progress.step
     if progress.best_loss is None or evaluation.loss < progress.best_loss:
         progress.best_loss = evaluation.loss
@@ -194,7 +235,7 @@ def validation_metrics(run: Run) -> dict[str, Any]:
     if evaluation.predictions is not None:
         write(run.folder.path / "predictions.json", to_json(evaluation.predictions) + "\n")
     run.display.evaluation(progress.step, **evaluation.numbers())
-    return {f"validation_{name}": value for name, value in evaluation.numbers().items()}
+    return metrics
 
 
 def status_and_reason(error: BaseException) -> tuple[Status, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -136,6 +138,55 @@ def test_a_cut_at_any_step_changes_nothing_not_even_what_is_skipped(settings, go
             except PowerCut:
                 pass
         assert outcome(folder) == outcome(whole)
+
+
+@pytest.fixture
+def unfit(monkeypatch):
+    """unfit(*evaluations): these evaluations of a run, counted from 1, have a loss that is not finite."""
+
+    def arrange(*evaluations):
+        evaluate, count = train_module.evaluate, iter(range(1, 100))
+
+        def evaluated(*arguments, **options):
+            evaluation = evaluate(*arguments, **options)
+            return replace(evaluation, loss=float("nan")) if next(count) in evaluations else evaluation
+
+        monkeypatch.setattr(train_module, "evaluate", evaluated)
+
+    return arrange
+
+
+def test_a_validation_loss_that_is_not_finite_stops_a_run_or_is_passed_over_and_recorded(settings, go, unfit, outcome):
+    every_four = {"trainer__evaluate_every": 4, "trainer__log_every": 20}
+    unfit(1)
+    stopped, _ = go(settings(**every_four), "stop")
+    assert stopped.status == "nan" and stopped.reason == "step 4: the validation loss is nan"
+    unfit(2)
+    result, folder = go(settings(trainer__guard="skip", **every_four), "skip")
+    assert result.status == "done" and result.skipped_steps == 0
+    losses = [line["validation_loss"] for line in folder.read_metrics()]
+    assert [step for step, loss in enumerate(losses, start=1) if loss != loss] == [2] and len(losses) == 5
+    assert "step 8: the validation loss is nan; skipped" in (folder.path / "log.txt").read_text()
+    for guard_limit, last in ((1, "step 8"), (4, "step 20")):
+        unfit(*range(100))
+        result, _ = go(settings(trainer__guard="skip", trainer__guard_limit=guard_limit, **every_four), last)
+        assert result.status == "nan" and result.validation_loss is None and result.reason.startswith(last)
+
+
+def test_a_validation_loss_that_is_not_finite_takes_a_run_back(settings, go, unfit, outcome):
+    every_four = {"trainer__evaluate_every": 4, "trainer__checkpoint_every": 2, "trainer__guard": "reload"}
+    unfit(2, 3)
+    result, folder = go(settings(**every_four))
+    log = (folder.path / "log.txt").read_text()
+    assert result.status == "done" and result.skipped_steps == 2
+    assert "back to step 6, and past it without step 8" in log and "back to step 6, and past it without step 7" in log
+    assert [line["step"] for line in folder.read_metrics() if "validation_loss" in line] == [4, 8, 12, 16, 20]
+    unfit(2, 3, 4)
+    result, _ = go(settings(trainer__guard_limit=9, **every_four), "nothing left")
+    assert result.status == "nan" and result.reason == "step 8: the validation loss is nan"
+    unfit(*range(100))
+    result, _ = go(settings(**every_four | {"trainer__checkpoint_every": 20}), "bounded")
+    assert result.status == "nan" and "trainer.guard_limit=2 is used up" in result.reason
 
 
 def test_out_of_memory_halves_the_micro_batch_and_keeps_the_batch(settings, go, disturb, plain_run):

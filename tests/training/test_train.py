@@ -197,6 +197,15 @@ def test_dropout_is_a_function_of_seed_and_step(settings, go, outcome):
     assert third.read_metrics()[0]["loss"] != one.read_metrics()[0]["loss"]
 
 
+def test_losses_and_perplexity_are_those_without_label_smoothing(settings, go, plain_run):
+    _, folder = go(settings(trainer__label_smoothing=0.2, max_steps=1, trainer__max_steps=1))
+    (smoothed,), plain = folder.read_metrics(), plain_run[1].read_metrics()[0]
+    assert smoothed["loss"] == plain["loss"] and smoothed["perplexity"] == plain["perplexity"]
+    # before the first step every token is about as likely
+    assert smoothed["smoothed_loss"] != smoothed["loss"] == pytest.approx(smoothed["smoothed_loss"], rel=0.05)
+    assert "smoothed_loss" not in plain
+
+
 def test_a_checkpoint_of_another_configuration_is_refused(settings, plain_copy):
     _, folder = plain_copy
     with Display() as display, pytest.raises(Mistake, match="of another configuration"):
