@@ -50,7 +50,7 @@ def room_of(path: str) -> str:
 
 
 def wrapped(text: str, characters: int) -> list[str]:
-    """At most two lines of so many characters."""
+    """Wrap to at most two lines of so many characters."""
     lines = [""]
     for word in text.split():
         if len(lines[-1]) + len(word) + 1 > characters:

@@ -46,7 +46,7 @@ def paragraphs(description: str) -> list[str]:
 
 
 def pairs(english: dict[str, list[str]], other: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
-    """In the order of the other language's file."""
+    """The pairs, in the order of the other language's file."""
     seen = set()
     for key, translated in other.items():
         original = english.get(key, [])

@@ -28,7 +28,7 @@ BLOCK_BYTES = {"cpu": 2**21, "cuda": 2**26}
 # compiled, the loop over the blocks would be unrolled: a compiled model calls this kernel as it is
 @torch.compiler.disable
 def attend(problem: Problem) -> Tensor:
-    """As the reference, gradients included, with only the inputs kept for the backward.
+    """Compute what the reference does, gradients included, with only the inputs kept for the backward.
 
     Products are in the dtype of the inputs; the softmax, and sums over blocks, in float32 or better. The gradients have
     no gradients: a second derivative raises torch's RuntimeError (once_differentiable).
@@ -214,7 +214,7 @@ class _Sum:
         self.gradient = torch.zeros(tensor.shape, dtype=self.wide if shared else self.dtype, device=tensor.device)
 
     def begin(self, examples: slice) -> None:
-        """From here on, blocks of these examples are added to `total`."""
+        """Begin the blocks of these examples, which are added to `total`."""
         self.part = self.gradient if self.shared else self.gradient[examples]
         self.total = self.part.to(self.wide)  # the part itself where it is wide already
 

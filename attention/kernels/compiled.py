@@ -78,7 +78,7 @@ def build_in(folder: Path) -> None:
 
 
 def attend(problem: Problem) -> Tensor:
-    """As the reference, gradients included, with only the inputs kept for the backward. Sums are in float32 or better.
+    """Compute what the reference does, gradients included; only the inputs are kept. Sums are in float32 or better.
 
     The same threads give the same bits. A second derivative raises RuntimeError.
     """
@@ -354,8 +354,8 @@ def _compile(*command: str) -> bytes:
     except subprocess.TimeoutExpired as error:
         raise RuntimeError(f"{command[0]} has not ended after {WAIT_SECONDS} seconds") from error
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().splitlines() or ["nothing"]
+        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["nothing"]
         code = done.returncode
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-        raise RuntimeError(f"{command[0]} {how} and said: {said[0]}")
+        raise RuntimeError(f"{command[0]} {how} and said: {lines[0]}")
     return done.stdout

@@ -72,7 +72,7 @@ def refusal(problem: Problem) -> str | None:
 
 @torch.compiler.disable
 def attend(problem: Problem) -> Tensor:
-    """As the reference, gradients included; for the backward, the inputs and one sum a row and head are kept.
+    """Compute what the reference does, gradients included; the inputs and one sum a row and head are kept for these.
 
     Products are in the dtype of the inputs, sums and the softmax in float32. Nothing is added atomically: the same
     inputs give the same bits. The gradients have no gradients: a second derivative raises torch's RuntimeError.

@@ -223,7 +223,7 @@ def backward_queries(
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, DTYPE: tl.constexpr, WIDE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """For ROWS query rows: correction [B, h, N], the sum of W dW; the gradient of the queries; the parts of P's.
+    """Compute for ROWS query rows: correction [B, h, N], the sum of W dW; the gradient of the queries; parts of P's.
 
     The parts of the programs, [B blocks, h_k, h] and [B blocks, h, h_v], are summed afterwards.
     """

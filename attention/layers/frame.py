@@ -39,7 +39,7 @@ class Sizes(NamedTuple):
 
 
 class AttentionLayer(nn.Module):
-    """From `x` to queries, from `memory` to keys and values; attention; back to the width of `x`.
+    """A layer of attention: queries of `x`, keys and values of `memory`, and heads brought to the width of `x`.
 
     A mechanism defines `project`, `sizes`, `cost` and `keep_heads`, and may redefine `attend` and `combine`. What it
     cannot have it declares by the class attributes.

@@ -22,7 +22,7 @@ SPLITS = ("train", "validation", "test")
 
 
 def evaluate_run(
-    name: str, overrides: list[str], runs: Path, which: WhichCheckpoint, format: str, bleu: bool = False
+    name: str, overrides: list[str], runs: Path, checkpoint: WhichCheckpoint, format: str, bleu: bool = False
 ) -> None:
     """Print the score of a checkpoint, BLEU too if asked for. Raises Mistake, DataError."""
     split, overrides = _take_split(overrides)
@@ -42,16 +42,16 @@ def evaluate_run(
         if split != "validation":
             raise Mistake(f"split={split}: of a task the validation split is scored", "task.validation=FILE is another")
         tokenizer_source = {"pretrained": str(folder.path)}  # whose tokenizer is read
-    step, score = _score(folder, settings.model_copy(update=tokenizer_source), split, which, bleu)
-    show([{"run": folder.name, "checkpoint": f"{which}, step {step}", "split": split, **score}], format)
+    step, score = _score(folder, settings.model_copy(update=tokenizer_source), split, checkpoint, bleu)
+    show([{"run": folder.name, "checkpoint": f"{checkpoint}, step {step}", "split": split, **score}], format)
 
 
-def _check_model(name: str, trained: dict[str, Any], asked: dict[str, Any]) -> None:
+def _check_model(name: str, trained: dict[str, Any], requested: dict[str, Any]) -> None:
     """Refuse settings that make another model of weights with the same shapes, such as heads. Raises Mistake."""
     for group in ("model", "variant"):
         for key, value in trained[group].items():
-            if key not in IN_USE and asked[group].get(key) != value:
-                raise Mistake(f"{group}.{key} = {asked[group].get(key)!r}: {name} was trained with {value!r}")
+            if key not in IN_USE and requested[group].get(key) != value:
+                raise Mistake(f"{group}.{key} = {requested[group].get(key)!r}: {name} was trained with {value!r}")
 
 
 def _take_split(overrides: list[str]) -> tuple[str, list[str]]:
@@ -64,7 +64,7 @@ def _take_split(overrides: list[str]) -> tuple[str, list[str]]:
 
 
 def _score(
-    folder: RunFolder, settings: Settings, split: str, which: WhichCheckpoint, bleu: bool
+    folder: RunFolder, settings: Settings, split: str, checkpoint: WhichCheckpoint, bleu: bool
 ) -> tuple[int, dict[str, Any]]:
     import torch
 
@@ -86,7 +86,7 @@ def _score(
             raise Mistake(f"split = {split!r}: this corpus has none", "split=validation, or data.test=FILE")
         objective = source.objective(data.tokenizer)
         model = source.build_model(data.tokenizer.vocabulary_size)
-        step, header = load_weights(model, folder.checkpoint, which, display.message)
+        step, header = load_weights(model, folder.checkpoint, checkpoint, display.message)
         device = resolve_device(trainer.device)
         # unless it is said, that of the training, wherever that was; an imported model has none
         precision = header.get("precision") if trainer.precision == "auto" else None

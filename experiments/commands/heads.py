@@ -52,12 +52,12 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
 
 def _check(run: TrainedRun, options: HeadsOptions) -> None:
     """Raises Mistake where the run can't be shown as asked, before anything is written."""
-    from experiments.heads.hooks import check_own_heads, check_prunable, value_heads
+    from experiments.heads.hooks import check_prunable, check_unshared_heads, value_heads
     from experiments.heads.sections.maps import sentence
 
     for name, value in (("--export", options.export), ("--gates", options.gates)):
         if value is not None:
-            check_own_heads(run.model, name)
+            check_unshared_heads(run.model, name)
     if options.equal is not None:
         check_prunable(run.model, "--equal")
     total, left = sum(value_heads(run.model)), options.export

@@ -89,7 +89,7 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
     print(f"{folder.path}: {sum(value.numel() for value in ours.values()):,} parameters, as {settings.variant['name']}")
 
 
-def export_run(name: str, target: Path, runs: Path, which: WhichCheckpoint, model_type: str | None) -> None:
+def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint, model_type: str | None) -> None:
     """Write a run's checkpoint as a folder that transformers loads. Raises Mistake."""
     from safetensors.torch import save_file
 
@@ -103,7 +103,7 @@ def export_run(name: str, target: Path, runs: Path, which: WhichCheckpoint, mode
     tokenizer = load(run.path / "tokenizer.json")
     format, config = _expressing(settings, tokenizer.vocabulary_size, model_type)
     model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
-    load_weights(model, run.checkpoint, which, print)
+    load_weights(model, run.checkpoint, checkpoint, print)
     ours = {key.removeprefix(MODEL): value for key, value in weights(model).items()}
     theirs = _each_once(format.to_hugging_face(ours, settings))
 

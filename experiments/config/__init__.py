@@ -1,1 +1,1 @@
-"""From YAML and the arguments of a command line to checked settings."""
+"""Composing: YAML and the arguments of a command line become checked settings."""

@@ -1,4 +1,4 @@
-"""From plain values to checked settings; whatever is wrong names the key, the value and what is allowed."""
+"""Checks that turn plain values into settings; whatever is wrong names the key, the value and what is allowed."""
 
 from __future__ import annotations
 

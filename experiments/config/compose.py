@@ -1,4 +1,4 @@
-"""From composed YAML to checked settings: Hydra composes, pydantic checks, torch stays out.
+"""Composed YAML as checked settings: Hydra composes, pydantic checks, torch stays out.
 
     overrides -> hydra -> DictConfig -> resolve() -> Settings
 

@@ -70,7 +70,7 @@ def parse_metrics(content: bytes) -> Curve:
 
 
 def averaged(points: list[list[Any]], limit: int) -> list[list[Any]]:
-    """At most `limit` points: neighbours become one, with the mean of their losses, where the last of them stands."""
+    """Thin to at most `limit` points: neighbours become one, with their mean loss, where the last of them stands."""
     size = math.ceil(len(points) / limit)
     if size <= 1:
         return points
@@ -79,7 +79,7 @@ def averaged(points: list[list[Any]], limit: int) -> list[list[Any]]:
 
 
 def evenly(items: list[Any], limit: int) -> list[Any]:
-    """At most `limit` of the items, evenly spread, the first and the last among them."""
+    """Choose at most `limit` of the items, evenly spread, the first and the last among them."""
     if len(items) <= limit:
         return items
     return [items[round(place * (len(items) - 1) / (limit - 1))] for place in range(limit)]

@@ -1,1 +1,1 @@
-"""From text to packed tokens: corpora, tokenizers, the cache, batches."""
+"""Text, and how it becomes packed tokens: corpora, tokenizers, the cache, batches."""

@@ -1,4 +1,4 @@
-"""From rows of text (lines of a file, rows of a table) to documents, and from documents to splits."""
+"""Documents out of rows of text (lines of a file, rows of a table), and splits out of documents."""
 
 from __future__ import annotations
 

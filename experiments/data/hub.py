@@ -175,7 +175,7 @@ def _quiet(offline: bool) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _hub_errors_as_data_errors(data: HubPlace, asked: str) -> Iterator[None]:
+def _hub_errors_as_data_errors(data: HubPlace, request: str) -> Iterator[None]:
     """Turn the errors of the library into a DataError of one line that says which data were asked for."""
     try:
         yield
@@ -183,6 +183,6 @@ def _hub_errors_as_data_errors(data: HubPlace, asked: str) -> Iterator[None]:
         raise
     except Exception as error:
         reason = first_line(error)
-        if data.streaming and "[" in asked:
-            reason = f"a streamed set has whole splits only; data.streaming=false reads {asked}"
-        raise DataError(f"data.path={data.path} data.name={data.name or 'null'}, {asked}: {reason}") from error
+        if data.streaming and "[" in request:
+            reason = f"a streamed set has whole splits only; data.streaming=false reads {request}"
+        raise DataError(f"data.path={data.path} data.name={data.name or 'null'}, {request}: {reason}") from error

@@ -1,4 +1,4 @@
-"""From documents to sequences of equal length, in one memory-mapped array a split."""
+"""Documents packed into sequences of equal length, in one memory-mapped array a split."""
 
 # N tokens a sequence
 

@@ -1,4 +1,4 @@
-"""From sentence pairs to sequences of equal length: a row holds the tokens of both sides."""
+"""Sentence pairs packed into sequences of equal length: a row holds the tokens of both sides."""
 
 # N tokens a side
 

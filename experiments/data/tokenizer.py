@@ -132,14 +132,14 @@ def obtain(
         train(texts, settings).save(folder / TOKENIZER_FILE)
         return {"sample_documents": len(texts), "sample_bytes": size}
 
-    asked = settings.model_dump()
-    folder, facts = cache.obtain("tokenizers", digest([asked, corpus.identity, SPECIAL, SAMPLE, ALPHABET]), make)
+    described = settings.model_dump()
+    folder, facts = cache.obtain("tokenizers", digest([described, corpus.identity, SPECIAL, SAMPLE, ALPHABET]), make)
     tokenizer = load(folder / TOKENIZER_FILE)
     if tokenizer.vocabulary_size < settings.vocabulary_size:
         reached = f"the text supports a vocabulary of {tokenizer.vocabulary_size:,} of the {settings.vocabulary_size:,}"
         report(f"{reached} asked for", 0, None)
     size = {"vocabulary_size_asked": settings.vocabulary_size, "vocabulary_size": tokenizer.vocabulary_size}
-    return tokenizer, asked | facts | size | {"digest": tokenizer.digest}
+    return tokenizer, described | facts | size | {"digest": tokenizer.digest}
 
 
 def _sample(corpus: Corpus, report: Report) -> tuple[list[str], int]:

@@ -139,7 +139,7 @@ def place_of(key: str) -> str:
 
 
 def _numbered(values: Sequence[Hashable]) -> list[int]:
-    """For every value the number of its kind, from 0 in order of appearance."""
+    """Number the kinds of values from 0, in order of appearance."""
     numbers: dict[Hashable, int] = {}
     return [numbers.setdefault(value, len(numbers)) for value in values]
 

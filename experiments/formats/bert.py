@@ -139,7 +139,7 @@ class BertFormat(Format):
         )
 
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Without an output embedding if it is the input's."""
+        """Leave the output embedding out if it is the input's."""
         ours = {_renamed(_modern(name), RENAMED, "is no weight of a BertForMaskedLM"): state[name] for name in state}
         if "head.bias" not in ours and "head.output.bias" not in ours:
             raise Mistake("there is no masked-token head (cls.predictions) in this checkpoint")

@@ -48,5 +48,5 @@ def head_size(settings: Settings) -> float:
 
 
 def text(value: Any) -> str:
-    """As YAML and the command line write it."""
+    """The value as YAML and the command line write it."""
     return json.dumps(value) if value is None or isinstance(value, bool) else str(value)

@@ -53,7 +53,7 @@ def new(
 
 
 def layer_colours(layers: int) -> list[tuple[float, ...]]:
-    """From dark to light, in the order of the layers; the lightest is left out, being hard to see on white."""
+    """Colours from dark to light, in the order of the layers; the lightest is left out, being hard to see on white."""
     colours: Colormap = matplotlib.colormaps["viridis"]
     return [colours(0.88 * layer / max(1, layers - 1)) for layer in range(layers)]
 
@@ -110,9 +110,11 @@ def head_plane(points: Array, layers: Sequence[int], heads: Sequence[int], withi
     figure, ((plane, depth),) = new(1, 2, 3.6, width_ratios=[3, 2])
     colours = layer_colours(max(layers))
     for layer in sorted(set(layers)):
-        own = [index for index, each in enumerate(layers) if each == layer]
-        plane.scatter(*points[own].T, s=80, color=colours[layer - 1], alpha=0.85, linewidths=0, label=f"layer {layer}")
-        for index in own:
+        indices = [index for index, each in enumerate(layers) if each == layer]
+        plane.scatter(
+            *points[indices].T, s=80, color=colours[layer - 1], alpha=0.85, linewidths=0, label=f"layer {layer}"
+        )
+        for index in indices:
             dark = np.mean(colours[layer - 1][:3]) < 0.45
             place = {"ha": "center", "va": "center_baseline", "fontsize": 5}
             plane.text(*points[index], str(heads[index]), color="white" if dark else "black", **place)
@@ -243,7 +245,7 @@ def spreads(by_start: Mapping[str, Sequence[float]]) -> Figure:
 
 @styled
 def relations(names: Sequence[str], accuracy: Array, baseline: Array, heads: Sequence[str]) -> Figure:
-    """For each relation the best head's accuracy beside that of the best fixed offset."""
+    """The best head's accuracy in each relation beside that of the best fixed offset."""
     figure, ((axes,),) = new(1, 1, 0.24 * len(names) + 0.9)
     place = np.arange(len(names))[::-1]
     axes.hlines(place, baseline, accuracy, color="#cccccc", zorder=0)

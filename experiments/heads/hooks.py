@@ -27,7 +27,7 @@ MEANING: dict[Stage, str] = {
 
 @contextmanager
 def hooked(model: Transformer, hook: Callable[[int, Stage, Tensor], Tensor]) -> Iterator[None]:
-    """In the block the reference kernel runs, and continues with what `hook(layer, stage, tensor)` returns.
+    """Run the reference kernel in the block, and let it continue with what `hook(layer, stage, tensor)` returns.
 
     Layers may share their attention, so that each sets its hook when its turn comes.
     """
@@ -47,7 +47,7 @@ def hooked(model: Transformer, hook: Callable[[int, Stage, Tensor], Tensor]) -> 
 
 @contextmanager
 def gated(model: Transformer, gates: Sequence[Tensor]) -> Iterator[None]:
-    """In the block the outputs of each layer's value heads are multiplied by its gates, [H] or [B, H]."""
+    """Multiply, in the block, the outputs of each layer's value heads by its gates, [H] or [B, H]."""
     with gated_by(model, lambda layer: gates[layer]):
         yield
 
@@ -67,16 +67,16 @@ def read(model: Transformer, tokens_BN: Tensor, *stages: Stage) -> list[dict[str
     for stage in stages:
         if not has(model, stage):
             raise Mistake(f"the variant has no {stage.replace('_', ' ')}, which this reads: {MEANING[stage]}")
-    seen: list[dict[str, Tensor]] = [{} for _ in model.layers]
+    tensors: list[dict[str, Tensor]] = [{} for _ in model.layers]
 
     def keep(layer: int, stage: Stage, tensor: Tensor) -> Tensor:
         if stage in stages:
-            seen[layer][stage] = tensor
+            tensors[layer][stage] = tensor
         return tensor
 
     with torch.inference_mode(), hooked(model, keep):
         model(tokens_BN, torch.zeros(1, dtype=torch.long))
-    return seen
+    return tensors
 
 
 def has(model: Transformer, *stages: Stage) -> bool:
@@ -89,14 +89,14 @@ def value_heads(model: Transformer) -> list[int]:
     return [layer.attention.value_heads for layer in model.layers]
 
 
-def check_prunable(model: Transformer, asked: str) -> None:
+def check_prunable(model: Transformer, option: str) -> None:
     """Raises Mistake where the variant has no heads that can be left out or copied."""
     if not all(layer.attention.prunable for layer in model.layers):
-        raise Mistake(f"{asked}: no head of this variant can be taken out")
+        raise Mistake(f"{option}: no head of this variant can be taken out")
 
 
-def check_own_heads(model: Transformer, asked: str) -> None:
+def check_unshared_heads(model: Transformer, option: str) -> None:
     """Raises Mistake where no head can be taken out of one layer, by the variant or as layers share their attention."""
-    check_prunable(model, asked)
+    check_prunable(model, option)
     if len({layer.attention for layer in model.layers}) < len(model.layers):
-        raise Mistake(f"{asked}: the layers share their attention (model.sharing), so no head is one layer's alone")
+        raise Mistake(f"{option}: the layers share their attention (model.sharing), so no head is one layer's alone")

@@ -49,7 +49,7 @@ def page(runs: Sequence[tuple[str, str, Sequence[Section]]]) -> str:
     columns = [{section.title: section for section in sections} for _, _, sections in runs]
     blocks = []
     for title in titles:
-        cells = "".join(f"<div>{_cell(own.get(title))}</div>" for own in columns)
+        cells = "".join(f"<div>{_cell(sections.get(title))}</div>" for sections in columns)
         anchor = _anchor(title)
         blocks.append(f'<section id="{anchor}"><h2>{html.escape(title)}</h2><div class="runs">{cells}</div></section>')
     heads = "".join(f"<div><h1>{html.escape(name)}</h1><p>{html.escape(about)}</p></div>" for name, about, _ in runs)

@@ -68,13 +68,13 @@ class TrainedRun:
         Gradients are not clipped, and labels not smoothed.
         """
         settings = self.settings
-        plain = {
+        changes = {
             "optimizer": settings.optimizer.model_copy(update={"clip": None}),
             "trainer": settings.trainer.model_copy(update={"label_smoothing": 0.0}),
         }
         device = torch.device("cpu")
-        own = settings.model_copy(update=plain)
-        return learner_of(own, model, self.objective, self.dataset.train, device=device, precision="fp32")
+        changed = settings.model_copy(update=changes)
+        return learner_of(changed, model, self.objective, self.dataset.train, device=device, precision="fp32")
 
     def special(self, tokens: Tensor) -> Tensor:
         """Bool, of the shape of `tokens`: [CLS], [SEP] and their kind."""

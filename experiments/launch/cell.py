@@ -95,7 +95,7 @@ def main() -> ExitCode:
 
 
 def _end_with_parent() -> None:
-    """When the sweep is gone, however it went, the pipe closes: the cell saves and ends."""
+    """Wait for the pipe to close, as it does when the sweep is gone, however it went: the cell then saves and ends."""
     # not sys.stdin.read(): Python aborts at exit while a thread holds that buffer's lock
     while os.read(0, 1):
         pass

@@ -1,4 +1,4 @@
-"""From overrides to the cells of a sweep, each composed and checked before the first one trains."""
+"""The cells of a sweep, planned from overrides, each composed and checked before the first one trains."""
 
 from __future__ import annotations
 

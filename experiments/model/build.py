@@ -1,4 +1,4 @@
-"""From settings to a model with its starting values."""
+"""Building a model from settings, with its starting values."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ARCHITECTURES: dict[str, type[Transformer]] = {
 
 
 def build(architecture: str, model: Model, variant: dict[str, Any], vocabulary_size: int, seed: int) -> Transformer:
-    """On the CPU, with its starting values: a function of the arguments. The global RNG is left as it was."""
+    """The model on the CPU with its starting values, a function of the arguments. The global RNG is left as it was."""
     with torch.random.fork_rng(devices=[]):
         transformer = ARCHITECTURES[architecture](model, variant, vocabulary_size)
     initialize(transformer, seed, model.initial_std)
@@ -70,10 +70,10 @@ def keep_scale(embedding: nn.Module, model: Model) -> None:
     embeddings, and a run stays at the frequencies of single tokens for long (docs/tables.md). With norms there the
     start is that of Lan et al. 2020.
     """
-    kept = model.embedding_size**-0.5
+    std = model.embedding_size**-0.5
     with torch.no_grad():
         for each in embedding.children():
             if isinstance(each, nn.Linear):
-                each.weight.mul_(kept / (model.initial_std or kept))
+                each.weight.mul_(std / (model.initial_std or std))
             elif isinstance(each, nn.Embedding):
                 each.weight.mul_((model.hidden_size / model.embedding_size) ** 0.5)

@@ -50,7 +50,7 @@ class CrossEntropy(torch.autograd.Function):
 
 
 def wide(tensor: Tensor) -> Tensor:
-    """In float32 at least."""
+    """The tensor in float32 at least."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 

@@ -68,7 +68,7 @@ class Decoded(Protocol):
     """An objective that is also scored, when a run ends, by the texts that the model writes by itself."""
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """As every objective's; its targets hold the tokens of the reference texts, the end's included."""
+        """The batch of any objective; its targets hold the tokens of the reference texts, the end's included."""
 
     def decoding(self) -> Decoding:
         """How the texts are decoded."""

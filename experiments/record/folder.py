@@ -115,7 +115,7 @@ class RunFolder:
             shutil.rmtree(self.path, ignore_errors=True)
 
     def holder(self) -> str | None:
-        """Who trains in this folder at this moment, as `process 7 on host since ...`; None if nobody does."""
+        """The process that trains in this folder now, as `process 7 on host since ...`; None if none does."""
         path = self.path / "lock"
         if not path.exists():
             return None

@@ -213,9 +213,9 @@ def _import() -> ModuleType:
     return wandb
 
 
-def _mode(asked: str) -> str:
-    if asked != "auto":
-        return asked
+def _mode(setting: str) -> str:
+    if setting != "auto":
+        return setting
     return {"offline": "offline", "dryrun": "offline", "disabled": "off"}.get(os.environ.get("WANDB_MODE", ""), "auto")
 
 

@@ -40,8 +40,8 @@ class ObjectiveSettings(Group):
     def check(self, length: int) -> None:
         """Raise ValueError, as validators do, for sequences of a length that the objective can't use."""
 
-    def check_scorer(self, asked: str) -> None:
-        """Raise Mistake, naming what `asked` for scores, where the library that computes them is missing."""
+    def check_scorer(self, setting: str) -> None:
+        """Raise Mistake, naming the `setting` that asks for scores, where the library that computes them is missing."""
 
     def without_generation(self) -> Self:
         """The same objective in a run that, when it ends, is scored by its loss alone and generates no text."""

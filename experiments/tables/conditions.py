@@ -1,4 +1,4 @@
-"""Under which conditions a table's numbers came about, and what a reader has to know of them."""
+"""The conditions that a table's numbers came about under, and what a reader has to know of them."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Task(Protocol):
 
     @property
     def name(self) -> str:
-        """In a message."""
+        """The name that messages have for it."""
 
     def identity(self) -> dict[str, Any] | None:
         """What `corpus` of a result would be; None for what only the hub could tell. Raises DataError."""

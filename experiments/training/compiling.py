@@ -77,8 +77,8 @@ def choose(
         choice = _tried(model, gradient, batches, forward.device, length)
     except Exception as error:
         # it was to save time, and must not end the run
-        said = str(error).strip().splitlines() or [type(error).__name__]
-        why = "" if is_out_of_memory(error) else f"torch.compile is not used, as it failed: {said[0]}"
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        why = "" if is_out_of_memory(error) else f"torch.compile is not used, as it failed: {lines[0]}"
         choice = Choice(False, why)
     finally:
         model.zero_grad(set_to_none=True)
@@ -101,8 +101,8 @@ def _tried(
         with eager(model):
             return gradient(batch)
 
-    def timed(way: Callable[[Batch], list[Tensor]], batch: Batch) -> float:
-        return seconds(lambda: way(batch), device)
+    def timed(compute: Callable[[Batch], list[Tensor]], batch: Batch) -> float:
+        return seconds(lambda: compute(batch), device)
 
     first = sum(timed(gradient, batch) for batch in batches)
     compiled, expected = gradient(batches[0]), without(batches[0])

@@ -122,7 +122,7 @@ def fitting(attempt: Callable[[int], T], micro_batch: int, again: Callable[[int]
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """On a CPU it is a RuntimeError that only its message tells from others."""
+    """Whether memory ran out; on a CPU only the message tells such a RuntimeError from others."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(message in str(error) for message in MEMORY_MESSAGES)

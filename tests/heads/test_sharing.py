@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.heads.hooks import check_own_heads, check_prunable, read
+from experiments.heads.hooks import check_prunable, check_unshared_heads, read
 from experiments.heads.measures.equal_start import make_equal, spread
 from experiments.heads.measures.importance import by_gradient, by_relevance
 from experiments.heads.measures.pruning import gates_without, loss_with, remove
@@ -41,13 +41,13 @@ def test_a_head_is_gated_in_one_layer(pair, batch):
 def test_taking_a_head_out_is_refused(pair):
     with pytest.raises(Mistake, match=r"share their attention \(model\.sharing\)"):
         remove(pair[1], [(1, 0)])
-    check_own_heads(pair[0], "--export")
+    check_unshared_heads(pair[0], "--export")
 
 
 def test_a_variant_whose_heads_stay_is_refused(pair, monkeypatch):
     check_prunable(pair[0], "--equal")
     monkeypatch.setattr(type(pair[0].layers[0].attention), "prunable", False)
-    for check in (check_prunable, check_own_heads):
+    for check in (check_prunable, check_unshared_heads):
         with pytest.raises(Mistake, match="--equal: no head of this variant can be taken out"):
             check(pair[0], "--equal")
 

@@ -1,4 +1,4 @@
-"""If all heads start equal, do they stay equal? A small experiment, with a conclusion."""
+"""An experiment: do heads that all start equal stay equal?"""
 
 # B batch, N queries, H value heads, V value size
 

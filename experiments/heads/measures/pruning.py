@@ -17,7 +17,7 @@ from torch import Tensor
 
 from experiments.config.check import from_tree
 from experiments.data.tokenizer import Tokenizer, load
-from experiments.heads.hooks import check_own_heads, gated, value_heads
+from experiments.heads.hooks import check_unshared_heads, gated, value_heads
 from experiments.heads.trained_run import TrainedRun
 from experiments.model.transformer import Transformer
 from experiments.objectives.loss import loss
@@ -67,7 +67,7 @@ def loss_without(model: Transformer, batches: Iterable[Batch], removed: Iterable
 
 def remove(model: Transformer, removed: Iterable[Head]) -> list[list[int]]:
     """Take the heads out of the model for good, in place; the heads that are left, a list a layer. Raises Mistake."""
-    check_own_heads(model, "heads taken out")
+    check_unshared_heads(model, "heads taken out")
     gone = set(removed)
     left = [[h for h in range(heads) if (layer, h) not in gone] for layer, heads in enumerate(value_heads(model))]
     before = [layer.attention.softmax_heads for layer in model.layers]

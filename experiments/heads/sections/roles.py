@@ -28,10 +28,10 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         "offset_share": "points to one fixed offset",
     }
     counts = {role: sum(row["role"] == role for row in rows) for role in dict.fromkeys(row["role"] for row in rows)}
-    told = ", ".join(f"{count} {role}" for role, count in sorted(counts.items(), key=lambda each: -each[1]))
+    listed = ", ".join(f"{count} {role}" for role, count in sorted(counts.items(), key=lambda each: -each[1]))
     positional = [f"{row['layer']}-{row['head']} ({row['offset']:+d})" for row in rows if row["role"] == "positional"]
     text = (
-        f"{len(rows)} heads: {told}. Entropy is at most ln {run.settings.length} = "
+        f"{len(rows)} heads: {listed}. Entropy is at most ln {run.settings.length} = "
         f"{math.log(run.settings.length):.2f} nats; confidence is the mean largest weight on a token that is not "
         "special; the others are shares of the weight, or of the tokens."
         + (f" Positional heads, layer-head (offset): {', '.join(positional)}." if positional else "")

@@ -22,12 +22,12 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         raise Mistake(f"--treebank: no relation is {syntax.LEAST} times in the sentences that fit")
     best = syntax.best_of_each_relation(rows)
     syntactic = [row for row in best if row["accuracy"] >= row["baseline"] + syntax.ABOVE]
-    told = ", ".join(f"{row['layer']}-{row['head']} ({row['relation']}, {row['direction']})" for row in syntactic[:6])
+    listed = ", ".join(f"{row['layer']}-{row['head']} ({row['relation']}, {row['direction']})" for row in syntactic[:6])
     text = (
         f"{used} sentences of the treebank. A head is right where the word that it weighs most, of all others of the "
         "sentence, is the one that the relation leads to, from either end; the baseline is the best fixed offset. "
         f"{len(syntactic)} of {len(best)} relations have a head {100 * syntax.ABOVE:.0f} points above it"
-        + (f": {told}{' and others' if len(syntactic) > 6 else ''}." if syntactic else ".")
+        + (f": {listed}{' and others' if len(syntactic) > 6 else ''}." if syntactic else ".")
     )
     drawn = figures.relations(
         [f"{row['relation']}, {row['direction']}" for row in best],

@@ -44,14 +44,14 @@ class EncoderDecoder(Transformer):
         if model.norm == "deep":
             raise Mistake("norm=deep: its constants are those of an encoder or a decoder alone; use post or pre")
         self.length = model.length  # longest sequence of either side
-        own = [build_attention(variant) for _ in range(2 * model.layers)]
-        cross = [build_attention(variant) for _ in range(model.layers)]
+        self_attentions = [build_attention(variant) for _ in range(2 * model.layers)]
+        cross_attentions = [build_attention(variant) for _ in range(model.layers)]
         self.embedding = Embedding(model, vocabulary_size)
         self.rotary = rotation(model)
-        self.encoder_relative = position_bias(model, own[0].softmax_heads)
-        self.decoder_relative = position_bias(model, own[0].softmax_heads, causal=True)
-        self.encoder = Encoder(model, own[: model.layers])
-        self.decoder = Decoder(model, list(zip(own[model.layers :], cross, strict=True)))
+        self.encoder_relative = position_bias(model, self_attentions[0].softmax_heads)
+        self.decoder_relative = position_bias(model, self_attentions[0].softmax_heads, causal=True)
+        self.encoder = Encoder(model, self_attentions[: model.layers])
+        self.decoder = Decoder(model, list(zip(self_attentions[model.layers :], cross_attentions, strict=True)))
         self.head = Output(model, vocabulary_size)
 
     def forward(
@@ -103,7 +103,7 @@ class EncoderDecoder(Transformer):
         return cast("list[DecoderLayer]", list(self.decoder.layers))
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
-        """Per token that either side reads: `length` the encoder's, the decoder's are the ones that are predicted."""
+        """FLOPs of training per token that either side reads: the encoder `length`, the decoder the predicted ones."""
         targets = round(length * predicted_share / (1 - predicted_share))
         multiplies = targets * linear_multiplies(self.head)
         if self.head.output is None:

@@ -30,7 +30,7 @@ class SentenceOrder(Bert):
         mask: Tensor | None = None,
         classes: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """As BERT's, where a model whose table of token types has less than two rows leaves them out.
+        """Logits as BERT's; a model whose table of token types has less than two rows leaves them out.
 
         With `classes`, which needs `positions`, also logits [B, 2]: the sequence's segments are in order, or swapped.
         """
@@ -50,7 +50,7 @@ class SentenceOrder(Bert):
         del self.order
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
-        """As BERT's; of a sequence one more position goes through the last feed-forward, and the head for its class."""
+        """FLOPs as BERT's; a sequence has one position more in the last feed-forward, and the head of its class."""
         last = 0 if self.encoder.picks_last else linear_multiplies(self.layers[-1].feed_forward)
         return super().flops_per_token(length, predicted_share) + 6.0 * (last + linear_multiplies(self.order)) / length
 

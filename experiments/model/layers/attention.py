@@ -1,4 +1,4 @@
-"""From a variant group to its layer: the file name is the registry."""
+"""The attention layer of a variant group: the file name is the registry."""
 
 from __future__ import annotations
 

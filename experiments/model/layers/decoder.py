@@ -47,10 +47,10 @@ class DecoderLayer(EncoderLayer):
         memory [B, M, D]; memory_mask, bool [B, H, N, M] with each dimension full or 1, True = may attend. bias and
         rotary are of the self-attention: positions of the two sequences don't compare.
         """
-        own = {"causal": True, "bias": bias, "rotary": rotary, "dropout_seed": self.dropout_seed}
-        cross = {"memory": memory, "mask": memory_mask, "dropout_seed": self.cross_dropout_seed}
-        x = self.attention_residual(x_BND, functools.partial(self.attention, **own))
-        x = self.cross_attention_residual(x, functools.partial(self.cross_attention, **cross))
+        to_itself = {"causal": True, "bias": bias, "rotary": rotary, "dropout_seed": self.dropout_seed}
+        to_memory = {"memory": memory, "mask": memory_mask, "dropout_seed": self.cross_dropout_seed}
+        x = self.attention_residual(x_BND, functools.partial(self.attention, **to_itself))
+        x = self.cross_attention_residual(x, functools.partial(self.cross_attention, **to_memory))
         if positions is not None:
             x = x.flatten(0, 1).index_select(0, positions)
         return self.feed_forward_residual(x, self.feed_forward)
@@ -62,7 +62,7 @@ class Decoder(nn.Module):
     def __init__(self, model: Model, attentions: Sequence[tuple[nn.Module, nn.Module]]) -> None:
         """attentions: of each layer, to itself and to the encoder."""
         super().__init__()
-        self.layers = nn.ModuleList(DecoderLayer(model, own, cross) for own, cross in attentions)
+        self.layers = nn.ModuleList(DecoderLayer(model, *pair) for pair in attentions)
         self.norm = None if ends_with_norm(model.norm) else build_norm(model)
 
     def forward(self, x_BND: Tensor, positions: Tensor | None = None, **context: Any) -> Tensor:

@@ -21,14 +21,14 @@ from experiments.settings.position import POSITION_KINDS
 def embedded_position(model: Model) -> nn.Module:
     """A module that adds positions to the embeddings [B, N, E], or leaves them as they are."""
     name = POSITION_KINDS[model.position].embedding
-    made: nn.Module = nn.Identity() if name is None else _made(name, model)
-    return made
+    module: nn.Module = nn.Identity() if name is None else _build_part(name, model)
+    return module
 
 
 def rotation(model: Model) -> Callable[[Tensor], Tensor] | None:
     """What turns queries and keys [B, N, H, K] by their positions; None where nothing does."""
     name = POSITION_KINDS[model.position].rotation
-    return None if name is None else _made(name, model)
+    return None if name is None else _build_part(name, model)
 
 
 def position_bias(model: Model, heads: int, causal: bool = False) -> nn.Module | None:
@@ -37,10 +37,10 @@ def position_bias(model: Model, heads: int, causal: bool = False) -> nn.Module |
     heads: H, of the softmax. causal: a position attends to none after it.
     """
     name = POSITION_KINDS[model.position].bias
-    return None if name is None else _made(name, model, heads, causal)
+    return None if name is None else _build_part(name, model, heads, causal)
 
 
-def _made(name: str, *arguments: Any) -> Any:
+def _build_part(name: str, *arguments: Any) -> Any:
     """What `MODULE:NAME` makes of the arguments."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)(*arguments)

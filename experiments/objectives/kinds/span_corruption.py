@@ -61,7 +61,7 @@ class SpanCorruption(ObjectiveKind):
         return sum(self.lengths(self.text_length(length)))
 
     def sentinel_count(self) -> int:
-        """As many as the setting says."""
+        """The number that the setting says."""
         return self.sentinels
 
     def check(self, length: int) -> None:

@@ -40,10 +40,10 @@ class Translation(ObjectiveKind):
         """A sentence of each language."""
         return 2 * length
 
-    def check_scorer(self, asked: str) -> None:
+    def check_scorer(self, setting: str) -> None:
         """Raise Mistake where sacrebleu is missing, before anything is trained for it."""
         if importlib.util.find_spec("sacrebleu") is None:
-            raise Mistake(f"{asked}: needs sacrebleu: pip install -c constraints.txt -e '.[translation]'")
+            raise Mistake(f"{setting}: needs sacrebleu: pip install -c constraints.txt -e '.[translation]'")
 
     def without_generation(self) -> Translation:
         """No pair of the validation split is translated for BLEU."""

@@ -98,7 +98,7 @@ def _people(line: Line, report: Report) -> Row:
 
 
 def _filled(rows: list[Row]) -> list[Row]:
-    """Without the columns that no row has a value for."""
+    """Leave out the columns that no row has a value for."""
     return [{key: row[key] for key in row if any(other[key] is not None for other in rows)} for row in rows]
 
 

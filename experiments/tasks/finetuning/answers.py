@@ -1,4 +1,4 @@
-"""From the logits of windows to the answer of each question: the best span of all, as it stands in the text."""
+"""The answer to each question from the logits of its windows: the best span of all, as it stands in the text."""
 
 # W windows, N tokens of a window, S and E starts and ends that are tried
 

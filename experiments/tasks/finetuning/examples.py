@@ -128,8 +128,8 @@ def _parquet(path: Path, columns: dict[str, str]) -> Iterator[Row]:
 
     try:
         with pq.ParquetFile(path) as file:
-            wanted = _checked(columns)(str(path), file.schema_arrow.names)
-            for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=wanted):
+            names = _checked(columns)(str(path), file.schema_arrow.names)
+            for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=names):
                 yield from batch.to_pylist()
     except (pa.ArrowException, OSError) as error:
         raise DataError(f"{path} is not a Parquet file, or a damaged one: {first_line(error)}") from error

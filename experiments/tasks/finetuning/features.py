@@ -52,7 +52,7 @@ class Questions(NamedTuple):
 
 
 def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, report: Report) -> Features:
-    """From the cache, or made. Raises DataError; MissingError where the cache makes nothing."""
+    """The windows, from the cache or made. Raises DataError; MissingError where the cache makes nothing."""
     known = identity(task, cache)
     key = digest([FORMAT, known, tokenizer.digest, length])
     folder, facts = cache.obtain(

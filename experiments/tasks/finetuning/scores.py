@@ -12,7 +12,7 @@ Values = npt.NDArray[np.integer] | npt.NDArray[np.floating]
 
 
 def score(metric: str, predicted: Values, true: Values) -> float:
-    """In percent where the field gives percent (accuracy, F1), else from -1 to 1; 0 where it is not defined."""
+    """The score, in percent where the field gives percent (accuracy, F1), else from -1 to 1; 0 where not defined."""
     value = METRICS[metric](predicted, true)
     return 0.0 if math.isnan(value) else value
 

@@ -45,7 +45,7 @@ class Finetuning:
         return True
 
     def prepare(self, report: Report) -> Dataset:
-        """As a corpus, whose sequences are rows of features."""
+        """The examples as a dataset, whose sequences are rows of features."""
         features = self._obtain(Cache(self.cache, lambda text: report(text, 0, None)), report)
         self.features = features
         check_batch(len(features.train), self.settings.trainer.batch_size, self.settings.task)
