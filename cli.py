@@ -17,7 +17,6 @@ from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Failure
 
 TENSOR_COMMANDS = ("train", "finetune", "evaluate", "table", "bench", "heads")
-BUG = "this is a bug in attn: please report it in its issue tracker, with the lines above and `attn --version`"
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}  # -m, --cfg, -cn ... are Hydra's
 EXIT_CODES = "\n".join(f"  {code:<5}{code.meaning}" for code in ExitCode)
 
@@ -410,7 +409,9 @@ def main() -> None:
         traceback.print_exc()
         code = _exit_code(error)
         if code is None:
-            print(BUG, file=sys.stderr)
+            from experiments.commands.bug import report
+
+            print(report(error), file=sys.stderr)
         sys.exit(ExitCode.FAILED if code is None else code)
 
 

@@ -33,7 +33,7 @@ def _variant_errors(variant: dict[Any, Any], sources: dict[Any, Any]) -> Iterato
         for error in errors.errors():
             path = ("variant", *error["loc"])
             if not _follows(sources, path):
-                yield _sentence(error, path, sources)
+                yield sentence(error, path, sources)
     except Mistake as error:
         yield f"variant: {error}"
 
@@ -51,7 +51,7 @@ def errors_of(tree: dict[str, Any], sources: dict[Any, Any], kind: type[Settings
         for error in errors.errors():
             path = _without_tags(tree, error["loc"])
             if not _follows(sources, path):
-                yield _sentence(error, path, sources)
+                yield sentence(error, path, sources)
 
 
 def _without_tags(tree: Any, path: tuple[int | str, ...]) -> tuple[int | str, ...]:
@@ -65,7 +65,8 @@ def _without_tags(tree: Any, path: tuple[int | str, ...]) -> tuple[int | str, ..
     return tuple(untagged)
 
 
-def _sentence(error: Any, path: tuple[int | str, ...], sources: dict[Any, Any]) -> str:
+def sentence(error: Any, path: tuple[int | str, ...], sources: dict[Any, Any]) -> str:
+    """An error of pydantic about the value at `path`, in words; sources: the expressions that values come from."""
     key = ".".join(map(str, path))
     if error["type"] == "missing":
         return f"{key} is missing"

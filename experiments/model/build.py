@@ -18,7 +18,9 @@ from experiments.model.initial import initialize
 from experiments.model.layers.encoder import EncoderLayer
 from experiments.model.layers.norm import deep_gains, ends_with_norm
 from experiments.model.transformer import Transformer
+from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.model import Model
+from experiments.settings.objective import ObjectiveSettings
 
 ARCHITECTURES: dict[str, type[Transformer]] = {
     "encoder": Bert,
@@ -27,6 +29,16 @@ ARCHITECTURES: dict[str, type[Transformer]] = {
     "two_stream_encoder": TwoStreamEncoder,
     "encoder_decoder": EncoderDecoder,
 }
+
+
+def architecture_of(objective: ObjectiveSettings) -> str:
+    """The architecture that an objective names, of ARCHITECTURES. Raises Mistake where there is no such one."""
+    name: str = getattr(objective, "architecture", "")
+    if name not in ARCHITECTURES:
+        file = "/".join(type(objective).__module__.split(".")) + ".py"
+        known = f"must be one of {', '.join(ARCHITECTURES)}" + nearest(name, ARCHITECTURES)
+        raise Mistake(f"{file}: architecture = {name!r}: {known}")
+    return name
 
 
 def build(architecture: str, model: Model, variant: dict[str, Any], vocabulary_size: int, seed: int) -> Transformer:

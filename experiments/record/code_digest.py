@@ -3,9 +3,9 @@
 They cover the file of the variant and every file of `attention/` that it imports, whatever the number of steps, and so
 base classes, layers and the core; of the kernels only those that ran. They cover the objective, the models and the
 order of the batches in the same way, from the files below `ROOTS`: whoever changes a norm need not remember to raise a
-version. The packed text, and the windows of a task's examples, have a version of their own, `FORMAT`, since a run reads
-them from the cache, where that version and not the code decides what it gets; tests compare their bytes with those of
-the version.
+version. Of the tables of norms and of positions they cover the lines that the model asks for. The packed text, and the
+windows of a task's examples, have a version of their own, `FORMAT`, since a run reads them from the cache, where that
+version and not the code decides what it gets; tests compare their bytes with those of the version.
 
 A digest is of the syntax tree without docstrings, so comments and layout don't count, and it is the same in every
 version of Python. Files are parsed and never imported, once in a process: a process computes with the files that it
@@ -57,7 +57,7 @@ def code_digests(settings: Mapping[str, Any], backend: str | None, root: Path | 
     modules += FINETUNED_ROOTS if "task" in settings else ()
     ran = frozenset((backend or "").split("+"))
     modules += (*_named_modules(settings["model"]), *(KERNELS[name] for name in sorted(ran & KERNELS.keys())))
-    return dict(_digests(root or attention_folder().parent, modules, ran))
+    return _digests(root or attention_folder().parent, modules, ran) | _table_lines(settings["model"])
 
 
 def _named_modules(model: Mapping[str, Any]) -> tuple[str, ...]:
@@ -65,6 +65,19 @@ def _named_modules(model: Mapping[str, Any]) -> tuple[str, ...]:
     parts = (part for part in POSITION_KINDS[model["position"]] if isinstance(part, str))
     names = (NORM_KINDS[model["norm_kind"]].module, *(part.partition(":")[0] for part in parts))
     return tuple(name for name in names if name.startswith(FOLLOWED))
+
+
+def _table_lines(model: Mapping[str, Any]) -> dict[str, str]:
+    """The digests of the lines of the tables that a model's kinds of norm and of position stand in."""
+    norm, position = model["norm_kind"], model["position"]
+    lines: dict[str, tuple[Any, ...]] = {
+        f"experiments/settings/norm.py: {norm}": NORM_KINDS[norm],
+        f"experiments/settings/position.py: {position}": POSITION_KINDS[position],
+    }
+    return {
+        name: digest([dict(field) if isinstance(field, Mapping) else field for field in line])[:16]
+        for name, line in lines.items()
+    }
 
 
 @functools.cache

@@ -17,9 +17,9 @@ def find_runs(name: str, runs: Path) -> list[Path]:
     folder = path.parent if len(path.parts) > 1 else runs
     folders = sorted(filter(_is_run, folder.glob(f"{path.name.rstrip('*')}*")))
     if not folders:
-        known = [each.name for each in folder.glob("*") if _is_run(each)]
+        known = sorted(each.name for each in folder.glob("*") if _is_run(each))
         hint = "`attn compare` lists the finished ones"
-        raise Mistake(f"there is no run {name!r} in {folder}/" + nearest(path.name, known), hint)
+        raise Mistake(f"there is no run {name!r} in {folder}/" + nearest(path.name, _with_starts(known)), hint)
     return folders
 
 
@@ -30,6 +30,12 @@ def find_run(name: str, runs: Path) -> Path:
         hint = "name one: " + ", ".join(path.name for path in folders[:5])
         raise Mistake(f"{name!r} is the start of {len(folders)} runs", hint)
     return folders[0]
+
+
+def _with_starts(names: list[str]) -> list[str]:
+    """The names, and what each begins with up to a `-`: names are long, and their start is what one types."""
+    starts = ["-".join(name.split("-")[:count]) for name in names for count in range(1, name.count("-") + 1)]
+    return list(dict.fromkeys([*names, *starts]))
 
 
 def _is_run(folder: Path) -> bool:

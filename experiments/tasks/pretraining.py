@@ -56,14 +56,15 @@ class Pretraining:
 
     def build_model(self, vocabulary_size: int) -> Transformer:
         """The model that the objective trains, without values."""
-        from experiments.model.build import ARCHITECTURES
+        from experiments.model.build import ARCHITECTURES, architecture_of
 
         settings = self.settings
-        return ARCHITECTURES[settings.objective.architecture](settings.model, settings.variant, vocabulary_size)
+        return ARCHITECTURES[architecture_of(settings.objective)](settings.model, settings.variant, vocabulary_size)
 
     def build_initialized_model(self, vocabulary_size: int) -> Transformer:
         """The model that the objective trains, with its starting values."""
-        from experiments.model.build import build
+        from experiments.model.build import architecture_of, build
 
         settings = self.settings
-        return build(settings.objective.architecture, settings.model, settings.variant, vocabulary_size, settings.seed)
+        architecture = architecture_of(settings.objective)
+        return build(architecture, settings.model, settings.variant, vocabulary_size, settings.seed)

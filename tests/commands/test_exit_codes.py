@@ -7,9 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import cli
+from attention import talking_heads
+from experiments.commands.bug import extension_of
+from experiments.config.compose import compose
 from experiments.data.errors import DataError
+from experiments.model.layers.attention import build_attention
 from experiments.record.durable import RunFolderError
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Failure, Mistake
@@ -60,14 +65,21 @@ def test_an_internal_value_error_is_a_bug(attn, monkeypatch):
 
 
 def test_an_internal_value_error_of_a_variant_is_a_bug(attn, monkeypatch):
-    from attention import talking_heads
-
     def broken(self, *arguments, **options):
         broken_zip()
 
     monkeypatch.setattr(talking_heads.Attention, "__init__", broken)
     code, said = attn("train", "-m", "variant=talking_heads", "heads=6", "--dry-run")
     assert code == ExitCode.FAILED and "Traceback" in said and "this is a bug" in said
+    assert "the error is in attention/talking_heads.py: if you wrote this file, correct it there" in said
+
+
+def test_a_method_that_does_not_fit_its_call_is_an_error_in_its_file(monkeypatch):
+    monkeypatch.setattr(talking_heads.Attention, "project", lambda self, x: x)
+    layer = build_attention(compose(["variant=talking_heads"]).variant)
+    with pytest.raises(TypeError) as caught:
+        layer(torch.zeros(1, 2, 192))
+    assert extension_of(caught.value) == "attention/talking_heads.py"
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,12 @@ def test_a_pattern_that_no_shell_has_read_is_looked_for_in_its_own_folder(runs, 
     assert find_runs("[ab]*", runs) == find_runs(f"{runs}/[ab]*", Path("elsewhere")) == [runs / "a", runs / "b"]
     with pytest.raises(Mistake, match="no run 'elsewhere/a' in elsewhere/"):
         find_runs("elsewhere/a", runs)
+    (runs / "talking_heads-l2-post").mkdir()
+    (runs / "talking_heads-l2-post" / "config.yaml").touch()
+    with pytest.raises(Mistake, match=r"did you mean talking_heads\?"):
+        find_run("talkin_heads", runs)
+    with pytest.raises(Mistake, match=r"did you mean talking_heads-l2-post\?"):
+        find_run("talking_heads-l2-pst", runs)
     # a folder that is no run hides none
     (runs.parent / "d").mkdir(exist_ok=True)
     assert find_runs("d", runs) == [runs / "d"]

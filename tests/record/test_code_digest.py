@@ -10,6 +10,8 @@ import pytest
 
 from experiments.config.compose import compose
 from experiments.record.code_digest import code_digests, differing
+from experiments.settings.norm import NORM_KINDS
+from experiments.settings.position import POSITION_KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -90,6 +92,18 @@ def test_it_imports_nothing_heavy_and_is_quick_from_the_second_cell_on(gated):
 def test_a_fine_tuned_run_computes_with_its_head_and_its_task_too(gated):
     more = code_digests(gated | {"task": {}}, "compiled").keys() - code_digests(gated, "compiled").keys()
     assert more == {"experiments/model/architectures/finetuned_encoder.py", "experiments/tasks/finetuning/objective.py"}
+
+
+def test_of_the_tables_of_norms_and_positions_the_lines_of_the_model_count(gated, monkeypatch):
+    before = code_digests(gated, None)
+    monkeypatch.setitem(NORM_KINDS, "rms", NORM_KINDS["rms"]._replace(name="AnotherNorm"))
+    assert code_digests(gated, None) == before
+    norm, position = gated["model"]["norm_kind"], gated["model"]["position"]
+    monkeypatch.setitem(NORM_KINDS, norm, NORM_KINDS[norm]._replace(options={"bias": False}))
+    monkeypatch.setitem(POSITION_KINDS, position, POSITION_KINDS[position]._replace(rotation="a:b"))
+    now = code_digests(gated, None)
+    files = [f"experiments/settings/norm.py: {norm}", f"experiments/settings/position.py: {position}"]
+    assert sorted(name for name in before if now[name] != before[name]) == files
 
 
 def test_every_objective_has_its_file(gated):

@@ -208,6 +208,8 @@ def test_a_wrong_yaml_is_refused_by_name():
     assert "seeds" in broken(budgets__nano__seeds=0)
     assert "rowss" in broken(rowss={})
     assert "no comparison" in broken(claims__C10__parts=["pre_none6"])
+    assert "Value error" not in broken(baseline="post_warm5") + broken(budgets__nano__margin=None)
+    assert broken(budgets__nano__seeds=0) == "warmup.yaml: budgets.nano.seeds = 0: must be at least 1"
     tuned = {"chosen": 1e-3, "where": "here", "tried": {"1e-3": 5.0, "3e-3": 4.0}}
     assert "not the best of those tried" in broken(budgets__nano__learning_rates={"post": tuned})
     medium = yaml.safe_load((TABLES / "bhojanapalli2020" / "table1.yaml").read_text())["budgets"]["medium"]

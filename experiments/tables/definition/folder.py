@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import ValidationError
 
+from experiments.config.check import sentence
 from experiments.config.messages import CONF
 from experiments.settings.group import Group
 from experiments.settings.mistake import Mistake, nearest
@@ -39,8 +40,8 @@ def checked(tree: object, kind: type[G], where: str) -> G:
     try:
         return kind.model_validate(tree)
     except ValidationError as errors:
-        lines = [f"{where}: {'.'.join(map(str, error['loc']))}: {error['msg']}" for error in errors.errors()]
-        raise Mistake("\n".join(lines)) from errors
+        lines = (sentence(error, error["loc"], {}) for error in errors.errors())
+        raise Mistake("\n".join(f"{where}: {line}" for line in lines)) from errors
 
 
 def check_name(name: str) -> None:

@@ -1,0 +1,43 @@
+"""What to say of an exception that no user's mistake explains: a bug, and in which file."""
+
+from __future__ import annotations
+
+import inspect
+import traceback
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+# the folders that a user adds files to (docs/extending.md)
+EXTENDED = (
+    "attention",
+    "experiments/data/kinds",
+    "experiments/formats",
+    "experiments/heads/sections",
+    "experiments/model/layers",
+    "experiments/objectives/kinds",
+    "experiments/tables/numerical",
+)
+BUG = "this is a bug in attn: please report it in its issue tracker, with the lines above and `attn --version`"
+
+
+def report(error: BaseException) -> str:
+    """The line after the traceback; it names the file of an extension that the error comes from, if there is one."""
+    file = extension_of(error)
+    return BUG if file is None else f"the error is in {file}: if you wrote this file, correct it there; otherwise {BUG}"
+
+
+def extension_of(error: BaseException) -> str | None:
+    """The innermost file in a folder of EXTENDED whose code, or an object of whose class, was running; None without.
+
+    The object counts since a call that does not fit a method fails outside of its file.
+    """
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        for path in (frame.f_code.co_filename, _class_file(frame.f_locals.get("self"))):
+            if path is not None and Path(path).parent in (ROOT / folder for folder in EXTENDED):
+                return Path(path).relative_to(ROOT).as_posix()
+    return None
+
+
+def _class_file(value: object) -> str | None:
+    module = inspect.getmodule(type(value))
+    return getattr(module, "__file__", None)
