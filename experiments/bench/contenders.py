@@ -123,6 +123,11 @@ def _attention(contender: Contender) -> Ready:
 
 
 def _step(contender: Contender) -> Ready:
+    """A step on one batch: forward, backward, update, as a peer has them.
+
+    A run's own step (`training/step.py`) also draws its batch, measures and clips the gradient and checks that it is
+    finite, which is no work of the model and which the peers do not do.
+    """
     settings, batch = contender.settings, made_up_batch(contender.settings)
     model = initialized_model(settings).to(contender.device)
     optimizers = build_optimizers(model, settings.optimizer)

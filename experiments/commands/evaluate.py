@@ -110,8 +110,9 @@ def _score(
             from experiments.training.decoding import texts
 
             assert isinstance(objective, Decoded)
-            scores |= texts.score(
+            fields = texts.score(
                 model, forward, packed, data.tokenizer, objective,
                 sequences=objective.decoding().sequences or None, batch_size=size, report=display.stage, again=again,
             )  # fmt: skip
+            scores |= fields.pop("text_scores") | fields
     return step, scores

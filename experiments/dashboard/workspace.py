@@ -8,7 +8,7 @@ from typing import Any
 
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs
-from experiments.display.comparison import place_of, table_of
+from experiments.display.comparison import place_of, scores_of, table_of
 from experiments.display.rows import as_markdown
 from experiments.record import wandb_views as view
 from experiments.record.dotted import value_at
@@ -108,8 +108,9 @@ def differing(results: list[dict[str, Any]]) -> list[str]:
     def kinds(columns: list[str]) -> int:
         return len({tuple(str(row[column]) for column in columns) for row in rows})
 
-    for column in rows[0]:
-        if place_of(column).startswith("config.") and kinds([*telling, column]) > kinds(telling):
+    settings = [column for column in rows[0] if column not in scores_of(results) and _is_setting(column)]
+    for column in settings:
+        if kinds([*telling, column]) > kinds(telling):
             telling.append(column)
     return [_key(column) for column in telling] or ["variant.name"]
 
@@ -129,11 +130,15 @@ def _filters(selection: list[str], results: list[dict[str, Any]]) -> list[Any]:
     filters = []
     for column in (item.split("=", 1)[0] for item in selection if "=" in item):
         values = {str(value): value for value in (value_at(result, place_of(column)) for result in results)}
-        metric = ws.Config if place_of(column).startswith("config.") else ws.Summary
+        metric = ws.Config if _is_setting(column) else ws.Summary
         filters.append(metric(_key(column)).isin(list(values.values())))
     if any("=" not in item for item in selection):
         filters.append(ws.Metric("Name").isin([result["run"] for result in results]))
     return filters
+
+
+def _is_setting(column: str) -> bool:
+    return place_of(column).startswith("config.")
 
 
 def _key(column: str) -> str:

@@ -38,8 +38,9 @@ COLUMNS = {
 # columns that only some tables have
 TASK = {"task": "config.task.name"}  # of fine-tuned runs
 OBJECTIVE = {"objective": "config.objective.kind"}  # of pretrained runs that differ in it
-BLEU = {"bleu": "bleu"}  # of translations
-NAMED = TASK | OBJECTIVE | BLEU | COLUMNS
+NAMED = TASK | OBJECTIVE | COLUMNS
+# fields of a result that hold scores by the name of the metric, as a task or an objective names them
+SCORES = ("scores", "text_scores")
 
 
 def named_folders(selection: list[str], runs: Path) -> list[Path]:
@@ -121,10 +122,8 @@ def _measured(results: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def scores_of(results: list[dict[str, Any]]) -> dict[str, str]:
-    """Where the scores stand, besides losses, that any of the results has: of a task, or of translations."""
-    of_tasks = dict.fromkeys(chain.from_iterable(result.get("scores") or {} for result in results))
-    translated = any(result.get("bleu") is not None for result in results)
-    return {score: f"scores.{score}" for score in of_tasks} | (dict(BLEU) if translated else {})
+    """Where the scores stand, besides losses, that any of the results has: of a task, or of texts."""
+    return {name: f"{field}.{name}" for field in SCORES for result in results for name in result.get(field) or {}}
 
 
 def rows_of(results: list[dict[str, Any]], columns: dict[str, str]) -> list[Row]:

@@ -216,7 +216,10 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
         ("training loss", _number(result.training_loss, ".4f")),
         ("perplexity", "" if result.perplexity is None else significant(result.perplexity)),
         ("bits per byte", _number(result.bits_per_byte, ".4f")),
-        ("BLEU", _number(result.bleu, ".2f", f" ({result.bleu_pairs} pairs, {result.bleu_signature})")),
+        *(
+            (name.upper(), f"{value:.2f} ({result.scored_texts} texts, {result.text_scores_meaning})")
+            for name, value in (result.text_scores or {}).items()
+        ),
         ("sentence order", _number(result.order_accuracy, ".1%", f" right, {_number(result.order_loss, '.4f')} nats")),
         ("speed", speed and f"{speed}{spread}" + (f" ({meaning})" if meaning else "")),
         ("peak memory", memory and memory + (f" ({result.peak_memory_meaning})" if result.peak_memory_meaning else "")),

@@ -73,8 +73,8 @@ class Decoded(Protocol):
     def decoding(self) -> Decoding:
         """How the texts are decoded."""
 
-    def score_texts(self, texts: list[str], references: list[str]) -> dict[str, Any]:
-        """Fields of the run's result, from the texts of the model and those of the corpus."""
+    def score_texts(self, texts: list[str], references: list[str]) -> TextScores:
+        """The scores of the model's texts against those of the corpus."""
 
 
 class Decoding(NamedTuple):
@@ -83,6 +83,13 @@ class Decoding(NamedTuple):
     beam: int  # hypotheses of the beam search
     length_penalty: float  # alpha of ((5 + tokens) / 6)^alpha, by which a log likelihood is divided
     sequences: int | None  # of the validation split, decoded when a run ends; None: all
+
+
+class TextScores(NamedTuple):
+    """What the texts that a model writes are worth."""
+
+    scores: dict[str, float]  # by the name of the metric
+    meaning: str  # how they were computed
 
 
 class Scores(NamedTuple):

@@ -31,9 +31,9 @@ class Result:
     unigram_loss: Number | None  # of predicting every token from the frequencies of the training split
     perplexity: Number | None
     bits_per_byte: Number | None
-    bleu: Number | None = None  # of translations of the validation split, 0 to 100
-    bleu_signature: str | None = None  # how it was computed, as sacrebleu says it
-    bleu_pairs: int | None = None  # sentences that were translated
+    text_scores: dict[str, Number] | None = None  # of texts that the model wrote by itself, as its objective names them
+    text_scores_meaning: str | None = None  # how they were computed, such as sacrebleu's signature
+    scored_texts: int | None = None  # of the validation split
     order_loss: Number | None = None  # nats per sequence whose segments' order is told; None: the objective has none
     order_accuracy: Number | None = None  # share of the sequences
     scores: dict[str, Number] | None = None  # of a task, which has no perplexity

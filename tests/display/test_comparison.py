@@ -135,7 +135,7 @@ def test_a_loss_never_stands_beside_one_of_another_objective_unnamed():
 
 
 def test_scores_stand_before_the_loss_and_only_where_there_are_any():
-    translated = result("a", 5.0, objective={"kind": "translation"}) | {"bleu": 31.5}
+    translated = result("a", 5.0, objective={"kind": "translation"}) | {"text_scores": {"bleu": 31.5}}
     tuned = result("b", 0.5, objective={"kind": "causal"}, task={"name": "sst2"})
     tuned |= {"perplexity": None, "scores": {"accuracy": 90.0}}
     plain, of_task = tables_of([translated, tuned, result("c", 4.0, objective={"kind": "masked"})])

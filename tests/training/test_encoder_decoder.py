@@ -82,7 +82,7 @@ def test_a_cut_run_ends_as_one_that_was_not(overrides_of, go, outcome, monkeypat
     again, folder = go(settings, "cut")
     assert taken and outcome(folder) == expected
     assert (again.validation_loss, again.tokens) == (whole.validation_loss, whole.tokens)
-    assert again.bleu == whole.bleu and (whole.bleu is None) == model.startswith("t5")
+    assert again.text_scores == whole.text_scores and (whole.text_scores is None) == model.startswith("t5")
 
 
 def test_a_run_cut_in_its_translations_goes_on_with_them(overrides_of, go, monkeypatch):
@@ -103,7 +103,7 @@ def test_a_run_cut_in_its_translations_goes_on_with_them(overrides_of, go, monke
         go(settings)
     monkeypatch.setattr(training, "take_step", None)
     result, folder = go(settings)
-    assert result.status == "done" and result.bleu_pairs == 6 and sizes == [6, 6, 4, 2]
+    assert result.status == "done" and result.scored_texts == 6 and sizes == [6, 6, 4, 2]
     assert result.perplexity == pytest.approx(math.exp(result.validation_loss))
     assert "out of memory: 4 sequences at once" in (folder.path / "log.txt").read_text()
 
@@ -127,11 +127,11 @@ def test_a_model_learns_to_translate(overrides_of, go):
     ]
     overrides = {override.split("=")[0]: override for override in [*overrides_of("transformer_nano"), *changes, *rare]}
     result, folder = go(compose(list(overrides.values())))
-    assert result.bleu > 90, (result.bleu, result.validation_loss)
-    assert result.bleu_pairs == 50 and result.bleu_signature.startswith("nrefs:1|case:mixed")
+    assert result.text_scores["bleu"] > 90, (result.text_scores, result.validation_loss)
+    assert result.scored_texts == 50 and result.text_scores_meaning.startswith("nrefs:1|case:mixed")
     # smoothed labels are for training alone: their loss can't fall below their own entropy
     assert result.validation_loss < 0.3 < result.training_loss
-    assert json.loads((folder.path / "result.json").read_text())["bleu"] == result.bleu
+    assert json.loads((folder.path / "result.json").read_text())["text_scores"] == result.text_scores
 
 
 def test_translation_counts_the_tokens_that_are_there(overrides_of, go, pairs_file):

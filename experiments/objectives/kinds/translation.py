@@ -5,12 +5,12 @@
 from __future__ import annotations
 
 import importlib.util
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from experiments.objectives.objective import Batch, Decoding, ObjectiveKind, Vocabulary
+from experiments.objectives.objective import Batch, Decoding, ObjectiveKind, TextScores, Vocabulary
 from experiments.settings.group import Count, NonNegative, Size
 from experiments.settings.mistake import Mistake
 
@@ -77,13 +77,13 @@ class TranslationObjective:
         """The beam search of the settings, on so many pairs."""
         return Decoding(self.settings.beam, self.settings.length_penalty, self.settings.bleu_pairs)
 
-    def score_texts(self, texts: list[str], references: list[str]) -> dict[str, Any]:
+    def score_texts(self, texts: list[str], references: list[str]) -> TextScores:
         """BLEU of the corpus, 0 to 100, by sacrebleu (Post 2018, 1804.08771), whose signature says how."""
         from sacrebleu.metrics import BLEU
 
         metric = BLEU()
         bleu = metric.corpus_score(texts, [references]).score
-        return {"bleu": bleu, "bleu_signature": str(metric.get_signature()), "bleu_pairs": len(references)}
+        return TextScores({"bleu": bleu}, str(metric.get_signature()))
 
     def _trimmed(self, side_BN: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         longest = int((side_BN != self.vocabulary.pad_id).sum(1).max())

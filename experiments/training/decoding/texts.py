@@ -58,7 +58,8 @@ def score(
             report("decoding", len(texts), count)
     finally:
         model.train(was_training)
-    return objective.score_texts(texts, references)
+    scored = objective.score_texts(texts, references)
+    return {"text_scores": scored.scores, "text_scores_meaning": scored.meaning, "scored_texts": count}
 
 
 def decode(

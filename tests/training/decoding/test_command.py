@@ -27,17 +27,17 @@ def test_train_evaluate_compare_and_show(attn, tiny, tmp_path, pairs_file):
     assert attn("train", "--dry-run", *of_pairs, *sizes).returncode == 0
     done = attn("train", *of_pairs, *sizes, "objective.bleu_pairs=8")
     assert done.returncode == 0, done.stderr
-    assert "BLEU" in done.stdout and "8 pairs, nrefs:1|" in done.stdout
+    assert "BLEU" in done.stdout and "8 texts, nrefs:1|" in done.stdout
     result = json.loads(next((tmp_path / "runs").glob("*/result.json")).read_text())
-    assert 0 <= result["bleu"] <= 100
+    assert 0 <= result["text_scores"]["bleu"] <= 100
 
     newest = ("--checkpoint", "newest", "--format", "json")
     done = attn("evaluate", "multi_head", "--bleu", *newest)
     assert done.returncode == 0, done.stderr
     score = json.loads(done.stdout)[0]
-    assert (score["loss"], score["bleu"]) == (result["validation_loss"], result["bleu"])
+    assert (score["loss"], score["bleu"]) == (result["validation_loss"], result["text_scores"]["bleu"])
     done = attn("evaluate", "multi_head", "--bleu", "split=test", "objective.beam=1", "objective.bleu_pairs=4", *newest)
-    assert json.loads(done.stdout)[0]["bleu_pairs"] == 4
+    assert json.loads(done.stdout)[0]["scored_texts"] == 4
 
     shutil.move(tmp_path / "runs", tmp_path / "translations")
     assert attn("train", "model=t5_nano", "variant=talking_heads", "heads=2", *tiny).returncode == 0
@@ -49,7 +49,7 @@ def test_train_evaluate_compare_and_show(attn, tiny, tmp_path, pairs_file):
     assert done.returncode == 2 and "objective=span_corruption" in done.stderr
     next((tmp_path / "translations").glob("multi_head*")).rename(tmp_path / "runs" / "multi_head")
     shown = attn("compare", "--format", "json")
-    assert {row.get("bleu") for row in json.loads(shown.stdout)} == {None, result["bleu"]}
+    assert {row.get("bleu") for row in json.loads(shown.stdout)} == {None, result["text_scores"]["bleu"]}
     assert attn("dashboard").returncode == 0 and (tmp_path / "runs" / "dashboard.html").exists()
 
 
@@ -89,5 +89,7 @@ def test_references_are_the_targets_and_a_perfect_model_has_100(monkeypatch, tmp
         )  # fmt: skip
 
     perfect = said(shout=True)
-    assert perfect["bleu"] == pytest.approx(100) and perfect["bleu_pairs"] == len(data.validation.tokens)
-    assert said(shout=False)["bleu"] == 0
+    assert perfect["text_scores"]["bleu"] == pytest.approx(100) and perfect["scored_texts"] == len(
+        data.validation.tokens
+    )
+    assert said(shout=False)["text_scores"]["bleu"] == 0
