@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 from pathlib import Path
@@ -23,11 +24,21 @@ settings.load_profile("suite")
 pytest_plugins = [
     "tests.fixtures.campaign",
     "tests.fixtures.command",
+    "tests.fixtures.composing",
     "tests.fixtures.figures",
     "tests.fixtures.finetuning",
+    "tests.fixtures.kernel",
     "tests.fixtures.processor_time",
     "tests.fixtures.record",
 ]
+
+
+def pytest_collection_finish() -> None:
+    """Leave the modules out of garbage collection, which looked through them 200 times."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
+
 
 TINY = (
     "hidden_size=24", "layers=2", "length=16", "batch_size=4", "max_steps=12", "model.intermediate_size=32",

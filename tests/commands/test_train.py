@@ -1,12 +1,9 @@
-"""The whole way, as a newcomer goes it: train, look, score, go on, add a variant."""
+"""The whole way, as a newcomer goes it: train, look, score, go on."""
 
 from __future__ import annotations
 
 import json
 import os
-import re
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,17 +13,6 @@ from torch.testing import assert_close
 import cli
 from experiments.measure.process_environment import ADDED, TUNED
 from experiments.training.step import Learner
-
-ROOT = Path(__file__).resolve().parents[2]
-# commands of one copy of the project, in one process of its own
-SEVERAL = """
-import json, sys
-from typer.testing import CliRunner
-import cli
-for words in json.loads(sys.argv[1]):
-    done = CliRunner().invoke(cli.app, words)
-    print(json.dumps({"exit_code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}))
-"""
 
 
 def result(runs: Path) -> dict:
@@ -59,7 +45,9 @@ def test_a_finished_run_is_returned_at_once_and_scored_on_other_text(attn, tiny,
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
-def test_as_a_shell_runs_it_the_process_is_tuned_and_wandb_has_the_run(shell, tiny, tmp_path):
+def test_as_a_shell_runs_it_the_process_is_tuned_and_wandb_has_the_run(attn, shell, tiny, tmp_path):
+    # the tokens are in the cache then
+    assert attn("train", "heads=2", "runs=before", *tiny).returncode == 0
     done = shell("train", "heads=2", *(word for word in tiny if word != "logger.wandb=off"))
     assert done.returncode == 0, done.output
     (path,) = (tmp_path / "runs").glob("*/environment.json")
@@ -145,30 +133,6 @@ def test_a_run_folder_that_cannot_be_written(attn, tiny, tmp_path):
     assert done.returncode == 1
     assert len(done.stderr.strip().splitlines()) == 1
     assert "a file stands where a folder should be" in done.stderr
-
-
-def test_a_new_variant_is_the_two_files_of_the_documentation(tmp_path, tiny, environment):
-    """The examples of docs/adding_a_variant.md, in a copy of the project without them: nothing else is touched."""
-    copy = tmp_path / "copy"
-    for name in ("attention", "conf", "experiments"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "cli.py", copy)
-    text = (ROOT / "docs" / "adding_a_variant.md").read_text(encoding="utf-8")
-    for path, body in re.findall(r"`((?:attention|conf)/\S+)`\n\n```\w+\n(.*?)```", text, re.DOTALL):
-        (copy / path).unlink()
-        (copy / path).write_text(body, encoding="utf-8")
-
-    train = ["train", "variant=sigmoid"]
-    commands = [["variants"], [*train, "heads=2", *tiny], [*train, "variant.key_size=-1"]]
-    command = [sys.executable, "-c", SEVERAL, json.dumps(commands)]
-    own = environment | {"PYTHONPATH": str(copy)}
-    answers = subprocess.run(command, cwd=tmp_path, env=own, stdout=subprocess.PIPE, text=True, check=True).stdout
-    listed, trained, refused = map(json.loads, answers.splitlines())
-    assert "multi_query" in listed["stdout"] and "sigmoid" in listed["stdout"]
-    assert trained["exit_code"] == 0, trained["stderr"]
-    summary = result(tmp_path / "runs")
-    assert summary["status"] == "done" and summary["backend"] == "sigmoid"
-    assert refused["exit_code"] == 2 and "variant.key_size = -1" in refused["stderr"]
 
 
 def test_a_run_of_other_text_is_neither_returned_nor_continued(attn, tiny, text_file, tmp_path):

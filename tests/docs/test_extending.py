@@ -1,4 +1,4 @@
-"""What docs/extending.md adds works as it stands there: written into a copy of the project, it trains."""
+"""What docs/extending.md and docs/adding_a_variant.md add works as it stands there: a copy trains with it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,33 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 # a path at the end of a line, and the block that follows it
 BLOCKS = re.compile(r"`([\w/]+\.(?:py|yaml))`\n\n```(?:python|yaml)\n(.*?)```", re.DOTALL)
+VARIANTS = BLOCKS.findall((ROOT / "docs" / "adding_a_variant.md").read_text(encoding="utf-8"))
 # the line that begins a table of kinds
 TABLE = re.compile(r"^[A-Z_]+ = \{\n", re.MULTILINE)
 LIMITS = ("max_steps", "trainer.log_every")
+# commands in one process, each answered by a line of JSON
+SEVERAL = """
+import json, sys
+from typer.testing import CliRunner
+import cli
+for words in json.loads(sys.argv[1]):
+    done = CliRunner().invoke(cli.app, words)
+    print(json.dumps({"exit_code": done.exit_code, "stdout": done.stdout, "stderr": done.stderr}))
+"""
 SHORT = [word for word in TINY if not word.startswith(LIMITS)] + ["max_steps=2", "trainer.log_every=1", "heads=2"]
 
 
 @pytest.fixture(scope="module")
-def extended(tmp_path_factory) -> Path:
-    """A copy of the project with all that the page adds, and a corpus."""
+def extended(tmp_path_factory, with_kernel) -> Path:
+    """A copy of the project with all that the two pages add; the variants are there by their pages alone."""
     copy = tmp_path_factory.mktemp("extended")
     for name in ("experiments", "attention", "conf"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copy(ROOT / "cli.py", copy)
+    with_kernel(copy / "cache")
+    for name, text in VARIANTS:
+        (copy / name).unlink()
+        (copy / name).write_text(text, encoding="utf-8")
     for name, text in BLOCKS.findall(PAGE):
         path = copy / name
         if path.exists():
@@ -47,13 +61,18 @@ def attn(extended: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """attn(*words): the command of the copy, in the copy's folder."""
 
     def run(*words: str) -> subprocess.CompletedProcess[str]:
-        environment = os.environ | {"PYTHONPATH": str(extended), "ATTN_CACHE": str(extended / "cache")}
-        command = [sys.executable, str(extended / "cli.py"), *words]
-        done = subprocess.run(command, cwd=extended, env=environment, capture_output=True, text=True, timeout=300)
+        done = python(extended, str(extended / "cli.py"), *words)
         assert done.returncode == 0, done.stderr
         return done
 
     return run
+
+
+def python(extended: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with the modules of the copy, in its folder."""
+    environment = os.environ | {"PYTHONPATH": str(extended), "ATTN_CACHE": str(extended / "cache")}
+    command = [sys.executable, *words]
+    return subprocess.run(command, cwd=extended, env=environment, capture_output=True, text=True, timeout=300)
 
 
 def trained(extended: Path, runs: str) -> dict:
@@ -71,16 +90,34 @@ def test_the_page_counts_its_own_files():
     assert set(written) - set(new) == {"experiments/settings/norm.py", "experiments/settings/position.py"}
 
 
-def test_an_objective_a_kernel_and_kinds_of_data_norm_and_position_train(extended, attn, text_file):
+def test_the_pages_of_variants_have_two_files_each():
+    folders = [Path(name).parent.as_posix() for name, _ in VARIANTS]
+    assert folders == ["attention", "conf/variant"] * 2
+
+
+def test_a_variant_an_objective_a_kernel_and_kinds_of_data_norm_and_position_train(extended, text_file):
     lines = text_file.read_text(encoding="utf-8").replace("\n\n", "\n# a remark\n")
     (extended / "remarks.txt").write_text(lines, encoding="utf-8")
     model = {"norm_kind": "max", "position": "distance_penalty"}
-    kinds = ["objective=skip", "data=commented", *(f"model.{key}={kind}" for key, kind in model.items())]
+    kinds = ["objective=skip", *(f"model.{key}={kind}" for key, kind in model.items())]
     kernel = ["backend=plain", "model.attention_dropout=0"]
-    attn("train", *kinds, *kernel, "data.train=remarks.txt", *SHORT, "runs=remarking")
+    train = ["train", "data=commented", "data.train=remarks.txt", *SHORT]
+    commands = [
+        ["variants"],
+        [*train, *kinds, *kernel, "runs=remarking"],
+        [*train, "variant=sigmoid", "runs=sigmoid"],
+        ["train", "variant=sigmoid", "variant.key_size=-1"],
+    ]
+    done = python(extended, "-c", SEVERAL, json.dumps(commands))
+    assert done.returncode == 0, done.stderr
+    listed, *both, refused = map(json.loads, done.stdout.splitlines())
+    assert "multi_query" in listed["stdout"] and "sigmoid" in listed["stdout"]
+    assert [answer["exit_code"] for answer in both] == [0, 0], both
     result = trained(extended, "remarking")
     assert result["config"]["objective"] == {"kind": "skip", "distance": 2} and result["corpus"]["kind"] == "commented"
     assert result["config"]["model"].items() >= model.items() and result["backend"] == "plain"
+    assert trained(extended, "sigmoid")["backend"] == "sigmoid"
+    assert refused["exit_code"] == 2 and "variant.key_size = -1" in refused["stderr"]
 
 
 @pytest.mark.campaign
@@ -108,6 +145,5 @@ mine = format_of("my_bert")
 config = mine.config(compose(words), 300)
 assert config["model_type"] == "my_bert" and mine.overrides(config) == format_of("bert").overrides(config)
 """
-    environment = os.environ | {"PYTHONPATH": str(extended)}
-    done = subprocess.run([sys.executable, "-c", code], cwd=extended, env=environment, capture_output=True, text=True)
+    done = python(extended, "-c", code)
     assert done.returncode == 0, done.stderr
