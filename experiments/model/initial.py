@@ -23,7 +23,8 @@ def initialize(module: nn.Module, seed: int, std: float | None) -> None:
     """
     with torch.random.fork_rng(devices=[]):
         for path, child in module.named_modules():
-            torch.manual_seed(path_seed(seed, path))
+            # the CPU's alone: torch.manual_seed would draw the accelerators' anew, and takes longer than the drawing
+            torch.default_generator.manual_seed(path_seed(seed, path))
             reset(child, path, std)
 
 

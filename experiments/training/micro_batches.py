@@ -48,7 +48,7 @@ class Forward:
             seed = dropout_seed(self.seed, step, index)
             reseed(self.model, seed)
             # the dropout of the residual stream is torch's own layer, which knows no other seed
-            torch.manual_seed(seed)
+            seed_device(seed, self.device)
             yield self.loss(part)
 
     def loss(self, part: Batch) -> Sums:
@@ -61,6 +61,15 @@ class Forward:
             whole = padded(part).each(lambda tensor: tensor.to(self.device, non_blocking=True))
             logits_PV, sums = predict(self.model, whole, self.label_smoothing)
         return logits_PV[: len(part.targets)], sums
+
+
+def seed_device(seed: int, device: torch.device) -> None:
+    """Seed torch's generator of the device, from which its dropout draws."""
+    if device.type == "cpu":
+        # torch.manual_seed would note the call stack for every kind of accelerator that has not been used
+        torch.default_generator.manual_seed(seed)
+    else:
+        torch.manual_seed(seed)
 
 
 def split(batch: Batch, size: int) -> Iterator[Batch]:

@@ -225,7 +225,9 @@ def test_every_optimizer_goes_with_every_preset(pairs):
 def test_a_run_that_never_leaves_its_warmup_is_told(settings, go, capsys, warmup, said):
     result, folder = go(settings(schedule__warmup_steps=warmup, max_steps=4))
     assert ("the learning rate only rises" in capsys.readouterr().err) == said
-    assert (folder.path / "log.txt").exists() == said
+    # on a busy machine it also says that others hold its cores
+    log = folder.path / "log.txt"
+    assert (log.exists() and "the learning rate only rises" in log.read_text()) == said
     rates = [line["learning_rate"] for line in folder.read_metrics()]
     # without a warm-up the fall begins with the first step
     assert rates[0] == pytest.approx(1e-2 / warmup if warmup else 1e-2 * 4 / 5) and result.status == "done"
