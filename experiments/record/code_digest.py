@@ -34,8 +34,10 @@ ROOTS = (
     "experiments.data.shuffle",
 )
 FINETUNED_ROOTS = ("experiments.model.architectures.finetuned_encoder", "experiments.tasks.finetuning.objective")
-# rooms whose imports are followed; the others check, store and show
-FOLLOWED = ("attention.", "experiments.objectives.", "experiments.model.")
+# rooms whose imports are followed, and how a task is scored; the others check, store and show
+SCORED = ("answers", "labelled", "scores", "squad")
+FOLLOWED: tuple[str, ...] = ("attention.", "experiments.objectives.", "experiments.model.")
+FOLLOWED += tuple(f"experiments.tasks.finetuning.{name}" for name in SCORED)
 VERSIONED = ("experiments/data/packing.py", "experiments/tasks/finetuning/features.py")  # with a FORMAT
 KERNELS = kernel_modules()
 COMPILED_SOURCES = "attention/kernels/cpu"
@@ -54,7 +56,8 @@ def code_digests(settings: Mapping[str, Any], backend: str | None, root: Path | 
     """
     variant, objective = module_of(settings["variant"]), settings["objective"]["kind"]
     modules: tuple[str, ...] = (f"attention.{variant}", f"experiments.objectives.kinds.{objective}", *ROOTS)
-    modules += FINETUNED_ROOTS if "task" in settings else ()
+    if "task" in settings:
+        modules += (*FINETUNED_ROOTS, f"experiments.tasks.finetuning.kinds.{settings['task']['kind']}")
     ran = frozenset((backend or "").split("+"))
     modules += (*_named_modules(settings["model"]), *(KERNELS[name] for name in sorted(ran & KERNELS.keys())))
     return _digests(root or attention_folder().parent, modules, ran) | _table_lines(settings["model"])

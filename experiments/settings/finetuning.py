@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -28,6 +28,11 @@ class ExampleSource(Group):
     validation: Text | dict[str, Text]  # likewise; several by their names, each scored by itself
     train_examples: Size | None  # at most so many
     validation_examples: Size | None
+
+    has_labels: ClassVar[bool] = False  # its targets are labels, each with a probability that can be smoothed
+
+    def check(self, length: int) -> None:
+        """Raise ValueError, as validators do, for windows of a length that the task can't use."""
 
     @property
     def targets(self) -> int:
@@ -64,6 +69,14 @@ class Span(ExampleSource):
     max_answer: Size  # tokens
     n_best: Size  # starts, and ends, of a window that are tried
     window_score: Literal["logits", "log_probabilities"]
+
+    def check(self, length: int) -> None:
+        """[CLS] question [SEP] context [SEP] must have room for at least one token of the context."""
+        if self.max_question + 4 > length:
+            raise ValueError(
+                f"task.max_question = {self.max_question}: a window of length={length} has room for "
+                f"at most {length - 4} tokens of a question"
+            )
 
     @property
     def score_names(self) -> list[str]:
@@ -107,6 +120,7 @@ class Labelled(ExampleSource):
 class Classification(Labelled):
     """One of several labels for a text, or for a pair of texts."""
 
+    has_labels: ClassVar[bool] = True
     kind: Literal["classification"]
     labels: Annotated[list[Text], Field(min_length=2)]  # by their numbers
     metrics: Annotated[list[ClassMetric], Field(min_length=1)]
@@ -158,18 +172,13 @@ class FinetuningSettings(Settings):
 
     @model_validator(mode="after")
     def _room(self) -> FinetuningSettings:
-        """[CLS] question [SEP] context [SEP] must have room for at least one token of the context."""
-        if isinstance(self.task, Span) and self.task.max_question + 4 > self.length:
-            raise ValueError(
-                f"task.max_question = {self.task.max_question}: a window of length={self.length} has room for "
-                f"at most {self.length - 4} tokens of a question"
-            )
+        self.task.check(self.length)
         return self
 
     @model_validator(mode="after")
     def _smoothed(self) -> FinetuningSettings:
         """Positions of padding, which have no probability, can't get a share of it; numbers have none at all."""
-        if self.trainer.label_smoothing and not isinstance(self.task, Classification):
+        if self.trainer.label_smoothing and not self.task.has_labels:
             raise ValueError(
                 f"trainer.label_smoothing = {self.trainer.label_smoothing}: task={self.task.name} has no labels to "
                 "smooth; set 0"

@@ -90,8 +90,10 @@ def test_it_imports_nothing_heavy_and_is_quick_from_the_second_cell_on(gated):
 
 
 def test_a_fine_tuned_run_computes_with_its_head_and_its_task_too(gated):
-    more = code_digests(gated | {"task": {}}, "compiled").keys() - code_digests(gated, "compiled").keys()
-    assert more == {"experiments/model/architectures/finetuned_encoder.py", "experiments/tasks/finetuning/objective.py"}
+    finetuned = code_digests(gated | {"task": {"kind": "span"}}, "compiled")
+    task = {f"experiments/tasks/finetuning/{name}.py" for name in ("objective", "kinds/span", "answers", "squad")}
+    head = {"experiments/model/architectures/finetuned_encoder.py"}
+    assert finetuned.keys() - code_digests(gated, "compiled").keys() == task | head
 
 
 def test_of_the_tables_of_norms_and_positions_the_lines_of_the_model_count(gated, monkeypatch):

@@ -4,13 +4,38 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from experiments.settings.finetuning import Span
-from experiments.tasks.finetuning.features import Questions
 from experiments.tasks.finetuning.windows import NONE
+
+
+class Questions(NamedTuple):
+    """What it takes to turn a span of a window into a text, and to score it."""
+
+    owner: np.ndarray  # int32 [W]: which question a window is of
+    offsets: np.ndarray  # int32 [W, N, 2]
+    widest: np.ndarray  # bool [W, N]
+    path: Path
+
+    def read(self) -> list[dict[str, Any]]:
+        """`id`, `context` and `answers` of each question."""
+        with self.path.open(encoding="utf-8") as file:
+            return [json.loads(line) for line in file]
+
+    @classmethod
+    def open(cls, folder: Path, length: int) -> Questions:
+        """Those of a folder of the cache, for windows of N = `length` tokens."""
+        return cls(
+            owner=np.memmap(folder / "owner", dtype="<i4", mode="r"),
+            offsets=np.memmap(folder / "offsets", dtype="<i4", mode="r").reshape(-1, length, 2),
+            widest=np.memmap(folder / "widest", dtype=np.bool_, mode="r").reshape(-1, length),
+            path=folder / "questions.jsonl",
+        )
 
 
 class AnswerSpan(NamedTuple):

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -18,9 +16,11 @@ from experiments.data.errors import DataError
 from experiments.data.store import Cache
 from experiments.data.tokenizer import Report, Tokenizer
 from experiments.settings.digest import digest
-from experiments.settings.finetuning import Benchmark, Regression, Span
-from experiments.tasks.finetuning.examples import LabelledExample, Question, identity, places, read
-from experiments.tasks.finetuning.windows import NONE, Window, question_windows, text_window
+from experiments.settings.finetuning import Benchmark
+from experiments.tasks.finetuning.examples import read
+from experiments.tasks.finetuning.kind import kind_of
+from experiments.tasks.finetuning.rows import identity, places
+from experiments.tasks.finetuning.windows import Window
 
 FORMAT = 1  # part of the cache's key: raise it when the same examples make other windows
 CHUNK = 512  # examples that are tokenized at once
@@ -32,29 +32,15 @@ class Features(NamedTuple):
     train: np.ndarray  # int32 [W, N + 2 + T]
     validation: np.ndarray  # those of all validation splits, one after the other
     parts: dict[str, slice]  # windows of each validation split, by its name; a single one has none
-    questions: Questions | None  # of the validation split, where answers are spans
+    folder: Path  # with the kind's own files
     examples: dict[str, int]  # how many each split has
     identity: dict[str, Any]
 
 
-class Questions(NamedTuple):
-    """What it takes to turn a span of a window into a text, and to score it."""
-
-    owner: np.ndarray  # int32 [W]: which question a window is of
-    offsets: np.ndarray  # int32 [W, N, 2]
-    widest: np.ndarray  # bool [W, N]
-    path: Path
-
-    def read(self) -> list[dict[str, Any]]:
-        """`id`, `context` and `answers` of each question."""
-        with self.path.open(encoding="utf-8") as file:
-            return [json.loads(line) for line in file]
-
-
 def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, report: Report) -> Features:
     """The windows, from the cache or made. Raises DataError; MissingError where the cache makes nothing."""
-    known = identity(task, cache)
-    key = digest([FORMAT, known, tokenizer.digest, length])
+    corpus = identity(task, cache)
+    key = digest([FORMAT, corpus, tokenizer.digest, length])
     folder, facts = cache.obtain(
         "examples", key, lambda partial: _make(partial, task, tokenizer, length, cache, report)
     )
@@ -67,9 +53,9 @@ def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, rep
         train=open_rows("train"),
         validation=open_rows("validation"),
         parts=_parts(task, facts["windows"]),
-        questions=_questions(folder, length) if isinstance(task, Span) else None,
+        folder=folder,
         examples=facts["examples"],
-        identity={"corpus": known, "tokenizer": tokenizer.digest, "length": length, **facts, "features": key},
+        identity={"corpus": corpus, "tokenizer": tokenizer.digest, "length": length, **facts, "features": key},
     )
 
 
@@ -81,60 +67,29 @@ def _parts(task: Benchmark, windows: dict[str, int]) -> dict[str, slice]:
     return parts
 
 
-def _questions(folder: Path, length: int) -> Questions:
-    return Questions(
-        owner=np.memmap(folder / "owner", dtype="<i4", mode="r"),
-        offsets=np.memmap(folder / "offsets", dtype="<i4", mode="r").reshape(-1, length, 2),
-        widest=np.memmap(folder / "widest", dtype=np.bool_, mode="r").reshape(-1, length),
-        path=folder / "questions.jsonl",
-    )
-
-
 def _make(
     folder: Path, task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, report: Report
 ) -> dict[str, dict[str, int]]:
     """Fill a cache folder, in bounded memory; returns how many windows and examples each split has."""
+    kind = kind_of(task)
     windows: dict[str, int] = {}
     examples: dict[str, int] = {}
     with ExitStack() as stack:
-        names = ["train", "validation"]
-        names += ["owner", "offsets", "widest", "questions.jsonl"] if isinstance(task, Span) else []
+        names = ["train", "validation", *kind.own_files]
         files: dict[str, BinaryIO] = {name: stack.enter_context((folder / name).open("wb")) for name in names}
         for split in places(task):
-            rows, kept = files[split.partition(".")[0]], None if split == "train" else files
+            rows = files[split.partition(".")[0]]
             windows[split] = examples[split] = 0
             source = read(task, split, cache)
             while chunk := list(islice(source, CHUNK)):
-                for number, made in enumerate(_windows(chunk, task, tokenizer, length), examples[split]):
-                    rows.write(np.stack([_row(each, length, tokenizer.pad_id) for each in made]).tobytes())
-                    if kept and isinstance(task, Span):
-                        _keep(kept, made, number, length)
-                    windows[split] += len(made)
-                if kept and isinstance(task, Span):
-                    _note(kept["questions.jsonl"], chunk)
-                examples[split] += len(chunk)
+                for example, in_windows in zip(chunk, kind.windows(chunk, tokenizer, length), strict=True):
+                    rows.write(np.stack([_row(window, length, tokenizer.pad_id) for window in in_windows]).tobytes())
+                    if split != "train":
+                        kind.write(files, example, examples[split], in_windows, length)
+                    windows[split] += len(in_windows)
+                    examples[split] += 1
                 report(f"reading {task.name} {split}", examples[split], None)
     return {"windows": windows, "examples": examples}
-
-
-def _windows(
-    chunk: list[Question | LabelledExample], task: Benchmark, tokenizer: Tokenizer, length: int
-) -> Iterator[list[Window]]:
-    if isinstance(task, Span):
-        questions = [each for each in chunk if isinstance(each, Question)]
-        # several questions in a row have the same context
-        distinct = list(dict.fromkeys(each.context for each in questions))
-        contexts = dict(zip(distinct, tokenizer.encode_with_offsets(distinct), strict=True))
-        asked = tokenizer.encode([each.question for each in questions])
-        for example, question in zip(questions, asked, strict=True):
-            yield question_windows(example, question, *contexts[example.context], tokenizer, task, length)
-        return
-    labelled = [each for each in chunk if isinstance(each, LabelledExample)]
-    encoded = iter(tokenizer.encode([text for each in labelled for text in each.texts]))
-    for one in labelled:
-        # a number by its bits
-        target = np.float32(one.label).view(np.int32) if isinstance(task, Regression) else one.label
-        yield [text_window(one, list(islice(encoded, len(one.texts))), tokenizer, length, int(target))]
 
 
 def _row(window: Window, length: int, pad_id: int) -> np.ndarray:
@@ -142,23 +97,6 @@ def _row(window: Window, length: int, pad_id: int) -> np.ndarray:
     assert count <= length, f"a window of {count} tokens"
     padding = np.full(length - count, pad_id)
     return np.concatenate([window.tokens, padding, [count, window.boundary], window.targets]).astype("<i4")
-
-
-def _keep(files: dict[str, BinaryIO], made: list[Window], number: int, length: int) -> None:
-    for window in made:
-        assert window.offsets is not None and window.widest is not None
-        missing = (0, length - len(window.tokens))
-        offsets = np.pad(window.offsets, (missing, (0, 0)), constant_values=NONE)
-        files["owner"].write(np.array(number, dtype="<i4").tobytes())
-        files["offsets"].write(offsets.astype("<i4").tobytes())
-        files["widest"].write(np.pad(window.widest, missing).tobytes())
-
-
-def _note(file: BinaryIO, chunk: list[Question | LabelledExample]) -> None:
-    for example in chunk:
-        assert isinstance(example, Question)
-        facts = {"id": example.id, "context": example.context, "answers": example.answers}
-        file.write((json.dumps(facts) + "\n").encode())
 
 
 def check_batch(windows: int, batch_size: int, task: Benchmark) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from experiments.data.packing import Dataset, Packed
 from experiments.data.store import Cache, MissingError
 from experiments.data.tokenizer import TOKENIZER_FILE, Report, Tokenizer, load
-from experiments.settings.finetuning import FinetuningSettings, Regression
-from experiments.tasks.finetuning.examples import identity, is_local
+from experiments.settings.finetuning import FinetuningSettings
 from experiments.tasks.finetuning.features import Features, check_batch, obtain
+from experiments.tasks.finetuning.kind import kind_of
+from experiments.tasks.finetuning.rows import identity, is_local
 from experiments.tasks.finetuning.weights import pretrained_weights
 
 if TYPE_CHECKING:
@@ -46,10 +45,11 @@ class Finetuning:
 
     def prepare(self, report: Report) -> Dataset:
         """The examples as a dataset, whose sequences are rows of features."""
+        settings = self.settings
         features = self._obtain(Cache(self.cache, lambda text: report(text, 0, None)), report)
         self.features = features
-        check_batch(len(features.train), self.settings.trainer.batch_size, self.settings.task)
-        counts = self._counts(features.train)
+        check_batch(len(features.train), settings.trainer.batch_size, settings.task)
+        counts = kind_of(settings.task).target_counts(features.train[:, settings.length + 2 :], settings.length)
         train = Packed("train", features.train, 0, 0, features.examples["train"])
         held_out = sum(count for split, count in features.examples.items() if split != "train")
         validation = Packed("validation", features.validation, 0, 0, held_out)
@@ -101,11 +101,3 @@ class Finetuning:
     def _obtain(self, cache: Cache, report: Report) -> Features:
         settings = self.settings
         return obtain(settings.task, self.tokenizer(), settings.length, cache, report)
-
-    def _counts(self, rows: np.ndarray) -> np.ndarray:
-        """How often each target occurs in the training split: what a guess without looking goes by; [] of numbers."""
-        task, length = self.settings.task, self.settings.length
-        if isinstance(task, Regression):
-            return np.zeros(0, dtype=np.int64)
-        size = length if task.outputs is None else task.outputs
-        return np.bincount(rows[:, length + 2 :].reshape(-1), minlength=size)

@@ -1,16 +1,12 @@
-"""What a model is given: `[CLS] question [SEP] context [SEP]` in windows that slide, `[CLS] a [SEP] b [SEP]` in one."""
+"""Windows: the stretches of tokens that a model reads at once, and how texts are cut into them."""
 
-# N tokens of a window, C tokens of a context, W windows of an example
+# N tokens of a window, C tokens of a context, W windows of a context
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 import numpy as np
-
-from experiments.data.tokenizer import Tokenizer
-from experiments.settings.finetuning import Span
-from experiments.tasks.finetuning.examples import LabelledExample, Question
 
 NONE = -1  # an offset of a token that is no part of the context
 
@@ -52,47 +48,8 @@ def answer_tokens(offsets_C2: np.ndarray, first: int, last: int) -> tuple[int, i
     return (int(inside[0]), int(inside[-1])) if inside.size else None
 
 
-def question_windows(
-    example: Question, question: np.ndarray, context: np.ndarray, offsets_C2: np.ndarray, tokenizer: Tokenizer,
-    task: Span, length: int,
-) -> list[Window]:  # fmt: skip
-    """The windows of an example. One that does not hold the whole answer has its targets at [CLS] (Devlin's code)."""
-    question = question[: task.max_question]
-    room = length - len(question) - 3
-    starts = context_starts(len(context), room, task.document_stride)
-    widest_WC = widest(starts, len(context), room) if len(context) else np.zeros((1, 0), dtype=bool)
-    answer = answer_tokens(offsets_C2, example.start, example.start + len(example.answers[0]))
-    head = np.concatenate([[tokenizer.cls_id], question, [tokenizer.sep_id]])
-    around = (len(head), 1)
-    made = []
-    for number, start in enumerate(starts):
-        part = slice(start, min(start + room, len(context)))
-        targets = [0, 0]
-        if answer and part.start <= answer[0] and answer[1] < part.stop:
-            targets = [len(head) + place - start for place in answer]
-        made.append(
-            Window(
-                tokens=np.concatenate([head, context[part], [tokenizer.sep_id]]),
-                boundary=len(head),
-                targets=targets,
-                offsets=np.pad(offsets_C2[part], (around, (0, 0)), constant_values=NONE),
-                widest=np.pad(widest_WC[number, part], around),
-            )
-        )
-    return made
-
-
-def text_window(
-    example: LabelledExample, parts: list[np.ndarray], tokenizer: Tokenizer, length: int, target: int
-) -> Window:
-    """One text or two; what is too long is cut, of two the longer one first."""
-    sizes = kept([len(part) for part in parts], length - 1 - len(parts))
-    pieces = [np.append(part[:size], tokenizer.sep_id) for part, size in zip(parts, sizes, strict=True)]
-    return Window(np.concatenate([[tokenizer.cls_id], *pieces]), 1 + len(pieces[0]), [target])
-
-
-def kept(sizes: list[int], room: int) -> list[int]:
-    """How much of one or two texts is kept so that they fit: the longer one gives way until both are equal."""
+def fitting_sizes(sizes: list[int], room: int) -> list[int]:
+    """The sizes of one or two texts cut to fit into `room`: the longer one gives way until both are equal."""
     if sum(sizes) <= room:
         return sizes
     if len(sizes) == 1:

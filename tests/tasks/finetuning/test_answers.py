@@ -5,8 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments.tasks.finetuning.answers import answer_texts, best_span
-from experiments.tasks.finetuning.features import Questions
+from experiments.tasks.finetuning.answers import Questions, answer_texts, best_span
 
 CONTEXT = "one two three four"
 SPANS = [(0, 3), (3, 7), (7, 13), (13, 18)]  # with the blank before each word, as byte-level tokens have it

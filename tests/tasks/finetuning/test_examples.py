@@ -14,7 +14,8 @@ from experiments.config.messages import options
 from experiments.data.errors import DataError
 from experiments.data.store import Cache
 from experiments.settings.finetuning import Benchmark
-from experiments.tasks.finetuning.examples import identity, places, read
+from experiments.tasks.finetuning.examples import read
+from experiments.tasks.finetuning.rows import identity, places
 
 GOOD = {"premise": "a man eats", "hypothesis": "he eats", "label": 0}
 ASKED = {"id": "1", "question": "who", "context": "a man eats", "answers": {"text": ["man"], "answer_start": [2]}}

@@ -7,15 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.tasks.finetuning.examples import LabelledExample, Question
-from experiments.tasks.finetuning.windows import (
-    answer_tokens,
-    context_starts,
-    kept,
-    question_windows,
-    text_window,
-    widest,
-)
+from experiments.tasks.finetuning.kinds.span import Question, question_windows
+from experiments.tasks.finetuning.labelled import text_window
+from experiments.tasks.finetuning.windows import answer_tokens, context_starts, fitting_sizes, widest
 
 SIZES = st.tuples(st.integers(0, 60), st.integers(1, 20), st.integers(1, 25))
 
@@ -60,7 +54,7 @@ def test_widest_by_hand():
     ],
 )
 def test_the_longer_text_gives_way(sizes, room, expected):
-    assert kept(sizes, room) == expected
+    assert fitting_sizes(sizes, room) == expected
 
 
 @given(st.integers(0, 30), st.integers(0, 30), st.integers(0, 40))
@@ -68,7 +62,7 @@ def test_as_when_one_token_after_the_other_is_dropped(first, second, room):
     left = [first, second]
     while sum(left) > room:
         left[0 if left[0] > left[1] else 1] -= 1
-    assert kept([first, second], room) == left
+    assert fitting_sizes([first, second], room) == left
 
 
 def example(context: str, answer: str) -> Question:
@@ -116,7 +110,7 @@ def test_a_question_that_is_too_long_is_cut(tokenizer, span):
 
 def test_two_texts_of_one_window(tokenizer):
     parts = tokenizer.encode(["na na", "no"])
-    window = text_window(LabelledExample(["na na", "no"], 1), parts, tokenizer, 16, 1)
+    window = text_window(parts, tokenizer, 16, 1)
     sep, cls = tokenizer.sep_id, tokenizer.cls_id
     assert window.tokens.tolist() == [cls, *parts[0], sep, *parts[1], sep]
     assert window.boundary == 2 + len(parts[0]) and window.targets == [1]

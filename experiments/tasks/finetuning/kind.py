@@ -1,0 +1,81 @@
+"""What a kind of task says of itself: how a row becomes an example, an example its windows, and logits scores.
+
+One kind is one file, `experiments/tasks/finetuning/kinds/KIND.py` with KIND a `task.kind`, and in it one class `Kind`.
+"""
+
+# N tokens of a window, W windows, T targets of a window, P predicted positions, C outputs of a position
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar, Generic, NamedTuple, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.data.tokenizer import Tokenizer
+from experiments.objectives.objective import Scores
+from experiments.settings.finetuning import Benchmark, ExampleSource
+from experiments.tasks.finetuning.rows import Row
+from experiments.tasks.finetuning.windows import Window
+
+Settings = TypeVar("Settings", bound=ExampleSource)
+Example = TypeVar("Example")
+Logits = npt.NDArray[np.floating]
+
+
+class HeldOut(NamedTuple):
+    """The windows of all validation splits, one after the other."""
+
+    targets: npt.NDArray[np.integer]  # [W, T], as they are stored
+    parts: dict[str, slice]  # windows of each split, by its name; a single one has none
+    length: int  # N
+    folder: Path  # with the kind's own files
+
+
+class TaskKind(ABC, Generic[Settings, Example]):
+    """A kind of task with its settings."""
+
+    # files of the kind's own, which scoring needs beside the windows
+    own_files: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, task: Settings) -> None:
+        self.task = task
+
+    @abstractmethod
+    def example(self, row: Row, place: str) -> Example:
+        """The example of a row, which stands at `place`. Raises DataError for a row that can't be used."""
+
+    def identifier(self, example: Example) -> str | None:
+        """What no two examples of a validation split may share, in words; None: they may be alike."""
+        return None
+
+    @abstractmethod
+    def windows(self, examples: list[Example], tokenizer: Tokenizer, length: int) -> Iterator[list[Window]]:
+        """Yield the windows of each example, of at most `length` tokens."""
+
+    def write(
+        self, files: dict[str, BinaryIO], example: Example, number: int, windows: list[Window], length: int
+    ) -> None:
+        """Append an example of a validation split, the one of that number, to `own_files`."""
+
+    def targets(self, stored: npt.NDArray[np.integer]) -> npt.NDArray[Any]:
+        """The targets of windows [W, T], flat: int64, or float32 where they are numbers."""
+        return np.ascontiguousarray(stored).reshape(-1).astype(np.int64)
+
+    def target_counts(self, stored: npt.NDArray[np.integer], length: int) -> npt.NDArray[np.int64]:
+        """How often each target occurs, which a guess without looking goes by; [] of numbers."""
+        return np.bincount(stored.reshape(-1), minlength=self.task.outputs or length)
+
+    @abstractmethod
+    def scores(self, logits: list[Logits], held_out: HeldOut) -> Scores:
+        """Scores of the logits of every batch of the validation splits, in their order."""
+
+
+def kind_of(task: Benchmark) -> TaskKind[Any, Any]:
+    """The kind of a task."""
+    kind: TaskKind[Any, Any] = import_module(f"experiments.tasks.finetuning.kinds.{task.kind}").Kind(task)
+    return kind

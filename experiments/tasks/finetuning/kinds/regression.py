@@ -1,0 +1,45 @@
+"""Regression: a number for a text, or for a pair of texts."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from experiments.data.errors import DataError
+from experiments.settings.finetuning import Regression
+from experiments.tasks.finetuning.kind import Logits
+from experiments.tasks.finetuning.labelled import LabelledKind
+
+
+class Kind(LabelledKind[Regression]):
+    """Numbers, which windows hold by the bits of a float32."""
+
+    def label(self, value: Any, place: str) -> float:
+        """The number, which has to be finite."""
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise DataError(f"{place}: column {self.task.label} is {value!r}, not a number")
+        return float(value)
+
+    def stored(self, label: float) -> int:
+        """The bits of the number."""
+        return int(np.float32(label).view(np.int32))
+
+    def targets(self, stored: npt.NDArray[np.integer]) -> npt.NDArray[np.float32]:
+        """The numbers that the stored bits are."""
+        return np.ascontiguousarray(stored).reshape(-1).astype(np.int32).view(np.float32)
+
+    def target_counts(self, stored: npt.NDArray[np.integer], length: int) -> npt.NDArray[np.int64]:
+        """None: no guess at a number goes by counts."""
+        return np.zeros(0, dtype=np.int64)
+
+    def predicted(self, logits_WC: Logits) -> npt.NDArray[np.floating]:
+        """The one output."""
+        return logits_WC[:, 0]
+
+    def written(self, predicted: npt.NDArray[Any]) -> list[float]:
+        """The numbers."""
+        predictions: list[float] = predicted.tolist()
+        return predictions

@@ -1,0 +1,135 @@
+"""The rows of a task's splits, from the hub or from local files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from experiments.data import files, hub
+from experiments.data.errors import DataError, suggestion
+from experiments.data.store import Cache
+from experiments.settings.finetuning import Benchmark
+from experiments.settings.mistake import first_line
+
+Row = dict[str, Any]
+FILES = (".parquet", ".json", ".jsonl")
+SCORING = {"n_best", "max_answer", "window_score", "metrics"}  # settings that change no window
+ROWS_AT_ONCE = 1024  # rows of a Parquet file in memory at once
+
+
+class Place(NamedTuple):
+    """Where the examples of one split are."""
+
+    key: str  # the setting that says so
+    value: str  # of it
+    limit: int | None
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the value names a file; else it is a split of the hub."""
+        return self.value.endswith(FILES)
+
+
+def places(task: Benchmark) -> dict[str, Place]:
+    """`train`, and the validation splits as `validation` or `validation.NAME`."""
+    splits = {"train": Place("task.train", task.train, task.train_examples)}
+    for name, value in task.held_out.items():
+        split = f"validation.{name}" if name else "validation"
+        splits[split] = Place(f"task.{split}", value, task.validation_examples)
+    return splits
+
+
+def identity(task: Benchmark, cache: Cache) -> dict[str, Any]:
+    """What the examples are, wherever they lie; changes when they do. Raises DataError for a file that isn't there."""
+    of_hub = _hub(task)
+    exact: dict[str, Any] = {}
+    for split, place in places(task).items():
+        if place.is_file:
+            exact[split] = {"sha256": [cache.file_digest(path) for path in files.find(place.key, place.value)]}
+        else:
+            exact[split] = {"split": place.value, "path": task.path, **hub.source(of_hub, cache)}
+    settings = task.model_dump(exclude={"path", "revision", "train", "validation", *SCORING})
+    return {"task": settings, "splits": exact}
+
+
+def is_local(task: Benchmark) -> bool:
+    """Whether all examples lie in local files, so that no network is needed."""
+    return all(place.is_file for place in places(task).values())
+
+
+def read_rows(task: Benchmark, split: str, cache: Cache) -> Iterator[tuple[str, Row]]:
+    """Each row of a split in its order, after its place for messages. Raises DataError for missing columns."""
+    source = places(task)[split]
+    number = -1
+    for number, row in enumerate(islice(_rows(task, source, task.columns, cache), source.limit)):
+        yield f"{source.key}={source.value}, row {number}", row
+    if number < 0:
+        raise DataError(f"{source.key}={source.value} has no rows")
+
+
+def _rows(task: Benchmark, place: Place, columns: dict[str, str], cache: Cache) -> Iterator[Row]:
+    if not place.is_file:
+        of_hub = _hub(task)
+        yield from hub.rows(of_hub, place.value, hub.source(of_hub, cache), cache, _checked(columns))
+        return
+    for path in files.find(place.key, place.value):
+        yield from _parquet(path, columns) if path.suffix == ".parquet" else _json(path, columns)
+
+
+def _hub(task: Benchmark) -> hub.HubPlace:
+    return hub.HubPlace(task.path, task.subset, task.revision)
+
+
+def _checked(columns: dict[str, str]) -> Callable[[str, list[str]], list[str]]:
+    """`check(place, names)`: the columns, if all are among the names. Raises DataError."""
+
+    def check(place: str, names: list[str]) -> list[str]:
+        for column, key in columns.items():
+            if column not in names:
+                raise DataError(f"{key}={column}: {place} has no such column{suggestion(column, names)}")
+        return list(columns)
+
+    return check
+
+
+def _parquet(path: Path, columns: dict[str, str]) -> Iterator[Row]:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        with pq.ParquetFile(path) as file:
+            names = _checked(columns)(str(path), file.schema_arrow.names)
+            for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=names):
+                yield from batch.to_pylist()
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(f"{path} is not a Parquet file, or a damaged one: {first_line(error)}") from error
+
+
+def _json(path: Path, columns: dict[str, str]) -> Iterator[Row]:
+    """A list of objects, or an object a line."""
+    check = _checked(columns)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        rows = (
+            json.loads(text) if text.lstrip().startswith("[") else map(json.loads, filter(str.strip, text.split("\n")))
+        )
+        for number, row in enumerate(rows):
+            if not isinstance(row, dict):
+                raise DataError(f"{path}, row {number}: an object with the columns {', '.join(columns)} is needed")
+            check(f"{path}, row {number}", list(row))
+            yield row
+    except UnicodeDecodeError as error:
+        raise DataError(f"{path} is not UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise DataError(f"{path} is neither a JSON list of objects nor an object a line: {error}") from error
+
+
+def text_of(row: Row, column: str, place: str, *, empty: bool = False) -> str:
+    """The text in a column; one of nothing but white space only where it may be `empty`. Raises DataError."""
+    value = row[column]
+    if not isinstance(value, str) or not (empty or value.strip()):
+        raise DataError(f"{place}: column {column} is {value!r}, not a text")
+    return value
