@@ -16,6 +16,7 @@ EXTENDED = (
     "experiments/model/layers",
     "experiments/objectives/kinds",
     "experiments/tables/numerical",
+    "experiments/tasks/finetuning/kinds",
 )
 BUG = "this is a bug in attn: please report it in its issue tracker, with the lines above and `attn --version`"
 

@@ -14,13 +14,13 @@ from experiments.settings.finetuning import Span
 from experiments.tasks.finetuning.windows import NONE
 
 
-class Questions(NamedTuple):
-    """What it takes to turn a span of a window into a text, and to score it."""
+class QuestionWindows(NamedTuple):
+    """What it takes to turn spans of windows into texts, and to score them."""
 
-    owner: np.ndarray  # int32 [W]: which question a window is of
-    offsets: np.ndarray  # int32 [W, N, 2]
-    widest: np.ndarray  # bool [W, N]
-    path: Path
+    owner: np.ndarray  # int32 [W]: the number of the question that a window is of
+    offsets: np.ndarray  # int32 [W, N, 2], characters of the context; NONE elsewhere
+    widest: np.ndarray  # bool [W, N]: no other window shows this token with more context around it
+    path: Path  # of the questions, one a line
 
     def read(self) -> list[dict[str, Any]]:
         """`id`, `context` and `answers` of each question."""
@@ -28,7 +28,7 @@ class Questions(NamedTuple):
             return [json.loads(line) for line in file]
 
     @classmethod
-    def open(cls, folder: Path, length: int) -> Questions:
+    def open(cls, folder: Path, length: int) -> QuestionWindows:
         """Those of a folder of the cache, for windows of N = `length` tokens."""
         return cls(
             owner=np.memmap(folder / "owner", dtype="<i4", mode="r"),
@@ -47,7 +47,7 @@ class AnswerSpan(NamedTuple):
 
 
 def answer_texts(
-    starts_WN: np.ndarray, ends_WN: np.ndarray, questions: Questions, known: list[dict[str, Any]], task: Span
+    starts_WN: np.ndarray, ends_WN: np.ndarray, windows: QuestionWindows, questions: list[dict[str, Any]], task: Span
 ) -> dict[str, str]:
     """The answer to each question by its id, a substring of its context; empty where no span is possible.
 
@@ -56,14 +56,14 @@ def answer_texts(
     if task.window_score == "log_probabilities":
         starts_WN, ends_WN = _normalized(starts_WN), _normalized(ends_WN)
     best: dict[int, AnswerSpan] = {}
-    texts = {str(question["id"]): "" for question in known}
-    for window, owner in enumerate(questions.owner.tolist()):
-        offsets = questions.offsets[window]
-        span = best_span(starts_WN[window], ends_WN[window], offsets[:, 0] != NONE, questions.widest[window], task)
+    texts = {str(question["id"]): "" for question in questions}
+    for window, owner in enumerate(windows.owner.tolist()):
+        offsets = windows.offsets[window]
+        span = best_span(starts_WN[window], ends_WN[window], offsets[:, 0] != NONE, windows.widest[window], task)
         if span and (owner not in best or span.score > best[owner].score):
             best[owner] = span
-            context = known[owner]["context"]
-            texts[str(known[owner]["id"])] = context[offsets[span.first, 0] : offsets[span.last, 1]].strip()
+            context = questions[owner]["context"]
+            texts[str(questions[owner]["id"])] = context[offsets[span.first, 0] : offsets[span.last, 1]].strip()
     return texts
 
 

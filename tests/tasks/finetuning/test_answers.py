@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from experiments.tasks.finetuning.answers import Questions, answer_texts, best_span
+from experiments.tasks.finetuning.answers import QuestionWindows, answer_texts, best_span
 
 CONTEXT = "one two three four"
 SPANS = [(0, 3), (3, 7), (7, 13), (13, 18)]  # with the blank before each word, as byte-level tokens have it
@@ -21,7 +21,7 @@ def questions(tmp_path):
     widest[0, 2:4] = widest[1, 2:4] = True
     path = tmp_path / "questions.jsonl"
     path.write_text(json.dumps({"id": "a", "context": CONTEXT, "answers": ["x"]}) + "\n")
-    return Questions(np.zeros(2, dtype=np.int32), offsets, widest, path)
+    return QuestionWindows(np.zeros(2, dtype=np.int32), offsets, widest, path)
 
 
 def answer(questions, task, starts, ends):
@@ -47,7 +47,7 @@ def test_windows_are_compared_by_logits_or_by_probabilities(questions, span):
 
 
 def test_no_span_no_answer(questions, span):
-    nowhere = Questions(questions.owner, np.full((2, 6, 2), -1), questions.widest, questions.path)
+    nowhere = QuestionWindows(questions.owner, np.full((2, 6, 2), -1), questions.widest, questions.path)
     assert answer(nowhere, span(), [[1.0] * 6] * 2, [[1.0] * 6] * 2) == ""
 
 

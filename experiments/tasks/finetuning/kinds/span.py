@@ -14,7 +14,7 @@ from experiments.data.errors import DataError
 from experiments.data.tokenizer import Tokenizer
 from experiments.objectives.objective import Scores
 from experiments.settings.finetuning import Span
-from experiments.tasks.finetuning.answers import Questions, answer_texts
+from experiments.tasks.finetuning.answers import QuestionWindows, answer_texts
 from experiments.tasks.finetuning.kind import HeldOut, Logits, TaskKind
 from experiments.tasks.finetuning.rows import Row, text_of
 from experiments.tasks.finetuning.squad import squad_scores
@@ -83,7 +83,7 @@ class Kind(TaskKind[Span, Question]):
 
     def scores(self, logits: list[Logits], held_out: HeldOut) -> Scores:
         """SQuAD's scores of the best span of each question, and the spans' texts."""
-        length, windows = held_out.length, Questions.open(held_out.folder, held_out.length)
+        length, windows = held_out.length, QuestionWindows.open(held_out.folder, held_out.length)
         # batches differ in their width
         padded = [np.pad(each, ((0, 0), (0, length - each.shape[1])), constant_values=-np.inf) for each in logits]
         starts_and_ends = np.concatenate(padded).reshape(-1, 2, length)
@@ -105,13 +105,13 @@ def question_windows(
     answer = answer_tokens(offsets_C2, example.start, example.start + len(example.answers[0]))
     head = np.concatenate([[tokenizer.cls_id], question, [tokenizer.sep_id]])
     around = (len(head), 1)
-    made = []
+    windows = []
     for number, start in enumerate(starts):
         part = slice(start, min(start + room, len(context)))
         targets = [0, 0]
         if answer and part.start <= answer[0] and answer[1] < part.stop:
             targets = [len(head) + place - start for place in answer]
-        made.append(
+        windows.append(
             Window(
                 tokens=np.concatenate([head, context[part], [tokenizer.sep_id]]),
                 boundary=len(head),
@@ -120,7 +120,7 @@ def question_windows(
                 widest=np.pad(widest_WC[number, part], around),
             )
         )
-    return made
+    return windows
 
 
 def _is_answers(texts: Any, starts: Any) -> bool:
