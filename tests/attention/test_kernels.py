@@ -15,8 +15,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from attention.kernels import blocked, compiled
 from attention.kernels.dropout import growth, kept_weights
 from attention.kernels.problem import Problem, Projection
-from attention.layers.attend import attend, choose
+from attention.layers.attend import KERNELS, attend, choose
 
+# test_triton.py looks at the one for GPUs
+ON_CPU = [name for name in KERNELS if name != "triton"]
 INFINITY = float("inf")
 
 
@@ -134,12 +136,12 @@ def test_odd_sizes_with_padding_bias_and_a_fully_masked_row(length, causal, back
 
 
 @pytest.mark.parametrize("sizes", [(2, 7, 7, 4, 5), (1, 3, 5, 2, 2), (1, 5, 3, 2, 2)])
-@pytest.mark.parametrize("backend", ["sdpa", "blocked", "compiled"])
+@pytest.mark.parametrize("backend", [name for name in ON_CPU if name != "reference"])
 def test_causal_without_a_mask(backend, sizes):
     check_equal(tensors(sizes, (3, 3, 3)), backend, causal=True)
 
 
-@pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked", "compiled"])
+@pytest.mark.parametrize("backend", ON_CPU)
 @pytest.mark.parametrize("how", ["mask", "bias"])
 def test_a_fully_masked_row_is_zero_and_sends_no_gradient(backend, how):
     leaves = tensors((1, 3, 4, 2, 2), (2, 2, 2), bias_shape=(1, 1, 3, 4))
@@ -158,7 +160,7 @@ def test_a_fully_masked_row_is_zero_and_sends_no_gradient(backend, how):
     assert all(grad.isfinite().all() for grad in grads)
 
 
-@pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked", "compiled"])
+@pytest.mark.parametrize("backend", ON_CPU)
 def test_a_nan_is_not_hidden(backend):
     leaves = tensors((1, 3, 4, 2, 2), (2, 2, 2), bias_shape=(1, 1, 3, 4))
     with torch.no_grad():
@@ -182,7 +184,7 @@ def test_blocked_gradients_are_the_derivatives_with_dropout_drawn_again(dropout,
         assert torch.autograd.gradcheck(function, list(leaves.values()), fast_mode=True)
 
 
-@pytest.mark.parametrize("backend", ["reference", "blocked", "compiled"])
+@pytest.mark.parametrize("backend", [name for name in ON_CPU if name != "sdpa"])
 def test_dropout_keeps_the_mean_and_follows_its_seed_alone(backend):
     leaves = tensors((4, 50, 60, 2, 3), (2, 2, 2))
     leaves["value"] = torch.ones_like(leaves["value"])
@@ -240,7 +242,7 @@ def test_weights_are_dropped_with_the_probability_asked_for_and_independently():
     assert torch.equal(part, kept[1:2, :, 7:30, :100])
 
 
-@pytest.mark.parametrize("backend", ["reference", "sdpa", "blocked", "compiled"])
+@pytest.mark.parametrize("backend", ON_CPU)
 def test_bf16_autocast_is_close_to_float32_in_value_and_gradient(backend):
     terms = () if backend == "sdpa" else ("logits.static", "weights.static")
     leaves = tensors((2, 33, 33, 8, 8), (4, 4, 4), terms, bias_shape=(1, 4, 33, 33), dtype=torch.float32)
