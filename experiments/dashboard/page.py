@@ -43,7 +43,7 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, A
         results = chosen_runs(selection, runs, index)
         with_curves = evenly(list(range(len(results))), CURVES)
         points = max(2, min(POINTS, CURVE_POINTS // len(with_curves)))
-        curves = {place: _curve(curve_of(results[place]["folder"], index), points) for place in with_curves}
+        curves = {number: _curve(curve_of(results[number]["folder"], index), points) for number in with_curves}
         heads, without_heads = _heads([result["folder"] for result in results], index)
         tables, without_tables = _tables(runs / RENDERED, index)
     rows = [row | more for row, more in zip(table_of(results), rows_of(results, MORE), strict=True)]
@@ -60,7 +60,7 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, A
         "task": value_at(results[0], TASK["task"]),
         "scores": scores,
         "rows": [[_plain(value) for value in row.values()] for row in rows],
-        "curves": {place: curve for place, (curve, _) in curves.items()},
+        "curves": {number: curve for number, (curve, _) in curves.items()},
         "heads": heads,
         "tables": tables,
         "points": points if any(thinned for _, thinned in curves.values()) else None,
@@ -95,8 +95,8 @@ def _curve(curve: dict[str, Any], limit: int) -> tuple[dict[str, list[list[Any]]
 
 def _heads(folders: list[Path], index: Index) -> tuple[dict[int, Any], list[str]]:
     """What is known of the heads of as many runs as there is room for, and what to say of the others."""
-    measured = ((place, heads_of(folder, index)) for place, folder in enumerate(folders))
-    fitting, others = _within(((place, heads) for place, heads in measured if heads), HEADS)
+    measured = ((number, heads_of(folder, index)) for number, folder in enumerate(folders))
+    fitting, others = _within(((number, heads) for number, heads in measured if heads), HEADS)
     return fitting, [f"The heads of {others} more runs have no room here."] if others else []
 
 

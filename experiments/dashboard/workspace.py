@@ -40,8 +40,8 @@ def save_workspace(selection: list[str], runs: Path) -> None:
         measured = ((result["run"], heads_of(result["folder"], index)) for result in results)
         tables = (f"### {run}\n\n{head_table(heads)}" for run, heads in measured if heads)
         texts = {"Papers' tables and claims": view.rendered_tables(runs), "Heads": list(islice(tables, HEADS))}
-    made = workspace(entity, logger["project"], selection, results, texts)
-    print(view.save(made, ("sections", "runset_settings"), runs))
+    workspace_of_runs = workspace(entity, logger["project"], selection, results, texts)
+    print(view.save(workspace_of_runs, ("sections", "runset_settings"), runs))
 
 
 def head_table(heads: dict[str, Any]) -> str:

@@ -129,15 +129,15 @@ def _refuse(data: HubPlace, revision: str, error: Exception) -> None:
     """Raise what the hub answered; return where it was not the hub that answered."""
     from huggingface_hub import errors
 
-    where = f"data.path={data.path}"
+    setting = f"data.path={data.path}"
     if isinstance(error, errors.RevisionNotFoundError):
-        raise DataError(f"data.revision={revision}: {where} has no such branch, tag or commit") from error
+        raise DataError(f"data.revision={revision}: {setting} has no such branch, tag or commit") from error
     if isinstance(error, errors.GatedRepoError):
-        raise DataError(f"{where}: the data set asks for an agreement first; log in by `hf auth login`") from error
+        raise DataError(f"{setting}: the data set asks for an agreement first; log in by `hf auth login`") from error
     if isinstance(error, errors.RepositoryNotFoundError):
-        raise DataError(f"{where}: the hub has no such data set, or shows it only to some; {data.instead}") from error
+        raise DataError(f"{setting}: the hub has no such data set, or shows it only to some; {data.instead}") from error
     if isinstance(error, errors.HFValidationError):
-        raise DataError(f"{where} is neither a folder nor owner/name of the hub: {first_line(error)}") from error
+        raise DataError(f"{setting} is neither a folder nor owner/name of the hub: {first_line(error)}") from error
 
 
 def _downloaded(data: HubPlace, unreachable: UnreachableError) -> str:

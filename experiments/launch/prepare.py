@@ -25,15 +25,15 @@ def prepare_apart(settings: Settings, folder: RunFolder) -> None:
     if source.is_ready():
         return
     print(f"making the corpus, {source.name}, for the first time", file=sys.stderr)
-    made = subprocess.run(
+    process = subprocess.run(
         **child("experiments.launch.prepare", folder.path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     )
-    if made.returncode == ExitCode.MISTAKE:
-        raise DataError(made.stdout.strip())
-    if made.returncode < 0:
-        raise Failure(f"making the corpus, {source.name}: {why_ended(made.returncode, '')}")
-    if made.returncode:
-        raise RuntimeError(f"making the corpus, {source.name}, ended with exit code {made.returncode}")
+    if process.returncode == ExitCode.MISTAKE:
+        raise DataError(process.stdout.strip())
+    if process.returncode < 0:
+        raise Failure(f"making the corpus, {source.name}: {why_ended(process.returncode, '')}")
+    if process.returncode:
+        raise RuntimeError(f"making the corpus, {source.name}, ended with exit code {process.returncode}")
 
 
 def main() -> ExitCode:

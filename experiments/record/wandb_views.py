@@ -30,26 +30,26 @@ def rendered_tables(runs: Path) -> list[str]:
     return [path.read_text(encoding="utf-8") for path in sorted((runs / RENDERED).glob("*.md"))]
 
 
-def save(made: Any, content: tuple[str, ...], runs: Path) -> str:
+def save(view: Any, content: tuple[str, ...], runs: Path) -> str:
     """Save a workspace or a report, and return its address. Raises Mistake.
 
     Where one of its kind was saved in the project before, that one's fields `content` are replaced, and the rest of it
     stays as people have set it.
     """
-    kind = type(made).__name__.lower()
-    place = f"{made.entity}/{made.project}"
+    kind = type(view).__name__.lower()
+    project = f"{view.entity}/{view.project}"
     memory = runs / MEMORY
     addresses = json.loads(memory.read_bytes()) if memory.exists() else {}
     try:
-        if known := addresses.get(f"{kind} {place}"):
-            saved = type(made).from_url(known)
+        if address_before := addresses.get(f"{kind} {project}"):
+            saved = type(view).from_url(address_before)
             for field in content:
-                setattr(saved, field, getattr(made, field))
-            made = saved
-        made.save()
-        address: str = made.url
+                setattr(saved, field, getattr(view, field))
+            view = saved
+        view.save()
+        address: str = view.url
     except Exception as error:
         reason = " ".join(str(error).split())[:300]
-        raise Mistake(f"the {kind} of {place} was not saved: {reason}", f"{memory} names it") from error
-    write(memory, to_json(addresses | {f"{kind} {place}": address}, indent=2) + "\n")
+        raise Mistake(f"the {kind} of {project} was not saved: {reason}", f"{memory} names it") from error
+    write(memory, to_json(addresses | {f"{kind} {project}": address}, indent=2) + "\n")
     return address

@@ -28,10 +28,10 @@ def file_digest(path: Path) -> str:
 
 def bytes_digest(parts: Iterable[bytes]) -> str:
     """Hex SHA-256 of all the bytes, one part after the other, however they are divided."""
-    made = hashlib.sha256()
+    sha256 = hashlib.sha256()
     for part in parts:
-        made.update(part)
-    return made.hexdigest()
+        sha256.update(part)
+    return sha256.hexdigest()
 
 
 def blocks(path: Path) -> Iterator[bytes]:

@@ -37,10 +37,10 @@ class PythonDocs(DataKind):
 
         @functools.cache
         def texts() -> list[str]:
-            made = list(python_docs.documents())
-            if not made:
+            prose = list(python_docs.documents())
+            if not prose:
                 raise DataError("data=python_docs: this Python ships no library sources; use data=text data.train=FILE")
-            return made
+            return prose
 
         sha256 = cache.recall(key) or cache.remember(key, digest(texts()))
 
