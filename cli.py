@@ -83,6 +83,7 @@ def train(ctx: typer.Context, overrides: Overrides = None) -> None:
     \b
       attn train variant=talking_heads heads=24
       attn train -m variant=multi_head,talking_heads heads=6,12,24 seed=0,1,2
+      attn train -m heads=6,12,24 --workers 2      so many cells at once; auto: as many as there are cores or GPUs for
       attn train -m heads=6,12,24 --dry-run        the cells, their parameters and predicted memory
       attn train data=wikitext2 max_steps=5000     another corpus
       attn train --cfg job                         every setting

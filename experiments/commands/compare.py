@@ -10,6 +10,7 @@ from typing import Any
 
 from experiments.display.comparison import matching, named_folders, near_value, read_result, tables_of
 from experiments.display.rows import Row, show
+from experiments.measure.cores import BUSY
 from experiments.settings.mistake import Mistake, nearest
 
 
@@ -17,11 +18,14 @@ def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> No
     """Print the runs that are named or that match every key=value; all finished ones without either. Raises Mistake."""
     named = named_folders(selection, runs)
     results = [read_result(path) for path in named] if named else list(_all(runs))
-    tables = tables_of(matching(selection, results))
+    results = matching(selection, results)
+    tables = tables_of(results)
     if not tables:
         condition = f" matches {' '.join(selection)}{near_value(selection, results)}" if selection else ""
         raise Mistake(f"no finished run in {runs}/{condition}", "attn train makes one")
     tables = sorted_tables(sort, tables)
+    if beside := sum(map(_shared_its_machine, results)):
+        print(f"tokens_per_second of {beside} of {len(results)} runs was measured beside other work", file=sys.stderr)
     if format in ("table", "markdown"):
         for number, rows in enumerate(tables):
             if number:
@@ -58,6 +62,11 @@ def _all(runs: Path) -> Iterator[dict[str, Any]]:
             yield read_result(folder)
         except Mistake as damaged:
             print(f"left out: {damaged}", file=sys.stderr)
+
+
+def _shared_its_machine(result: dict[str, Any]) -> bool:
+    """Whether other cells ran beside a run, or other processes had its cores."""
+    return result.get("cells_at_once", 1) > 1 or (result.get("waited_for_cores") or 0.0) > BUSY
 
 
 def _orderable(value: Any) -> tuple[int, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.commands.train import DRY_RUN, launch
+from experiments.commands.train import launch_with, take_options
 from experiments.config.command_line import MULTIRUN_FLAGS, only_asks, split_arguments
 from experiments.config.pretrained import check_keys
 from experiments.record.find import find_run
@@ -14,12 +14,12 @@ from experiments.settings.mistake import Mistake
 
 def finetune(arguments: list[str]) -> ExitCode:
     """Do what the arguments say and return the exit code. Raises Mistake before anything is changed."""
-    overrides, flags = split_arguments([argument for argument in arguments if argument != DRY_RUN])
+    options, rest = take_options(arguments)
+    overrides, flags = split_arguments(rest)
     names = [argument for argument in overrides if "=" not in argument]
     others = [argument for argument in overrides if "=" in argument]
-    flags += [DRY_RUN] if DRY_RUN in arguments else []
     if not names and only_asks(flags):
-        return launch([*others, *flags], "finetune")
+        return launch_with(options, others, flags, "finetune")
     if not names:
         raise Mistake("which run?", "attn finetune RUN task=NAME; `attn compare` lists the finished ones")
     check_keys(others)
@@ -27,7 +27,8 @@ def finetune(arguments: list[str]) -> ExitCode:
         raise Mistake(f"{' and '.join(names)}: several runs are a sweep", "add -m")
     runs = next((Path(argument.partition("=")[2]) for argument in others if argument.startswith("runs=")), Path("runs"))
     folders = [str(find_run(name, runs)) for name in names]
-    return launch([*others, *flags, f"pretrained={','.join(map(_quoted, folders))}"], "finetune")
+    pretrained = f"pretrained={','.join(map(_quoted, folders))}"
+    return launch_with(options, [*others, pretrained], flags, "finetune")
 
 
 def _quoted(path: str) -> str:

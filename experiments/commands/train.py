@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from experiments.config.command_line import hydra_main, only_asks, split_arguments
+from experiments.launch.places import Workers
 from experiments.launch.plan import Plan, check_data, plan
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
 
-DRY_RUN = "--dry-run"
+DRY_RUN, WORKERS = "--dry-run", "--workers"
+
+
+class Options(NamedTuple):
+    """The command's own flags; the others are Hydra's."""
+
+    dry_run: bool = False
+    workers: Workers | None = None  # None: not given
 
 
 def launch(arguments: list[str], name: str = "config") -> ExitCode:
@@ -15,13 +25,18 @@ def launch(arguments: list[str], name: str = "config") -> ExitCode:
 
     name: the file of `conf/` that is composed, where the command is another than `attn train`.
     """
-    dry_run = DRY_RUN in arguments
-    overrides, flags = split_arguments([argument for argument in arguments if argument != DRY_RUN])
+    options, rest = take_options(arguments)
+    return launch_with(options, *split_arguments(rest), name)
+
+
+def launch_with(options: Options, overrides: list[str], flags: list[str], name: str = "config") -> ExitCode:
+    """The same, of arguments that are sorted already."""
     if only_asks(flags):
         hydra_main(_nothing, overrides, flags, name)
         return ExitCode.DONE
     planned = plan(overrides, flags, name)
-    if dry_run:
+    _check_workers(options, planned)
+    if options.dry_run:
         return _dry_run(planned)
     if not planned.is_sweep:
         from experiments.launch.cell import execute
@@ -32,7 +47,39 @@ def launch(arguments: list[str], name: str = "config") -> ExitCode:
 
     check_data(planned.cells)
     check_buildable(planned.cells)
-    return run_sweep(planned, overrides, flags, name)
+    return run_sweep(planned, overrides, flags, name, options.workers or "auto")
+
+
+def take_options(arguments: list[str]) -> tuple[Options, list[str]]:
+    """The command's own flags, and the other arguments. Raises Mistake for a wrong value."""
+    options, rest, left = Options(), [], [*arguments]
+    while left:
+        flag, equals, value = left.pop(0).partition("=")
+        if flag == DRY_RUN and not equals:
+            options = options._replace(dry_run=True)
+        elif flag == WORKERS:
+            options = options._replace(workers=_workers(value if equals else left.pop(0) if left else ""))
+        else:
+            rest.append(flag + equals + value)
+    return options, rest
+
+
+def _workers(text: str) -> Workers:
+    if text == "auto":
+        return "auto"
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise Mistake(f"{WORKERS} {text}".rstrip() + ": allowed are auto, and a number of cells from 1 on")
+
+
+def _check_workers(options: Options, planned: Plan) -> None:
+    if options.workers is None:
+        return
+    if not planned.is_sweep:
+        raise Mistake(f"{WORKERS}: one run is no sweep", "add -m, or say trainer.threads=N")
+    if not planned.runs_here:
+        chosen = f"hydra/launcher={planned.launcher} hydra/sweeper={planned.sweeper}"
+        raise Mistake(f"{WORKERS}: with {chosen}, Hydra decides which cells run at once", "leave one of them out")
 
 
 def _nothing(config: object) -> None:

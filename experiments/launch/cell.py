@@ -1,6 +1,7 @@
 """One run, whole: its folder is made or found again, locked, and trained in.
 
-`python -m experiments.launch.cell FOLDER` trains what FOLDER is configured for: a sweep gives each cell such a process.
+`python -m experiments.launch.cell ASSIGNMENT` trains what the assignment's folder is configured for: a sweep gives each
+cell such a process, or forks one that is like it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from pathlib import Path
 from experiments.config.check import from_tree
 from experiments.data.errors import DataError
 from experiments.display.progress import Display, summary
+from experiments.launch.assignment import Assignment, keep_to
 from experiments.launch.prepare import prepare_apart
-from experiments.measure.cores import CoreTime
+from experiments.measure.cores import Neighbours
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.folder import RunFolder, run_name
 from experiments.record.result import Result
@@ -56,15 +58,16 @@ def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> No
         raise DataError(f"{folder.path} was trained on other text than there is now; {anew}")
 
 
-def execute(settings: Settings) -> ExitCode:
+def execute(settings: Settings, cells_at_once: int = 1) -> ExitCode:
     """Train, continue, or find done; the exit code, of SIGINT and SIGTERM too. Raises Failure.
 
+    cells_at_once: cells that are trained side by side with this one, itself counted.
     After a mistake that only the data or the sizes could show, a folder that was made for this run is removed again.
     """
     folder = folder_of(settings)
     result = finished(settings)
     if result is None:
-        core_time = CoreTime()
+        neighbours = Neighbours(cells_at_once)
         try:
             with folder, Interruption(), Display() as display:
                 folder.create(settings.model_dump())
@@ -73,7 +76,7 @@ def execute(settings: Settings) -> ExitCode:
                 # torch is imported only now: a mistake in the settings or the data, or a finished run, needs none
                 from experiments.training.train import train
 
-                result = train(settings, folder, Tracker(), display, core_time)
+                result = train(settings, folder, Tracker(), display, neighbours)
         except Mistake:
             folder.discard()
             raise
@@ -85,10 +88,16 @@ def execute(settings: Settings) -> ExitCode:
 
 
 def main() -> ExitCode:
-    """Train what the folder in the first argument holds, as a child whose parent holds the other end of stdin."""
+    """Train as the first argument says."""
+    return train_assigned(Assignment.from_line(sys.argv[1]))
+
+
+def train_assigned(assignment: Assignment) -> ExitCode:
+    """Train what the folder of an assignment holds, as a child whose parent holds the other end of stdin."""
+    keep_to(assignment.cores)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     try:
-        return execute(from_tree(RunFolder(sys.argv[1]).config()))
+        return execute(from_tree(RunFolder(assignment.folder).config()), assignment.cells_at_once)
     except Failure as failure:
         print(failure, file=sys.stderr)
         return failure.exit_code

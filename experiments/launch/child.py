@@ -1,4 +1,4 @@
-"""A module of this project as a process of its own, told its folder; and why one ended."""
+"""A module of this project as a process of its own, with one argument; and why one ended."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ runpy.run_module(module, run_name="__main__", alter_sys=True)
 """
 
 
-def child(module: str, folder: Path, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """`args` and `env` for subprocess: the module as a program, told its folder.
+def child(module: str, argument: Path | str, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+    """`args` and `env` for subprocess: the module as a program, with one argument.
 
     The child runs the code that this process runs and finds the packages that this process finds, whatever files lie in
     the folder that it is started from.
     """
-    return {"args": [sys.executable, "-c", START, search_path(), module, str(folder)], "env": dict(environment)}
+    return {"args": [sys.executable, "-c", START, search_path(), module, str(argument)], "env": dict(environment)}
 
 
 def search_path() -> str:

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskID, TextColumn
+from rich.table import Column
 
 from experiments.display.comparison import COLUMNS, table_of, tables_of
 from experiments.display.rows import show
 from experiments.launch.cell import finished, folder_of
-from experiments.launch.worker import Outcome
-from experiments.record.folder import RunFolder
+from experiments.launch.worker import Outcome, RunningCell
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
+from experiments.training.run_length import planned_steps
 
 
 def check_buildable(cells: list[Settings]) -> list[int]:
@@ -59,23 +60,27 @@ def print_cells(cells: list[Settings], console: Console) -> None:
 
 
 class SweepProgress:
-    """Cells done, running and failed, and the time left: a live bar on a terminal, a line a cell elsewhere."""
+    """Cells done, running and failed, and the time left: live on a terminal, elsewhere a line a cell."""
 
     def __init__(self, total: int, console: Console) -> None:
         self._console = console
         self._total = total
         self._done = self._failed = self._skipped = 0
         self._started = time.monotonic()
-        self._bar = Progress(
-            TextColumn("cells"), BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"),
-            TimeElapsedColumn(), TextColumn("{task.fields[left]}"), console=console, disable=not console.is_terminal,
+        name = Column(ratio=1, no_wrap=True, overflow="ellipsis")
+        self._bars = Progress(
+            TextColumn("{task.description}", table_column=name), BarColumn(bar_width=20),
+            TextColumn("{task.fields[count]}", table_column=Column(justify="right", no_wrap=True)),
+            TextColumn("{task.fields[left]}", table_column=Column(no_wrap=True)),
+            console=console, disable=not console.is_terminal, expand=True,
         )  # fmt: skip
-        self._task = self._bar.add_task("", total=total, left="")
+        self._all = self._bars.add_task("cells", total=total, count=f"0/{total}", left="")
+        self._running: dict[str, TaskID] = {}
 
     @contextmanager
     def shown(self) -> Iterator[SweepProgress]:
-        """Show the bar while the block runs."""
-        with self._bar:
+        """Show the bars while the block runs."""
+        with self._bars:
             yield self
 
     def skip(self, outcome: Outcome) -> None:
@@ -83,18 +88,20 @@ class SweepProgress:
         self._skipped += 1
         self._say(f"{outcome.folder.name}: done before")
 
-    def watch(self, folder: RunFolder, planned_steps: int | None) -> None:
-        """Show how far the cell of this folder is, and the time that the sweep still takes."""
-        step = folder.last_step()
-        share = min(step / planned_steps, 1.0) if planned_steps else 0.0
-        complete = self._skipped + self._done + self._failed + share
-        trained = self._done + self._failed + share
-        left = (time.monotonic() - self._started) / trained * (self._total - complete) if trained > 0 else None
-        failed = f", {self._failed} failed" if self._failed else ""
-        self._bar.update(
-            self._task, completed=complete, description=f"{folder.name} step {step}{failed}",
-            left=f"{left / 60:.0f} min left" if left is not None else "",
-        )  # fmt: skip
+    def watch(self, running: Iterable[RunningCell]) -> None:
+        """Show how far each cell is that runs, and the time that the sweep still takes."""
+        shares = 0.0
+        for cell in running:
+            name, step, planned = cell.folder.name, cell.folder.last_step(), planned_steps(cell.settings)
+            if name not in self._running:
+                self._running[name] = self._bars.add_task(name, total=planned, count="", left="")
+            count = f"{step}/{planned}" if planned else f"step {step}"
+            self._bars.update(self._running[name], completed=step, count=count)
+            shares += min(step / planned, 1.0) if planned else 0.0
+        trained = self._done + self._failed + shares
+        minutes = (time.monotonic() - self._started) / 60
+        left = f"{minutes / trained * (self._total - self._skipped - trained):.0f} min left" if trained else ""
+        self._show_all(shares, left)
 
     def end(self, outcome: Outcome) -> None:
         """Count a cell that has just ended, done or failed, and print a line about it."""
@@ -102,12 +109,19 @@ class SweepProgress:
             self._done += 1
         else:
             self._failed += 1
+        if (bar := self._running.pop(outcome.folder.name, None)) is not None:
+            self._bars.remove_task(bar)
         loss = f", loss {outcome.result.validation_loss:.4f}" if outcome.done and outcome.result else ""
         self._say(f"{outcome.folder.name}: {outcome.reason or 'done'}{loss}")
 
-    def _say(self, line: str) -> None:
+    def _show_all(self, shares: float = 0.0, left: str = "") -> None:
         complete = self._skipped + self._done + self._failed
-        self._bar.update(self._task, completed=complete)
+        failed = f", {self._failed} failed" if self._failed else ""
+        self._bars.update(self._all, completed=complete + shares, count=f"{complete}/{self._total}{failed}", left=left)
+
+    def _say(self, line: str) -> None:
+        self._show_all()
+        complete = self._skipped + self._done + self._failed
         self._console.print(f"[{complete}/{self._total}] {line}", markup=False, highlight=False, soft_wrap=True)
 
 

@@ -9,6 +9,7 @@ from rich.console import Console
 from experiments.config.command_line import hydra_main
 from experiments.launch.hydra_job import LEDGER, job, read_ledger
 from experiments.launch.local import train_cells
+from experiments.launch.places import Workers
 from experiments.launch.plan import Plan, in_sweep
 from experiments.launch.report import print_outcomes
 from experiments.launch.worker import Outcome, outcome_of
@@ -18,16 +19,17 @@ from experiments.settings.exit_code import ExitCode
 from experiments.training.interruption import Interrupted
 
 
-def run_sweep(planned: Plan, overrides: list[str], flags: list[str], name: str) -> ExitCode:
+def run_sweep(planned: Plan, overrides: list[str], flags: list[str], name: str, workers: Workers) -> ExitCode:
     """Train every cell of a plan that is not done, print what became of each, and return the exit code.
 
-    `overrides`, `flags` and `name`, a file of `conf/`, are those that were planned: Hydra's launchers read them anew.
+    workers: cells that our own runner trains side by side. `overrides`, `flags` and `name`, a file of `conf/`, are
+    those that were planned: Hydra's launchers read them anew.
     """
     console = Console()
     if planned.runs_here:
         cells = [in_sweep(cell, sweep_name(overrides)) for cell in planned.cells]
         try:
-            outcomes = train_cells(cells, console)
+            outcomes = train_cells(cells, console, workers)
         except Interrupted as interrupted:
             console.print(f"{interrupted}; the same command goes on from here")
             return interrupted.exit_code

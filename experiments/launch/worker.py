@@ -1,4 +1,4 @@
-"""The cells of a sweep, one after the other, each in a process of its own.
+"""Cells side by side, each in a process of its own.
 
 So a cell's peak memory is its own, and a kill or an out-of-memory ends that cell only. What it came to is read
 from its run folder.
@@ -6,16 +6,22 @@ from its run folder.
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import FrameType
+from types import FrameType, TracebackType
+from typing import IO, Protocol
 
+from experiments.launch.assignment import Assignment
 from experiments.launch.cell import finished, folder_of
 from experiments.launch.child import child, why_ended
+from experiments.launch.fork_server import ForkServer
+from experiments.launch.places import Place, Places
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 from experiments.settings.exit_code import ExitCode
@@ -40,6 +46,82 @@ class Outcome:
         return self.result is not None and self.result.status == "done"
 
 
+class Process(Protocol):
+    """The process of a cell."""
+
+    def poll(self) -> int | None:
+        """The exit code, negative after a signal; None while it runs."""
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to it."""
+
+    def close(self) -> None:
+        """Let go of what was held for it; it saves and ends if it still runs."""
+
+
+class SpawnedCell:
+    """A cell in a fresh interpreter. The open pipe tells it that its parent is alive."""
+
+    def __init__(self, assignment: Assignment, device: str | None, output: IO[str]) -> None:
+        environment = {**os.environ} if device is None else {**os.environ, "CUDA_VISIBLE_DEVICES": device}
+        self._process = subprocess.Popen(
+            **child("experiments.launch.cell", assignment.to_line(), environment),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+    def poll(self) -> int | None:
+        """The exit code, negative after a signal; None while it runs."""
+        return self._process.poll()
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the process; nothing happens if it has ended."""
+        self._process.send_signal(number)
+
+    def close(self) -> None:
+        """Close the pipe and wait for the end."""
+        self._process.communicate()
+
+
+class RunningCell:
+    """A cell whose process has been started. Raises Failure where its folder can't be made."""
+
+    def __init__(self, settings: Settings, place: Place, at_once: int, server: ForkServer | None) -> None:
+        self.settings, self.place = settings, place
+        self.folder = folder_of(settings)
+        with self.folder:
+            self.folder.create(settings.model_dump())
+        path = self.folder.path / "output.txt"
+        self._before = path.stat().st_size if path.exists() else 0  # what earlier attempts said
+        self._output = path.open("a+", encoding="utf-8", errors="replace")
+        assignment = Assignment(self.folder.path, place.cores if place.pinned else None, at_once)
+        self.process: Process
+        if server is None or place.device is not None:
+            self.process = SpawnedCell(assignment, place.device, self._output)
+        else:
+            self.process = server.start(assignment)
+
+    def outcome(self) -> Outcome | None:
+        """What became of it; None while it runs."""
+        if (code := self.process.poll()) is None:
+            return None
+        self.process.close()
+        with self._output:
+            self._output.seek(self._before)
+            said = self._output.read()
+        if code == ExitCode.MISTAKE:
+            self.folder.discard()
+        result = self.folder.result()
+        if code < 0 or result is None or (code != 0 and result.status == "done"):
+            return Outcome(self.folder, None, why_ended(code, said))
+        return Outcome(self.folder, result, "" if result.status == "done" else f"{result.status}: {result.reason}")
+
+
+Watch = Callable[[Iterable[RunningCell]], None]
+
+
 def done_before(settings: Settings) -> Outcome | None:
     """The outcome of a cell that needs no training, or can't have any."""
     try:
@@ -49,41 +131,91 @@ def done_before(settings: Settings) -> Outcome | None:
     return Outcome(folder_of(settings), result, "") if result else None
 
 
-def run_cell(settings: Settings, watch: Callable[[RunFolder], None] = lambda folder: None) -> Outcome:
-    """Train one cell in a process of its own and wait for it, calling `watch` now and then.
+def run_cell(settings: Settings) -> Outcome:
+    """Train one cell in a process of its own and wait for it.
 
-    Raises Interrupted when the sweep was told to stop; the cell has then saved and ended.
+    Raises Interrupted when this process was told to stop; the cell has then saved and ended.
     """
-    folder = folder_of(settings)
-    try:
-        with folder:
-            folder.create(settings.model_dump())
-    except Failure as error:
-        return Outcome(folder, None, str(error))
-    path = folder.path / "output.txt"
-    before = path.stat().st_size if path.exists() else 0  # what earlier attempts said
-    # the open pipe tells the cell that its sweep is alive: when it closes, the cell saves and ends
-    with (
-        path.open("a+", encoding="utf-8", errors="replace") as output,
-        subprocess.Popen(
-            **child("experiments.launch.cell", folder.path),
-            stdin=subprocess.PIPE,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-        ) as process,
-        _forwarded(process) as received,
-    ):
-        while process.poll() is None:
-            watch(folder)
-            time.sleep(POLL_SECONDS)
-        output.seek(before)
-        written = output.read()
-    if process.returncode == ExitCode.MISTAKE:
-        folder.discard()
+    (outcome,) = run_cells([settings], Places(1))
+    return outcome
+
+
+def run_cells(
+    cells: Sequence[Settings],
+    places: Places,
+    server: ForkServer | None = None,
+    watch: Watch = lambda running: None,
+    ended: Callable[[Outcome], None] = lambda outcome: None,
+) -> list[Outcome]:
+    """Train cells, each in a process of its own as soon as there is a place for it; their outcomes, in their order.
+
+    server: forks the processes of cells on the CPU; without it each is a fresh interpreter. watch: called now and then
+    with the cells that run. ended: called with every outcome at once.
+    Raises Interrupted when this process was told to stop; all cells have then saved and ended.
+    """
+    queue = _Queue(cells, places, server, ended)
+    with _received_signals() as received, queue:
+        forwarded = 0
+        while queue.running or (queue.waiting and not received):
+            if not received:
+                queue.start()
+            for number in received[forwarded:]:
+                queue.send_signal(number)
+                forwarded += 1
+            queue.collect()
+            watch(queue.running.values())
+            if queue.running:
+                server.wait(POLL_SECONDS) if server else time.sleep(POLL_SECONDS)
     if received:
         raise Interrupted(received[0])
-    return _outcome(folder, process.returncode, written)
+    return [queue.outcomes[index] for index in range(len(cells))]
+
+
+class _Queue:
+    """Cells that wait, that run and that have ended, by their index. When its block is left, none runs."""
+
+    def __init__(
+        self, cells: Sequence[Settings], places: Places, server: ForkServer | None, ended: Callable[[Outcome], None]
+    ) -> None:
+        self.waiting = deque(range(len(cells)))
+        self.running: dict[int, RunningCell] = {}
+        self.outcomes: dict[int, Outcome] = {}
+        self._cells, self._places, self._server, self._ended = cells, places, server, ended
+
+    def __enter__(self) -> _Queue:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for cell in self.running.values():
+            cell.process.close()
+
+    def start(self) -> None:
+        """Start the cells for which there is a place."""
+        while self.waiting and (place := self._places.take(self._cells[self.waiting[0]])):
+            index = self.waiting.popleft()
+            try:
+                self.running[index] = RunningCell(self._cells[index], place, self._places.at_once, self._server)
+            except Failure as error:
+                self._places.give_back(place)
+                self._end(index, Outcome(folder_of(self._cells[index]), None, str(error)))
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to every cell that runs."""
+        for cell in self.running.values():
+            cell.process.send_signal(number)
+
+    def collect(self) -> None:
+        """Take in the cells that have ended."""
+        for index, cell in [*self.running.items()]:
+            if outcome := cell.outcome():
+                self._places.give_back(self.running.pop(index).place)
+                self._end(index, outcome)
+
+    def _end(self, index: int, outcome: Outcome) -> None:
+        self.outcomes[index] = outcome
+        self._ended(outcome)
 
 
 def outcome_of(folder: RunFolder, state: str) -> Outcome:
@@ -91,23 +223,15 @@ def outcome_of(folder: RunFolder, state: str) -> Outcome:
     return Outcome(folder, folder.result(), "") if state == "done" else Outcome(folder, None, state)
 
 
-def _outcome(folder: RunFolder, code: int, output: str) -> Outcome:
-    result = folder.result()
-    if code < 0 or result is None or (code != 0 and result.status == "done"):
-        return Outcome(folder, None, why_ended(code, output))
-    return Outcome(folder, result, "" if result.status == "done" else f"{result.status}: {result.reason}")
-
-
 @contextmanager
-def _forwarded(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
-    """SIGINT and SIGTERM go on to the cell; the numbers received are in the list."""
+def _received_signals() -> Iterator[list[int]]:
+    """SIGINT and SIGTERM, as they come, in a list; they have no other effect within the block."""
     received: list[int] = []
 
-    def forward(number: int, frame: FrameType | None) -> None:
+    def receive(number: int, frame: FrameType | None) -> None:
         received.append(number)
-        process.send_signal(number)
 
-    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield received
     finally:

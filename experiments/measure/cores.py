@@ -12,10 +12,14 @@ TASKS = Path("/proc/self/task")  # a folder for each thread of this process
 BUSY = 0.1  # of its time a run waits, and says so: alone, it waits for less than a hundredth
 
 
-class CoreTime:
-    """Watches, from when it is made, how long the threads of this process work and how long they wait for a core."""
+class Neighbours:
+    """What runs on this machine beside a run: the other cells of its sweep, and, since this was made, anything else.
 
-    def __init__(self) -> None:
+    cells_at_once: cells that the sweep trains side by side, this one counted.
+    """
+
+    def __init__(self, cells_at_once: int = 1) -> None:
+        self.cells_at_once = cells_at_once
         self._before = _worked_and_waited()
 
     def waited_share(self) -> float | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from typing import Literal
 
@@ -36,6 +37,13 @@ def fast_bf16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     return not {"amx_bf16", "avx512_bf16"}.isdisjoint(cpu_field("flags").split())
+
+
+def visible_gpus() -> list[str]:
+    """The GPUs that this process may use, each as CUDA_VISIBLE_DEVICES would name it alone. No GPU is touched."""
+    count = torch.cuda.device_count()
+    named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    return named[:count] if named else [str(number) for number in range(count)]
 
 
 def device_name(device: torch.device) -> str:

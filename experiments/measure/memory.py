@@ -16,13 +16,15 @@ CLEAR_REFS = Path("/proc/self/clear_refs")
 class PeakMemory:
     """The largest memory [bytes] since `reset`: of the process on a CPU, of torch's allocator on a GPU.
 
+    Pages of files, of libraries above all, are not counted: processes share them, and a forked process has those that
+    its parent has read in its memory without being charged for them.
     `meaning` says in words what `peak_bytes` counts. `baseline_bytes` is what was in use at the reset already.
     """
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         self.meaning = ""
-        self.baseline_bytes = 0
+        self.baseline_bytes = self._highest = 0
         self.reset()
 
     def reset(self) -> None:
@@ -35,23 +37,30 @@ class PeakMemory:
             self.meaning = "largest amount of GPU memory that tensors held at once (torch.cuda.max_memory_allocated)"
             return
         was_reset = _reset_high_water_mark()
-        self.baseline_bytes = _status("VmRSS") or process_peak_bytes()
+        self.baseline_bytes, self._highest = resident_bytes(), 0
         since = "from the start of training on" if was_reset else "since the process began, as it can't be reset here"
         self.meaning = (
-            f"largest resident memory of the process {since}, of which {self.baseline_bytes / 1e6:,.0f} MB "
-            "(interpreter, libraries, weights) were there before the first step"
+            f"largest resident memory of the process {since}, without files that it maps, of which "
+            f"{self.baseline_bytes / 1e6:,.0f} MB (interpreter, libraries, weights) were there before the first step"
         )
 
     def peak_bytes(self) -> int:
         """The highest number of bytes since the last reset."""
         if self._device.type == "cuda":
             return torch.cuda.max_memory_allocated(self._device)
-        return _status("VmHWM") or process_peak_bytes()
+        # the system knows the peak of the sum only: what is mapped of files hardly changes
+        self._highest = max(self._highest, _without_files("VmHWM"))
+        return self._highest
 
 
 def resident_bytes() -> int:
-    """Memory that the process holds now; where that can't be known, the most it ever held."""
-    return _status("VmRSS") or process_peak_bytes()
+    """Memory that the process holds now, without files; where that can't be known, the most it ever held."""
+    return _without_files("VmRSS")
+
+
+def _without_files(field: str) -> int:
+    resident = _status(field)
+    return process_peak_bytes() if resident is None else resident - (_status("RssFile") or 0)
 
 
 def process_peak_bytes() -> int:

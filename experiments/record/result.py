@@ -63,6 +63,7 @@ class Result:
     compiled: bool | None = None  # layers by torch.compile; None where nobody recorded it
     device: str | None
     micro_batch: int | None  # sequences at once
+    cells_at_once: int = 1  # of its sweep, trained side by side on this machine while it was
     # share of the time, of its last start, in which other processes had its cores; None: not known
     waited_for_cores: Number | None = None
     seed: int

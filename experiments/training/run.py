@@ -11,7 +11,7 @@ from torch import Tensor
 
 from experiments.data.packing import Dataset
 from experiments.display.progress import Display
-from experiments.measure.cores import BUSY, CoreTime, check_threads, usable
+from experiments.measure.cores import BUSY, Neighbours, check_threads, usable
 from experiments.measure.hardware import device_name, resolve_device, resolve_precision
 from experiments.measure.memory import PeakMemory
 from experiments.measure.rates import seconds
@@ -74,7 +74,7 @@ class Run:
     planned: int | None  # steps; None: until the clock says so
     progress: Progress
     memory: PeakMemory
-    core_time: CoreTime
+    neighbours: Neighbours
     backend: str = ""  # attention kernels that run
     throughput: Throughput = field(default_factory=Throughput)
     earlier_seconds: float = 0.0  # of this run's former starts, and of a trial of torch.compile
@@ -120,7 +120,7 @@ class Run:
         self.display.message(message)
 
 
-def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Display, core_time: CoreTime) -> Run:
+def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Display, neighbours: Neighbours) -> Run:
     """Everything before the first step. Raises Mistake for what the user has to change."""
     trainer = settings.trainer
     device = resolve_device(trainer.device)
@@ -150,13 +150,13 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
         planned=planned,
         progress=Progress(),
         memory=PeakMemory(device),
-        core_time=core_time,
+        neighbours=neighbours,
     )
     run.learner.say = run.say
     begin(run)
     folder.write_environment(
         describe(torch_facts(run), settings.seed, run.backend)
-        | {"waited_for_cores": core_time.waited_share(), "code": code_digests(settings.model_dump(), run.backend)}
+        | {"waited_for_cores": neighbours.waited_share(), "code": code_digests(settings.model_dump(), run.backend)}
     )
     say_how_busy(run)
     if (reason := why_slower(settings, device)) is not None:
@@ -175,7 +175,7 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
 
 def say_how_busy(run: Run) -> None:
     """Say that other processes hold the cores of this run, and, of a long run on a CPU, that it leaves cores idle."""
-    waited, threads, cores = run.core_time.waited_share(), torch.get_num_threads(), len(usable())
+    waited, threads, cores = run.neighbours.waited_share(), torch.get_num_threads(), len(usable())
     if waited is not None and waited > BUSY:
         run.say(
             f"this machine is busy: so far the run waited {waited:.0%} of its time for a core that other processes "

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from experiments.display.progress import Display
-from experiments.measure.cores import CoreTime
+from experiments.measure.cores import Neighbours
 from experiments.measure.mfu import mfu
 from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.objectives.objective import Scored
@@ -31,7 +31,7 @@ from experiments.training.summary import flops_per_token, summarize
 MEASURED = ("tokens_per_second", "peak_memory_bytes", "wall_seconds", "mfu")
 
 
-def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Display, core_time: CoreTime) -> Result:
+def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Display, neighbours: Neighbours) -> Result:
     """Train in `folder`, from its newest good checkpoint on if there is one, until the first limit is reached.
 
     Returns the result, which is also in the folder: `done`, `nan` (the guard gave up) or `oom` (not one sequence fits).
@@ -43,7 +43,7 @@ def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Disp
     run: Run | None = None
     try:
         with Interruption() as interruption:
-            run = set_up(settings, folder, tracker, display, core_time)
+            run = set_up(settings, folder, tracker, display, neighbours)
             with interruption.deferred():
                 take_steps(run, interruption)
             result = summarize(run, settings, "done", None)

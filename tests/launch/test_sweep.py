@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -9,14 +10,20 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeperConf
 from hydra.core.config_store import ConfigStore
+from rich.console import Console
+from rich.text import Text
 
 from experiments.commands.train import launch
 from experiments.config.compose import compose
 from experiments.launch import worker as runner
+from experiments.launch.report import SweepProgress
+from experiments.measure.cores import usable
+from experiments.record.folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -25,19 +32,14 @@ def statuses(runs: Path) -> list[str]:
     return sorted(json.loads(path.read_text())["status"] for path in runs.glob("*/result.json"))
 
 
-def child_of(folder: Path) -> int:
-    """Process that trains in a run folder."""
-    for entry in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            words = entry.read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"experiments.launch.cell" in words and str(folder).encode() in words:
-            return int(entry.parent.name)
-    raise AssertionError(f"nobody trains in {folder}")
+def process_of(folder: Path) -> int:
+    """The process that trains in a run folder."""
+    holder = RunFolder(folder).holder()
+    assert holder, f"nobody trains in {folder}"
+    return int(holder.split()[1])
 
 
-def wait_for(condition, seconds: float = 60.0) -> None:
+def wait_for(condition, seconds: float = 240.0) -> None:
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
@@ -57,42 +59,80 @@ def test_a_sweep_trains_every_cell_and_skips_what_is_done(attn, tiny, tmp_path):
     assert attn("compare", "variant=talking_heads", "--format", "csv").stdout.count("\n") == 2
 
 
-@pytest.mark.campaign
-@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="finds the cell's process by /proc")
-def test_a_killed_cell_ends_alone_and_is_continued_by_the_same_command(attn, tiny, tmp_path, environment):
-    words = ["train", "-m", "heads=1,2", *tiny, "max_steps=40"]
-    words = [word for word in words if word != "max_steps=12"]
-    sweep = subprocess.Popen(
-        [sys.executable, str(ROOT / "cli.py"), *words], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True
-    )
-    runs = tmp_path / "runs"
-    # the first cell is killed after a checkpoint, in the middle of its training
-    wait_for(lambda: any(runs.glob("*h1-*/checkpoint/step-*4.safetensors")))
-    (folder,) = runs.glob("*h1-*")
-    os.kill(child_of(folder), signal.SIGKILL)
-    output, _ = sweep.communicate(timeout=120)
-    assert sweep.returncode == 3, output
-    assert "killed by SIGKILL" in output
-    assert statuses(runs) == ["done"], "the other cell went on"
-    again = attn(*words)
-    assert again.returncode == 0, again.stdout + again.stderr
-    assert "going on from step" in (folder / "log.txt").read_text()
-    assert statuses(runs) == ["done", "done"]
+LONG = ("max_steps=100000", "trainer.checkpoint_every=4", "trainer.compile=false")
+
+
+def saved(runs: Path, seed: int) -> bool:
+    """Whether the cell of a seed has a checkpoint of a later step than 0."""
+    return any("step-000000000" not in path.name for path in runs.glob(f"*-s{seed}-*/checkpoint/step-*.safetensors"))
+
+
+@pytest.fixture
+def begun(tiny, tmp_path, environment):
+    """begun(*words): a sweep of three long cells, when as many as have a core, at most two, have saved; their folders.
+
+    The process and what it started are gone at the end.
+    """
+    sweeps = []
+
+    def begin(*words: str) -> tuple[subprocess.Popen[str], list[Path]]:
+        fixed = [word for word in tiny if not word.startswith(("max_steps", "trainer.checkpoint_every"))]
+        sweep = subprocess.Popen(
+            [sys.executable, str(ROOT / "cli.py"), "train", "-m", "seed=0,1,2", *fixed, *LONG, *words],
+            cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        sweeps.append(sweep)
+        at_once = min(2, len(usable()))
+        wait_for(lambda: all(saved(tmp_path / "runs", seed) for seed in range(at_once)))
+        return sweep, sorted((tmp_path / "runs").glob("multi_head-*"))
+
+    yield begin
+    for sweep in sweeps:
+        sweep.kill()
+        sweep.wait()
 
 
 @pytest.mark.campaign
-def test_a_cell_saves_and_ends_when_its_sweep_is_killed(tiny, tmp_path, environment):
-    words = [*(word for word in tiny if not word.startswith("max_steps")), "max_steps=100000"]
-    sweep = subprocess.Popen(
-        [sys.executable, str(ROOT / "cli.py"), "train", "-m", "heads=1,2", *words], cwd=tmp_path, env=environment
+def test_a_killed_cell_ends_alone(begun, tmp_path):
+    sweep, folders = begun()
+    os.kill(process_of(folders[0]), signal.SIGKILL)
+    # the third has its place
+    wait_for(lambda: saved(tmp_path / "runs", 2))
+    sweep.send_signal(signal.SIGINT)
+    output, _ = sweep.communicate(timeout=60)
+    assert (
+        sweep.returncode == 130
+        and "killed by SIGKILL" in output
+        and "interrupted by SIGINT; the same command goes on" in output
     )
-    runs = tmp_path / "runs"
-    wait_for(lambda: any(runs.glob("*h1-*/checkpoint/step-*4.safetensors")))
+    assert set(statuses(tmp_path / "runs")) == {"interrupted"}
+    assert not (folders[0] / "result.json").exists()
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_every_cell_saves_and_ends_when_its_sweep_is_told_to_stop(begun, tmp_path, number):
+    sweep, folders = begun()
+    sweep.send_signal(number)
+    output, _ = sweep.communicate(timeout=60)
+    assert sweep.returncode == 128 + number, output
+    assert "the same command goes on from here" in output
+    assert statuses(tmp_path / "runs") == ["interrupted"] * len(folders)
+    again, _ = begun()
+    wait_for(lambda: all("going on from step" in (folder / "log.txt").read_text() for folder in folders))
+    again.terminate()
+    again.communicate(timeout=60)
+
+
+@pytest.mark.campaign
+def test_every_cell_saves_and_ends_when_its_sweep_is_killed(begun, tmp_path):
+    sweep, folders = begun()
     sweep.kill()
     sweep.wait()
-    (folder,) = runs.glob("*h1-*")
-    wait_for(lambda: (folder / "result.json").exists())
-    assert statuses(runs) == ["interrupted"]
+    wait_for(lambda: len(statuses(tmp_path / "runs")) == len(folders))
+    assert statuses(tmp_path / "runs") == ["interrupted"] * len(folders)
+    for folder in folders:
+        wait_for(lambda folder=folder: RunFolder(folder).holder() is None)
 
 
 def test_a_failed_cell_gives_its_reason_and_the_sweep_goes_on(attn, tiny, tmp_path):
@@ -119,7 +159,7 @@ def test_a_cell_that_leaves_no_folder_behind_gives_its_reason_too(attn, tiny, tm
 def test_the_reason_is_the_mistake_and_not_its_hint(tiny, tmp_path, monkeypatch):
     said = "there is no such library\n  pip install it"
     process = {"args": [sys.executable, "-c", f"import sys; sys.exit({said!r})"], "env": None}
-    monkeypatch.setattr(runner, "child", lambda module, folder: process)
+    monkeypatch.setattr(runner, "child", lambda *_: process)
     outcome = runner.run_cell(compose([*tiny, f"runs={tmp_path / 'runs'}"]))
     assert not outcome.done and outcome.reason == "there is no such library"
 
@@ -128,7 +168,7 @@ def test_the_reason_is_of_this_attempt_and_not_of_one_before(tiny, tmp_path, mon
     reasons = []
     for code in ("import sys; sys.exit('the first')", "import os; os._exit(9)"):
         process = {"args": [sys.executable, "-c", code], "env": None}
-        monkeypatch.setattr(runner, "child", lambda module, folder, process=process: process)
+        monkeypatch.setattr(runner, "child", lambda *_, process=process: process)
         reasons.append(runner.run_cell(compose([*tiny, f"runs={tmp_path / 'runs'}"])).reason)
     assert reasons == ["the first", "ended with code 9"]
 
@@ -149,3 +189,61 @@ def test_the_cells_of_another_sweeper_are_found_in_the_folder_of_runs(in_process
     assert launch(["-m", "hydra/sweeper=another", "heads=2", *own, *tiny]) == 0, capsys.readouterr().out
     assert statuses(tmp_path / "other") == ["done"]
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-m", "heads=1,2", "--workers", "0"], "--workers 0: allowed are auto, and a number of cells from 1 on"),
+        (["-m", "heads=1,2", "--workers=many"], "--workers many: allowed are auto"),
+        (["-m", "heads=1,2", "--workers="], "--workers: allowed are auto"),
+        (["-m", "heads=1,2", "--workers", "999"], "--workers 999: this machine has room for"),
+        (["-m", "heads=1,2", "--worker=2"], "there is no flag --worker=2 (did you mean --workers?)"),
+        (["heads=2", "--workers", "2"], "--workers: one run is no sweep"),
+    ],
+)
+def test_a_wrong_number_of_workers_is_refused_before_anything_is_changed(attn, tiny, tmp_path, words, said):
+    done = attn("train", *words, *tiny)
+    assert done.returncode == 2 and said in done.stderr, done.output
+    assert not (tmp_path / "runs").exists()
+
+
+def test_cells_side_by_side_are_those_of_one_by_one_and_compare_says_what_their_speed_is_worth(attn, tiny, monkeypatch):
+    monkeypatch.setattr("experiments.launch.places.usable", lambda: [0, 1, 2])
+    words = ["train", "-m", "seed=0,1", "heads=2", *tiny]
+    assert attn(*words, "--workers", "auto").returncode == attn(*words, "--workers", "1", "runs=one").returncode == 0
+    beside, alone = (attn("compare", "--runs", runs, "--format", "json") for runs in ("runs", "one"))
+    for mine, other in zip(json.loads(beside.stdout), json.loads(alone.stdout), strict=True):
+        assert mine["run"] == other["run"] and mine["loss"] == other["loss"]
+    assert "tokens_per_second of 2 of 2 runs was measured beside other work" in beside.stderr
+    counts = {runs: {json.loads(path.read_text())["cells_at_once"] for path in Path(runs).glob("*/result.json")}
+              for runs in ("runs", "one")}  # fmt: skip
+    assert counts == {"runs": {2}, "one": {1}}
+
+
+def test_the_progress_of_all_running_cells_fits_80_columns(tiny, tmp_path):
+    cells = [compose([*tiny, f"seed={seed}", f"runs={tmp_path}"]) for seed in (0, 1)]
+    running = [SimpleNamespace(settings=cell, folder=runner.folder_of(cell)) for cell in cells]
+    shown = Console(file=io.StringIO(), force_terminal=True, width=80, legacy_windows=False)
+    for number, cell in enumerate(running):
+        cell.folder.path.mkdir()
+        (cell.folder.path / "metrics.jsonl").write_text(f'{{"step": {4 + number}, "loss": 6.0}}\n')
+    with SweepProgress(24, shown).shown() as progress:
+        progress.watch(running)
+        text = Text.from_ansi(shown.file.getvalue()).plain
+        shown.file.seek(0)
+        shown.file.truncate()
+        progress._bars.refresh()
+    lines = Text.from_ansi(shown.file.getvalue()).plain.splitlines()
+    assert max(map(len, text.splitlines() + lines)) <= 80
+    for wanted in ("cells", "0/24", "multi_head-l2-d24-", "4/12", "5/12"):
+        assert any(wanted in line for line in lines), (wanted, lines)
+
+
+def test_in_a_pipe_every_cell_that_ends_is_a_line(tmp_path):
+    pipe = Console(file=io.StringIO(), width=80)
+    with SweepProgress(3, pipe).shown() as progress:
+        progress.skip(runner.Outcome(RunFolder(tmp_path / "one"), None, ""))
+        progress.watch([])
+        progress.end(runner.Outcome(RunFolder(tmp_path / "two"), None, "killed by SIGKILL"))
+    assert pipe.file.getvalue() == "[1/3] one: done before\n[2/3] two: killed by SIGKILL\n"

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from experiments.measure import memory, throughput
-from experiments.measure.cores import BUSY, CoreTime, check_threads, usable
+from experiments.measure.cores import BUSY, Neighbours, check_threads, usable
 from experiments.measure.hardware import device_name, resolve_device, resolve_precision
 from experiments.measure.memory import PeakMemory
 from experiments.measure.mfu import peak_flops
@@ -144,10 +144,10 @@ def test_the_time_in_which_others_have_the_core_is_known():
     try:
         time.sleep(0.5)
         os.sched_setaffinity(0, {cores[0]})
-        core_time, end = CoreTime(), time.monotonic() + 0.5
+        neighbours, end = Neighbours(), time.monotonic() + 0.5
         while time.monotonic() < end:
             pass
-        waited = core_time.waited_share()
+        waited = neighbours.waited_share()
     finally:
         os.sched_setaffinity(0, cores)
         for each in others:
@@ -158,7 +158,7 @@ def test_the_time_in_which_others_have_the_core_is_known():
 
 def test_where_the_scheduler_counts_nothing_the_waiting_is_not_known(monkeypatch, tmp_path):
     monkeypatch.setattr("experiments.measure.cores.TASKS", tmp_path)
-    assert CoreTime().waited_share() is None
+    assert Neighbours().waited_share() is None
 
 
 @pytest.mark.parametrize(

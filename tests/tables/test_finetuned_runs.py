@@ -89,21 +89,21 @@ def test_a_cell_is_the_pretraining_and_then_its_fine_tuning(attn, words, tmp_pat
     assert {row["state"] for row in csv.DictReader(io.StringIO(dry.stdout))} == {"missing"}
 
     # told to stop where the first cell would be fine-tuned
-    train = sweep.run_cell
+    train = sweep.run_cells
 
-    def stop(settings, watch=None):
-        if hasattr(settings, "task"):
+    def stop(cells, *rest):
+        if any(hasattr(cell, "task") for cell in cells):
             raise Interrupted(signal.SIGTERM)
-        return train(settings, watch)
+        return train(cells, *rest)
 
-    monkeypatch.setattr(sweep, "run_cell", stop)
+    monkeypatch.setattr(sweep, "run_cells", stop)
     assert attn(*table).returncode == 128 + signal.SIGTERM
     rendered = attn(*table, "--render-only")
     assert {row["state"] for row in rows_of(rendered.stdout).values()} == {"0 of 1 done, pretrained"}
     assert {row["accuracy"] for row in rows_of(rendered.stdout).values()} == {""}
     left = attn(*table[:2], *words, "--dry-run", f"cache={tmp_path / 'cache'}")
     assert "missing: 0 cells" in left.stdout and "fine-tuning of 2 cells on first" in " ".join(left.stdout.split())
-    monkeypatch.setattr(sweep, "run_cell", train)
+    monkeypatch.setattr(sweep, "run_cells", train)
 
     done = attn(*table, "--out", "out")
     assert done.returncode == 0, done.output

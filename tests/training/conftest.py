@@ -11,7 +11,7 @@ import pytest
 from safetensors.torch import load_file
 
 from experiments.display.progress import Display
-from experiments.measure.cores import CoreTime
+from experiments.measure.cores import Neighbours
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 from experiments.record.wandb_mirror import Tracker
@@ -140,16 +140,16 @@ def settings(corpus):
     return lambda **changes: tiny(corpus.parent / "cache", corpus, **changes)
 
 
-def train_in(path: Path, settings: Settings, core_time=None) -> tuple[Result, RunFolder]:
+def train_in(path: Path, settings: Settings, neighbours=None) -> tuple[Result, RunFolder]:
     with RunFolder(path) as folder, Display() as display:
         folder.create(settings.model_dump())
-        return train(settings, folder, Tracker(), display, core_time or CoreTime()), folder
+        return train(settings, folder, Tracker(), display, neighbours or Neighbours()), folder
 
 
 @pytest.fixture
 def go(tmp_path):
-    """go(settings, name, core_time) -> (result, folder): trains in a folder of that name."""
-    return lambda settings, name="run", core_time=None: train_in(tmp_path / name, settings, core_time)
+    """go(settings, name, neighbours) -> (result, folder): trains in a folder of that name."""
+    return lambda settings, name="run", neighbours=None: train_in(tmp_path / name, settings, neighbours)
 
 
 @pytest.fixture(scope="session")

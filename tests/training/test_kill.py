@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 TRAINEE = """
 import sys, torch
 torch.set_num_threads(1)
-from experiments.measure.cores import CoreTime
+from experiments.measure.cores import Neighbours
 from experiments.display.progress import Display
 from experiments.record.folder import RunFolder
 from experiments.record.wandb_mirror import Tracker
@@ -33,7 +33,7 @@ settings = Settings.model_validate_json(sys.stdin.read())
 with RunFolder(sys.argv[1]) as folder, Display() as display:
     folder.create(settings.model_dump())
     try:
-        train(settings, folder, Tracker(), display, CoreTime())
+        train(settings, folder, Tracker(), display, Neighbours())
     except Interrupted as interrupted:
         sys.exit(interrupted.exit_code)
 """

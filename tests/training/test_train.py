@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from experiments.data.errors import DataError
 from experiments.display.progress import Display
 from experiments.launch.cell import check_unchanged
-from experiments.measure.cores import CoreTime
+from experiments.measure.cores import Neighbours
 from experiments.record import code_digest as code_digest_module
 from experiments.record.wandb_mirror import Tracker
 from experiments.settings.mistake import Mistake
@@ -141,12 +141,12 @@ def test_a_finished_run_without_its_result_gives_it_again(settings, go, plain_co
 
 
 def test_the_threads_are_those_of_the_settings_and_of_nothing_else(settings, go, monkeypatch, capfd):
-    busy = SimpleNamespace(waited_share=lambda: 0.52)
+    busy = SimpleNamespace(cells_at_once=1, waited_share=lambda: 0.52)
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
-        result, folder = go(settings(max_steps=2), core_time=busy)
+        result, folder = go(settings(max_steps=2), neighbours=busy)
     finally:
         torch.set_num_threads(before)
     assert result.device.endswith(", 1 thread") and result.waited_for_cores == 0.52
@@ -209,7 +209,7 @@ def test_losses_and_perplexity_are_those_without_label_smoothing(settings, go, p
 def test_a_checkpoint_of_another_configuration_is_refused(settings, plain_copy):
     _, folder = plain_copy
     with Display() as display, pytest.raises(Mistake, match="of another configuration"):
-        train(settings(seed=1), folder, Tracker(), display, CoreTime())
+        train(settings(seed=1), folder, Tracker(), display, Neighbours())
 
 
 def test_what_the_user_must_change_is_said_and_recorded(settings, go, tmp_path):

@@ -1,0 +1,272 @@
+"""A process that has imported torch and the training stack once, and forks a clean process for each cell.
+
+So a cell begins within half a second, where a fresh interpreter imports for seconds. `python -m
+experiments.launch.fork_server FOLDER` reads assignments and signals, a line each, and answers with a line when a cell
+has ended. It never computes: a forked copy of threads, or of CUDA, would not work.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from experiments.launch.assignment import Assignment
+from experiments.launch.child import child, why_ended
+from experiments.settings.exit_code import ExitCode
+
+MODULE = "experiments.launch.fork_server"
+STATUS = Path("/proc/self/status")
+# numpy's products would start their threads at import; a cell computes with torch
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
+
+
+class ForkServer:
+    """The parent's side. Leaving its block ends the server, and its cells save and end; so does the parent's own end.
+
+    `refusal` says why no cell can be forked here; None where they can.
+    """
+
+    def __init__(self) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+        self._open()
+
+    def __enter__(self) -> ForkServer:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._close()
+        self._errors.close()
+
+    def start(self, assignment: Assignment) -> ForkedCell:
+        """Fork a process that trains in a run folder; what it says goes to the folder's output.txt."""
+        if self._process.poll() is not None:
+            self._close()
+            self._open()
+        name = str(assignment.folder)
+        self._codes.pop(name, None)
+        self._send(assignment.to_line())
+        return ForkedCell(self, name)
+
+    def wait(self, seconds: float) -> None:
+        """Wait until a cell has ended, at most so long."""
+        assert self._process.stdout
+        if select.select([self._process.stdout], [], [], seconds)[0]:
+            self._read()
+
+    def code(self, name: str) -> int | None:
+        """The exit code of a cell, or that of a server which ended before it; None while the cell runs."""
+        return self._codes.get(name, self._process.poll())
+
+    def signal(self, name: str, number: int) -> None:
+        """Send a signal to a cell; nothing happens to one that has ended."""
+        self._send(json.dumps({"folder": name, "signal": number}))
+
+    def _open(self) -> None:
+        environment = {**os.environ, **ONE_THREAD}
+        self._process = subprocess.Popen(
+            **child(MODULE, Path(), environment),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            start_new_session=True,
+            bufsize=0,
+        )
+        self._codes: dict[str, int] = {}
+        assert self._process.stdout
+        first = self._process.stdout.readline()
+        self.refusal: str | None = json.loads(first)["refusal"] if first else self._why_ended()
+        self._rest = b""
+
+    def _close(self) -> None:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.close()
+        self._process.wait()
+        self._process.stdout.close()
+
+    def _send(self, line: str) -> None:
+        assert self._process.stdin
+        try:
+            self._process.stdin.write(line.encode() + b"\n")
+        except BrokenPipeError:
+            # it has ended, which `code` says
+            self._process.wait()
+
+    def _read(self) -> None:
+        assert self._process.stdout
+        read = os.read(self._process.stdout.fileno(), 1 << 16)
+        if not read:
+            self._process.wait()
+        *lines, self._rest = (self._rest + read).split(b"\n")
+        for answer in map(json.loads, lines):
+            self._codes[answer["folder"]] = answer["code"]
+
+    def _why_ended(self) -> str:
+        code = self._process.wait()
+        self._errors.seek(0)
+        return why_ended(code, self._errors.read().decode(errors="replace"))
+
+
+class ForkedCell:
+    """A cell that a fork server has begun."""
+
+    def __init__(self, server: ForkServer, name: str) -> None:
+        self._server, self._name = server, name
+
+    def poll(self) -> int | None:
+        """The exit code, negative after a signal; None while the cell runs."""
+        return self._server.code(self._name)
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the cell."""
+        self._server.signal(self._name, number)
+
+    def close(self) -> None:
+        """Nothing is held for a single cell."""
+
+
+class _Server:
+    """The server's side, on stdin and on a pipe of its own for answers."""
+
+    def __init__(self, answers: int) -> None:
+        self._answers = answers
+        self._folders: dict[int, str] = {}  # of the processes that run
+        # the cells' stdin: nobody writes, and when this process is gone, however it went, they read its end
+        self._lifeline, self._held = os.pipe()
+        self._woken, waker = os.pipe()
+        os.set_blocking(waker, False)
+        signal.set_wakeup_fd(waker)
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        self._waker = waker
+
+    def serve(self) -> Assignment | None:
+        """Fork a process for each assignment read, which returns it there; in this process None, at the end of stdin.
+
+        The end closes the cells' stdin, and is waited for until they have saved and ended.
+        """
+        rest = b""
+        while True:
+            ready, _, _ = select.select([0, self._woken], [], [])
+            if self._woken in ready:
+                os.read(self._woken, 1 << 10)
+                self._reap(os.WNOHANG)
+            if 0 not in ready:
+                continue
+            read = os.read(0, 1 << 16)
+            if not read:
+                break
+            *lines, rest = (rest + read).split(b"\n")
+            for line in lines:
+                request = json.loads(line)
+                if "signal" in request:
+                    self._signal(request["folder"], request["signal"])
+                elif self._fork(assignment := Assignment.from_line(line)):
+                    return assignment
+        os.close(self._held)
+        while self._folders:
+            self._reap(0)
+        return None
+
+    def answer(self, **fields: Any) -> None:
+        """Write a line; a parent that is gone needs none."""
+        with contextlib.suppress(BrokenPipeError):
+            os.write(self._answers, json.dumps(fields).encode() + b"\n")
+
+    def _fork(self, assignment: Assignment) -> bool:
+        """Whether this is the new process."""
+        assert (refusal := why_not()) is None, refusal
+        try:
+            process = os.fork()
+        except OSError as error:
+            with (assignment.folder / "output.txt").open("a", encoding="utf-8") as output:
+                print(f"no process could be started: {error}", file=output)
+            self.answer(folder=str(assignment.folder), code=ExitCode.FAILED)
+            return False
+        if process:
+            self._folders[process] = str(assignment.folder)
+            return False
+        self._become_cell(assignment)
+        return True
+
+    def _become_cell(self, assignment: Assignment) -> None:
+        """Make this process, just forked, as a fresh one would be."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        output = os.open(assignment.folder / "output.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        for descriptor, place in ((self._lifeline, 0), (output, 1), (output, 2)):
+            os.dup2(descriptor, place)
+        for descriptor in (self._lifeline, self._held, self._woken, self._waker, self._answers, output):
+            os.close(descriptor)
+        sys.argv = ["experiments.launch.cell", assignment.to_line()]
+
+    def _signal(self, folder: str, number: int) -> None:
+        for process, name in self._folders.items():
+            if name == folder:
+                os.kill(process, number)
+
+    def _reap(self, options: int) -> None:
+        """Answer for every cell that has ended."""
+        while self._folders:
+            process, status = os.waitpid(-1, options)
+            if not process:
+                return
+            self.answer(folder=self._folders.pop(process), code=os.waitstatus_to_exitcode(status))
+
+
+def can_fork() -> bool:
+    """Whether a fork of this platform is a whole process: not on macOS, whose libraries don't survive it."""
+    return sys.platform == "linux"
+
+
+def why_not() -> str | None:
+    """Why this process can't be forked; None where it can."""
+    import torch
+
+    lines = STATUS.read_text(encoding="ascii", errors="replace").splitlines()
+    threads = next((int(line.split()[1]) for line in lines if line.startswith("Threads:")), 1)
+    if threads > 1:
+        return f"an imported library has started {threads - 1} threads"
+    return "an imported library has begun to use CUDA" if torch.cuda.is_initialized() else None
+
+
+def _import_training_stack() -> None:
+    """Import what a cell would import on its way to the first step."""
+    for module in (
+        "experiments.training.train",
+        "torch._dynamo",  # by torch's optimizers
+    ):
+        importlib.import_module(module)
+
+
+def main() -> ExitCode:
+    """Serve; in a forked process, train its cell and end with its exit code."""
+    # what libraries print is no answer
+    answers = os.dup(1)
+    os.dup2(2, 1)
+    from experiments.launch import cell
+
+    _import_training_stack()
+    gc.collect()
+    # what is there now is never looked at again, nor its pages copied
+    gc.freeze()
+    server = _Server(answers)
+    refusal = why_not()
+    server.answer(refusal=refusal)
+    assignment = None if refusal else server.serve()
+    return ExitCode.DONE if assignment is None else cell.train_assigned(assignment)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,117 @@
+"""Where cells run side by side: cores and GPUs of this machine, each held by one cell at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from experiments.measure.cores import usable
+from experiments.settings.mistake import Mistake
+from experiments.settings.run import Settings
+
+Workers = int | Literal["auto"]
+
+
+@dataclass(frozen=True)
+class Place:
+    """What one cell has for itself."""
+
+    cores: tuple[int, ...] = ()  # numbers; none on a GPU
+    pinned: bool = False  # whether its process is kept to them, or may move to others that are idle
+    device: str | None = None  # the GPU, as CUDA_VISIBLE_DEVICES names it; None on a CPU
+
+
+class Places:
+    """The places that are free on this machine; at most `at_once` are taken at the same time."""
+
+    def __init__(self, at_once: int, pinned: bool = False) -> None:
+        self.at_once = at_once
+        self._pinned = pinned and hasattr(os, "sched_setaffinity")
+        self._taken = 0
+        self._cores = usable()
+        self._all = len(self._cores)
+        self._devices: list[str] | None = None
+
+    def take(self, settings: Settings) -> Place | None:
+        """A place for a cell, or None while there is none: a GPU, or as many cores as it has threads."""
+        if self._taken == self.at_once:
+            return None
+        threads = min(settings.trainer.threads, self._all)
+        place = self._take_device() if on_gpu(settings) else self._take_cores(threads)
+        self._taken += place is not None
+        return place
+
+    def give_back(self, place: Place) -> None:
+        """Free what `take` gave."""
+        self._taken -= 1
+        self._cores = sorted([*self._cores, *place.cores])
+        if self._devices is not None and place.device is not None:
+            self._devices.append(place.device)
+
+    def _take_cores(self, count: int) -> Place | None:
+        if len(self._cores) < count:
+            return None
+        taken, self._cores = self._cores[:count], self._cores[count:]
+        return Place(tuple(taken), self._pinned)
+
+    def _take_device(self) -> Place | None:
+        if self._devices is None:
+            from experiments.measure.hardware import visible_gpus
+
+            self._devices = visible_gpus()
+        return Place(device=self._devices.pop(0)) if self._devices else None
+
+
+def on_gpu(settings: Settings) -> bool:
+    """Whether a cell computes on a GPU."""
+    from experiments.measure.hardware import resolve_device
+
+    return settings.trainer.device != "cpu" and resolve_device(settings.trainer.device).type == "cuda"
+
+
+def places_for(cells: Sequence[Settings], workers: Workers) -> Places:
+    """As many places as these cells are to be trained in side by side.
+
+    `auto`: as many as there are cores for their threads, and GPUs, and memory for the largest of them. Where that
+    takes every core, each cell is kept to its own; where it doesn't, another sweep may have the first ones.
+    Raises Mistake for more than there are cores and GPUs for.
+    """
+    capacity = _capacity(cells)
+    if workers == "auto":
+        at_once = min(len(cells), capacity)
+        at_once = min(at_once, _fitting_memory(cells)) if at_once > 1 else at_once
+    elif 1 <= workers <= capacity:
+        at_once = min(len(cells), workers)
+    else:
+        raise Mistake(
+            f"--workers {workers}: this machine has room for {capacity} of these cells at once; "
+            f"allowed: auto, 1{f' to {capacity}' if capacity > 1 else ''}",
+            "each cell has trainer.threads cores, or a GPU, for itself",
+        )
+    return Places(max(1, at_once), pinned=at_once == capacity)
+
+
+def _capacity(cells: Sequence[Settings]) -> int:
+    threads = [cell.trainer.threads for cell in cells if not on_gpu(cell)]
+    places = len(usable()) // min(threads) if threads else 0
+    if len(threads) < len(cells):
+        from experiments.measure.hardware import visible_gpus
+
+        places += len(visible_gpus())
+    return max(1, places)
+
+
+def _fitting_memory(cells: Sequence[Settings]) -> int:
+    """How often the memory that is free holds the cell that computes most in a step."""
+    import psutil
+
+    from experiments.tasks.choose import task_of
+    from experiments.training.predicted_memory import predict_peak_bytes
+
+    on_cpu = [cell for cell in cells if not on_gpu(cell)]
+    if not on_cpu:
+        return len(cells)
+    largest = max(on_cpu, key=lambda cell: cell.layers * cell.hidden_size * cell.batch_size * cell.length)
+    return psutil.virtual_memory().available // predict_peak_bytes(largest, task_of(largest).vocabulary_size())

@@ -1,0 +1,91 @@
+"""Which cells run side by side, and what each has for itself."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from experiments.config.compose import compose
+from experiments.launch import places
+from experiments.launch.places import Place, Places, places_for
+from experiments.settings.mistake import Mistake
+
+PINNED = hasattr(os, "sched_setaffinity")
+
+
+@pytest.fixture
+def cell(tiny):
+    """cell("trainer.threads=2", ...) -> Settings"""
+    return lambda *words: compose([*tiny, *words])
+
+
+@pytest.fixture
+def four_cores(monkeypatch):
+    monkeypatch.setattr(places, "usable", lambda: [2, 3, 5, 7])
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    monkeypatch.setattr(places, "on_gpu", lambda settings: settings.seed == 0)
+    monkeypatch.setattr("experiments.measure.hardware.visible_gpus", lambda: ["4", "6"])
+
+
+def test_a_cell_has_as_many_cores_as_threads_for_itself(cell, four_cores):
+    free = Places(4, pinned=True)
+    one, two = cell(), cell("trainer.threads=2")
+    first, second = free.take(one), free.take(two)
+    assert (first, second) == (Place((2,), PINNED), Place((3, 5), PINNED))
+    assert free.take(two) is None
+    third = free.take(one)
+    assert third == Place((7,), PINNED) and free.take(one) is None
+    free.give_back(first)
+    assert free.take(two) is None
+    free.give_back(third)
+    assert free.take(two) == Place((2, 7), PINNED)
+
+
+def test_no_more_cells_run_at_once_than_are_wanted(cell, four_cores):
+    free = Places(1)
+    place = free.take(cell())
+    assert free.take(cell()) is None
+    free.give_back(place)
+    assert free.take(cell()) == place
+
+
+def test_cells_on_gpus_have_one_each_and_no_cores(cell, four_cores, two_gpus):
+    free = Places(6)
+    assert [free.take(cell()) for _ in range(3)] == [Place(device="4"), Place(device="6"), None]
+    assert free.take(cell("seed=1")) == Place((2,))
+    free.give_back(Place(device="4"))
+    assert free.take(cell()) == Place(device="4")
+    assert places_for([cell()] * 5, "auto").at_once == 2
+    assert places_for([cell(), cell("seed=1")] * 5, 6).at_once == 6
+
+
+@pytest.mark.parametrize(
+    ("threads", "cells", "workers", "at_once"),
+    [(1, 9, "auto", 4), (1, 3, "auto", 3), (2, 9, "auto", 2), (3, 9, "auto", 1), (1, 9, 3, 3), (1, 2, 4, 2)],
+)
+def test_auto_is_as_many_as_there_are_cores_for(cell, four_cores, threads, cells, workers, at_once):
+    assert places_for([cell(f"trainer.threads={threads}")] * cells, workers).at_once == at_once
+
+
+def test_cells_are_kept_to_their_cores_only_where_all_are_taken(cell, four_cores):
+    pinned = {workers: places_for([cell()] * 9, workers).take(cell()).pinned for workers in ("auto", 4, 3, 1)}
+    assert pinned == {"auto": PINNED, 4: PINNED, 3: False, 1: False}
+
+
+def test_auto_is_no_more_than_fit_into_the_memory(cell, four_cores, monkeypatch):
+    monkeypatch.setattr("experiments.training.predicted_memory.predict_peak_bytes", lambda *_: 400)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 1000}))
+    assert places_for([cell()] * 9, "auto").at_once == 2
+    monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 100}))
+    assert places_for([cell()] * 9, "auto").at_once == 1
+
+
+def test_more_workers_than_there_is_room_for_are_refused(cell, four_cores):
+    with pytest.raises(Mistake, match=r"--workers 5: .* room for 4 .* allowed: auto, 1 to 4"):
+        places_for([cell()] * 9, 5)
+    with pytest.raises(Mistake, match=r"--workers 2: .* room for 1 .* allowed: auto, 1\n"):
+        places_for([cell("trainer.threads=4")] * 9, 2)
