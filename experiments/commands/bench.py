@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.display.rows import Row, show
-from experiments.launch.plan import plan
+from experiments.launch.plan import check_data, plan
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
+from experiments.settings.run import Settings
 
 if TYPE_CHECKING:
     from experiments.bench.contenders import Scope
@@ -19,6 +21,17 @@ CAPTIONS: dict[Scope, str] = {
     "attention": "the attention layer alone, forward and backward",
     "step": "whole training steps: forward, backward and optimizer",
 }
+
+
+# what a contender is made of, at either scope; a group stands for all of its keys
+READ = frozenset(
+    {"variant", "model", "objective", "tokenizer", "optimizer", "experiment", "hydra", "trainer.device"}
+    | {"trainer.precision", "trainer.micro_batch", "trainer.batch_size", "heads", "key_size", "value_size"}
+    | {"hidden_size", "layers", "norm", "length", "batch_size", "learning_rate", "precision", "backend", "seed"}
+    | {"cache"}
+)
+NOT_READ = {"optimizer.clip"}
+AT_ONCE = 64  # contenders of the same sizes, each of which is a process
 
 
 @dataclass(frozen=True)
@@ -44,6 +57,7 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
 
         check_plot(plot)
     cells = plan(overrides, ["-m"]).cells
+    _check_read(overrides, cells)
     if options.peers and any(cell.objective.kind != "masked" for cell in cells):
         raise Mistake("--peers are encoders that predict masked tokens", "leave objective=masked as it is")
     from experiments.bench.side_by_side import compare, groups
@@ -51,6 +65,8 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
     rows: list[Row] = []
     code = ExitCode.DONE
     for alike in groups(cells):
+        if len(alike) > AT_ONCE:
+            raise Mistake(f"{len(alike):,} contenders of the same sizes: at most {AT_ONCE} are timed side by side")
         of_group, left_out = compare(
             alike, options.scope, options.rounds, peers=options.peers, compiled=options.compiled
         )
@@ -68,3 +84,18 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
 
             draw(rows, caption, plot)
     return code
+
+
+def _check_read(overrides: list[str], cells: list[Settings]) -> None:
+    """Raises Mistake for a setting that makes no difference to what is timed, and for missing sentence pairs."""
+    # a batch is made up; but which objective goes with pairs is checked against the data
+    of_pairs = all(cell.objective.reads_pairs for cell in cells)
+    for override in overrides:
+        key = override.partition("=")[0]
+        group = re.split(r"[./@]", key)[0]
+        if of_pairs and group == "data":
+            continue
+        if key in NOT_READ or not {key, group} & READ:
+            raise Mistake(f"{override}: a bench reads no {key}", "it times made-up batches of the sizes that are given")
+    if of_pairs:
+        check_data(cells)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from experiments.config.grid import LIMIT
 from experiments.display.rows import show
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
@@ -78,6 +79,8 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
     table = load(name)
     budget = table.budget(options.budget)
     seeds = range(budget.seeds) if options.seeds is None else seeds_of(options.seeds)
+    if (count := len(table.rows_at(options.budget)) * len(seeds)) > LIMIT:
+        raise Mistake(f"{count:,} cells: a table has at most {LIMIT:,}", "give fewer --seeds")
     if options.out and options.out.exists() and not options.out.is_dir():
         raise Mistake(f"--out {options.out}: is no folder", "name one; it is made where there is none")
     return Request(name, table, options.budget, seeds, overrides, options.runs, options.published)
@@ -85,7 +88,7 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
 
 def seeds_of(text: str) -> range:
     """`N`: 0 to N-1; `FIRST-LAST`: both of them and what is between. Raises Mistake."""
-    match = re.fullmatch(r"(\d+)|(\d+)-(\d+)", text, re.ASCII)
+    match = re.fullmatch(r"(\d{1,10})|(\d{1,10})-(\d{1,10})", text, re.ASCII)
     seeds = range(0)
     if match:
         count, first, last = match.groups()

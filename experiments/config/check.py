@@ -17,13 +17,15 @@ from experiments.settings.variant import module_of, schema
 def from_tree(tree: dict[str, Any], sources: dict[Any, Any] | None = None) -> Settings:
     """The settings of plain values, such as a run folder's `config.yaml`. Raises Mistake."""
     kind = class_of(tree)
-    wrong = list(errors_of(tree, sources or {}, kind))
     variant = tree.get("variant")
-    if isinstance(variant, dict):
-        wrong += _variant_errors(variant, sources or {})
+    wrong = list(_variant_errors(variant, sources or {})) if isinstance(variant, dict) else []
+    try:
+        settings = kind.model_validate(tree)
+    except ValidationError as errors:
+        raise Mistake("\n".join([*_sentences(errors, tree, sources or {}), *wrong])) from errors
     if wrong:
         raise Mistake("\n".join(wrong))
-    return kind.model_validate(tree)
+    return settings
 
 
 def _variant_errors(variant: dict[Any, Any], sources: dict[Any, Any]) -> Iterator[str]:
@@ -48,10 +50,14 @@ def errors_of(tree: dict[str, Any], sources: dict[Any, Any], kind: type[Settings
     try:
         kind.model_validate(tree)
     except ValidationError as errors:
-        for error in errors.errors():
-            path = _without_tags(tree, error["loc"])
-            if not _follows(sources, path):
-                yield sentence(error, path, sources)
+        yield from _sentences(errors, tree, sources)
+
+
+def _sentences(errors: ValidationError, tree: dict[str, Any], sources: dict[Any, Any]) -> Iterator[str]:
+    for error in errors.errors():
+        path = _without_tags(tree, error["loc"])
+        if not _follows(sources, path):
+            yield sentence(error, path, sources)
 
 
 def _without_tags(tree: Any, path: tuple[int | str, ...]) -> tuple[int | str, ...]:

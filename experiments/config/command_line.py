@@ -9,17 +9,22 @@ from typing import Any
 
 import hydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import ChoiceSweep, Override
+from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, QuotedString
 from omegaconf import DictConfig
 
-from experiments.config.messages import COMMANDS, CONF, hydra_errors_as_mistakes, known_keys, near_key, options
+from experiments.config.messages import (
+    COMMANDS,
+    CONF,
+    groups_of,
+    hydra_errors_as_mistakes,
+    known_keys,
+    near_key,
+    options,
+)
 from experiments.settings.mistake import Mistake, nearest
 
 # flags of Hydra that take the next argument as their value
-VALUE_FLAGS = {
-    "--cfg", "-c", "--package", "-p", "--config-path", "-cp", "--config-name", "-cn", "--config-dir", "-cd",
-    "--experimental-rerun",
-}  # fmt: skip
+VALUE_FLAGS = {"--cfg", "-c", "--package", "-p"}
 INFO_VALUES = {"all", "config", "defaults", "defaults-tree", "plugins", "searchpath"}
 MULTIRUN_FLAGS = {"--multirun", "-m"}
 ASKING_FLAGS = {"--cfg", "-c", "--info", "-i", "--help", "-h", "--hydra-help", "--version", "--shell-completion", "-sc"}
@@ -52,8 +57,10 @@ def only_asks(flags: list[str]) -> bool:
 def check_overrides(overrides: list[str], name: str = "config") -> list[Override]:
     """The parsed overrides. They set keys: they don't invent, remove or repeat them. Raises Mistake."""
     for text in overrides:
-        if "=" not in text and not text.startswith("~"):
+        if "=" not in text[1:] and not text.startswith("~"):
             raise Mistake(f"{text!r} is not an override", "write key=value, for example heads=24")
+        if text.startswith("hydra.searchpath"):
+            raise Mistake(f"{text}: only the files of conf/ are read", "a file of your own stands in conf/GROUP/")
     with hydra_errors_as_mistakes():
         parsed = OverridesParser.create().parse_overrides(overrides)
     seen: dict[str, str] = {}
@@ -67,19 +74,22 @@ def check_overrides(overrides: list[str], name: str = "config") -> list[Override
         if key in seen:
             raise Mistake(f"{key} is given twice: {seen[key]} and {text}")
         seen[key] = text
-        if key == "experiment":
-            _check_overlay(override)
+        if key in groups_of(name):
+            _check_choice(override)
     return parsed
 
 
-def _check_overlay(override: Override) -> None:
-    """Raises Mistake for an overlay that there is not: Hydra passes over an optional group's unknown choice."""
-    known = options("experiment")
+def _check_choice(override: Override) -> None:
+    """Raises Mistake for an option that a group doesn't have: Hydra would read any file that a path leads to."""
+    group, known = override.key_or_group, options(override.key_or_group)
     value = override.value()
+    if isinstance(value, Glob):
+        return
     for choice in value.list if isinstance(value, ChoiceSweep) else [value]:
-        if isinstance(choice, str) and choice not in known:
-            hint = f"there are: {', '.join(known)}"
-            raise Mistake(f"there is no experiment {choice!r}" + nearest(choice, known), hint)
+        text = choice.text if isinstance(choice, QuotedString) else choice
+        if text not in known and not (text is None and group == "experiment"):
+            shown = "null" if text is None else repr(text)
+            raise Mistake(f"there is no {group} {shown}" + nearest(str(text), known), f"there are: {', '.join(known)}")
 
 
 def hydra_main(task: Callable[[DictConfig], Any], overrides: list[str], flags: list[str], name: str = "config") -> None:

@@ -8,7 +8,7 @@ Whatever is wrong ends as a `Mistake` that names the key, the value and what is 
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 import hydra
@@ -51,6 +51,14 @@ def compose_raw(overrides: list[str], *, with_hydra: bool = False, name: str = "
 
 def resolve(config: DictConfig) -> Settings:
     """Interpolate and check every value. Raises Mistake."""
+    return from_tree(*interpolated(config))
+
+
+def interpolated(config: DictConfig, unchecked: Container[str] = ()) -> tuple[dict[str, Any], dict[Any, Any]]:
+    """Plain values, and their sources before interpolation. Raises Mistake for what hinders it.
+
+    unchecked: top-level keys that nothing is computed from, so that a wrong value of theirs hinders nothing.
+    """
     sources = OmegaConf.to_container(config, resolve=False)
     assert isinstance(sources, dict)
     sources.pop("hydra", None)
@@ -59,7 +67,9 @@ def resolve(config: DictConfig) -> Settings:
         config = OmegaConf.create(sources)
     # the typed values first: what follows from a wrong one by interpolation would hide it
     typed = {
-        str(key): value for key, value in sources.items() if not isinstance(value, dict) and "${" not in str(value)
+        str(key): value
+        for key, value in sources.items()
+        if not isinstance(value, dict) and "${" not in str(value) and key not in unchecked
     }
     sentences = errors_of(typed, {}, class_of(sources))
     if wrong := [sentence for sentence in sentences if not sentence.endswith(" is missing")]:
@@ -67,7 +77,7 @@ def resolve(config: DictConfig) -> Settings:
     with hydra_errors_as_mistakes():
         tree = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     assert isinstance(tree, dict)
-    return from_tree({str(key): value for key, value in tree.items() if key != "hydra"}, sources)
+    return {str(key): value for key, value in tree.items() if key != "hydra"}, sources
 
 
 def override(tree: dict[str, Any], overrides: list[str]) -> Settings:

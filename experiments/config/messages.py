@@ -51,7 +51,7 @@ def known_keys(overrides: Iterable[str] = (), name: str = "config") -> list[str]
             if isinstance(value, dict):
                 yield from walk(value, f"{prefix}{key}.")
 
-    groups_of_file = _groups_of(name)
+    groups_of_file = groups_of(name)
     choices = [f"{group}={option}" for group, option in _choices(overrides) if group in groups_of_file]
     with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
         tree = OmegaConf.to_container(hydra.compose(name, choices), resolve=False)
@@ -59,7 +59,7 @@ def known_keys(overrides: Iterable[str] = (), name: str = "config") -> list[str]
     return list(walk(tree, ""))
 
 
-def _groups_of(name: str) -> set[str]:
+def groups_of(name: str) -> set[str]:
     """The groups in the defaults list of a file of `conf/`, of items such as `_self_` and {"variant": "multi_head"}."""
     entries = OmegaConf.load(CONF / f"{name}.yaml").defaults
     return {str(key).split()[-1] for entry in entries if not isinstance(entry, str) for key in entry}
@@ -86,7 +86,7 @@ def near_key(key: str, overrides: Iterable[str] = (), name: str = "config") -> s
     if parent and siblings:
         return f"{parent} has: {', '.join(siblings)}"
     for other, command in COMMANDS.items():
-        if other != name and key.split(".")[0] in {*known_keys(name=other), *_groups_of(other)}:
+        if other != name and key.split(".")[0] in {*known_keys(name=other), *groups_of(other)}:
             return f"it is a setting of `attn {command}`"
     return f"`attn {COMMANDS[name]} --cfg job` prints every setting"
 
@@ -103,6 +103,10 @@ def _mistake_and_hint(error: BaseException, overrides: Iterable[str], name: str)
         return f"there is no {group} {option!r}" + nearest(option, known), f"there are: {', '.join(known)}"
     if "Missing mandatory value" in text and (match := re.search(r"full_key: (\S+)", text)):
         return f"{match[1]} has no value", f"write {match[1]}=..."
+    if match := re.search(r"Interpolation key '([^']+)' not found", text):
+        place = re.search(r"full_key: (\S+)", text)
+        where = f"{place[1]} refers to it, but " if place else ""
+        return f"{where}there is no setting {match[1]!r}", near_key(match[1], overrides, name)
     line = first_line(error)
     if line.startswith("Ambiguous value"):
         return line, "to sweep over the values add -m; to give a list write key=[a,b]"

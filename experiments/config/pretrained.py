@@ -28,6 +28,8 @@ FINETUNING_SETTINGS = frozenset(
     | {"optimizer", "schedule", "trainer", "logger"}
 )
 PRETRAINED_SETTINGS = frozenset(Settings.model_fields) - FINETUNING_SETTINGS
+# what `inherit` reads besides the pretrained run
+READ_TO_INHERIT = frozenset({"pretrained", "checkpoint", "task", "backend", "length", "dropout", "origin"})
 
 
 def inherit(tree: dict[str, Any]) -> dict[str, Any]:

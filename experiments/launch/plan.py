@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import dataclass
 
-from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig, open_dict
 
-from experiments.config.command_line import MULTIRUN_FLAGS, check_overrides, hydra_main
+from experiments.config.command_line import MULTIRUN_FLAGS, check_overrides
 from experiments.config.compose import compose_raw, resolve
+from experiments.config.grid import grid
 from experiments.measure.cores import check_threads
 from experiments.model.kernel import check_kernel
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.run_length import planned_steps
+
+NAMED = 10  # wrong cells
 
 
 @dataclass(frozen=True)
@@ -41,8 +42,7 @@ class Plan:
 def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
     """Compose and check every cell, each once. Raises Mistake that names each wrong cell."""
     parsed = check_overrides(overrides, name)
-    swept = {each.key_or_group for each in parsed if each.is_sweep_override()}
-    if not flags and not swept:
+    if not flags and not any(each.is_sweep_override() for each in parsed):
         composed = compose_raw(overrides, with_hydra=True, name=name)
         if composed.hydra.mode is not RunMode.MULTIRUN:
             with open_dict(composed):
@@ -50,29 +50,31 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
             settings = resolve(composed)
             _check_cell(settings, runs_here=True)
             return Plan([settings], is_sweep=False, launcher="basic", sweeper="basic", runs=settings.runs)
-    launcher, sweeper, is_sweep, runs = _choices(overrides, flags, name)
-    if is_sweep and sweeper != "basic":
+    hydra, runs = _deciding(overrides, name)
+    launcher, sweeper = hydra.runtime.choices["hydra/launcher"], hydra.runtime.choices["hydra/sweeper"]
+    if not (MULTIRUN_FLAGS & set(flags) or hydra.mode is RunMode.MULTIRUN):
+        # several values are refused, each by its key
+        compose_raw(overrides, name=name)
+    if sweeper != "basic":
         return Plan([], True, launcher, sweeper, runs)
+    named = {each.key_or_group for each in parsed}
+    of_overlay = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items() if key not in named]
     cells: list[Settings] = []
     wrong: list[str] = []
-
-    def collect(config: DictConfig) -> None:
-        context = HydraConfig.get()
-        label = " ".join(override for override in context.overrides.task if override.split("=", 1)[0] in swept)
+    for label, outcome in grid([*of_overlay, *overrides], name):
         try:
-            settings = resolve(config)
-            _check_cell(settings, runs_here=launcher == "basic")
+            if isinstance(outcome, Mistake):
+                raise outcome
+            _check_cell(outcome, runs_here=launcher == "basic")
+            cells.append(outcome)
         except Mistake as mistake:
             wrong.append(f"{label}: {mistake}" if label else str(mistake))
-        else:
-            cells.append(settings)
-
-    with tempfile.TemporaryDirectory() as scratch:  # Hydra notes a sweep down; this pass leaves nothing behind
-        hydra_main(collect, _planned_here(overrides, scratch) if is_sweep else overrides, flags, name)
     if wrong:
-        count = f"{len(wrong)} of {len(wrong) + len(cells)} cells are wrong; none was started"
-        raise Mistake("\n".join(wrong), count if swept else "")
-    return Plan(_distinct(cells), is_sweep, launcher, sweeper, runs)
+        total = len(wrong) + len(cells)
+        more = [f"and {len(wrong) - NAMED:,} more"] if len(wrong) > NAMED else []
+        count = f"{len(wrong):,} of {total:,} cells are wrong; none was started" if total > 1 else ""
+        raise Mistake("\n".join([*wrong[:NAMED], *more]), count)
+    return Plan(_distinct(cells), True, launcher, sweeper, runs)
 
 
 def _check_cell(settings: Settings, *, runs_here: bool) -> None:
@@ -82,13 +84,6 @@ def _check_cell(settings: Settings, *, runs_here: bool) -> None:
     if runs_here:
         check_threads(settings.trainer.threads)
         check_kernel(settings)
-
-
-def _planned_here(overrides: list[str], scratch: str) -> list[str]:
-    """The overrides of a sweep with Hydra's basic launcher, which calls a function for each cell in this process."""
-    launcher = ("hydra/launcher", "hydra.launcher.")
-    without_launcher = [override for override in overrides if not override.lstrip("+").startswith(launcher)]
-    return [*without_launcher, "hydra/launcher=basic", f"hydra.sweep.dir={scratch}"]
 
 
 def check_data(cells: list[Settings]) -> None:
@@ -106,14 +101,12 @@ def in_sweep(settings: Settings, name: str) -> Settings:
 
 
 def _distinct(cells: list[Settings]) -> list[Settings]:
-    return [cell for index, cell in enumerate(cells) if cell not in cells[:index]]
+    return list({repr(cell.model_dump()): cell for cell in reversed(cells)}.values())[::-1]
 
 
-def _choices(overrides: list[str], flags: list[str], name: str) -> tuple[str, str, bool, str]:
-    """(launcher, sweeper, whether it is a sweep, runs), from the overrides and from the overlays that they name."""
+def _deciding(overrides: list[str], name: str) -> tuple[DictConfig, str]:
+    """Hydra's own settings and `runs`, from the overrides that decide them and from the overlays that they name."""
     keys = ("hydra/launcher=", "hydra/sweeper=", "hydra.mode=", "experiment=", "runs=")
     deciding = [override for override in overrides if override.startswith(keys) and "," not in override]
     composed = compose_raw(deciding, with_hydra=True, name=name)
-    is_sweep = bool(MULTIRUN_FLAGS & set(flags)) or composed.hydra.mode is RunMode.MULTIRUN
-    choices = composed.hydra.runtime.choices
-    return choices["hydra/launcher"], choices["hydra/sweeper"], is_sweep, str(composed.runs)
+    return composed.hydra, str(composed.runs)

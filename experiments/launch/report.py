@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -19,32 +20,57 @@ from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.run_length import planned_steps
 
+T = TypeVar("T")
+NAMED = 10  # wrong cells
+# what parameters and memory depend on; what a fine-tuned run adds to it is among these keys too
+SIZING: dict[str, Any] = {
+    **dict.fromkeys(("variant", "model", "objective", "tokenizer", "task", "pretrained", "length", "backend"), True),
+    "data": {"kind"},
+    "optimizer": {"kind"},
+    "trainer": {"batch_size", "micro_batch", "precision", "device"},
+}
+
 
 def check_buildable(cells: list[Settings]) -> list[int]:
     """Parameters of each cell. Raises Mistake that names every cell whose variant refuses its sizes."""
     import torch
 
-    counts, wrong = [], []
-    for cell in cells:
+    def count(cell: Settings) -> int | Mistake:
         try:
             source = task_of(cell)
             with torch.device("meta"):
                 model = source.build_model(source.vocabulary_size())
-            counts.append(model.parameter_counts()["total"])
+            return model.parameter_counts()["total"]
         except Mistake as error:
-            wrong.append(f"{folder_of(cell).name}: {error}")
+            return error
+
+    counts = _for_each_size(cells, count)
+    wrong = [(cell, error) for cell, error in zip(cells, counts, strict=True) if isinstance(error, Mistake)]
     if wrong:
-        raise Mistake("\n".join(wrong), f"{len(wrong)} of {len(cells)} cells are wrong; none was started")
-    return counts
+        said = [f"{folder_of(cell).name}: {error}" for cell, error in wrong[:NAMED]]
+        more = [f"and {len(wrong) - NAMED:,} more"] if len(wrong) > NAMED else []
+        raise Mistake("\n".join([*said, *more]), f"{len(wrong)} of {len(cells)} cells are wrong; none was started")
+    return [each for each in counts if isinstance(each, int)]
+
+
+def _for_each_size(cells: list[Settings], measure: Callable[[Settings], T]) -> list[T]:
+    """`measure` of each cell, once for those that differ in nothing that a model or its memory depends on."""
+    keys = [repr(cell.model_dump(include=SIZING)) for cell in cells]
+    measured = {key: measure(cell) for key, cell in dict(zip(reversed(keys), reversed(cells), strict=True)).items()}
+    return [measured[key] for key in keys]
 
 
 def print_cells(cells: list[Settings], console: Console) -> None:
     """The cells with parameters and predicted peak memory."""
     from experiments.training.predicted_memory import predict_peak_bytes
 
+    def peak_bytes(cell: Settings) -> int:
+        return predict_peak_bytes(cell, task_of(cell).vocabulary_size())
+
     rows = []
+    counts, peaks = check_buildable(cells), _for_each_size(cells, peak_bytes)
     told_apart = table_of([{"config": cell.model_dump(), "seed": cell.seed} for cell in cells])
-    for cell, parameters, settings in zip(cells, check_buildable(cells), told_apart, strict=True):
+    for cell, parameters, peak, settings in zip(cells, counts, peaks, told_apart, strict=True):
         folder = folder_of(cell)
         rows.append(
             {
@@ -52,7 +78,7 @@ def print_cells(cells: list[Settings], console: Console) -> None:
                 # what the name doesn't tell
                 **{key: value for key, value in settings.items() if key not in COLUMNS},
                 "parameters": parameters,
-                "predicted_peak_bytes": predict_peak_bytes(cell, task_of(cell).vocabulary_size()),
+                "predicted_peak_bytes": peak,
                 "state": "done" if finished(cell) else "begun" if folder.path.exists() else "to do",
             }
         )

@@ -93,9 +93,11 @@ class Settings(Group):
     @model_validator(mode="after")
     def _one_place(self) -> Settings:
         """A group's key that follows a top-level key must equal it: names and tables say what was trained."""
-        above = dict(self)
+        # a sweep of thousands of cells passes through here
+        above = vars(self)
         for group in ("variant", "model", "optimizer", "trainer"):
-            for key, value in dict(above[group]).items():
+            values = above[group]
+            for key, value in (values if isinstance(values, dict) else vars(values)).items():
                 decides = DECIDED.get(key, key)
                 if decides in above and value != above[decides]:
                     raise ValueError(f"{group}.{key} = {value!r}: is {decides} = {above[decides]!r}; set {decides}")

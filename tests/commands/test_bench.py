@@ -268,6 +268,9 @@ def test_the_spread_is_the_distance_of_the_quartiles():
         (["--plot", "speed.gif"], "--plot speed.gif: must end in one of .svg"),
         (["heds=3"], "heads"),
         (["variant=talkin"], "talking_heads"),
+        (["data=text", "data.train=nope.txt", "--scope", "step"], "data=text: a bench reads no data"),
+        (["max_steps=3"], "max_steps=3: a bench reads no max_steps"),
+        (["seed=range(0,65)", *TINY], "65 contenders of the same sizes: at most 64"),
         (["backend=blocked,triton", *CPU], "backend=triton: it runs on a CUDA GPU, not on cpu"),
     ],
 )

@@ -12,6 +12,7 @@ import pytest
 
 from experiments.config.command_line import check_overrides, split_arguments
 from experiments.config.completion import complete
+from experiments.config.compose import compose
 from experiments.settings.mistake import Mistake
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -170,3 +171,25 @@ def test_an_overlay_that_there_is_not_is_refused(override):
 def test_the_overlays_that_there_are_and_none_are_taken():
     for override in ("experiment=nano_table", "experiment=null", "experiment=nano_table,small_table"):
         assert len(check_overrides([override])) == 1
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("variant=", "there is no variant ''"),
+        ("variant=null", "there is no variant null"),
+        ("data=../../etc/passwd", "there is no data '../../etc/passwd'"),
+        ("model=nano,../base", "there is no model '../base'"),
+        ("=5", "'=5' is not an override"),
+        ("hydra.searchpath=[file:///tmp]", "only the files of conf/ are read"),
+    ],
+)
+def test_groups_have_the_options_of_their_folder_alone(override, message):
+    with pytest.raises(Mistake, match=re.escape(message)):
+        check_overrides([override])
+
+
+def test_what_a_value_refers_to_is_named():
+    message = "seed refers to it, but there is no setting 'learning_rat'\n  did you mean learning_rate"
+    with pytest.raises(Mistake, match=message):
+        compose(["seed=${learning_rat}"])

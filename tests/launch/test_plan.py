@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import re
+
 import pytest
 
 from attention.kernels import triton_kernel
+from experiments.config.compose import compose
 from experiments.launch.plan import plan
 from experiments.launch.sweep import sweep_name
 from experiments.settings.mistake import Mistake
@@ -73,3 +77,35 @@ def test_a_sweep_is_known_by_its_words_not_their_order():
     assert sweep_name(["heads=6,12", "seed=0,1"]) == sweep_name(["seed=0,1", "heads=6,12"])
     assert sweep_name(["heads=6,12"]) != sweep_name(["heads=6,24"])
     assert sweep_name(["heads=6,12", "hydra/launcher=joblib"]) == sweep_name(["heads=6,12"])
+
+
+def test_cells_are_the_same_however_they_are_composed():
+    """What is put into places, and what is interpolated anew, as if each cell were composed by itself."""
+    overrides = ["seed=3,4", "variant=multi_head,talking_heads", "heads=2,4", "learning_rate=1e-3,2e-3", "length=16"]
+    combinations = itertools.product(*(values.split(",") for values in (each.split("=")[1] for each in overrides)))
+    keys = [each.split("=")[0] for each in overrides]
+    expected = [compose([f"{key}={value}" for key, value in zip(keys, each, strict=True)]) for each in combinations]
+    assert plan(overrides, ["-m"]).cells == expected
+
+
+def test_ten_thousand_cells_are_planned_and_more_are_refused_at_once():
+    assert len(plan(["seed=range(0,2500)", "layers=1,2,3,4"], ["-m"]).cells) == 10_000
+    for overrides in (["seed=range(0,10001)"], ["seed=range(0,1000000000000)"], ["seed=range(0,5000)", "heads=1,2,3"]):
+        with pytest.raises(Mistake, match=r"cells: a sweep has at most 10,000"):
+            plan(overrides, ["-m"])
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("seed=range(0,5,0)", "a step that is not 0"),
+        ("seed=range(5,0)", "lists no value"),
+        ("learning_rate=range(0.0,1.0,0.0)", "a step that is not 0"),
+        ("seed=interval(0,1)", "lists no values"),
+        ("variant=glob(nope*)", "lists no value"),
+        ("seed=range(-20,0)", "and 10 more"),
+    ],
+)
+def test_lists_without_values_are_named(override, message):
+    with pytest.raises(Mistake, match=re.escape(message)):
+        plan([override], ["-m"])

@@ -1,0 +1,201 @@
+"""The cells of a sweep: every combination of the values that overrides list.
+
+Hydra's own sweeper reads and composes all files for each cell, which takes a third of a second. Here they are composed
+once for each combination of groups, and a value that nothing is computed from is put into its places.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.utils import create_config_search_path
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override, RangeSweep, Transformer, ValueType
+from omegaconf import OmegaConf
+
+from experiments.config.check import from_tree
+from experiments.config.compose import compose_raw, interpolated
+from experiments.config.messages import CONF, groups, hydra_errors_as_mistakes
+from experiments.config.pretrained import READ_TO_INHERIT
+from experiments.settings.mistake import Mistake
+from experiments.settings.run import Settings
+
+LIMIT = 10_000  # cells of a sweep
+REMEMBERED = 256  # interpolated configurations
+
+# where a value stands: the keys that lead to it
+Place = tuple[str, ...]
+
+
+class Value(NamedTuple):
+    """One of the values that an override lists."""
+
+    text: str  # KEY=VALUE
+    value: Any
+
+
+class Axis(NamedTuple):
+    """An override that lists values."""
+
+    key: str
+    values: list[Value]
+
+
+class Cell(NamedTuple):
+    """A combination of values: its settings, or what is wrong with it."""
+
+    label: str  # the overrides that tell it from the others
+    outcome: Settings | Mistake
+
+
+def grid(overrides: Sequence[str], name: str = "config") -> Iterator[Cell]:
+    """Yield every combination of the values of the overrides, the last one changing fastest.
+
+    name: of the file of `conf/` that is composed. Raises Mistake for more than LIMIT cells, and for values that can't
+    be listed.
+    """
+    fixed, axes = _axes(overrides)
+    of_groups = [axis for axis in axes if axis.key in groups()]
+    of_values = [axis for axis in axes if axis.key not in groups()]
+    compositions: dict[tuple[str, ...], _Composition | Mistake] = {}
+    for combination in itertools.product(*(axis.values for axis in axes)):
+        chosen = dict(zip((axis.key for axis in axes), combination, strict=True))
+        choices = tuple(chosen[axis.key].text for axis in of_groups)
+        if choices not in compositions:
+            firsts = [axis.values[0].text for axis in of_values]
+            compositions[choices] = _composed([*fixed, *choices, *firsts], [axis.key for axis in of_values], name)
+        composition = compositions[choices]
+        label = " ".join(value.text for value in combination)
+        try:
+            if isinstance(composition, Mistake):
+                raise composition
+            outcome = composition.settings({axis.key: chosen[axis.key].value for axis in of_values})
+            yield Cell(label, outcome)
+        except Mistake as mistake:
+            yield Cell(label, mistake)
+
+
+def _axes(overrides: Sequence[str]) -> tuple[list[str], list[Axis]]:
+    """The overrides of one value, and those that list several. Raises Mistake."""
+    loader = ConfigLoaderImpl(config_search_path=create_config_search_path(str(CONF)))
+    with hydra_errors_as_mistakes():
+        parsed = OverridesParser.create(loader).parse_overrides(list(overrides))
+    pairs = [(each, text) for each, text in zip(parsed, overrides, strict=True) if not each.is_hydra_override()]
+    listed = [(each, text) for each, text in pairs if each.is_sweep_override()]
+    count = math.prod(_count(each, text) for each, text in listed)
+    if count > LIMIT:
+        raise Mistake(f"{count:,} cells: a sweep has at most {LIMIT:,}", "list fewer values, or sweep in parts")
+    axes = [Axis(each.get_key_element(), list(_values(each))) for each, _ in listed]
+    if empty := [text for (_, text), axis in zip(listed, axes, strict=True) if not axis.values]:
+        raise Mistake(f"{empty[0]}: lists no value")
+    return [text for each, text in pairs if not each.is_sweep_override()], axes
+
+
+def _count(override: Override, text: str) -> int:
+    """Number of the values, from a range's ends alone. Raises Mistake where they have no end, or no number."""
+    sweep = override.value()
+    if isinstance(sweep, RangeSweep):
+        assert sweep.start is not None and sweep.stop is not None
+        ends = (sweep.start, sweep.stop, sweep.step)
+        if sweep.step == 0 or not all(map(math.isfinite, ends)):
+            raise Mistake(f"{text}: a range has finite ends and a step that is not 0")
+        return max(0, -int((sweep.start - sweep.stop) // sweep.step))
+    if not override.is_discrete_sweep():
+        raise Mistake(f"{text}: lists no values", "a grid is of a,b,c, range(...) or glob(...)")
+    return sum(1 for _ in override.sweep_iterator())
+
+
+def _values(override: Override) -> Iterator[Value]:
+    key = override.get_key_element()
+    for element in override.sweep_iterator():
+        plain = isinstance(element, int | float | str)
+        value = (
+            element if plain else dataclasses.replace(override, value_type=ValueType.ELEMENT, _value=element).value()
+        )
+        yield Value(f"{key}={Transformer.str(element)}", value)
+
+
+def _composed(overrides: list[str], keys: list[str], name: str) -> _Composition | Mistake:
+    try:
+        return _Composition(overrides, keys, name)
+    except Mistake as mistake:
+        return mistake
+
+
+class _Composition:
+    """The files of one choice of groups, into which values are put. Raises Mistake."""
+
+    def __init__(self, overrides: list[str], keys: list[str], name: str) -> None:
+        self._config = compose_raw(overrides, name=name)
+        sources = OmegaConf.to_container(self._config, resolve=False)
+        assert isinstance(sources, dict)
+        leaves = dict(_leaves(sources))
+        read = READ_TO_INHERIT if name == "finetune" else frozenset()
+        self._places = {
+            key: places for key in keys if key.split(".")[0] not in read and (places := _places(key, leaves))
+        }
+        self._interpolated: dict[str, tuple[dict[str, Any], dict[Any, Any]]] = {}
+
+    def settings(self, values: Mapping[str, Any]) -> Settings:
+        """The checked settings with these values of the keys. Raises Mistake."""
+        simple = {key: value for key, value in values.items() if key in self._places and _is_simple(value)}
+        others = {key: value for key, value in values.items() if key not in simple}
+        known = repr(others)
+        if known not in self._interpolated:
+            if len(self._interpolated) == REMEMBERED:
+                self._interpolated.clear()
+            config = copy.deepcopy(self._config)
+            with hydra_errors_as_mistakes():
+                for key, value in others.items():
+                    OmegaConf.update(config, key, value)
+            self._interpolated[known] = interpolated(config, unchecked=self._places)
+        tree, sources = self._interpolated[known]
+        for key, value in simple.items():
+            for place in self._places[key]:
+                tree = _with(tree, place, value)
+        return from_tree(tree, sources)
+
+
+def _is_simple(value: object) -> bool:
+    return isinstance(value, int | float) or (isinstance(value, str) and "${" not in value)
+
+
+def _leaves(node: Mapping[Any, Any], above: Place = ()) -> Iterator[tuple[Place, Any]]:
+    for key, value in node.items():
+        place = (*above, str(key))
+        if isinstance(value, dict):
+            yield from _leaves(value, place)
+        else:
+            yield place, value
+
+
+def _places(key: str, leaves: Mapping[Place, Any]) -> list[Place]:
+    """Where the value of a key stands: at the key and wherever the source is `${key}`, and so on.
+
+    Empty where anything is computed from it, or might be.
+    """
+    places = [tuple(key.split("."))]
+    if places[0] not in leaves:
+        return []
+    for place in places:
+        path = ".".join(place)
+        mentioned = re.compile(rf"\b{re.escape(place[-1])}\b")
+        for other, source in leaves.items():
+            if source == f"${{{path}}}":
+                places.append(other)
+            elif isinstance(source, str | list) and "${" in str(source) and mentioned.search(str(source)):
+                return []
+    return places
+
+
+def _with(tree: dict[str, Any], place: Place, value: object) -> dict[str, Any]:
+    """The tree with another value at a place; the tree itself stays as it is."""
+    first, *rest = place
+    return tree | {first: _with(tree[first], tuple(rest), value) if rest else value}
