@@ -14,6 +14,7 @@ class Stepping(Group):
 
     learning_rate: Positive
     head_mixing_rate_factor: Positive  # of the parameters that mix heads (P_l, P_w): a factor of learning_rate
+    position_rate_factor: Positive  # of learned positions and of relative ones' bias: a factor of learning_rate
     weight_decay: NonNegative
     clip: Positive | None  # largest gradient norm; null: no clipping
 

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from attention.layers.frame import AttentionLayer
+from experiments.model.layers.position import Learned, RelativeBias
 from experiments.model.transformer import part
 from experiments.settings.mistake import Mistake
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon, Stepping
@@ -36,7 +37,7 @@ def build_optimizers(model: nn.Module, config: Stepping) -> list[Optimizer]:
 
 
 def set_learning_rate(optimizers: Sequence[Optimizer], learning_rate: float) -> None:
-    """Set the rate of the next step; of parameters that mix heads it is head_mixing_rate_factor times the others'."""
+    """Set the rate of the next step; of parameters that mix heads and of positions it is a factor times the others'."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * group["rate_factor"]
@@ -140,11 +141,13 @@ BUILDERS: dict[type, Any] = {
 def parameter_groups(model: nn.Module, parameters: Iterable[nn.Parameter], config: Stepping) -> list[dict[str, Any]]:
     """Groups of matrices or of vectors, each with its factor of the learning rate, in the order of `parameters`."""
     layers = [module for module in model.modules() if isinstance(module, AttentionLayer)]
-    mixing = {each for layer in layers for each in layer.head_mixing_parameters()}
+    factors = {each: config.head_mixing_rate_factor for layer in layers for each in layer.head_mixing_parameters()}
+    tables = [module for module in model.modules() if isinstance(module, Learned | RelativeBias)]
+    factors |= {each: config.position_rate_factor for table in tables for each in table.parameters()}
     by_kind: dict[tuple[bool, float], list[nn.Parameter]] = {}
     for parameter in parameters:
         if parameter.requires_grad:
-            factor = config.head_mixing_rate_factor if parameter in mixing else 1.0
+            factor = factors.get(parameter, 1.0)
             by_kind.setdefault((parameter.dim() >= 2, factor), []).append(parameter)
     return [
         {"params": each, "matrices": matrices, "weight_decay": config.weight_decay * matrices, "rate_factor": factor}

@@ -24,6 +24,7 @@ OPTIMIZER = AdamW(
     kind="adamw",
     learning_rate=1e-2,
     head_mixing_rate_factor=1.0,
+    position_rate_factor=1.0,
     weight_decay=0.0,
     beta1=0.9,
     beta2=0.99,

@@ -17,7 +17,13 @@ from experiments.training import train as module
 from experiments.training.interruption import Interrupted
 from experiments.training.optimizer import build_optimizers, optimizer_state, set_learning_rate, step
 
-SHARED = {"learning_rate": 0.1, "head_mixing_rate_factor": 1.0, "weight_decay": 0.5, "clip": None}
+SHARED = {
+    "learning_rate": 0.1,
+    "head_mixing_rate_factor": 1.0,
+    "position_rate_factor": 1.0,
+    "weight_decay": 0.5,
+    "clip": None,
+}
 ADAM = {"beta1": 0.9, "beta2": 0.99, "epsilon": 1e-8}
 CONFIGS = {
     "adamw": AdamW(kind="adamw", **SHARED, **ADAM),
@@ -155,17 +161,26 @@ def test_building_moves_nothing_and_the_first_step_is_the_librarys_first(kind):
 
 
 @KINDS
-def test_parameters_that_mix_heads_step_at_their_own_rate(kind):
-    composed = compose(["variant=talking_heads", "hidden_size=24", "heads=3", "layers=1", "norm=post"])
+@pytest.mark.parametrize(
+    ("setting", "overrides", "slower"),
+    [
+        ("head_mixing_rate_factor", ["variant=talking_heads"], ("logits_projection", "weights_projection")),
+        ("position_rate_factor", ["model.position=learned"], ("embedding.position.",)),
+        ("position_rate_factor", ["model.position=relative"], ("relative.",)),
+    ],
+)
+def test_parameters_with_a_factor_step_at_their_own_rate(kind, setting, overrides, slower):
+    composed = compose([*overrides, "hidden_size=24", "heads=3", "layers=1", "norm=post"])
     moved = {}
     for factor in (1.0, 0.1):
         model = build("encoder", composed.model, composed.variant, 50, seed=0)
         before = {name: value.detach().clone() for name, value in model.named_parameters()}
-        config = CONFIGS[kind].model_copy(update={"head_mixing_rate_factor": factor, "learning_rate": 1e-3})
+        config = CONFIGS[kind].model_copy(update={setting: factor, "learning_rate": 1e-3})
         go(model, build_optimizers(model, config), 1.0)
         moved[factor] = {name: value.detach() - before[name] for name, value in model.named_parameters()}
+    assert any(each in name for name in moved[1.0] for each in slower)
     for name, whole in moved[1.0].items():
-        share = 0.1 if "logits_projection" in name or "weights_projection" in name else 1.0
+        share = 0.1 if any(each in name for each in slower) else 1.0
         torch.testing.assert_close(moved[0.1][name], share * whole, rtol=1e-3, atol=1e-7)
 
 
