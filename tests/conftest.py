@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,14 @@ TINY = (
     "tokenizer.vocabulary_size=300", "schedule.warmup_steps=2", "trainer.device=cpu",
     "logger.wandb=off",
 )  # fmt: skip
+
+
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_this_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What reads a run folder keeps its text in the cache of the machine: here one of the tests' own."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("ATTN_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

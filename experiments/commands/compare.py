@@ -8,16 +8,20 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from experiments.display.comparison import matching, named_folders, near_value, read_result, tables_of
+from experiments.display.comparison import matching, named_folders, near_value, tables_of
 from experiments.display.rows import Row, show
 from experiments.measure.cores import BUSY
+from experiments.record.folder import RESULT
+from experiments.record.index import Index
+from experiments.record.marked import marked_result
 from experiments.settings.mistake import Mistake, nearest
 
 
 def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> None:
     """Print the runs that are named or that match every key=value; all finished ones without either. Raises Mistake."""
-    named = named_folders(selection, runs)
-    results = [read_result(path) for path in named] if named else list(_all(runs))
+    with Index(runs) as index:
+        named = named_folders(selection, runs)
+        results = list(_results(named or _ended(runs), index))
     results = matching(selection, results)
     tables = tables_of(results)
     if not tables:
@@ -54,14 +58,18 @@ def sorted_by(sort: str, rows: list[Row]) -> list[Row]:
     return sorted(known, key=lambda row: _orderable(row[column]), reverse=descending) + unknown
 
 
-def _all(runs: Path) -> Iterator[dict[str, Any]]:
-    for folder in sorted(runs.iterdir(), key=attrgetter("name")) if runs.is_dir() else ():
-        if not (folder / "result.json").is_file():
-            continue
-        try:
-            yield read_result(folder)
-        except Mistake as damaged:
-            print(f"left out: {damaged}", file=sys.stderr)
+def _ended(runs: Path) -> list[Path]:
+    """The folders of the runs that have ended, by name."""
+    folders = sorted(runs.iterdir(), key=attrgetter("name")) if runs.is_dir() else []
+    return [folder for folder in folders if (folder / RESULT).exists()]
+
+
+def _results(folders: list[Path], index: Index) -> Iterator[dict[str, Any]]:
+    for folder in folders:
+        result = marked_result(folder, index, lambda line: print(line, file=sys.stderr))
+        if result is None:
+            raise Mistake(f"{folder}: not finished, there is no {RESULT}", "the command that began it continues it")
+        yield result
 
 
 def _shared_its_machine(result: dict[str, Any]) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from experiments.config.compose import override
+from experiments.config.recorded import on_this_machine, override
 from experiments.display.rows import show
 from experiments.model.kernel import keep_kernel
 from experiments.record.find import find_run
@@ -28,7 +28,7 @@ def evaluate_run(
     split, overrides = _take_split(overrides)
     folder = RunFolder(find_run(name, runs))
     config = folder.config()
-    settings = override(config, overrides)
+    settings = override(on_this_machine(config), overrides)
     if settings.objective.kind != (trained := config["objective"]["kind"]):
         raise Mistake(f"objective={settings.objective.kind}: {folder.name} was trained for objective={trained} only")
     _check_model(folder.name, config, settings.model_dump())
@@ -86,7 +86,7 @@ def _score(
             raise Mistake(f"split = {split!r}: this corpus has none", "split=validation, or data.test=FILE")
         objective = source.objective(data.tokenizer)
         model = source.build_model(data.tokenizer.vocabulary_size)
-        step, header = load_weights(model, folder.checkpoint, checkpoint, display.message)
+        step, header = load_weights(model, folder, data.tokenizer.digest, checkpoint, display.message)
         device = resolve_device(trainer.device)
         # unless it is said, that of the training, wherever that was; an imported model has none
         precision = header.get("precision") if trainer.precision == "auto" else None

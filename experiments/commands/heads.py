@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.config.pretrained import pretraining
+from experiments.config.recorded import pretraining
 from experiments.display.progress import Display
 from experiments.heads.options import HeadsOptions
 from experiments.record.find import find_run

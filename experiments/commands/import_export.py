@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.config.compose import compose
-from experiments.config.pretrained import pretraining
+from experiments.config.recorded import pretraining
 from experiments.record.code_digest import code_digest
 from experiments.record.durable import new_folder, to_json
 from experiments.record.environment import describe
@@ -38,7 +38,7 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
     `overrides` are further settings, such as the data that the run is to be evaluated on.
     """
     from experiments.formats.format import format_of
-    from experiments.record.checkpoint import MODEL, restore, save, weights
+    from experiments.record.checkpoint import MODEL, origin, restore, save, weights
 
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
         raise Mistake(f"--name {name}: must be of letters, digits, '.', '_' and '-'")
@@ -81,7 +81,8 @@ def import_folder(source: Path, name: str, runs: Path, overrides: list[str]) -> 
     with new_folder(folder.path) as partial, RunFolder(partial) as made:
         made.create(settings.model_dump())
         tokenizer.save(made.path / "tokenizer.json")
-        save(made.checkpoint, "best", 0, weights(model), {"step": 0, "imported": facts})
+        header = {"step": 0, "imported": facts, **origin(settings.model_dump(), tokenizer.digest)}
+        save(made.checkpoint, "best", 0, weights(model), header)
         made.write_environment({**describe({}, settings.seed, None), "imported": facts})
         made.write_result(result)
     if unused:
@@ -103,7 +104,7 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
     tokenizer = load(run.path / "tokenizer.json")
     format, config = _expressing(settings, tokenizer.vocabulary_size, model_type)
     model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
-    load_weights(model, run.checkpoint, checkpoint, print)
+    load_weights(model, run, tokenizer.digest, checkpoint, print)
     ours = {key.removeprefix(MODEL): value for key, value in weights(model).items()}
     theirs = _each_once(format.to_hugging_face(ours, settings))
 

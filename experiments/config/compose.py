@@ -8,7 +8,7 @@ Whatever is wrong ends as a `Mistake` that names the key, the value and what is 
 from __future__ import annotations
 
 import platform
-from collections.abc import Container, Iterator
+from collections.abc import Container
 from typing import Any
 
 import hydra
@@ -16,7 +16,7 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments.config.check import class_of, errors_of, from_tree
 from experiments.config.command_line import check_overrides
-from experiments.config.messages import CONF, groups, hydra_errors_as_mistakes, near_key, options
+from experiments.config.messages import CONF, hydra_errors_as_mistakes, options
 from experiments.config.pretrained import inherit
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
@@ -78,40 +78,3 @@ def interpolated(config: DictConfig, unchecked: Container[str] = ()) -> tuple[di
         tree = OmegaConf.to_container(config, resolve=True, throw_on_missing=True)
     assert isinstance(tree, dict)
     return {str(key): value for key, value in tree.items() if key != "hydra"}, sources
-
-
-def override(tree: dict[str, Any], overrides: list[str]) -> Settings:
-    """The settings of a run's `config.yaml` with other values. Raises Mistake.
-
-    A group is composed afresh; a key that people vary also reaches the places that refer to it.
-    """
-    parsed = check_overrides(overrides, "finetune" if "pretrained" in tree else "config")
-    for text, each in zip(overrides, parsed, strict=True):
-        if each.is_sweep_override():
-            raise Mistake(f"{text}: one value is needed here", "to give a list write key=[a,b]")
-    composed_groups = {each.key_or_group for each in parsed} & set(groups())
-    pairs = zip(overrides, parsed, strict=True)
-    group_overrides = [text for text, each in pairs if each.key_or_group.split(".")[0] in composed_groups]
-    fresh = OmegaConf.to_container(compose_raw(group_overrides), resolve=True)
-    assert isinstance(fresh, dict)
-    config = OmegaConf.create(tree | {group: fresh[group] for group in composed_groups})
-    sources = OmegaConf.to_container(compose_raw([f"variant={tree['variant']['name']}"]), resolve=False)
-    assert isinstance(sources, dict)
-    for each in parsed:
-        key: str = each.key_or_group
-        value: Any = each.value()
-        if key.split(".")[0] in composed_groups:
-            continue
-        if OmegaConf.select(config, key, default=config) is config:
-            raise Mistake(f"there is no setting {key!r}", near_key(key))
-        for place in [key, *_places_of(key, sources, tree)]:
-            OmegaConf.update(config, place, value)
-    return resolve(config)
-
-
-def _places_of(key: str, sources: dict[Any, Any], tree: dict[str, Any]) -> Iterator[str]:
-    """Dotted keys of `tree` whose source, its YAML before interpolation, is nothing but `${key}`."""
-    for group, keys in sources.items():
-        if isinstance(keys, dict) and isinstance(tree.get(str(group)), dict):
-            referring = (name for name, source in keys.items() if source == f"${{{key}}}" and name in tree[str(group)])
-            yield from (f"{group!s}.{name!s}" for name in referring)

@@ -9,14 +9,12 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
-from experiments.config.check import from_tree
 from experiments.config.messages import options
-from experiments.data.tokenizer import TOKENIZER_FILE
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.durable import RunFolderError
-from experiments.record.folder import PREFIX, RunFolder
+from experiments.record.folder import PREFIX, TOKENIZER, RunFolder, checksum
 from experiments.settings.digest import digest, file_digest
-from experiments.settings.finetuning import LIBRARIES, FinetuningSettings
+from experiments.settings.finetuning import LIBRARIES
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.position import POSITION_KINDS
@@ -61,14 +59,6 @@ def inherited(tree: dict[str, Any], run: dict[str, Any], origin: dict[str, Any])
     }  # fmt: skip
 
 
-def pretraining(folder: RunFolder) -> Settings:
-    """What a run was pretrained with. Raises Mistake for a fine-tuned one."""
-    settings = from_tree(folder.config())
-    if isinstance(settings, FinetuningSettings):
-        raise Mistake(f"{folder.name} is fine-tuned", f"name the pretrained run: {settings.origin.run}")
-    return settings
-
-
 def check_keys(overrides: list[str]) -> None:
     """Raises Mistake for what the pretrained run decides, and without a task."""
     keys = {override.partition("=")[0]: override for override in overrides}
@@ -89,6 +79,7 @@ def _read(folder: RunFolder) -> dict[str, Any]:
     """The settings of a finished pretraining, or of an imported one. Raises Mistake."""
     try:
         run, result = folder.config(), folder.result()
+        folder.check_files()
     except RunFolderError as error:
         raise Mistake(str(error)) from error
     if "task" in run:
@@ -140,16 +131,19 @@ def _origin(folder: RunFolder, checkpoint: Any) -> dict[str, Any]:
             f"checkpoint = {checkpoint!r}: must be one of {', '.join(PREFIX)}" + nearest(str(checkpoint), PREFIX)
         )
     path = next(_files(folder, checkpoint), None)
-    tokenizer = folder.path / TOKENIZER_FILE
+    tokenizer = folder.path / TOKENIZER
     if path is None or not tokenizer.is_file():
-        missing = f"{checkpoint} checkpoint" if path is None else TOKENIZER_FILE
+        missing = f"{checkpoint} checkpoint" if path is None else TOKENIZER
         raise Mistake(f"{folder.path}: there is no {missing}")
-    return {
-        "run": folder.name,
-        "step": int(path.stem.partition("-")[2]),
-        "digest": path.with_suffix(".sha256").read_text(encoding="ascii").strip(),
-        "tokenizer": file_digest(tokenizer),
-    }
+    try:
+        return {
+            "run": folder.name,
+            "step": int(path.stem.partition("-")[2]),
+            "digest": checksum(path),
+            "tokenizer": file_digest(tokenizer),
+        }
+    except (OSError, ValueError) as error:
+        raise Mistake(f"{folder.path}: its {checkpoint} checkpoint or {TOKENIZER} can't be read: {error}") from error
 
 
 def _files(folder: RunFolder, which: WhichCheckpoint) -> Iterator[Path]:

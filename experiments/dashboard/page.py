@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from experiments.dashboard.head_numbers import heads_of
-from experiments.dashboard.runs import POINTS, averaged, chosen_runs, curve_of, evenly
+from experiments.dashboard.runs import POINTS, averaged, chosen_runs, curve_of, evenly, parse_metrics
 from experiments.display.comparison import COLUMNS, TASK, rows_of, scores_of, table_of
 from experiments.record.dotted import value_at
 from experiments.record.folder import RENDERED
 from experiments.record.index import Index
+from experiments.record.marked import CHANGED
+from experiments.settings.digest import unsealed
+from experiments.settings.mistake import first_line
+from experiments.settings.plain import from_json
 
 ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = (
@@ -43,7 +48,7 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, A
         results = chosen_runs(selection, runs, index)
         with_curves = evenly(list(range(len(results))), CURVES)
         points = max(2, min(POINTS, CURVE_POINTS // len(with_curves)))
-        curves = {number: _curve(curve_of(results[number]["folder"], index), points) for number in with_curves}
+        curves = {number: _curve(_trusted_curve(results[number], index), points) for number in with_curves}
         heads, without_heads = _heads([result["folder"] for result in results], index)
         tables, without_tables = _tables(runs / RENDERED, index)
     rows = [row | more for row, more in zip(table_of(results), rows_of(results, MORE), strict=True)]
@@ -85,6 +90,11 @@ def page(data: dict[str, Any]) -> str:
     return text
 
 
+def _trusted_curve(result: dict[str, Any], index: Index) -> dict[str, Any]:
+    """The curve of a run; an empty one of a run that is not as it was written, which has been said."""
+    return parse_metrics(b"") if result["status"] == CHANGED else curve_of(result["folder"], index)
+
+
 def _curve(curve: dict[str, Any], limit: int) -> tuple[dict[str, list[list[Any]]], bool]:
     """(the curve with at most `limit` points and rounded numbers, whether points were taken away or joined)"""
     training, validation = averaged(curve["training"], limit), evenly(curve["validation"], limit)
@@ -95,16 +105,43 @@ def _curve(curve: dict[str, Any], limit: int) -> tuple[dict[str, list[list[Any]]
 
 def _heads(folders: list[Path], index: Index) -> tuple[dict[int, Any], list[str]]:
     """What is known of the heads of as many runs as there is room for, and what to say of the others."""
-    measured = ((number, heads_of(folder, index)) for number, folder in enumerate(folders))
-    fitting, others = _within(((number, heads) for number, heads in measured if heads), HEADS)
-    return fitting, [f"The heads of {others} more runs have no room here."] if others else []
+    notes: list[str] = []
+    fitting, others = _within(_readable_heads(folders, index, notes), HEADS)
+    return fitting, notes + ([f"The heads of {others} more runs have no room here."] if others else [])
+
+
+def _readable_heads(folders: list[Path], index: Index, notes: list[str]) -> Iterator[tuple[int, Any]]:
+    """What was measured of the heads of each run; of files that can't be read a note, here and on stderr."""
+    for number, folder in enumerate(folders):
+        try:
+            if heads := heads_of(folder, index):
+                yield number, heads
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            notes.append(f"Left out: {folder / 'heads'}: {first_line(error)}; attn heads writes it again.")
+            print(notes[-1], file=sys.stderr)
 
 
 def _tables(folder: Path, index: Index) -> tuple[list[Any], list[str]]:
     """The tables that `attn table` has rendered, the newest first, likewise."""
     newest_first = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
-    fitting, others = _within(((path, index.read(path, json.loads)) for path in newest_first), TABLES)
-    return list(fitting.values()), [f"{others} more tables have no room here."] if others else []
+    notes: list[str] = []
+    fitting, others = _within(_readable_tables(newest_first, index, notes), TABLES)
+    return list(fitting.values()), notes + ([f"{others} more tables have no room here."] if others else [])
+
+
+def _readable_tables(paths: list[Path], index: Index, notes: list[str]) -> Iterator[tuple[Path, Any]]:
+    """The tables that are as they were written; of each other one a note, here and on stderr."""
+    for path in paths:
+        try:
+            yield path, index.read(path, parse_saved)
+        except (OSError, ValueError) as error:
+            notes.append(f"Left out: {path}: {first_line(error)}; attn table writes it again.")
+            print(notes[-1], file=sys.stderr)
+
+
+def parse_saved(content: bytes) -> dict[str, Any]:
+    """A table that `attn table` saved. Raises ValueError."""
+    return unsealed(from_json(content))
 
 
 def _within(items: Iterable[tuple[Any, Any]], room: int) -> tuple[dict[Any, Any], int]:

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from experiments.display.comparison import TASK, matching, named_folders, near_value
+from experiments.measure.quality import perplexity
 from experiments.record.dotted import value_at
-from experiments.record.durable import RunFolderError, number
-from experiments.record.folder import RunFolder
+from experiments.record.durable import number
+from experiments.record.folder import CONFIG, METRICS, RunFolder, parse_config
 from experiments.record.index import Index
+from experiments.record.marked import marked_result
 from experiments.settings.mistake import Mistake
+from experiments.settings.plain import from_json
 
 # points of a curve that are kept; more than a panel has pixels for is waste
 POINTS = 200
@@ -47,19 +47,21 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[dict[str
 
 def curve_of(folder: Path, index: Index) -> Curve:
     """The thinned curves of a run: see `parse_metrics`."""
-    return index.read(folder / "metrics.jsonl", parse_metrics) or parse_metrics(b"")
+    return index.read(folder / METRICS, parse_metrics) or parse_metrics(b"")
 
 
 def parse_metrics(content: bytes) -> Curve:
     """Read metrics.jsonl into `training` and `validation`, each a list [step, tokens, seconds, loss in nats] a point;
     `lines` and `evaluations`, how many points these had before they were thinned; `last`, numbers of the newest line.
 
-    A line that a kill cut short, or that is still being written, is left out.
+    A line that a kill cut short, or that is still being written, is left out. Raises ValueError, in one line.
     """
-    lines = [json.loads(line) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+    lines = [from_json(line) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+    if not all(isinstance(line, dict) and isinstance(line.get("step"), int) for line in lines):
+        raise ValueError("a line without a step")
     training = [_point(line, "loss") for line in lines if "loss" in line]
     validation = [_point(line, "validation_loss") for line in lines if "validation_loss" in line]
-    last = {key: lines[-1].get(key) for key in LAST} | {"steps": lines[-1]["step"]} if lines else {}
+    last = {key: _finite(lines[-1].get(key)) for key in LAST} | {"steps": lines[-1]["step"]} if lines else {}
     return {
         "training": averaged(training, POINTS),
         "validation": evenly(validation, POINTS),
@@ -86,45 +88,44 @@ def evenly(items: list[Any], limit: int) -> list[Any]:
 
 
 def _readable(folders: list[Path], index: Index) -> Iterator[dict[str, Any]]:
+    def say(line: str) -> None:
+        print(line, file=sys.stderr)
+
     for folder in folders:
+        result = marked_result(folder, index, say)
         try:
-            yield _result(folder, index) | {"run": folder.name, "folder": folder}
-        except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError, RunFolderError) as error:
-            print(f"left out: {folder}: {' '.join(str(error).split())}", file=sys.stderr)
+            yield (result or _unfinished(folder, index)) | {"run": folder.name, "folder": folder}
+        except (OSError, ValueError) as error:
+            say(f"left out: {folder}: {' '.join(str(error).split())}")
 
 
-def _result(folder: Path, index: Index) -> dict[str, Any]:
-    finished = index.read(folder / "result.json", json.loads)
-    if finished is not None:
-        return finished | {"config": finished["config"] or index.read(folder / "config.yaml", _parse_yaml)}
-    config = index.read(folder / "config.yaml", _parse_yaml)
+def _unfinished(folder: Path, index: Index) -> dict[str, Any]:
+    """The numbers that a run has reached. Raises ValueError, OSError."""
+    config = index.read(folder / CONFIG, parse_config)
+    if config is None:
+        raise ValueError(f"there is no {CONFIG}")
     curve = curve_of(folder, index)
     loss = curve["validation"][-1][-1] if curve["validation"] else None
     return {
         "config": config,
-        "seed": config["seed"],
+        "seed": config.get("seed"),
         "status": "running" if RunFolder(folder).holder() else "unfinished",
         "validation_loss": loss,
-        "perplexity": None if loss is None or "task" in config else math.exp(loss),
+        "perplexity": None if loss is None or "task" in config else perplexity(loss),
         **curve["last"],
     }
 
 
-def _parse_yaml(content: bytes) -> dict[str, Any]:
-    settings = yaml.load(content, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    if not isinstance(settings, dict):
-        raise ValueError("config.yaml holds no mapping of settings")
-    return settings
-
-
 def _point(line: dict[str, Any], loss: str) -> list[Any]:
-    return [line["step"], line.get("tokens"), line.get("wall_seconds"), _finite(line[loss])]
+    return [line["step"], *(_finite(line.get(key)) for key in ("tokens", "wall_seconds", loss))]
 
 
 def _finite(value: Any) -> float | None:
-    """None for a number that a picture has no place for."""
+    """None for what a picture has no place for."""
     value = number(value)
-    return value if isinstance(value, int | float) and math.isfinite(value) else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if abs(value) <= sys.float_info.max else None
 
 
 def _mean(values: list[float | None]) -> float | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -11,19 +12,33 @@ from pathlib import Path
 from typing import Any
 
 from experiments.data.errors import DataError
-from experiments.settings.digest import blocks, bytes_digest, digest
+from experiments.settings.digest import blocks, bytes_digest, digest, sealed, unsealed
+from experiments.settings.disk import lock_file, make_folder, read_bytes, take_lock, to_disk
 from experiments.settings.mistake import first_line
+from experiments.settings.plain import from_json
 
 MANIFEST = "manifest.json"
 REMEMBERED = 1 << 26  # bytes of a file from which on its digest is remembered rather than made again
+
+
+# of flock, on file systems without locks
+LOCKLESS = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP}
+NO_LOCKS = "this file system has no file locks (flock), which keep two processes from making the same"
 
 
 class MissingError(LookupError):
     """It would have to be made."""
 
 
+class _UnusableError(Exception):
+    """There is no folder, or it is damaged."""
+
+    def __init__(self, damage: str = "") -> None:
+        self.damage = damage
+
+
 class Cache:
-    """Folders `root/kind/key`, each with a manifest of its files' sizes and SHA-256 digests.
+    """Folders `root/kind/key`, each with a manifest: facts, sizes and SHA-256 digests of the files, and its own digest.
 
     A folder is made under another name, under a lock that the system releases when its process dies, and renamed when
     it is on the disk: a kill at any instant leaves no folder or a whole one. `say` hears of waits for other processes;
@@ -40,30 +55,37 @@ class Cache:
         Raises MissingError where there is none and nothing is to be made.
         """
         folder = self.root / kind / key[:32]
-        if (facts := self._facts(folder)) is None:
+        try:
+            return folder, self._facts(folder)
+        except _UnusableError:
             if self.say is None:
-                raise MissingError(folder)
-            with self._unwritable(), self._lock(folder, self.say):
-                if (facts := self._facts(folder)) is None:
-                    facts = self._make(folder, make)
-        return folder, facts
+                raise MissingError(folder) from None
+        with self._unwritable(), self._lock(folder, self.say):
+            try:
+                return folder, self._facts(folder)
+            except _UnusableError as error:
+                if error.damage:
+                    self.say(f"{folder}: damaged ({error.damage}); made again")
+            return folder, self._make(folder, make)
 
     def remember(self, key: object, value: str) -> str:
         """Note a short value for later processes, if the folder lets us; returns it."""
         note = self._note(key)
         with contextlib.suppress(OSError):
-            note.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(note.parent)
             partial = note.with_suffix(f".{os.getpid()}")
-            partial.write_text(value, encoding="utf-8")
+            partial.write_text(json.dumps(sealed({"of": digest(key), "value": value})), encoding="utf-8")
             partial.replace(note)
         return value
 
     def recall(self, key: object) -> str | None:
-        """The value that was noted under a key; None without one."""
+        """The value that was noted under a key; None without one, or where it is no longer what was noted."""
         try:
-            return self._note(key).read_text(encoding="utf-8") or None
-        except (OSError, UnicodeDecodeError):
+            note = unsealed(from_json(read_bytes(self._note(key))))
+        except (OSError, ValueError):
             return None
+        value = note.get("value")
+        return value if isinstance(value, str) and note.get("of") == digest(key) else None
 
     def file_digest(self, path: Path, contents: Callable[[Path], Iterable[bytes]] = blocks) -> str:
         """Hex SHA-256 of a file; of a big one it is remembered while size, times and inode stay as they are."""
@@ -76,72 +98,80 @@ class Cache:
     def _note(self, key: object) -> Path:
         return self.root / "notes" / digest(key)[:32]
 
-    def _facts(self, folder: Path) -> dict[str, Any] | None:
-        """What the manifest says, if every file is as it says; None where there is nothing whole."""
+    def _facts(self, folder: Path) -> dict[str, Any]:
+        """What the manifest says. Raises _UnusableError unless it and every file are as they were written."""
+        if not folder.exists():
+            raise _UnusableError
         try:
-            manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-            for name, (size, sha256) in manifest["files"].items():
-                if (folder / name).stat().st_size != size or self.file_digest(folder / name) != sha256:
-                    return None
-            return dict(manifest["facts"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return None
+            manifest = unsealed(from_json(read_bytes(folder / MANIFEST)))
+        except (OSError, ValueError) as error:
+            raise _UnusableError(f"{MANIFEST}: {first_line(error)}") from error
+        if manifest["of"] != _name(folder):
+            raise _UnusableError(f"{MANIFEST}: it is of {manifest['of']}")
+        for name, (size, sha256) in manifest["files"].items():
+            try:
+                same = (folder / name).stat().st_size == size and self.file_digest(folder / name) == sha256
+            except OSError as error:
+                raise _UnusableError(f"{name}: {error.strerror}") from error
+            if not same:
+                raise _UnusableError(f"{name}: its digest differs")
+        facts: dict[str, Any] = manifest["facts"]
+        return facts
 
     def _make(self, folder: Path, make: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
         self._sweep(folder.parent)
         partial = folder.with_suffix(".partial")
-        shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
         try:
             facts = make(partial)
             files = {path.name: (path.stat().st_size, self.file_digest(path)) for path in sorted(partial.iterdir())}
-            (partial / MANIFEST).write_text(json.dumps({"files": files, "facts": facts}, indent=1), encoding="utf-8")
+            manifest = sealed({"of": _name(folder), "files": files, "facts": facts})
+            (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
             for path in (*partial.iterdir(), partial):
-                _to_disk(path)
+                to_disk(path)
+            # only now: a damaged one stays where it can't be made again
+            _remove(folder)
             partial.rename(folder)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
-        _to_disk(folder.parent)
+        to_disk(folder.parent)
         return facts
 
     @contextlib.contextmanager
     def _lock(self, folder: Path, say: Callable[[str], None]) -> Iterator[None]:
-        from filelock import FileLock, Timeout
-
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(folder.with_suffix(".lock"))
-        try:
-            lock.acquire(blocking=False)
-        except Timeout:
-            say(f"waiting for another process that makes {folder}")
-            lock.acquire()
-        try:
+        make_folder(folder.parent)
+        with lock_file(folder.with_suffix(".lock")) as lock:
+            if not take_lock(lock):
+                say(f"waiting for another process that makes {folder}")
+                take_lock(lock, wait=True)
             yield
-        finally:
-            lock.release()
 
     def _sweep(self, parent: Path) -> None:
         """Remove what processes that were killed have left; what a living one is making is locked."""
-        from filelock import FileLock, Timeout
-
         for partial in parent.glob("*.partial"):
-            with contextlib.suppress(Timeout), FileLock(partial.with_suffix(".lock"), blocking=False):
-                shutil.rmtree(partial, ignore_errors=True)
+            with lock_file(partial.with_suffix(".lock")) as lock:
+                if take_lock(lock):
+                    shutil.rmtree(partial, ignore_errors=True)
 
     @contextlib.contextmanager
     def _unwritable(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
-            reason = error.strerror or first_line(error)
+            reason = NO_LOCKS if error.errno in LOCKLESS else error.strerror or first_line(error)
             raise DataError(f"cache={self.root} cannot be written: {reason}; choose another, cache=FOLDER") from error
 
 
-def _to_disk(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _name(folder: Path) -> str:
+    """A folder as its manifest names it: `kind/key`."""
+    return f"{folder.parent.name}/{folder.name}"
+
+
+def _remove(path: Path) -> None:
+    """Remove whatever stands at a path, if anything does."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

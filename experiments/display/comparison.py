@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import chain, takewhile
 from pathlib import Path
@@ -68,18 +67,6 @@ def near_value(selection: list[str], results: list[dict[str, Any]]) -> str:
             if one not in known and (hint := nearest(one, known)):
                 return hint
     return ""
-
-
-def read_result(folder: Path) -> dict[str, Any]:
-    """`result.json` with the folder's name under `run`. Raises Mistake."""
-    path = folder / "result.json"
-    try:
-        return json.loads(path.read_text(encoding="utf-8")) | {"run": folder.name}
-    except FileNotFoundError:
-        hint = "the command that began it continues it"
-        raise Mistake(f"{folder}: not finished, there is no result.json", hint) from None
-    except (OSError, ValueError) as error:
-        raise Mistake(f"{path}: {error}") from error
 
 
 def tables_of(results: list[dict[str, Any]]) -> list[list[Row]]:
@@ -160,7 +147,8 @@ def _differing(trees: list[dict[str, Any]], above: str = "config") -> Iterator[s
 
 def _check_filter(key: str, results: list[dict[str, Any]]) -> None:
     if results and key not in NAMED and all(value is None for value in values_at(results, place_of(key))):
-        known = [*COLUMNS, *(name for name in results[0].get("config", {}) if name not in COLUMNS)]
+        settings = chain.from_iterable(result["config"] or {} for result in results)
+        known = list(dict.fromkeys([*COLUMNS, *settings]))
         raise Mistake(f"{key}: no run has such a setting" + nearest(key, known))
 
 

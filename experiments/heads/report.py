@@ -16,7 +16,7 @@ from pyarrow import parquet
 
 from experiments.heads.measures.pruning import export
 from experiments.heads.section import Section
-from experiments.record.durable import disk_errors_as_failures, replacing, write
+from experiments.record.durable import folder_for, replacing, write
 
 ASSETS = Path(__file__).parent / "assets"
 
@@ -26,8 +26,7 @@ def save(sections: Sequence[Section], folder: Path) -> None:
 
     Raises RunFolderError.
     """
-    with disk_errors_as_failures(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    folder_for(folder)
     for section in sections:
         for name, rows in section.tables.items():
             with replacing(folder / f"{name}.parquet") as temporary:

@@ -101,6 +101,6 @@ def open_trained_run(
     source = Pretraining(settings.model_copy(update={"tokenizer": tokenizer}))
     dataset = source.prepare(report)
     model = source.build_model(dataset.tokenizer.vocabulary_size)
-    load_weights(model, folder.checkpoint, which, lambda text: report(text, 0, None))
+    load_weights(model, folder, dataset.tokenizer.digest, which, lambda text: report(text, 0, None))
     count = min(sequences, len(dataset.validation.tokens))
     return TrainedRun(folder.name, settings, model.eval(), source.objective(dataset.tokenizer), dataset, count)

@@ -43,6 +43,7 @@ def finished(settings: Settings) -> Result | None:
     result = folder.result()
     if result is None or result.status != "done":
         return None
+    folder.check_files()
     check_unchanged(settings, folder, result)
     return result
 

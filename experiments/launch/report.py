@@ -118,7 +118,7 @@ class SweepProgress:
         """Show how far each cell is that runs, and the time that the sweep still takes."""
         shares = 0.0
         for cell in running:
-            name, step, planned = cell.folder.name, cell.folder.last_step(), planned_steps(cell.settings)
+            name, step, planned = cell.folder.name, cell.folder.metrics.last_step(), planned_steps(cell.settings)
             if name not in self._running:
                 self._running[name] = self._bars.add_task(name, total=planned, count="", left="")
             count = f"{step}/{planned}" if planned else f"step {step}"

@@ -13,6 +13,7 @@ from experiments.launch.places import Workers
 from experiments.launch.plan import Plan, in_sweep
 from experiments.launch.report import print_outcomes
 from experiments.launch.worker import Outcome, outcome_of
+from experiments.record.durable import folder_for
 from experiments.record.folder import RunFolder
 from experiments.settings.digest import digest
 from experiments.settings.exit_code import ExitCode
@@ -48,7 +49,7 @@ def sweep_name(overrides: list[str]) -> str:
 def _train_with_hydra(runs: Path, overrides: list[str], flags: list[str], name: str) -> list[Outcome]:
     """Hydra's launcher or sweeper decides when and where a job runs; each still trains in a process of its own."""
     folder = runs / "sweeps" / sweep_name(overrides)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder_for(folder)
     (folder / LEDGER).unlink(missing_ok=True)
     hydra_main(job, [*overrides, f"hydra.sweep.dir={folder}"], flags, name)
     return [outcome_of(RunFolder(runs / cell), state) for cell, state in read_ledger(folder).items()]

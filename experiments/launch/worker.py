@@ -30,6 +30,7 @@ from experiments.settings.run import Settings
 from experiments.training.interruption import Interrupted
 
 POLL_SECONDS = 0.2
+FAILURES = (ExitCode.FAILED, ExitCode.MISTAKE)  # of a cell that may not have begun
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,10 @@ class RunningCell:
         if code == ExitCode.MISTAKE:
             self.folder.discard()
         result = self.folder.result()
-        if code < 0 or result is None or (code != 0 and result.status == "done"):
+        # a process that did not begin leaves the result of an earlier attempt
+        stale = code != 0 and result is not None and result.status == "done"
+        stale |= code in FAILURES and result is not None and result.status != "failed"
+        if code < 0 or result is None or stale:
             return Outcome(self.folder, None, why_ended(code, said))
         return Outcome(self.folder, result, "" if result.status == "done" else f"{result.status}: {result.reason}")
 

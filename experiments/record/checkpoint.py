@@ -20,8 +20,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from experiments.record.durable import disk_errors_as_failures, replacing, write
-from experiments.record.folder import PREFIX
+from experiments.record.durable import folder_for, replacing, write
+from experiments.record.folder import CONFIG, PREFIX, TOKENIZER, RunFolder, checksum, configuration_digest
 from experiments.settings.digest import file_digest
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake
@@ -45,8 +45,7 @@ def save(folder: Path, which: WhichCheckpoint, step: int, tensors: dict[str, Ten
     Raises RunFolderError when it can't be written; the earlier checkpoints are then as they were.
     """
     path = folder / f"{PREFIX[which]}-{step:09d}.safetensors"
-    with disk_errors_as_failures(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    folder_for(folder)
     with replacing(path) as temporary:
         with _as_os_error():
             save_file(tensors, temporary, {"header": json.dumps(header)})
@@ -72,19 +71,35 @@ def load(folder: Path, which: WhichCheckpoint, report: Callable[[str], None]) ->
 
 
 def load_weights(
-    model: nn.Module, folder: Path, which: WhichCheckpoint, report: Callable[[str], None]
+    model: nn.Module, run: RunFolder, tokenizer: str, which: WhichCheckpoint, report: Callable[[str], None]
 ) -> tuple[int, dict[str, Any]]:
     """Give `model` the weights of a run's best or newest good checkpoint; returns its step and its header.
 
-    Raises Mistake when there is none, or when it is of another model.
+    tokenizer: the digest of the one that the run's folder has. Raises Mistake when there is no checkpoint, or when it
+    is of another model, of other settings or of another tokenizer than the folder's.
     """
-    checkpoint = load(folder, which, report)
+    checkpoint = load(run.checkpoint, which, report)
     if checkpoint is None:
         other = "newest" if which == "best" else "best"
+        folder = run.checkpoint
         raise Mistake(f"{folder}: there is no good {which} checkpoint to load; --checkpoint {other} loads the other")
+    check_origin(checkpoint, run, tokenizer)
     live = weights(model)
     restore(live, {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(MODEL)})
     return checkpoint.step, checkpoint.header
+
+
+def origin(settings: dict[str, Any], tokenizer: str) -> dict[str, str]:
+    """What a checkpoint's header says of where its weights are from: digests of settings and of the tokenizer."""
+    return {"configuration": configuration_digest(settings), "tokenizer": tokenizer}
+
+
+def check_origin(checkpoint: Checkpoint, run: RunFolder, tokenizer: str) -> None:
+    """Raise Mistake, naming the file, where settings or tokenizer are not those that the weights were trained with."""
+    for name, now in origin(run.config(), tokenizer).items():
+        if checkpoint.header.get(name) != now:
+            file = run.path / {"configuration": CONFIG, "tokenizer": TOKENIZER}[name]
+            raise Mistake(f"{file}: is not the one that {checkpoint.path.name} was trained with; put that back")
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
@@ -109,12 +124,15 @@ def restore(live: dict[str, Tensor], stored: dict[str, Tensor]) -> None:
 def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:
     """The checkpoint, or None and a report if it isn't as it was written."""
     try:
-        if file_digest(path) != path.with_suffix(".sha256").read_text(encoding="ascii").strip():
+        if file_digest(path) != checksum(path):
             raise ValueError("its checksum differs")
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no dict
-            return Checkpoint(int(path.stem.partition("-")[2]), path, tensors, json.loads(file.metadata()["header"]))
-    except (OSError, SafetensorError, KeyError, ValueError) as error:
+            header = json.loads((file.metadata() or {}).get("header", "no header"))
+        if not isinstance(header, dict):
+            raise ValueError("its header is no mapping")
+        return Checkpoint(int(path.stem.partition("-")[2]), path, tensors, header)
+    except (OSError, SafetensorError, ValueError, RecursionError) as error:
         report(f"{path}: damaged ({error}), passed over")
         return None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import math
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -13,12 +12,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from experiments.settings.digest import sealed, unsealed
+from experiments.settings.disk import make_folder, read_bytes, to_disk
 from experiments.settings.mistake import Failure
+from experiments.settings.plain import from_json
 
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _ANOTHER_DISK = "free some space or set runs= to another disk, then give the same command again"
 _ANOTHER_FOLDER = "set runs= to a folder that you may write"
 _IN_THE_WAY = "a file stands where a folder should be; remove it or set runs= to another folder"
+_NO_LOCKS = (
+    "this file system has no file locks (flock), which keep a run to one process at a time; set runs= to a folder on "
+    "another, such as a disk of this machine"
+)
 _REASONS = {
     errno.ENOSPC: f"the disk is full; {_ANOTHER_DISK}",
     errno.EDQUOT: f"the disk quota is used up; {_ANOTHER_DISK}",
@@ -28,6 +34,10 @@ _REASONS = {
     errno.EROFS: f"the file system is read-only; {_ANOTHER_FOLDER}",
     errno.EEXIST: _IN_THE_WAY,
     errno.ENOTDIR: _IN_THE_WAY,
+    errno.ENOLCK: _NO_LOCKS,
+    errno.ENOSYS: _NO_LOCKS,
+    errno.ENOTSUP: _NO_LOCKS,
+    errno.EISDIR: "a folder stands where a file should be; remove it or set runs= to another folder",
     errno.ENOTEMPTY: "another process has made this folder in the meantime",
 }
 
@@ -56,9 +66,9 @@ def replacing(path: Path) -> Iterator[Path]:
     with disk_errors_as_failures(path):
         try:
             yield temporary
-            _synchronize(temporary)
+            to_disk(temporary)
             temporary.replace(path)
-            _synchronize(path.parent)
+            to_disk(path.parent)
         except BaseException:
             temporary.unlink(missing_ok=True)
             raise
@@ -68,15 +78,19 @@ def replacing(path: Path) -> Iterator[Path]:
 def new_folder(path: Path) -> Iterator[Path]:
     """Yield a folder beside `path` to be filled; it becomes `path` if the block succeeds, and is removed if not.
 
-    `path` must not be there, or be empty: who comes second fails and changes nothing. Raises RunFolderError.
+    `path` must not be there, or be empty: who comes second fails and changes nothing. What is in the folder is on the
+    disk before it gets its name. Raises RunFolderError.
     """
     with disk_errors_as_failures(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
         try:
             yield partial
             partial.chmod(0o755)
+            for each in (*partial.rglob("*"), partial):
+                to_disk(each)
             partial.rename(path)
+            to_disk(path.parent)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
@@ -86,6 +100,23 @@ def write(path: Path, text: str) -> None:
     """Replace the file `path` by `text`, all at once. Raises RunFolderError."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+def write_sealed(path: Path, content: dict[str, Any]) -> None:
+    """Replace a file by JSON that holds its own digest, for `read_sealed`. Raises RunFolderError."""
+    write(path, to_json(sealed(_finite(content)), indent=2) + "\n")
+
+
+def read_sealed(path: Path) -> dict[str, Any]:
+    """What `write_sealed` wrote. Raises ValueError, in one line, where the file holds anything else, and OSError."""
+    return unsealed(from_json(read_bytes(path)))
+
+
+def folder_for(path: Path) -> Path:
+    """Make a folder that is to hold what others rely on, and those above it. Raises RunFolderError."""
+    with disk_errors_as_failures(path):
+        make_folder(path)
+    return path
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
@@ -106,11 +137,3 @@ def _finite(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return [_finite(item) for item in value]
     return value
-
-
-def _synchronize(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

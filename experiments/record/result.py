@@ -89,18 +89,17 @@ class Result:
         """The fields as a dict, nested ones too."""
         return dataclasses.asdict(self)
 
-    def to_json(self) -> str:
-        """The content of `result.json`."""
-        return to_json(self.to_dict(), indent=2) + "\n"
-
     @classmethod
-    def from_json(cls, text: str | bytes) -> Result:
-        """Raises ValueError, in one line, for what is no JSON, and for unknown, missing and mistyped keys."""
+    def from_dict(cls, content: dict[str, Any]) -> Result:
+        """Read what `to_dict` gave. Raises ValueError, in one line, for unknown, missing and mistyped keys."""
         try:
-            return _ADAPTER.validate_json(text)
+            # as JSON: of Python's values, strictly, nothing but an instance would be taken
+            return _ADAPTER.validate_json(to_json(content))
         except ValidationError as error:
             faults = [_fault(item["loc"], item["type"], item["msg"]) for item in error.errors()]
             raise ValueError("; ".join(faults)) from None
+        except AssertionError as error:
+            raise ValueError(f"numbers that don't go with its status: {error}") from None
 
 
 def _fault(location: tuple[int | str, ...], kind: str, message: str) -> str:

@@ -6,7 +6,6 @@ a run that goes on after a cut is mirrored anew from its metrics.jsonl, and has 
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import socket
@@ -23,6 +22,8 @@ from urllib.parse import urlsplit
 from experiments.record.durable import RunFolderError, to_json, write
 from experiments.record.folder import LOCATION_KEYS, RunFolder, configuration_digest
 from experiments.record.result import Result
+from experiments.settings.disk import read_bytes
+from experiments.settings.plain import from_json
 
 REACH_SECONDS = 3.0
 START_SECONDS = 10.0
@@ -163,6 +164,7 @@ def _upload(wandb: ModuleType, folder: RunFolder, project: str | None, entity: s
     logger = {**settings["logger"]}
     logger |= {"project": project or logger["project"], "entity": entity or logger["entity"]}
     result = folder.result()
+    folder.check_files()
     state = _uploadable(folder, logger, result)
     memory = _memory(folder)
     if memory.get("uploaded") == state:
@@ -174,7 +176,7 @@ def _upload(wandb: ModuleType, folder: RunFolder, project: str | None, entity: s
     with tempfile.TemporaryDirectory() as root:
         run = _init(wandb, folder, {**settings, "logger": logger}, memory.get("group"), Path(root), online=True)
         first = _replay(run, folder)
-        count = sum(metrics["step"] >= first for metrics in folder.read_metrics())
+        count = sum(metrics["step"] >= first for metrics in folder.metrics.read())
         _finish(run, result)
         _remember(folder, uploaded=state)
         return f"{count} steps uploaded to {run.url}"
@@ -296,7 +298,7 @@ def _replay(run: Any, folder: RunFolder) -> int:
     """Log the lines of metrics.jsonl that the server doesn't have; returns the first step that it doesn't have."""
     # run.step is 0 in a resumed run (wandb 0.31)
     first: int = run.starting_step
-    for metrics in folder.read_metrics():
+    for metrics in folder.metrics.read():
         if metrics["step"] >= first:
             _log(run, metrics["step"], metrics)
     return first
@@ -327,7 +329,7 @@ def _remove_others(folder: RunFolder, keep: Path) -> None:
 
 def _uploadable(folder: RunFolder, logger: dict[str, Any], result: Result | None) -> dict[str, Any]:
     """What there is to upload, and where to: while it is the same, an upload would change nothing."""
-    lines = folder.read_metrics()
+    lines = folder.metrics.read()
     return {
         "project": logger["project"],
         "entity": logger["entity"],
@@ -342,7 +344,7 @@ def _memory(folder: RunFolder) -> dict[str, Any]:
     if not path.exists():
         return {}
     try:
-        memory = json.loads(path.read_bytes())
+        memory = from_json(read_bytes(path))
     except (OSError, ValueError):
         memory = None
     if not isinstance(memory, dict):

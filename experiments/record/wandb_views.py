@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 from pathlib import Path
 from typing import Any
 
 from experiments.record.durable import to_json, write
 from experiments.record.folder import RENDERED
 from experiments.record.wandb_mirror import connect
-from experiments.settings.mistake import Mistake
+from experiments.settings.disk import read_bytes
+from experiments.settings.mistake import Mistake, first_line
+from experiments.settings.plain import from_json
 
 # in the runs' folder: where each view of each project was saved
 MEMORY = ".views.json"
@@ -30,6 +31,17 @@ def rendered_tables(runs: Path) -> list[str]:
     return [path.read_text(encoding="utf-8") for path in sorted((runs / RENDERED).glob("*.md"))]
 
 
+def _addresses(memory: Path) -> dict[str, str]:
+    """The address of each view that was saved. Raises Mistake where the file is damaged."""
+    try:
+        addresses = from_json(read_bytes(memory)) if memory.exists() else {}
+        if not isinstance(addresses, dict) or not all(isinstance(value, str) for value in addresses.values()):
+            raise ValueError("no mapping of addresses")
+    except (OSError, ValueError) as error:
+        raise Mistake(f"{memory}: damaged ({first_line(error)}); remove this file") from error
+    return addresses
+
+
 def save(view: Any, content: tuple[str, ...], runs: Path) -> str:
     """Save a workspace or a report, and return its address. Raises Mistake.
 
@@ -39,7 +51,7 @@ def save(view: Any, content: tuple[str, ...], runs: Path) -> str:
     kind = type(view).__name__.lower()
     project = f"{view.entity}/{view.project}"
     memory = runs / MEMORY
-    addresses = json.loads(memory.read_bytes()) if memory.exists() else {}
+    addresses = _addresses(memory)
     try:
         if address_before := addresses.get(f"{kind} {project}"):
             saved = type(view).from_url(address_before)

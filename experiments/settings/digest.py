@@ -6,14 +6,33 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
+
+from experiments.settings.disk import open_regular
 
 BLOCK = 1 << 20
+SEAL = "digest"  # key of the digest of all the other keys
 
 
 def digest(value: object) -> str:
     """Hex SHA-256 of a JSON-able value without NaN or infinity, whatever the order of its keys."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return text_digest(text)
+
+
+def sealed(content: dict[str, Any]) -> dict[str, Any]:
+    """The content with its own digest, by which `unsealed` tells whether it is still what was written."""
+    return {**content, SEAL: digest(content)}
+
+
+def unsealed(content: Any) -> dict[str, Any]:
+    """The content of `sealed`, without the digest. Raises ValueError, in one line, where it is anything else."""
+    if not isinstance(content, dict):
+        raise ValueError(f"a {type(content).__name__} where keys are expected")
+    rest = {key: value for key, value in content.items() if key != SEAL}
+    if content.get(SEAL) != digest(rest):
+        raise ValueError("it was changed: its digest differs" if SEAL in content else "it has no digest")
+    return rest
 
 
 def text_digest(text: str) -> str:
@@ -36,6 +55,6 @@ def bytes_digest(parts: Iterable[bytes]) -> str:
 
 def blocks(path: Path) -> Iterator[bytes]:
     """The bytes of a file, 1 MiB at a time."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         while block := file.read(BLOCK):
             yield block

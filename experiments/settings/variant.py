@@ -42,10 +42,10 @@ def arguments_of(variant: dict[str, Any]) -> dict[str, Any]:
 def schema(module: str) -> type[Group]:
     """The keys of a variant group whose class is in `attention/MODULE.py`, as a closed, typed model.
 
-    Raises Mistake when there is no such file.
+    Raises Mistake when there is no such file: a path to another folder names none.
     """
     path = attention_folder() / f"{module}.py"
-    node = _attention_class(path) if path.is_file() else None
+    node = _attention_class(path) if module.isidentifier() and path.is_file() else None
     if node is None:
         known = [
             each.stem for each in sorted(path.parent.glob("*.py")) if "\nclass Attention(" in each.read_text("utf-8")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -20,11 +20,11 @@ from experiments.model.kernel import keep_kernel, why_slower
 from experiments.model.layers.attention import wrong_arguments
 from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Objective
-from experiments.record.checkpoint import Checkpoint, load, restore, save, weights
+from experiments.record.checkpoint import Checkpoint, load, origin, restore, save, weights
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.durable import replacing
 from experiments.record.environment import describe
-from experiments.record.folder import RunFolder, configuration_digest
+from experiments.record.folder import TOKENIZER, RunFolder, configuration_digest
 from experiments.record.wandb_mirror import Tracker
 from experiments.settings.digest import digest
 from experiments.settings.mistake import Mistake
@@ -33,32 +33,11 @@ from experiments.tasks.choose import task_of
 from experiments.training.compiling import TRIED, choose, compile_layers
 from experiments.training.micro_batches import Forward, split
 from experiments.training.optimizer import optimizer_state
+from experiments.training.progress import Header, Progress
 from experiments.training.run_length import planned_steps
 from experiments.training.step import Learner, learner_of
 
 LONG_STEPS = 500  # a run of fewer is over soon anyway
-
-
-@dataclass
-class Progress:
-    """How far a run is: what its next numbers depend on besides weights and moments. JSON in a checkpoint."""
-
-    compiled: bool = False  # layers, by torch.compile
-    step: int = 0  # the last one taken or skipped, the first being 1
-    tokens: int = 0  # trained on
-    loss_sum: float = 0.0  # nats, since the last logged step
-    smoothed_sum: float = 0.0  # the same with label smoothing
-    positions: int = 0  # predicted tokens, since the last logged step
-    order_sum: float = 0.0  # nats of the sequences' labels, since the last logged step
-    orders: int = 0  # labels, since the last logged step
-    gradient_norm: float = 0.0  # of the last step taken, before clipping
-    training_loss: float | None = None  # the last logged one
-    evaluation: dict[str, Any] | None = None  # the last Evaluation, without predictions
-    evaluated_at: int = 0  # its step
-    best_loss: float | None = None  # lowest validation loss
-    skipped: list[int] = field(default_factory=list)  # steps that the guard passes over
-    skipped_evaluations: list[int] = field(default_factory=list)  # steps whose evaluation it passed over
-    ended: bool = False  # a limit is reached
 
 
 @dataclass
@@ -130,7 +109,7 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
     source = task_of(settings)
     dataset = source.prepare(display.stage)
     planned = planned_steps(settings, len(dataset.train.tokens))
-    with replacing(folder.path / "tokenizer.json") as temporary:
+    with replacing(folder.path / TOKENIZER) as temporary:
         dataset.tokenizer.save(temporary)
     objective = source.objective(dataset.tokenizer)
     run = Run(
@@ -154,6 +133,7 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
     )
     run.learner.say = run.say
     begin(run)
+    folder.go_on()
     folder.write_environment(
         describe(torch_facts(run), settings.seed, run.backend)
         | {"waited_for_cores": neighbours.waited_share(), "code": code_digests(settings.model_dump(), run.backend)}
@@ -198,23 +178,23 @@ def begin(run: Run) -> None:
         # a trial is part of the run's time
         run.earlier_seconds = seconds(lambda: decide_to_compile(run), run.forward.device)
         run.throughput.start()
-        run.folder.truncate_metrics(0)
+        run.folder.metrics.clear()
         write_checkpoint(run)
         return
-    header = checkpoint.header
+    header = Header.of(checkpoint)
     # a run keeps the precision that it began with
-    run.learner.forward = replace(run.forward, precision=header["precision"])
+    run.learner.forward = replace(run.forward, precision=header.precision)
     run.backend = "+".join(kernels(run))
-    if run.backend != header["backend"]:
+    if run.backend != header.backend:
         reason = why_slower(run.settings, run.forward.device)
         raise Mistake(
-            f"{run.folder.path} was begun with the attention kernel {header['backend']} and would go on with "
+            f"{run.folder.path} was begun with the attention kernel {header.backend} and would go on with "
             f"{run.backend}, which rounds in another order" + (f": {reason}" if reason else ""),
-            f"bring {header['backend']} back, or begin anew in another folder with runs=FOLDER",
+            f"bring {header.backend} back, or begin anew in another folder with runs=FOLDER",
         )
     return_to(run, checkpoint)
-    run.earlier_seconds, run.earlier_peak_bytes = header["wall_seconds"], header["peak_memory_bytes"]
-    run.throughput = Throughput(header["rates"])
+    run.earlier_seconds, run.earlier_peak_bytes = header.wall_seconds, header.peak_memory_bytes
+    run.throughput = Throughput(header.rates)
     run.say(f"going on from step {run.progress.step}")
     if run.progress.compiled:
         compile_layers(run.model, lengths_vary=run.objective.lengths_vary)
@@ -245,15 +225,16 @@ def newest_checkpoint(run: Run) -> Checkpoint | None:
     checkpoint = load(run.folder.checkpoint, "newest", run.say)
     if checkpoint is None:
         return None
-    written_by, now = checkpoint.header["configuration"], configuration_digest(run.settings.model_dump())
+    header = Header.of(checkpoint)
+    written_by, now = header.configuration, configuration_digest(run.settings.model_dump())
     if written_by != now:
         raise Mistake(
             f"{checkpoint.path} is of another configuration ({written_by}, not {now}); set runs= to another folder"
         )
     anew = f"{run.folder.path} was begun: bring that back, or begin anew in another folder with runs=FOLDER"
-    if checkpoint.header["dataset"] != digest(run.dataset.identity):
+    if header.dataset != digest(run.dataset.identity):
         raise Mistake(f"the text or the tokenizer has changed since {anew}")
-    before, backend = checkpoint.header["code"], checkpoint.header["backend"]
+    before, backend = header.code, header.backend
     if before != (code := code_digests(run.settings.model_dump(), backend)):
         raise Mistake(f"{differing(before, code)} has changed since {anew}")
     return checkpoint
@@ -261,28 +242,31 @@ def newest_checkpoint(run: Run) -> Checkpoint | None:
 
 def return_to(run: Run, checkpoint: Checkpoint) -> None:
     """Take weights, moments, progress and metrics back to where the checkpoint was written."""
+    header = Header.of(checkpoint)
     restore(tensors(run), checkpoint.tensors)
-    run.progress = Progress(**checkpoint.header["progress"])
-    run.learner.micro_batch = checkpoint.header["micro_batch"]
-    run.folder.truncate_metrics(run.progress.step)
+    run.progress = header.progress
+    run.learner.micro_batch = header.micro_batch
+    run.folder.metrics.return_to(header.metrics, run.say)
 
 
 def write_checkpoint(run: Run) -> None:
     """Write the checkpoint from which the run can go on."""
-    run.folder.persist_metrics()
-    header = {
-        "progress": asdict(run.progress),
-        "micro_batch": run.learner.micro_batch,
-        "precision": run.forward.precision,
-        "configuration": configuration_digest(run.settings.model_dump()),
-        "dataset": digest(run.dataset.identity),
-        "code": code_digests(run.settings.model_dump(), run.backend),
-        "backend": run.backend,
-        "wall_seconds": run.wall_seconds,
-        "peak_memory_bytes": run.peak_memory_bytes,
-        "rates": list(run.throughput.rates),
-    }
-    save(run.folder.checkpoint, "newest", run.progress.step, tensors(run), header)
+    run.folder.metrics.persist()
+    settings = run.settings.model_dump()
+    header = Header(
+        progress=run.progress,
+        metrics=run.folder.metrics.held(),
+        micro_batch=run.learner.micro_batch,
+        precision=run.forward.precision,
+        **origin(settings, run.dataset.tokenizer.digest),
+        dataset=digest(run.dataset.identity),
+        code=code_digests(settings, run.backend),
+        backend=run.backend,
+        wall_seconds=run.wall_seconds,
+        peak_memory_bytes=run.peak_memory_bytes,
+        rates=list(run.throughput.rates),
+    )
+    save(run.folder.checkpoint, "newest", run.progress.step, tensors(run), header.to_dict())
 
 
 def tensors(run: Run) -> dict[str, Tensor]:

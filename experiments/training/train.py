@@ -12,9 +12,9 @@ from experiments.measure.cores import Neighbours
 from experiments.measure.mfu import mfu
 from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.objectives.objective import Scored
-from experiments.record.checkpoint import save, weights
+from experiments.record.checkpoint import origin, save, weights
 from experiments.record.durable import RunFolderError, to_json, write
-from experiments.record.folder import RunFolder
+from experiments.record.folder import RESULT, RunFolder
 from experiments.record.result import Result, Status
 from experiments.record.wandb_mirror import Tracker
 from experiments.settings.mistake import first_line
@@ -53,6 +53,9 @@ def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Disp
         folder.log(f"{status}: {reason}")
         if status in ("nan", "oom"):
             return conclude(summarize(run, settings, status, reason), folder, tracker)
+        if run is None and (folder.path / RESULT).exists():
+            # an earlier start's, which says more than that this one did not begin
+            raise
         # the folder may be what failed
         with suppress(RunFolderError):
             conclude(summarize(run, settings, status, reason), folder, tracker)
@@ -164,7 +167,7 @@ def log_and_evaluate(run: Run) -> None:
     if not metrics:
         return
     metrics = {"step": progress.step, "tokens": progress.tokens, **metrics, "wall_seconds": run.wall_seconds}
-    run.folder.append_metrics(metrics)
+    run.folder.metrics.append(metrics)
     run.tracker.log(progress.step, metrics)
     if "loss" in metrics:
         run.display.update(metrics)
@@ -231,6 +234,7 @@ def validation_metrics(run: Run) -> dict[str, Any]:
     if progress.best_loss is None or evaluation.loss < progress.best_loss:
         progress.best_loss = evaluation.loss
         header = {"step": progress.step, "validation_loss": evaluation.loss, "precision": run.forward.precision}
+        header |= origin(settings.model_dump(), dataset.tokenizer.digest)
         save(run.folder.checkpoint, "best", progress.step, weights(run.model), header)
     if evaluation.predictions is not None:
         write(run.folder.path / "predictions.json", to_json(evaluation.predictions) + "\n")

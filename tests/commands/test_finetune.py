@@ -13,7 +13,6 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
@@ -27,13 +26,14 @@ from experiments.dashboard.runs import chosen_runs
 from experiments.data.tokenizer import SPECIAL
 from experiments.launch.cell import execute
 from experiments.record.code_digest import code_digest
-from experiments.record.folder import RunFolder
+from experiments.record.folder import RunFolder, config_text
 from experiments.record.index import Index
 from experiments.settings.mistake import Mistake
 from experiments.tasks.finetuning.squad import squad_scores
 from experiments.training.step import Learner
 from experiments.training.train import MEASURED
 from tests.fixtures.finetuning import PRETRAINING
+from tests.fixtures.record import leave_result
 
 ALPHABET = [*string.ascii_lowercase, *(f"##{letter}" for letter in string.ascii_lowercase)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def outcome(folder: Path):
     """All that must be the same however often a run was cut."""
-    lines = [{key: line[key] for key in line.keys() - set(MEASURED)} for line in RunFolder(folder).read_metrics()]
+    lines = [{key: line[key] for key in line.keys() - set(MEASURED)} for line in RunFolder(folder).metrics.read()]
     weights = {path.name: load_file(path) for path in (folder / "checkpoint").glob("*.safetensors")}
     numbers = {(file, name): tensor.tolist() for file, all_ in weights.items() for name, tensor in all_.items()}
     return lines, numbers, (folder / "predictions.json").read_text()
@@ -280,10 +280,9 @@ def test_what_is_no_encoder_is_refused_by_name(pretrained, tmp_path, monkeypatch
     model = {"span_corruption": ["model=t5_nano"], "translation": ["model=transformer_nano", "data=multi30k"]}
     tree = compose(model.get(objective, [f"objective={objective}"])).model_dump()
     assert tree["objective"]["kind"] == objective
-    (tmp_path / "decoder" / "config.yaml").write_text(yaml.safe_dump(tree))
-    result = json.loads((tmp_path / "decoder" / "result.json").read_text())
-    result["code_digest"] = code_digest(tree, result["backend"])
-    (tmp_path / "decoder" / "result.json").write_text(json.dumps(result))
+    (tmp_path / "decoder" / "config.yaml").write_text(config_text(tree))
+    result = RunFolder(tmp_path / "decoder").result().to_dict()
+    leave_result(tmp_path / "decoder", **result | {"code_digest": code_digest(tree, result["backend"])})
     with pytest.raises(Mistake, match=f"decoder: its objective={objective} trains no encoder"):
         finetune([str(tmp_path / "decoder"), "task=sst2"])
     assert [path.name for path in tmp_path.iterdir()] == ["decoder"]

@@ -23,7 +23,7 @@ from experiments.heads.options import HeadsOptions
 from experiments.model.build import build
 from experiments.record.checkpoint import load_weights
 from experiments.record.durable import RunFolderError
-from experiments.record.folder import RunFolder
+from experiments.record.folder import RunFolder, config_text
 from experiments.settings.mistake import Mistake
 from experiments.tasks.pretraining import Pretraining
 
@@ -74,7 +74,7 @@ def test_an_imported_run_computes_the_same_and_can_be_exported_again(bert, text,
     assert folder.environment()["imported"]["model_type"] == "bert"
     settings = from_tree(folder.config())
     model = build("encoder", settings.model, settings.variant, 14, seed=1).eval()
-    load_weights(model, folder.checkpoint, "best", print)
+    load_weights(model, folder, result.tokenizer_digest, "best", print)
     tokens = torch.randint(14, (2, 9), generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         assert_close(model(tokens), logits(bert, tokens), rtol=0, atol=1e-5)
@@ -199,14 +199,14 @@ def test_nothing_is_overwritten(bert, tmp_path):
 
 def test_of_two_imports_by_one_name_the_first_to_end_stays_whole(bert, tmp_path, monkeypatch):
     runs = tmp_path / "runs"
-    start, at_once = Pretraining.start, iter([True])
+    start, at_once = Pretraining.build_initialized_model, iter([True])
 
     def slowly(self, size):
         if next(at_once, False):
             import_folder(bert, "mine", runs, ["seed=1"])
         return start(self, size)
 
-    monkeypatch.setattr(Pretraining, "start", slowly)
+    monkeypatch.setattr(Pretraining, "build_initialized_model", slowly)
     with pytest.raises(RunFolderError, match="another process has made this folder"):
         import_folder(bert, "mine", runs, ["seed=2"])
     assert RunFolder(runs / "mine").config()["seed"] == 1 and RunFolder(runs / "mine").result().status == "imported"
@@ -216,9 +216,9 @@ def test_of_two_imports_by_one_name_the_first_to_end_stays_whole(bert, tmp_path,
 def test_a_run_that_no_format_expresses_is_refused_by_name(bert, tmp_path):
     runs = tmp_path / "runs"
     import_folder(bert, "mine", runs, [])
-    config = (runs / "mine/config.yaml").read_text()
-    other = config.replace("norm: post", "norm: pre").replace("head_transform: true", "head_transform: false")
-    (runs / "mine/config.yaml").write_text(other)
+    config = RunFolder(runs / "mine").config()
+    other = config | {"norm": "pre", "model": config["model"] | {"norm": "pre", "head_transform": False}}
+    (runs / "mine/config.yaml").write_text(config_text(other))
     said = r"  bert: norm=pre: a BERT has post; model\.head_transform=false: a BERT has true\n"
     with pytest.raises(Mistake, match=rf"no format can express this run:\n(  .*\n)*{said}"):
         export_run("mine", tmp_path / "out", runs, "best", None)

@@ -13,10 +13,12 @@ from pathlib import Path
 import pytest
 
 from experiments.commands.table import TableOptions, seeds_of, show_table
+from experiments.record.folder import RunFolder
 from experiments.settings.mistake import Mistake
 from experiments.tables.sources.computed import Computed
 from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import Cell, Prediction
+from tests.fixtures.record import leave_result
 
 TABLE = "bhojanapalli2020/table1"
 
@@ -62,7 +64,8 @@ def test_a_table_is_made_rendered_and_shared(attn, short, tmp_path):
 
     # a result of other attention code is refused, not shown
     (path, _) = tmp_path.glob("runs/*-h32-*/result.json")
-    path.write_text(path.read_text().replace('"code_digest": "', '"code_digest": "0'))
+    result = RunFolder(path.parent).result().to_dict()
+    leave_result(path.parent, **result | {"code_digest": "0" * 64})
     refused = attn("table", TABLE, "--seeds", "2", "--format", "markdown", *short)
     assert refused.returncode == 3
     assert "1 of 2 done, refused" in refused.stdout and "has changed since" in refused.stdout

@@ -10,8 +10,9 @@ import yaml
 from omegaconf import OmegaConf
 
 from experiments.config.check import from_tree
-from experiments.config.compose import compose, compose_raw, override
+from experiments.config.compose import compose, compose_raw
 from experiments.config.messages import CONF, groups, options
+from experiments.config.recorded import override
 from experiments.settings.data import DataSettings
 from experiments.settings.finetuning import Classification, FinetuningSettings, Regression, Span
 from experiments.settings.kinds import kinds

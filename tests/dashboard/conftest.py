@@ -10,8 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-import yaml
 from pyarrow import parquet
+
+from experiments.record.durable import write_sealed
+from experiments.record.folder import config_text
+from tests.fixtures.record import leave_result
 
 Make = Callable[..., Path]
 
@@ -43,7 +46,7 @@ def make(tmp_path: Path) -> Make:
         folder = tmp_path / "runs" / name
         folder.mkdir(parents=True)
         chosen = config(**settings)
-        (folder / "config.yaml").write_text(yaml.safe_dump(chosen))
+        (folder / "config.yaml").write_text(config_text(chosen))
         (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines(list(losses))))
         if finished:
             loss = losses[-1] + 0.5
@@ -51,7 +54,7 @@ def make(tmp_path: Path) -> Make:
             result |= {"validation_loss": loss, "perplexity": math.exp(loss), "unigram_loss": 6.5, "tokens": 4000}
             result |= {"tokens_per_second": speed, "peak_memory_bytes": int(memory), "wall_seconds": 4.0}
             result |= {"parameters": {"total": 10**6}, "backend": "blocked", "bits_per_byte": 2.0}
-            (folder / "result.json").write_text(json.dumps(result))
+            leave_result(folder, **result)
         return folder
 
     return run
@@ -106,6 +109,6 @@ def table(tmp_path: Path) -> Callable[..., None]:
         made |= {"notes": ["paired by seed"], "claims": claims, "facts": [["seeds", "0, 1, 2"]]}
         path = tmp_path / "runs" / "tables" / f"{name.replace('/', '-')}-nano.json"
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(made))
+        write_sealed(path, made)
 
     return leave

@@ -13,6 +13,8 @@ import pytest
 
 from experiments.commands.dashboard import write_dashboard
 from experiments.dashboard.page import page, page_data
+from experiments.record.folder import RunFolder
+from tests.fixtures.record import leave_result
 
 EVIL = "<img src=x onerror=document.title='owned'>"
 PANELS = ("curves", "speed", "memory", "heads")
@@ -411,8 +413,8 @@ def test_the_page_of_a_task_shows_scores_and_no_perplexity(chromium, make, tmp_p
     make("pretrained")
     for name, score, loss in (("squad-a", 61.5, 2.0), ("squad-b", 70.25, 1.5)):
         folder = make(name, (4.0, 3.0, 2.5, loss), variant=name[-1], task={"name": "squad"})
-        result = json.loads((folder / "result.json").read_text()) | {"perplexity": None, "scores": {"f1": score}}
-        (folder / "result.json").write_text(json.dumps(result))
+        result = RunFolder(folder).result().to_dict() | {"perplexity": None, "scores": {"f1": score}}
+        leave_result(folder, **result)
     write_dashboard(["task=squad"], tmp_path / "runs", tmp_path / "page.html", watch=False, show=False)
     shown = Opened(chromium, tmp_path / "page.html")
     assert sorted(shown.column("f1")) == ["61.5", "70.25"] and "task squad" in shown.text("#shared")

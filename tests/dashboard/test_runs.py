@@ -87,11 +87,16 @@ def test_a_run_without_a_line_yet_is_there(make, chosen, tmp_path):
         assert curve_of(folder, index)["training"] == []
 
 
-def test_a_damaged_run_is_left_out_and_said(make, chosen, capsys):
+def test_a_damaged_run_is_marked_or_left_out_and_said(make, chosen, capsys):
     make("a")
     (make("b") / "result.json").write_text("{")
-    assert [run["run"] for run in chosen()] == ["a"]
-    assert "left out" in capsys.readouterr().err
+    (make("c", finished=False) / "config.yaml").write_text("heads: 6\n")
+    assert [(run["run"], run["status"], run.get("validation_loss")) for run in chosen()] == [
+        ("a", "done", 4.5),
+        ("b", "changed", None),
+    ]
+    said = capsys.readouterr().err
+    assert "changed: " in said and "b/result.json" in said and "left out: " in said
 
 
 def test_an_index_follows_a_run_that_goes_on(make, chosen):

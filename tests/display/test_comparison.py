@@ -15,7 +15,9 @@ from experiments.commands.compare import compare_runs
 from experiments.display.comparison import matching, table_of, tables_of
 from experiments.display.rows import show
 from experiments.record.find import find_run, find_runs
+from experiments.record.folder import config_text
 from experiments.settings.mistake import Mistake
+from tests.fixtures.record import leave_result
 
 
 def result(run: str, loss: float | None, seed: int = 0, heads: int = 6, start: str = "random", **top: object) -> dict:
@@ -25,7 +27,7 @@ def result(run: str, loss: float | None, seed: int = 0, heads: int = 6, start: s
     config |= {"variant": {"name": "talking_heads", "key_heads": heads, "start": start}, **top}
     measured = {"validation_loss": loss, "perplexity": 100.0, "unigram_loss": 6.5, "tokens_per_second": 5000.4}
     measured |= {"peak_memory_bytes": 5 * 10**8, "parameters": {"total": 2_000_000}, "steps": 800, "backend": "blocked"}
-    return {"run": run, "config": config, "seed": seed, "status": "done", **measured}
+    return {"run": run, "config": config, "seed": seed, "status": "done" if loss else "nan", **measured}
 
 
 @pytest.fixture
@@ -33,8 +35,8 @@ def runs(tmp_path) -> Path:
     for each in (result("a", 5.0), result("b", 4.5, seed=1), result("c", None), result("d", 4.9, heads=24)):
         folder = tmp_path / each.pop("run")
         folder.mkdir()
-        (folder / "config.yaml").touch()
-        (folder / "result.json").write_text(json.dumps(each))
+        (folder / "config.yaml").write_text(config_text(each["config"]))
+        leave_result(folder, **each)
     return tmp_path
 
 
@@ -80,11 +82,38 @@ def test_mistakes(runs, which, sort, message):
         compare_runs(which, runs, sort, "table")
 
 
-def test_a_damaged_result_is_left_out_and_said(runs, capsys):
-    (runs / "a" / "result.json").write_text("{")
-    compare_runs([], runs, "loss", "csv")
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"NaN", b"null", b"\xff\xfe", b"[" * 100_000, b'{"digest": 1}'])
+def test_a_damaged_result_is_marked_and_said_and_has_no_number(runs, capsys, content):
+    (runs / "a" / "result.json").write_bytes(content)
+    compare_runs([], runs, "loss", "json")
     captured = capsys.readouterr()
-    assert captured.out.count("\n") == 4 and "left out" in captured.err and "result.json" in captured.err
+    row = {row["run"]: row for row in json.loads(captured.out)}["a"]
+    assert (row["status"], row["heads"], row["loss"], row["perplexity"]) == ("changed", 6, None, None)
+    (line,) = captured.err.splitlines()
+    assert line.startswith(f"changed: {runs / 'a' / 'result.json'}: ")
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("result.json", '"validation_loss": 5.0', '"validation_loss": 4.0'),
+        ("result.json", '"heads": 6', '"heads": 12'),
+        ("config.yaml", "heads: 6", "heads: 12"),
+    ],
+)
+def test_a_run_that_was_edited_is_marked_too_when_it_is_in_the_index(runs, capsys, name, before, after):
+    compare_runs([], runs, "loss", "json")
+    capsys.readouterr()
+    text = (runs / "a" / name).read_text()
+    assert before in text
+    (runs / "a" / name).write_text(text.replace(before, after))
+    for _ in range(2):
+        compare_runs([], runs, "loss", "json")
+        captured = capsys.readouterr()
+        row = {row["run"]: row for row in json.loads(captured.out)}["a"]
+        assert (row["status"], row["loss"]) == ("changed", None)
+        assert row["heads"] == (6 if name == "result.json" else None)
+        assert captured.err.startswith(f"changed: {runs / 'a' / name}: ") and captured.err.count("\n") == 1
 
 
 def test_a_run_is_named_by_its_name_or_the_start_of_it(runs):

@@ -51,7 +51,7 @@ def numbers_of(outcome: Outcome) -> dict:
     """All that is the same however often and wherever a cell runs."""
     assert outcome.done, outcome.reason
     folder = outcome.folder
-    metrics = [{key: line[key] for key in line.keys() - MEASURED} for line in folder.read_metrics()]
+    metrics = [{key: line[key] for key in line.keys() - MEASURED} for line in folder.metrics.read()]
     tensors = {path.name: load_file(path) for path in sorted(folder.checkpoint.glob("*.safetensors"))}
     bits = {file: {name: each.numpy().tobytes() for name, each in read.items()} for file, read in tensors.items()}
     return {"metrics": metrics, "checkpoints": bits, "loss": outcome.result.validation_loss}

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.record import environment
-from experiments.record.durable import RunFolderError
+from experiments.record.durable import RunFolderError, write
 from experiments.record.folder import RunFolder, configuration_digest, run_name
 from experiments.record.result import Result
 
@@ -73,9 +73,9 @@ def test_the_same_configuration_comes_back_and_another_is_refused(folder, settin
 def test_metrics_come_back_as_appended(folder):
     lines = [{"step": 10, "loss": 6.5}, {"step": 20, "loss": math.inf, "note": "x"}, {"step": 30, "loss": -0.1}]
     for line in lines:
-        folder.append_metrics(line)
-        assert folder.read_metrics()[-1] == line
-    assert folder.read_metrics() == lines
+        folder.metrics.append(line)
+        assert folder.metrics.read()[-1] == line
+    assert folder.metrics.read() == lines
     assert [json.loads(text)["step"] for text in (folder.path / "metrics.jsonl").read_text().splitlines()] == [
         10,
         20,
@@ -84,42 +84,45 @@ def test_metrics_come_back_as_appended(folder):
 
 
 def test_every_step_has_one_line(folder):
-    folder.append_metrics({"step": 10})
+    folder.metrics.append({"step": 10})
     with pytest.raises(AssertionError, match="step 10 after step 10"):
-        folder.append_metrics({"step": 10})
+        folder.metrics.append({"step": 10})
     folder.close()
     with pytest.raises(AssertionError, match="step 9 after step 10"):
-        folder.append_metrics({"step": 9})
+        folder.metrics.append({"step": 9})
 
 
 @pytest.mark.parametrize("torn", [b'{"step": 40, "lo', b'{"step": 40}', b"\x00\x00\x00", b"\xff\n", b"[]\n"])
 def test_truncation_drops_later_steps_and_a_torn_line(folder, torn):
-    for step in (10, 20, 30):
-        folder.append_metrics({"step": step, "loss": 1.0 / step})
+    for step in (10, 20):
+        folder.metrics.append({"step": step, "loss": 1.0 / step})
+    held = folder.metrics.held()
+    folder.metrics.append({"step": 30, "loss": 1.0 / 30})
     folder.close()
     path = folder.path / "metrics.jsonl"
     whole = path.read_bytes()
     with path.open("ab") as file:
         file.write(torn)
-    assert [line["step"] for line in folder.read_metrics()] == [10, 20, 30]
-    folder.truncate_metrics(20)
-    assert path.read_bytes() == b"".join(whole.splitlines(keepends=True)[:2])
-    folder.append_metrics({"step": 30, "loss": 1.0 / 30})
+    assert [line["step"] for line in folder.metrics.read()] == [10, 20, 30]
+    said = []
+    folder.metrics.return_to(held, said.append)
+    assert path.read_bytes() == b"".join(whole.splitlines(keepends=True)[:2]) and said == []
+    folder.metrics.append({"step": 30, "loss": 1.0 / 30})
     assert path.read_bytes() == whole
-    folder.truncate_metrics(-1)
-    assert folder.read_metrics() == []
+    folder.metrics.clear()
+    assert folder.metrics.read() == []
 
 
 def test_an_append_after_a_torn_line_does_not_join_it(folder):
     (folder.path / "metrics.jsonl").write_bytes(b'{"step": 1}\n{"st')
-    folder.append_metrics({"step": 2})
-    assert folder.read_metrics() == [{"step": 1}, {"step": 2}]
+    folder.metrics.append({"step": 2})
+    assert folder.metrics.read() == [{"step": 1}, {"step": 2}]
 
 
 def test_a_damaged_line_in_the_middle_is_an_error(folder):
     (folder.path / "metrics.jsonl").write_bytes(b'{"step": 1}\ngarbage\n{"step": 3}\n')
     with pytest.raises(RunFolderError, match="line 2"):
-        folder.read_metrics()
+        folder.metrics.read()
 
 
 def test_killed_at_any_moment_metrics_can_be_read(folder):
@@ -128,16 +131,19 @@ def test_killed_at_any_moment_metrics_can_be_read(folder):
         from experiments.record.folder import RunFolder
         folder = RunFolder(sys.argv[1])
         for step in range(10**9):
-            folder.append_metrics({"step": step, "loss": 1 / 3})
+            folder.metrics.append({"step": step, "loss": 1 / 3})
             if step == 50: print("ready", flush=True)
-            if step % 20 == 19: folder.truncate_metrics(step - 3); folder.append_metrics({"step": step, "loss": 1 / 3})
+            if step % 20 == 16: held = folder.metrics.held()
+            if step % 20 == 19:
+                folder.metrics.return_to(held, print)
+                folder.metrics.append({"step": step, "loss": 1 / 3})
     """
     writer = subprocess.Popen([sys.executable, "-c", code, str(folder.path)], stdout=subprocess.PIPE)
     writer.stdout.readline()
     time.sleep(0.1)
     writer.send_signal(signal.SIGKILL)
     writer.communicate()
-    lines = folder.read_metrics()
+    lines = folder.metrics.read()
     assert len(lines) > 40 and all(line["loss"] == 1 / 3 for line in lines)
 
 
@@ -169,6 +175,8 @@ def test_result_is_there_when_written_and_goes_when_the_run_goes_on(folder, sett
     folder.write_result(Result.unfinished("interrupted", "SIGTERM", **known))
     folder.close()
     folder.create(settings)
+    assert folder.result().status == "interrupted"
+    folder.go_on()
     assert folder.result() is None
 
 
@@ -261,9 +269,9 @@ def test_an_unwritable_folder(settings):
 def fill(folder):
     """Append until the disk refuses, then say what it said, and leave what was there in order."""
     with pytest.raises(RunFolderError) as caught:
-        for step in range(10**6):
-            folder.append_metrics({"step": step, "filler": "x" * 300})
-    count = len(folder.read_metrics())
+        for step in range(1, 10**6):
+            folder.metrics.append({"step": step, "filler": "x" * 300})
+    count = len(folder.metrics.read())
     assert count > 10
     assert (folder.path / "metrics.jsonl").read_bytes().endswith(b"}\n")
     assert "\n" not in str(caught.value)
@@ -287,17 +295,19 @@ def test_a_full_disk(small_disk, settings, result):
         folder.create(settings)
         folder.write_environment({"host": "here"})
         (small_disk / "ballast").write_bytes(b"x" * 100_000)
+        folder.metrics.append({"step": 0})
+        held = folder.metrics.held()
         assert "the disk is full" in fill(folder)
         folder.log("dropped")
-        for writing in (lambda: folder.write_result(result), lambda: folder.truncate_metrics(5)):
+        for writing in (lambda: folder.write_result(result), lambda: write(folder.path / "new", "x" * 50_000)):
             with pytest.raises(RunFolderError, match="the disk is full"):
                 writing()
         assert folder.result() is None
         assert folder.environment()["host"] == "here"
         assert folder.config() == settings
         (small_disk / "ballast").unlink()
-        folder.truncate_metrics(5)
-        assert len(folder.read_metrics()) == 6
+        folder.metrics.return_to(held, print)
+        assert len(folder.metrics.read()) == 1
 
 
 def test_a_limit_on_the_size_of_files(settings, tmp_path, python):
@@ -308,9 +318,9 @@ def test_a_limit_on_the_size_of_files(settings, tmp_path, python):
         folder = RunFolder(sys.argv[1])
         folder.create(json.loads(sys.argv[2]))
         for step in range(1000):
-            folder.append_metrics({"step": step, "filler": "x" * 300})
+            folder.metrics.append({"step": step, "filler": "x" * 300})
     """
     done = python(code, tmp_path / "run", json.dumps(settings))
     assert "larger than this process may write" in done.stderr.splitlines()[-1]
     folder = RunFolder(tmp_path / "run")
-    assert len(folder.read_metrics()) == len((folder.path / "metrics.jsonl").read_bytes().splitlines()) > 10
+    assert len(folder.metrics.read()) == len((folder.path / "metrics.jsonl").read_bytes().splitlines()) > 10

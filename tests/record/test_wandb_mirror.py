@@ -39,7 +39,7 @@ def test_an_offline_run_is_whole_and_silent(train, settings, result):
     done = train("begin(); train(0, 4); end()")
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
     history, run, summary = read(train.folder.path.parent)
-    assert [own(row) for row in history] == train.folder.read_metrics() == train.lines
+    assert [own(row) for row in history] == train.folder.metrics.read() == train.lines
     assert [row["_step"] for row in history] == [10, 20, 30, 40]
     assert run["run_id"] == run["display_name"] == train.folder.name
     assert run["run_group"] == "sweep"
@@ -61,7 +61,7 @@ def test_a_cut_run_is_one_run_with_every_step_once(train):
     done = train("begin(20); train(2, 4); end()")
     assert (done.stdout, done.stderr) == ("", "")
     history, run, _ = read(train.folder.path.parent)
-    assert [own(row) for row in history] == train.folder.read_metrics() == train.lines
+    assert [own(row) for row in history] == train.folder.metrics.read() == train.lines
     assert run["run_group"] == "sweep"
 
 
@@ -103,7 +103,7 @@ train(2, 4); end()
 """
     done = train(script)
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
-    assert train.folder.read_metrics() == train.lines
+    assert train.folder.metrics.read() == train.lines
     assert train.folder.result().status == "done"
     assert (train.folder.path / "log.txt").read_text().count("W&B failed and is off from here on") == 1
 
@@ -122,7 +122,7 @@ begin(); train(0, 2); os.killpg(0, signal.SIGINT); time.sleep(0.5); train(2, 4);
 def test_wandb_that_cannot_be_imported_is_noted(train):
     done = train("sys.modules['wandb'] = None\nbegin(); train(0, 4); end(); print(tracker.state)")
     assert (done.stdout, done.stderr) == ("W&B off after a failure\n", "")
-    assert train.folder.read_metrics() == train.lines
+    assert train.folder.metrics.read() == train.lines
 
 
 @pytest.mark.parametrize(("mode", "variable"), [("off", ""), ("auto", "disabled")])

@@ -171,7 +171,7 @@ def outcome():
     """outcome(folder): all that a run on a CPU must end with, however often it was cut: its metrics and its tensors."""
 
     def read(folder: RunFolder):
-        lines = [{key: line[key] for key in line.keys() - set(MEASURED)} for line in folder.read_metrics()]
+        lines = [{key: line[key] for key in line.keys() - set(MEASURED)} for line in folder.metrics.read()]
         files = {path.name: load_file(path) for path in folder.checkpoint.glob("*.safetensors")}
         assert files
         return lines, {(file, name): tensor.tolist() for file, all in files.items() for name, tensor in all.items()}

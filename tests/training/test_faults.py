@@ -58,7 +58,7 @@ def test_stop_names_step_batch_and_module_and_changes_no_weight(settings, go, di
     assert result.steps == 7 and result.validation_loss is None
     assert result.reason.startswith("step 8 (batch ") and "of 8 sequences): loss nan" in result.reason
     assert "first module to return something not finite is encoder.layers.0.feed_forward" in result.reason
-    assert [line["step"] for line in folder.read_metrics()] == list(range(1, 8))
+    assert [line["step"] for line in folder.metrics.read()] == list(range(1, 8))
     assert all(torch.tensor(values).isfinite().all() for values in outcome(folder)[1].values())
 
 
@@ -96,7 +96,7 @@ def test_skip_and_reload_end_alike_when_nothing_else_is_random(settings, go, dis
     assert result.status == "done" and result.skipped_steps == 2
     assert result.tokens == 18 * 8 * 16
     # log_every=1: the skipped steps have no line
-    assert [line["step"] for line in folder.read_metrics()] == [s for s in range(1, 21) if s not in (8, 13)]
+    assert [line["step"] for line in folder.metrics.read()] == [s for s in range(1, 21) if s not in (8, 13)]
 
 
 def test_the_guard_is_bounded(settings, go, disturb):
@@ -164,7 +164,7 @@ def test_a_validation_loss_that_is_not_finite_stops_a_run_or_is_passed_over_and_
     unfit(2)
     result, folder = go(settings(trainer__guard="skip", **every_four), "skip")
     assert result.status == "done" and result.skipped_steps == 0
-    losses = [line["validation_loss"] for line in folder.read_metrics()]
+    losses = [line["validation_loss"] for line in folder.metrics.read()]
     assert [step for step, loss in enumerate(losses, start=1) if loss != loss] == [2] and len(losses) == 5
     assert "step 8: the validation loss is nan; skipped" in (folder.path / "log.txt").read_text()
     for guard_limit, last in ((1, "step 8"), (4, "step 20")):
@@ -180,7 +180,7 @@ def test_a_validation_loss_that_is_not_finite_takes_a_run_back(settings, go, unf
     log = (folder.path / "log.txt").read_text()
     assert result.status == "done" and result.skipped_steps == 2
     assert "back to step 6, and past it without step 8" in log and "back to step 6, and past it without step 7" in log
-    assert [line["step"] for line in folder.read_metrics() if "validation_loss" in line] == [4, 8, 12, 16, 20]
+    assert [line["step"] for line in folder.metrics.read() if "validation_loss" in line] == [4, 8, 12, 16, 20]
     unfit(2, 3, 4)
     result, _ = go(settings(trainer__guard_limit=9, **every_four), "nothing left")
     assert result.status == "nan" and result.reason == "step 8: the validation loss is nan"
@@ -200,7 +200,7 @@ def test_out_of_memory_halves_the_micro_batch_and_keeps_the_batch(settings, go, 
     result, folder = go(settings())
     assert result.status == "done" and result.micro_batch == 2
     assert result.tokens == 20 * 8 * 16
-    one, other = plain.read_metrics(), folder.read_metrics()
+    one, other = plain.metrics.read(), folder.metrics.read()
     assert [line["loss"] for line in one[:4]] == [line["loss"] for line in other[:4]]
     assert "going on with 4 sequences at once" in (folder.path / "log.txt").read_text()
 

@@ -129,7 +129,7 @@ def check_interrupted(folder: RunFolder, number: signal.Signals, steps: int) -> 
     """The step with which a run would go on is after the last one logged: none was lost."""
     result = folder.result()
     assert result.status == "interrupted" and number.name in result.reason
-    assert result.steps == folder.read_metrics()[-1]["step"] < steps
+    assert result.steps == folder.metrics.read()[-1]["step"] < steps
     assert (folder.checkpoint / f"step-{result.steps:09d}.safetensors").exists()
     assert json.loads((folder.path / "result.json").read_text())["wall_seconds"] > 0
     return result.steps

@@ -47,7 +47,7 @@ def dataset_of(config: Settings) -> Dataset:
 def test_it_learns_and_its_numbers_agree(of_kind, go, kind):
     config = of_kind(kind, max_steps=STEPS)
     result, folder = go(config)
-    lines = folder.read_metrics()
+    lines = folder.metrics.read()
     assert result.status == "done" and lines[-1]["loss"] < lines[0]["loss"] - 1
     # from ln of the vocabulary's size, 5.7, to the frequencies of single tokens at least
     assert result.validation_loss < result.unigram_loss + 0.3

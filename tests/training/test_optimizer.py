@@ -243,6 +243,6 @@ def test_a_run_that_never_leaves_its_warmup_is_told(settings, go, capsys, warmup
     # on a busy machine it also says that others hold its cores
     log = folder.path / "log.txt"
     assert (log.exists() and "the learning rate only rises" in log.read_text()) == said
-    rates = [line["learning_rate"] for line in folder.read_metrics()]
+    rates = [line["learning_rate"] for line in folder.metrics.read()]
     # without a warm-up the fall begins with the first step
     assert rates[0] == pytest.approx(1e-2 / warmup if warmup else 1e-2 * 4 / 5) and result.status == "done"

@@ -27,7 +27,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def test_it_learns_and_says_what_it_found(settings, go):
     result, folder = go(settings(max_steps=60, trainer__max_steps=60))
-    lines = folder.read_metrics()
+    lines = folder.metrics.read()
     assert lines[-1]["loss"] < lines[0]["loss"] - 1.5
     assert result.status == "done" and folder.result() == result
     assert result.validation_loss < result.unigram_loss
@@ -47,7 +47,7 @@ def test_it_learns_and_says_what_it_found(settings, go):
 
 def test_every_logged_number(settings, go):
     _, folder = go(settings(trainer__log_every=4, trainer__evaluate_every=10))
-    lines = folder.read_metrics()
+    lines = folder.metrics.read()
     assert [line["step"] for line in lines] == [4, 8, 10, 12, 16, 20]
     assert lines[0].keys() == {
         "step", "tokens", "loss", "perplexity", "bits_per_byte", "learning_rate", "gradient_norm",
@@ -64,8 +64,8 @@ def test_the_logged_loss_is_the_mean_since_the_last_line(settings, go, plain_run
     _, every = plain_run
     _, fourth = go(settings(trainer__log_every=4), "fourth")
     # 19 of 128 tokens are predicted in each batch, give or take its [CLS] and [SEP]
-    losses = [line["loss"] for line in every.read_metrics()]
-    means = [line["loss"] for line in fourth.read_metrics() if "loss" in line]
+    losses = [line["loss"] for line in every.metrics.read()]
+    means = [line["loss"] for line in fourth.metrics.read() if "loss" in line]
     assert means == pytest.approx([np.mean(losses[i : i + 4]) for i in range(0, 20, 4)], rel=1e-2)
     assert outcome(every)[1] == outcome(fourth)[1]
 
@@ -97,9 +97,9 @@ def test_accumulation_is_the_whole_batch(settings, go):
         result, folder = go(config, f"micro{size}")
         assert result.micro_batch == size
         if size == 8:
-            whole = [(line["loss"], line["gradient_norm"]) for line in folder.read_metrics()]
+            whole = [(line["loss"], line["gradient_norm"]) for line in folder.metrics.read()]
         else:
-            parts = [(line["loss"], line["gradient_norm"]) for line in folder.read_metrics()]
+            parts = [(line["loss"], line["gradient_norm"]) for line in folder.metrics.read()]
             assert parts[0] == pytest.approx(whole[0], rel=1e-5)
             assert np.array(parts) == pytest.approx(np.array(whole), rel=1e-2)
 
@@ -116,7 +116,7 @@ def test_the_clock_ends_a_run_and_the_end_is_evaluated(settings, go, monkeypatch
     result, folder = go(config)
     assert result.status == "done" and 0 < result.steps < 10**6
     assert result.wall_seconds >= 0.6
-    assert folder.read_metrics()[-1]["validation_loss"] == result.validation_loss
+    assert folder.metrics.read()[-1]["validation_loss"] == result.validation_loss
     # the result is lost, and the run that goes on knows that it is over
     (folder.path / "result.json").unlink()
     again, _ = go(config)
@@ -194,12 +194,12 @@ def test_dropout_is_a_function_of_seed_and_step(settings, go, outcome):
     _, other = go(settings(**short), "other")
     assert outcome(one) == outcome(other)
     _, third = go(settings(seed=1, **short), "third")
-    assert third.read_metrics()[0]["loss"] != one.read_metrics()[0]["loss"]
+    assert third.metrics.read()[0]["loss"] != one.metrics.read()[0]["loss"]
 
 
 def test_losses_and_perplexity_are_those_without_label_smoothing(settings, go, plain_run):
     _, folder = go(settings(trainer__label_smoothing=0.2, max_steps=1, trainer__max_steps=1))
-    (smoothed,), plain = folder.read_metrics(), plain_run[1].read_metrics()[0]
+    (smoothed,), plain = folder.metrics.read(), plain_run[1].metrics.read()[0]
     assert smoothed["loss"] == plain["loss"] and smoothed["perplexity"] == plain["perplexity"]
     # before the first step every token is about as likely
     assert smoothed["smoothed_loss"] != smoothed["loss"] == pytest.approx(smoothed["smoothed_loss"], rel=0.05)

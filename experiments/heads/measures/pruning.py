@@ -5,13 +5,11 @@
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-import yaml
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
@@ -23,7 +21,9 @@ from experiments.model.transformer import Transformer
 from experiments.objectives.loss import loss
 from experiments.objectives.objective import Batch
 from experiments.record.checkpoint import restore, weights
-from experiments.record.durable import disk_errors_as_failures, replacing, write
+from experiments.record.durable import folder_for, read_sealed, replacing, write, write_sealed
+from experiments.record.folder import CONFIG, TOKENIZER, config_text, parse_config
+from experiments.settings.disk import read_bytes
 from experiments.settings.mistake import Mistake
 from experiments.tasks.pretraining import Pretraining
 
@@ -82,11 +82,10 @@ def export(run: TrainedRun, removed: Iterable[Head], folder: Path) -> Transforme
     """Write the model without these heads, for `load_pruned`; returns it. Raises Mistake, RunFolderError."""
     model = copy.deepcopy(run.model)
     left = remove(model, removed)
-    with disk_errors_as_failures(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    write(folder / "config.yaml", yaml.safe_dump(run.settings.model_dump(), sort_keys=False))
-    write(folder / "heads.json", json.dumps({"heads": left}) + "\n")
-    with replacing(folder / "tokenizer.json") as temporary:
+    folder_for(folder)
+    write(folder / CONFIG, config_text(run.settings.model_dump()))
+    write_sealed(folder / "heads.json", {"heads": left})
+    with replacing(folder / TOKENIZER) as temporary:
         run.tokenizer.save(temporary)
     with replacing(folder / "model.safetensors") as temporary:
         save_file({name: tensor.contiguous() for name, tensor in weights(model).items()}, temporary)
@@ -102,10 +101,10 @@ class Pruned(NamedTuple):
 
 def load_pruned(folder: Path) -> Pruned:
     """The model that `export` wrote. Raises Mistake where the files don't go together."""
-    settings = from_tree(yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8")))
-    tokenizer = load(folder / "tokenizer.json")
+    settings = from_tree(parse_config(read_bytes(folder / CONFIG)))
+    tokenizer = load(folder / TOKENIZER)
     model = Pretraining(settings).build_model(tokenizer.vocabulary_size).eval()
-    for layer, left in zip(model.layers, json.loads((folder / "heads.json").read_text())["heads"], strict=True):
+    for layer, left in zip(model.layers, read_sealed(folder / "heads.json")["heads"], strict=True):
         layer.attention.keep_heads(left)
     with torch.no_grad():
         restore(weights(model), load_file(folder / "model.safetensors"))

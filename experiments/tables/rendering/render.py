@@ -9,7 +9,7 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments.display.rows import Row, as_csv, as_markdown, readable, show
-from experiments.record.durable import disk_errors_as_failures, write
+from experiments.record.durable import folder_for, write
 from experiments.tables.definition.published import MARKS
 from experiments.tables.report import Line, Report
 from experiments.tables.verdicts.statistics import NOTHING
@@ -37,8 +37,7 @@ def render(report: Report, format: str, console: Console | None = None) -> str:
 
 def write_all(report: Report, folder: Path) -> list[Path]:
     """Every format, and claims as CSV of their own, each file replaced at once. Raises RunFolderError."""
-    with disk_errors_as_failures(folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    folder_for(folder)
     request = report.request
     stem = request.name.replace("/", "_") + (f"_seeds{request.span}" if request.span else "")
     texts = {f"{stem}.{ending}": render(report, format) for format, ending in ENDINGS.items()}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from experiments.display.rows import readable
-from experiments.record.durable import disk_errors_as_failures, write
+from experiments.record.durable import folder_for, write, write_sealed
 from experiments.record.folder import RENDERED
 from experiments.tables.rendering.render import closing, legend, render, sentences, tables
 from experiments.tables.report import Report
@@ -16,9 +15,8 @@ from experiments.tables.report import Report
 def save(report: Report, runs: Path) -> None:
     """Write a file of each kind for a table and budget, in place of an earlier one. Raises RunFolderError."""
     folder, request = runs / RENDERED, report.request
-    with disk_errors_as_failures(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    write(folder / f"{request.stem}.json", json.dumps(as_shown(report), indent=1) + "\n")
+    folder_for(folder)
+    write_sealed(folder / f"{request.stem}.json", as_shown(report))
     write(folder / f"{request.stem}.md", render(report, "markdown"))
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.config.compose import compose, override
+from experiments.config.compose import compose
+from experiments.config.recorded import override
 from experiments.data.stand_in import stand_in
 from experiments.data.store import Cache
 from experiments.record.folder import LOCATION_KEYS

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import json
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
-from experiments.record.durable import disk_errors_as_failures, number, to_json, write
+from experiments.record.durable import folder_for, number, read_sealed, write_sealed
 from experiments.record.environment import describe
 from experiments.settings.digest import digest, text_digest
 from experiments.settings.mistake import Mistake, nearest
@@ -49,7 +48,7 @@ class Computed:
         if not path.exists():
             return Finding("missing")
         try:
-            record = json.loads(path.read_text(encoding="utf-8"))
+            record = read_sealed(path)
         except (OSError, ValueError) as error:
             return Finding("refused", f"{path}: {error}; remove it")
         return Finding("done", result={key: number(value) for key, value in record.items()})
@@ -67,10 +66,9 @@ class Computed:
         missing = [cell for cell in cells if self.finding(cell).state == "missing"]
         for count, cell in enumerate(missing, start=1):
             path = self._path(cell)
-            with disk_errors_as_failures(path.parent):
-                path.parent.mkdir(parents=True, exist_ok=True)
+            folder_for(path.parent)
             record = self._record(cell)
-            write(path, to_json(record, indent=2) + "\n")
+            write_sealed(path, record)
             line = f"[{count}/{len(missing)}] {cell.row}, seed {cell.seed}: {record['wall_seconds']:.1f} s"
             console.print(line, markup=False, highlight=False)
 

@@ -105,6 +105,7 @@ def finding_of(settings: Settings) -> Finding:
         result = folder.result()
         if result is None:
             return Finding("missing", "begun" if folder.path.exists() else "")
+        folder.check_files()
         if result.code_digest is not None:
             check_unchanged(settings, folder, result)
         facts = {"environment": folder.environment() or {}}

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.record.folder import RunFolder
+from experiments.record.folder import RunFolder, checksum
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.mistake import Mistake
 
@@ -20,21 +19,17 @@ def pretrained_weights(settings: FinetuningSettings) -> dict[str, Tensor]:
 
     Of a learned position table the rows that windows of `settings.length` have.
     """
-    from experiments.record.checkpoint import MODEL, load
+    from experiments.record.checkpoint import MODEL, check_origin, load
 
     folder, origin = RunFolder(settings.pretrained), settings.origin
     checkpoint = load(folder.checkpoint, settings.checkpoint, lambda text: None)
-    if checkpoint is None or _digest(checkpoint.path) != origin.digest:
+    if checkpoint is None or checksum(checkpoint.path) != origin.digest:
         raise Mistake(
             f"{folder.checkpoint}: the {settings.checkpoint} checkpoint is not (or no longer) that of step "
             f"{origin.step} with the digest {origin.digest[:8]}, or is damaged"
         )
+    check_origin(checkpoint, folder, origin.tokenizer)
     weights = {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(MODEL)}
     if (table := weights.get(POSITIONS)) is not None:
         weights[POSITIONS] = table[: settings.length]
     return weights
-
-
-def _digest(checkpoint: Path) -> str:
-    """The hex SHA-256 that stands beside a checkpoint."""
-    return checkpoint.with_suffix(".sha256").read_text(encoding="ascii").strip()

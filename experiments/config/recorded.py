@@ -1,0 +1,76 @@
+"""The settings of a run folder, which may be somebody else's: what to compute is its, with which means is ours."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from experiments.config.check import from_tree
+from experiments.config.command_line import check_overrides
+from experiments.config.compose import compose_raw, resolve
+from experiments.config.messages import groups, near_key, options
+from experiments.record.folder import RunFolder
+from experiments.settings.finetuning import FinetuningSettings
+from experiments.settings.mistake import Mistake, nearest
+from experiments.settings.run import Settings
+
+
+def on_this_machine(run: dict[str, Any]) -> dict[str, Any]:
+    """The settings of a run, which may be somebody else's, with the folders, the device and the W&B of this machine."""
+    ours = OmegaConf.to_container(compose_raw([]), resolve=True)
+    assert isinstance(ours, dict)
+    trainer = run.get("trainer")
+    if not isinstance(trainer, dict):
+        raise Mistake(f"trainer = {trainer!r}: must be a group of settings")
+    device = {"device": ours["trainer"]["device"]}
+    return run | {key: ours[key] for key in ("runs", "cache", "logger")} | {"trainer": trainer | device}
+
+
+def pretraining(folder: RunFolder) -> Settings:
+    """What a run was pretrained with. Raises Mistake for a fine-tuned one."""
+    settings = from_tree(on_this_machine(folder.config()))
+    if isinstance(settings, FinetuningSettings):
+        raise Mistake(f"{folder.name} is fine-tuned", f"name the pretrained run: {settings.origin.run}")
+    return settings
+
+
+def override(tree: dict[str, Any], overrides: list[str]) -> Settings:
+    """The settings of a run's `config.yaml` with other values. Raises Mistake.
+
+    A group is composed afresh; a key that people vary also reaches the places that refer to it.
+    """
+    parsed = check_overrides(overrides, "finetune" if "pretrained" in tree else "config")
+    for text, each in zip(overrides, parsed, strict=True):
+        if each.is_sweep_override():
+            raise Mistake(f"{text}: one value is needed here", "to give a list write key=[a,b]")
+    composed_groups = {each.key_or_group for each in parsed} & set(groups())
+    pairs = zip(overrides, parsed, strict=True)
+    group_overrides = [text for text, each in pairs if each.key_or_group.split(".")[0] in composed_groups]
+    fresh = OmegaConf.to_container(compose_raw(group_overrides), resolve=True)
+    assert isinstance(fresh, dict)
+    config = OmegaConf.create(tree | {group: fresh[group] for group in composed_groups})
+    variant = tree["variant"].get("name")
+    if variant not in (known := options("variant")):
+        raise Mistake(f"there is no variant {variant!r} here" + nearest(str(variant), known), "bring its two files")
+    sources = OmegaConf.to_container(compose_raw([f"variant={variant}"]), resolve=False)
+    assert isinstance(sources, dict)
+    for each in parsed:
+        key: str = each.key_or_group
+        value: Any = each.value()
+        if key.split(".")[0] in composed_groups:
+            continue
+        if OmegaConf.select(config, key, default=config) is config:
+            raise Mistake(f"there is no setting {key!r}", near_key(key))
+        for place in [key, *_places_of(key, sources, tree)]:
+            OmegaConf.update(config, place, value)
+    return resolve(config)
+
+
+def _places_of(key: str, sources: dict[Any, Any], tree: dict[str, Any]) -> Iterator[str]:
+    """Dotted keys of `tree` whose source, its YAML before interpolation, is nothing but `${key}`."""
+    for group, keys in sources.items():
+        if isinstance(keys, dict) and isinstance(tree.get(str(group)), dict):
+            referring = (name for name, source in keys.items() if source == f"${{{key}}}" and name in tree[str(group)])
+            yield from (f"{group!s}.{name!s}" for name in referring)

@@ -1,0 +1,59 @@
+"""Results as those read them who only look: soon, of any number of runs, and marked where they are not as written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from experiments.record.durable import RunFolderError
+from experiments.record.folder import CONFIG, ENVIRONMENT, FILES, FINAL, METRICS, RESULT, RunFolder, differing_file
+from experiments.record.index import Index
+from experiments.record.result import Result
+from experiments.settings.digest import file_digest, unsealed
+from experiments.settings.plain import from_json
+
+CHANGED = "changed"  # the status of a run that is not as it was when its result was written: it has no numbers
+# the tokenizer, which may be large, is checked by whoever uses it
+BESIDE = (CONFIG, ENVIRONMENT, METRICS)
+
+
+def marked_result(folder: Path, index: Index, say: Callable[[str], None]) -> dict[str, Any] | None:
+    """`result.json` with the folder's name under `run`; None where there is none.
+
+    Where it, or a file that its numbers rest on, is not as it was written, `say` hears which, in a line, and the result
+    has the status CHANGED, no number, and the settings if these at least can be trusted.
+    """
+    try:
+        result: dict[str, Any] | None = index.read(folder / RESULT, partial(_parse, folder), beside=BESIDE)
+    except OSError as error:
+        say(f"{CHANGED}: {folder / RESULT}: {error.strerror}")
+    except ValueError as error:
+        say(f"{CHANGED}: {error}")
+    else:
+        return result and result | {"run": folder.name}
+    config = _settings(folder)
+    return {"run": folder.name, "status": CHANGED, "config": config, "seed": (config or {}).get("seed")}
+
+
+def _parse(folder: Path, content: bytes) -> dict[str, Any]:
+    try:
+        result = unsealed(from_json(content))
+        recorded = result.pop(FILES, None)
+        Result.from_dict(result)
+        differing_file(recorded, {})
+    except ValueError as error:
+        raise ValueError(f"{folder / RESULT}: {error}") from error
+    digests = {name: file_digest(folder / name) for name in BESIDE if (folder / name).exists()}
+    expected = {name: digest for name, digest in recorded.items() if name in BESIDE}
+    if result["status"] in FINAL and (name := differing_file(expected, digests)):
+        raise ValueError(f"{folder / name}: not as it was when {RESULT} was written")
+    return result
+
+
+def _settings(folder: Path) -> dict[str, Any] | None:
+    try:
+        return RunFolder(folder).config()
+    except RunFolderError:
+        return None

@@ -1,0 +1,79 @@
+"""Files and folders on the disk: read without waiting for a writer, and there after a power cut."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+LARGEST = 1 << 30  # bytes of a file that is read whole
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file to be read. Raises OSError, also where it is no regular file: to open a pipe could take for ever."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        return os.fdopen(descriptor, "rb")
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def read_bytes(path: Path) -> bytes:
+    """The bytes of a regular file. Raises OSError."""
+    with open_regular(path) as file:
+        if (size := os.fstat(file.fileno()).st_size) > LARGEST:
+            raise OSError(errno.ERANGE, f"it has {size:,} bytes, too many to be read", str(path))
+        return file.read()
+
+
+@contextmanager
+def lock_file(path: Path) -> Iterator[int]:
+    """Open the file of a lock, made where there is none; the lock goes when it is closed. Raises OSError."""
+    # without waiting for whoever reads a pipe in its place
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def take_lock(descriptor: int, *, wait: bool = False) -> bool:
+    """Take the lock of an open file, which the system releases when its process dies; whether it was free.
+
+    Raises OSError, on a file system without locks too.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def to_disk(path: Path) -> None:
+    """Wait until a file, or the names in a folder, would survive a power cut."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it that are missing, so that it survives a power cut before what is put in it.
+
+    Raises OSError.
+    """
+    missing = [path]
+    while not missing[-1].parent.is_dir():
+        missing.append(missing[-1].parent)
+    for each in reversed(missing):
+        each.mkdir(exist_ok=True)
+        to_disk(each.parent)

@@ -1,0 +1,72 @@
+"""How far a run is, and all else that a checkpoint says of it in its header."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from experiments.record.checkpoint import Checkpoint
+from experiments.record.metrics import HeldLines
+from experiments.settings.mistake import Mistake
+
+
+@dataclass
+class Progress:
+    """How far a run is: what its next numbers depend on besides weights and moments. JSON in a checkpoint."""
+
+    compiled: bool = False  # layers, by torch.compile
+    step: int = 0  # the last one taken or skipped, the first being 1
+    tokens: int = 0  # trained on
+    loss_sum: float = 0.0  # nats, since the last logged step
+    smoothed_sum: float = 0.0  # the same with label smoothing
+    positions: int = 0  # predicted tokens, since the last logged step
+    order_sum: float = 0.0  # nats of the sequences' labels, since the last logged step
+    orders: int = 0  # labels, since the last logged step
+    gradient_norm: float = 0.0  # of the last step taken, before clipping
+    training_loss: float | None = None  # the last logged one
+    evaluation: dict[str, Any] | None = None  # the last Evaluation, without predictions
+    evaluated_at: int = 0  # its step
+    best_loss: float | None = None  # lowest validation loss
+    skipped: list[int] = field(default_factory=list)  # steps that the guard passes over
+    skipped_evaluations: list[int] = field(default_factory=list)  # steps whose evaluation it passed over
+    ended: bool = False  # a limit is reached
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a checkpoint says beside its tensors: enough to go on as if the run had not been cut."""
+
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    progress: Progress
+    metrics: HeldLines
+    micro_batch: int  # sequences at once
+    precision: str
+    configuration: str  # digest of the settings
+    tokenizer: str  # digest
+    dataset: str  # digest of its identity
+    code: dict[str, str]  # digest of each file
+    backend: str  # attention kernels that run
+    wall_seconds: float
+    peak_memory_bytes: int
+    rates: list[float]  # tokens a second of the steady steps
+
+    @classmethod
+    def of(cls, checkpoint: Checkpoint) -> Header:
+        """The header of a checkpoint that was read. Raises Mistake where it isn't one that a run wrote."""
+        try:
+            return _ADAPTER.validate_python(checkpoint.header)
+        except ValidationError as error:
+            wrong = ".".join(map(str, error.errors()[0]["loc"])) or "all of it"
+            raise Mistake(
+                f"{checkpoint.path}: its header is not one that a run wrote ({wrong}); remove this file"
+            ) from error
+
+    def to_dict(self) -> dict[str, Any]:
+        """The header as JSON can hold it."""
+        return asdict(self)
+
+
+_ADAPTER = TypeAdapter(Header)
