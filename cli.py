@@ -12,9 +12,10 @@ from typing import Annotated, Literal
 
 import typer
 
+from experiments.commands.ending import flushed, line_and_code, terminable
 from experiments.measure.process_environment import set_performance_variables
 from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Failure
+from experiments.training.interruption import Interrupted
 
 TENSOR_COMMANDS = ("train", "finetune", "evaluate", "table", "bench", "heads")
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}  # -m, --cfg, -cn ... are Hydra's
@@ -375,23 +376,17 @@ def completion(shell: Literal["bash", "zsh"]) -> None:
 
 @contextmanager
 def _command(name: str) -> Iterator[None]:
-    """Say a failure that the user can mend in a line or two, and exit with its code; a bug goes on to `main`."""
+    """Say in a line or two why a command ended early, and exit with its code; a bug goes on to `main`."""
     try:
-        yield
-    except Exception as error:
-        code = _exit_code(error)
-        if code is None or os.environ.get("ATTN_TRACEBACK") == "1":
+        with flushed(), terminable():
+            yield
+    except (Exception, KeyboardInterrupt, Interrupted) as error:
+        ending = line_and_code(error)
+        if ending is None or os.environ.get("ATTN_TRACEBACK") == "1":
             raise
-        print(f"attn {name}: {error}", file=sys.stderr)
+        line, code = ending
+        print(f"attn {name}: {line}", file=sys.stderr)
         raise typer.Exit(code) from error
-
-
-def _exit_code(error: Exception) -> ExitCode | None:
-    """The exit code of a failure that is no bug; None: of a bug, or of an exit that Typer was asked for."""
-    if isinstance(error, Failure):
-        return error.exit_code
-    # torch's own, by its name: torch is not imported before it is needed
-    return ExitCode.OUT_OF_MEMORY if type(error).__name__ == "OutOfMemoryError" else None
 
 
 def main() -> None:
@@ -405,15 +400,19 @@ def main() -> None:
 
         completion_init()
     try:
-        app()
+        with flushed():
+            app()
     except Exception as error:
+        ending = line_and_code(error)
+        if ending is not None and os.environ.get("ATTN_TRACEBACK") != "1":
+            print(f"attn: {ending[0]}", file=sys.stderr)
+            sys.exit(ending[1])
         traceback.print_exc()
-        code = _exit_code(error)
-        if code is None:
+        if ending is None:
             from experiments.commands.bug import report
 
             print(report(error), file=sys.stderr)
-        sys.exit(ExitCode.FAILED if code is None else code)
+        sys.exit(ExitCode.FAILED if ending is None else ending[1])
 
 
 if __name__ == "__main__":

@@ -39,5 +39,7 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
                 data = news
                 write(out, page(data))
     except KeyboardInterrupt:
+        pass
+    finally:
         # the page that is open loads this one, and stops
         write(out, page(data | {"refresh": 0}))

@@ -166,6 +166,9 @@ def train(texts: list[str], settings: TrainedTokenizer) -> Tokenizer:
     try:
         with _no_panic():
             return Tokenizer(learn(texts, settings.vocabulary_size))
+    except ImportError:
+        # the library's fault, or that of a file in its place: not the text's
+        raise
     except Exception as error:
         reason = first_line(error)
         raise DataError(f"tokenizer.kind={settings.kind} cannot be trained on this text: {reason}") from error

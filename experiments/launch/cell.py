@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 import threading
+from contextlib import suppress
 from pathlib import Path
 
 from experiments.config.check import from_tree
@@ -67,6 +68,7 @@ def execute(settings: Settings, cells_at_once: int = 1) -> ExitCode:
     """
     folder = folder_of(settings)
     result = finished(settings)
+    is_first = not folder.path.parent.exists()
     if result is None:
         neighbours = Neighbours(cells_at_once)
         try:
@@ -80,6 +82,9 @@ def execute(settings: Settings, cells_at_once: int = 1) -> ExitCode:
                 result = train(settings, folder, Tracker(), display, neighbours)
         except Mistake:
             folder.discard()
+            if is_first:
+                with suppress(OSError):
+                    folder.path.parent.rmdir()
             raise
         except Interrupted as interrupted:
             print(f"{interrupted.reason}: the same command goes on from {folder.path}", file=sys.stderr)

@@ -1,0 +1,90 @@
+"""How a command ends that the world around it ends: a signal, an output nobody reads, a refusal of the system."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
+
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Failure
+from experiments.training.interruption import Interrupted
+
+# of a path that the user has given
+MISTAKES = {errno.ENAMETOOLONG, errno.ELOOP}
+# of the machine, at this moment
+REFUSALS = {
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE,
+    errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV,
+}  # fmt: skip
+# where the output goes
+UNWRITTEN = {errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EBADF}
+
+
+def line_and_code(error: BaseException) -> tuple[str, ExitCode] | None:
+    """What to say of the end of a command, and its exit code; None: of a bug, or of an exit that was asked for."""
+    if isinstance(error, Failure):
+        return str(error), error.exit_code
+    if isinstance(error, Interrupted):
+        return error.reason, error.exit_code
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted by SIGINT", ExitCode.INTERRUPTED
+    # torch's own, by its name: torch is not imported before it is needed
+    if type(error).__name__ == "OutOfMemoryError":
+        return str(error), ExitCode.OUT_OF_MEMORY
+    if not isinstance(error, OSError):
+        return None
+    reason = error.strerror or str(error)
+    # of what is written into folders, the path is known and said
+    if error.filename is None and error.errno in UNWRITTEN:
+        _give_up_output()
+        return f"the output can't be written: {reason}", ExitCode.FAILED
+    if error.filename is None or error.errno not in MISTAKES | REFUSALS:
+        return None
+    code = ExitCode.MISTAKE if error.errno in MISTAKES else ExitCode.FAILED
+    return f"{shortened(str(error.filename))}: {reason}", code
+
+
+def shortened(text: str) -> str:
+    """The text, of a very long one only both ends."""
+    return text if len(text) <= 200 else f"{text[:120]}...{text[-60:]}"
+
+
+@contextmanager
+def terminable() -> Iterator[None]:
+    """SIGTERM raises Interrupted in the block, so that it puts away what it has begun, as after Ctrl-C."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise Interrupted(number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@contextmanager
+def flushed() -> Iterator[None]:
+    """What the block prints is written when it ends: an output that takes nothing is noticed in time."""
+    try:
+        yield
+    finally:
+        # None where the process began without one
+        if sys.stdout is not None:
+            sys.stdout.flush()
+
+
+def _give_up_output() -> None:
+    """Let stdout take what is left in its buffer, which Python would write when it ends, and complain."""
+    if sys.stdout is not None:
+        with suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,94 @@
+"""How commands end that a signal, an output that takes nothing, or the system ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from experiments.commands.ending import line_and_code, terminable
+from experiments.settings.exit_code import ExitCode
+from experiments.training.interruption import Interrupted
+from tests.fixtures.command import ROOT
+
+
+def of_path(number: int) -> OSError:
+    return OSError(number, os.strerror(number), "a" * 5000)
+
+
+def test_what_the_system_refuses_is_said_in_a_line_and_the_rest_is_a_bug():
+    line, code = line_and_code(of_path(errno.ENAMETOOLONG))
+    assert code is ExitCode.MISTAKE and line.endswith("aaa: File name too long") and len(line) < 250
+    assert line_and_code(of_path(errno.EACCES))[1] is ExitCode.FAILED
+    assert line_and_code(KeyboardInterrupt()) == ("interrupted by SIGINT", ExitCode.INTERRUPTED)
+    assert line_and_code(Interrupted(signal.SIGTERM)) == ("interrupted by SIGTERM", ExitCode.TERMINATED)
+    assert line_and_code(of_path(errno.ENOENT)) is line_and_code(ValueError("shapes")) is None
+
+
+def test_sigterm_leaves_the_block_and_the_handler_is_as_before():
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Interrupted), terminable():
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("option", ["--runs", "--out"])
+def test_a_path_that_no_file_system_takes_is_a_mistake(attn, option):
+    done = attn("dashboard", option, "a" * 300)
+    assert done.returncode == 2 and "File name too long" in done.stderr
+
+
+def test_a_refused_run_leaves_no_folder_of_runs(attn, tmp_path):
+    done = attn("train", "data=text", "data.train=missing", "logger.wandb=off")
+    assert done.returncode == 2 and "data.train=missing: there is no such file" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+COMMANDS = (["--help"], ["--version"], ["variants"], ["train", "--cfg", "job"], ["compare", "--help"])
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("words", COMMANDS)
+def test_an_output_that_takes_nothing_is_said_in_a_line(environment, words):
+    def end(stdout: int) -> tuple[int, list[str]]:
+        command = [sys.executable, str(ROOT / "cli.py"), *words]
+        done = subprocess.run(command, env=environment, stdout=stdout, stderr=subprocess.PIPE, text=True, timeout=120)
+        return done.returncode, done.stderr.splitlines()
+
+    code, lines = end(os.open("/dev/full", os.O_WRONLY))
+    assert code == 1 and len(lines) == 1 and "the output can't be written: No space left" in lines[0]
+    reader, writer = os.pipe()
+    os.close(reader)
+    code, lines = end(writer)
+    assert code == 1 and len(lines) <= 1
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("words", [["variants"], ["bench", "--rounds", "99"], ["table", "--runs", "elsewhere"]])
+def test_a_signal_ends_a_command_in_a_line_and_leaves_nothing(environment, tmp_path, chance, scale, number, words):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    for attempt in range(2 * scale):
+        command = [sys.executable, str(ROOT / "cli.py"), *words]
+        own = environment | {"TMPDIR": str(temporary), "ATTN_CACHE": str(tmp_path / f"cache{attempt}")}
+        with subprocess.Popen(
+            command, cwd=tmp_path, env=own, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        ) as process:
+            time.sleep(chance.uniform(4, 12))
+            process.send_signal(number)
+            _, said = process.communicate(timeout=120)
+        if process.returncode in (0, -number):
+            # it had ended, or not begun
+            continue
+        assert process.returncode == 128 + number and "Traceback" not in said, said
+        assert said.splitlines()[-1].endswith(f"interrupted by {number.name}"), said
+        # torch keeps its compiler's files for the next time
+        left = [path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor")]
+        assert not left
