@@ -7,11 +7,16 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
+from experiments.launch.cell import folder_of
 from experiments.launch.fork_server import ForkServer, can_fork
 from experiments.launch.places import Workers, on_gpu, places_for
+from experiments.launch.prepare import prepare_apart
 from experiments.launch.report import SweepProgress
 from experiments.launch.worker import Outcome, done_before, run_cells
+from experiments.settings.mistake import Failure
 from experiments.settings.run import Settings
+from experiments.tasks.choose import task_of
+from experiments.training.interruption import Interruption
 
 
 def train_cells(cells: Sequence[Settings], console: Console, workers: Workers = "auto") -> list[Outcome]:
@@ -24,12 +29,34 @@ def train_cells(cells: Sequence[Settings], console: Console, workers: Workers = 
     missing = [index for index in range(len(cells)) if index not in outcomes]
     to_train = [cells[index] for index in missing]
     places = places_for(to_train or cells, workers)
+    _prepare(to_train)
     with SweepProgress(len(cells), console).shown() as progress, _fork_server(to_train, console) as server:
         for outcome in outcomes.values():
             (progress.skip if outcome.done else progress.end)(outcome)
         trained = run_cells(to_train, places, server, progress.watch, progress.end)
     outcomes |= zip(missing, trained, strict=True)
     return [outcomes[index] for index in range(len(cells))]
+
+
+def _prepare(cells: Sequence[Settings]) -> None:
+    """Make the corpora that are missing, each once and on all cores, before cells are kept to theirs.
+
+    What can't be made is left to the cells, each of which says why. Raises Interrupted.
+    """
+    distinct = {
+        repr([getattr(cell, "task", cell.data), cell.tokenizer, cell.objective, cell.row_length, cell.cache]): cell
+        for cell in reversed(cells)
+    }
+    for cell in reversed(distinct.values()):
+        folder = folder_of(cell)
+        try:
+            if task_of(cell).is_ready():
+                continue
+            with folder, Interruption():
+                folder.create(cell.model_dump())
+                prepare_apart(cell, folder)
+        except Failure:
+            folder.discard()
 
 
 @contextmanager

@@ -208,10 +208,14 @@ def test_a_wrong_number_of_workers_is_refused_before_anything_is_changed(attn, t
     assert not (tmp_path / "runs").exists()
 
 
-def test_cells_side_by_side_are_those_of_one_by_one_and_compare_says_what_their_speed_is_worth(attn, tiny, monkeypatch):
+def test_cells_side_by_side_are_those_of_one_by_one_and_compare_says_what_their_speed_is_worth(
+    attn, tiny, monkeypatch, tmp_path
+):
     monkeypatch.setattr("experiments.launch.places.usable", lambda: [0, 1, 2])
-    words = ["train", "-m", "seed=0,1", "heads=2", *tiny]
-    assert attn(*words, "--workers", "auto").returncode == attn(*words, "--workers", "1", "runs=one").returncode == 0
+    words = ["train", "-m", "seed=0,1", "heads=2", *tiny, f"cache={tmp_path / 'cache'}"]
+    first, second = attn(*words, "--workers", "auto"), attn(*words, "--workers", "1", "runs=one")
+    assert first.returncode == second.returncode == 0, first.output + second.output
+    assert first.stderr.count("making the corpus") == 1 and "making the corpus" not in second.stderr
     beside, alone = (attn("compare", "--runs", runs, "--format", "json") for runs in ("runs", "one"))
     for mine, other in zip(json.loads(beside.stdout), json.loads(alone.stdout), strict=True):
         assert mine["run"] == other["run"] and mine["loss"] == other["loss"]
