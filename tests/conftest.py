@@ -35,7 +35,7 @@ pytest_plugins = [
 
 
 def pytest_collection_finish() -> None:
-    """Leave the modules out of garbage collection, which looked through them 200 times."""
+    """Leave what has been imported out of garbage collection, which would look through all of it again and again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
