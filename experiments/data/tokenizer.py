@@ -17,6 +17,7 @@ from experiments.data.errors import DataError
 from experiments.data.files import find
 from experiments.data.store import Cache
 from experiments.settings.digest import digest, text_digest
+from experiments.settings.disk import read_bytes
 from experiments.settings.mistake import first_line
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 
@@ -96,7 +97,7 @@ def load(path: Path) -> Tokenizer:
 
     try:
         with _no_panic():
-            inner = tokenizers.Tokenizer.from_file(str(path))
+            inner = tokenizers.Tokenizer.from_buffer(read_bytes(path))
     except Exception as error:
         raise DataError(f"{path} is not a tokenizer.json of the tokenizers library: {first_line(error)}") from error
     try:

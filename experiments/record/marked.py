@@ -28,7 +28,7 @@ def marked_result(folder: Path, index: Index, say: Callable[[str], None]) -> dic
     try:
         result: dict[str, Any] | None = index.read(folder / RESULT, partial(_parse, folder), beside=BESIDE)
     except OSError as error:
-        say(f"{CHANGED}: {folder / RESULT}: {error.strerror}")
+        say(f"{CHANGED}: {error.filename or folder / RESULT}: {error.strerror}")
     except ValueError as error:
         say(f"{CHANGED}: {error}")
     else:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -13,8 +15,11 @@ from typer.testing import CliRunner
 from cli import app
 from experiments.commands.evaluate import evaluate_run
 from experiments.config.compose import compose
+from experiments.config.recorded import on_this_machine
 from experiments.launch.cell import execute
-from experiments.settings.mistake import Mistake
+from experiments.record.folder import RunFolder, config_text
+from experiments.settings.digest import bytes_digest
+from experiments.settings.mistake import Failure, Mistake
 from experiments.training.micro_batches import Forward
 
 
@@ -53,6 +58,55 @@ def test_the_precision_is_that_of_the_training_unless_another_is_asked_for(score
     trained, scored = score
     assert scored()[0] == trained
     assert scored("precision=fp32")[0] != trained
+
+
+@pytest.fixture
+def copied(runs, tmp_path) -> Path:
+    """The run's folder, somewhere else, to be changed."""
+    (path,) = (path.parent for path in runs.glob("*/result.json"))
+    return shutil.copytree(path, tmp_path / "runs" / path.name)
+
+
+def test_folders_and_logger_are_this_machines(copied, tmp_path, capsys):
+    config = RunFolder(copied).config()
+    places = {name: str(tmp_path / "theirs" / name) for name in ("runs", "cache")}
+    foreign = config | places | {"logger": config["logger"] | {"project": "theirs", "wandb": "online"}}
+    (copied / "config.yaml").write_text(config_text(foreign))
+    evaluate_run("multi_head", [], copied.parent, "best", "json")
+    assert json.loads(capsys.readouterr().out)[0]["loss"] > 0 and not (tmp_path / "theirs").exists()
+    here = on_this_machine(foreign | {"trainer": config["trainer"] | {"device": "cuda"}})
+    assert here["trainer"]["device"] == "auto" and here["logger"]["project"] == "attn"
+    assert here["cache"] == os.environ["ATTN_CACHE"] and here["length"] == config["length"]
+
+
+def permute_tokenizer(folder: Path) -> str:
+    tree = json.loads((folder / "tokenizer.json").read_text())
+    vocabulary = tree["model"]["vocab"]
+    vocabulary["a"], vocabulary["e"] = vocabulary["e"], vocabulary["a"]
+    (folder / "tokenizer.json").write_text(json.dumps(tree))
+    return "tokenizer.json"
+
+
+def change_setting(folder: Path) -> str:
+    config = RunFolder(folder).config()
+    (folder / "config.yaml").write_text(config_text(config | {"seed": 7}))
+    return "config.yaml"
+
+
+def put_bomb(folder: Path) -> str:
+    levels = "\n".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12))
+    text = f"a0: &a0 [x]\n{levels}\n"
+    seal = f"# sha256 of the lines above: {bytes_digest([text.encode()])}\n"
+    (folder / "config.yaml").write_text(text + seal)
+    return "config.yaml"
+
+
+@pytest.mark.parametrize("change", [permute_tokenizer, change_setting, put_bomb])
+def test_what_the_weights_were_not_trained_with_is_refused_by_name(copied, change):
+    name = change(copied)
+    with pytest.raises(Failure, match=f"{name}: ") as refused:
+        evaluate_run("multi_head", [], copied.parent, "best", "json")
+    assert str(refused.value).count("\n") <= 1
 
 
 @pytest.mark.parametrize(

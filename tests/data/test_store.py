@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 import random
 import signal
@@ -75,6 +77,74 @@ def test_a_damaged_folder_is_made_again(cache: Cache, damage: str) -> None:
             manifest.unlink()
     assert cache.obtain("kind", "key", content("second"))[1] == {"text": "second"}
     assert cache.obtain("kind", "key", never)[1] == {"text": "second"}
+
+
+def test_a_manifest_with_another_digit_or_of_another_folder_is_not_believed(cache: Cache) -> None:
+    said: list[str] = []
+    cache.say = said.append
+
+    def make(folder: Path) -> dict[str, object]:
+        (folder / "file").write_text("first")
+        return {"token_count": 362}
+
+    folder, facts = cache.obtain("kind", "key", make)
+    other, _ = cache.obtain("kind", "other", make)
+    manifest = folder / store.MANIFEST
+    manifest.write_text(manifest.read_text().replace("362", "1091"))
+    assert cache.obtain("kind", "key", make) == (folder, facts)
+    manifest.write_bytes((other / store.MANIFEST).read_bytes())
+    assert cache.obtain("kind", "key", make) == (folder, facts)
+    assert [line.partition(": ")[2] for line in said] == [
+        "damaged (manifest.json: it was changed: its digest differs); made again",
+        "damaged (manifest.json: it is of kind/other); made again",
+    ]
+
+
+def test_every_flipped_bit_of_a_folder_is_seen(cache: Cache) -> None:
+    folder, facts = cache.obtain("kind", "key", content("first"))
+    source, reader = random.Random(0), Cache(cache.root, None)
+    for path in (folder / "file", folder / store.MANIFEST):
+        whole = path.read_bytes()
+        for _ in range(25):
+            changed = bytearray(whole)
+            changed[source.randrange(len(whole))] ^= 1 << source.randrange(8)
+            path.write_bytes(changed)
+            try:
+                assert reader.obtain("kind", "key", never)[1] == facts and path.name == store.MANIFEST
+            except store.MissingError:
+                continue
+        path.write_bytes(whole)
+    assert reader.obtain("kind", "key", never)[1] == facts
+
+
+def test_a_damaged_folder_stays_where_it_cannot_be_made_again(cache: Cache) -> None:
+    folder, _ = cache.obtain("kind", "key", content("first"))
+    (folder / "file").write_text("fIrst")
+
+    def fails(folder: Path) -> dict[str, object]:
+        raise DataError("no network")
+
+    with pytest.raises(DataError, match="no network"):
+        cache.obtain("kind", "key", fails)
+    assert (folder / "file").read_text() == "fIrst"
+
+
+def test_a_note_that_was_changed_is_forgotten(cache: Cache) -> None:
+    cache.remember(["a"], "value")
+    assert cache.recall(["a"]) == "value"
+    (note,) = (cache.root / "notes").iterdir()
+    note.write_text(note.read_text().replace('value"}', 'valve"}').replace("value", "valve"))
+    assert cache.recall(["a"]) is None
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
+def test_a_file_system_without_locks_is_said(cache: Cache, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    def refuse(descriptor: int, operation: int) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(DataError, match=r"has no file locks .* choose another, cache=FOLDER"):
+        cache.obtain("kind", "key", never)
 
 
 def test_the_digest_of_a_big_file_is_remembered_until_it_changes(

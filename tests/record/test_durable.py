@@ -3,12 +3,23 @@ from __future__ import annotations
 import errno
 import json
 import math
+import os
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.record.durable import RunFolderError, disk_errors_as_failures, number, replacing, to_json, write
+from experiments.record.durable import (
+    RunFolderError,
+    disk_errors_as_failures,
+    folder_for,
+    new_folder,
+    number,
+    replacing,
+    to_json,
+    write,
+)
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(alphabet="xyz"),
@@ -50,6 +61,34 @@ def test_a_replacement_is_not_seen_before_it_is_whole(tmp_path):
         temporary.write_text("new")
         assert not path.exists()
     assert path.read_text() == "new"
+
+
+@pytest.fixture
+def synchronized(monkeypatch):
+    """Paths in the order in which they were put to the disk."""
+    paths = []
+    fsync = os.fsync
+
+    def note(descriptor):
+        paths.append(str(Path(f"/proc/self/fd/{descriptor}").readlink()))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    return paths
+
+
+def test_a_new_folder_and_those_above_it_are_on_the_disk_before_what_is_in_them(tmp_path, synchronized):
+    folder_for(tmp_path / "a" / "b")
+    assert synchronized == [str(tmp_path), str(tmp_path / "a")]
+
+
+def test_a_folder_is_on_the_disk_with_its_files_before_it_has_its_name(tmp_path, synchronized):
+    with new_folder(tmp_path / "new") as partial:
+        (partial / "inner").mkdir()
+        (partial / "inner" / "file").write_text("x")
+        synchronized.clear()
+    inside = [str(partial / "inner"), str(partial / "inner" / "file"), str(partial)]
+    assert sorted(synchronized[:-1]) == sorted(inside) and synchronized[-1] == str(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import copy
 import ctypes
+import errno
+import fcntl
 import json
 import math
 import os
@@ -202,6 +204,39 @@ def test_only_one_process_at_a_time(folder, settings, python):
     folder.close()
     assert folder.holder() is None
     assert python(code, folder.path, json.dumps(settings)).returncode == 0
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS])
+def test_on_a_file_system_without_locks_nobody_trains_and_everybody_reads(folder, settings, monkeypatch, number):
+    folder.close()
+
+    def refuse(descriptor, operation):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with pytest.raises(RunFolderError, match=r"lock: this file system has no file locks .*set runs="):
+        folder.create(settings)
+    assert folder.holder() is None and folder.config() == settings
+
+
+def test_a_file_that_changed_after_the_result_is_named(folder, settings, result):
+    folder.metrics.append({"step": 1, "loss": 2.0})
+    folder.write_environment({"host": "here"})
+    (folder.path / "tokenizer.json").write_text("{}")
+    folder.write_result(result)
+    folder.close()
+    folder.check_files()
+    for name in ("config.yaml", "environment.json", "metrics.jsonl", "tokenizer.json"):
+        content = (folder.path / name).read_bytes()
+        for changed in (content + b" ", None):
+            (folder.path / name).unlink() if changed is None else (folder.path / name).write_bytes(changed)
+            with pytest.raises(RunFolderError, match=f"{name}: not as it was when result.json was written"):
+                RunFolder(folder.path).check_files()
+            (folder.path / name).write_bytes(content)
+    folder.check_files()
+    # a start with other places leaves the file that the result covers as it is
+    folder.create({**settings, "cache": "elsewhere"})
+    folder.check_files()
 
 
 def test_the_lock_goes_with_a_killed_process(settings, python, tmp_path):
