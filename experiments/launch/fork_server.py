@@ -1,8 +1,8 @@
 """A process that has imported torch and the training stack once, and forks a clean process for each cell.
 
-So a cell begins within half a second, where a fresh interpreter imports for seconds. `python -m
-experiments.launch.fork_server FOLDER` reads assignments and signals, a line each, and answers with a line when a cell
-has ended. It never computes: a forked copy of threads, or of CUDA, would not work.
+So a cell begins within half a second, where a fresh interpreter imports for seconds. As a program it reads assignments
+and signals, a line each, and answers with a line when a cell has ended. It never computes: a forked copy of threads, or
+of CUDA, would not work.
 """
 
 from __future__ import annotations
@@ -39,6 +39,7 @@ class ForkServer:
 
     def __init__(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
+        self._codes: dict[str, int | None] = {}  # by run folder; None: the cell runs
         self._open()
 
     def __enter__(self) -> ForkServer:
@@ -52,11 +53,12 @@ class ForkServer:
 
     def start(self, assignment: Assignment) -> ForkedCell:
         """Fork a process that trains in a run folder; what it says goes to the folder's output.txt."""
-        if self._process.poll() is not None:
+        if (ended := self._process.poll()) is not None:
+            self._codes = {name: ended if code is None else code for name, code in self._codes.items()}
             self._close()
             self._open()
         name = str(assignment.folder)
-        self._codes.pop(name, None)
+        self._codes[name] = None
         self._send(assignment.to_line())
         return ForkedCell(self, name)
 
@@ -68,7 +70,12 @@ class ForkServer:
 
     def code(self, name: str) -> int | None:
         """The exit code of a cell, or that of a server which ended before it; None while the cell runs."""
-        return self._codes.get(name, self._process.poll())
+        code = self._codes[name]
+        return self._process.poll() if code is None else code
+
+    def forget(self, name: str) -> None:
+        """Let go of what is known of a cell that has ended."""
+        del self._codes[name]
 
     def signal(self, name: str, number: int) -> None:
         """Send a signal to a cell; nothing happens to one that has ended."""
@@ -84,7 +91,6 @@ class ForkServer:
             start_new_session=True,
             bufsize=0,
         )
-        self._codes: dict[str, int] = {}
         assert self._process.stdout
         first = self._process.stdout.readline()
         self.refusal: str | None = json.loads(first)["refusal"] if first else self._why_ended()
@@ -98,11 +104,9 @@ class ForkServer:
 
     def _send(self, line: str) -> None:
         assert self._process.stdin
-        try:
+        # one that has ended hears nothing, which `code` says
+        with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(line.encode() + b"\n")
-        except BrokenPipeError:
-            # it has ended, which `code` says
-            self._process.wait()
 
     def _read(self) -> None:
         assert self._process.stdout
@@ -134,7 +138,8 @@ class ForkedCell:
         self._server.signal(self._name, number)
 
     def close(self) -> None:
-        """Nothing is held for a single cell."""
+        """Forget the cell; one that runs ends with its server."""
+        self._server.forget(self._name)
 
 
 class _Server:

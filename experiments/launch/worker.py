@@ -114,7 +114,10 @@ class RunningCell:
             said = self._output.read()
         if code == ExitCode.MISTAKE:
             self.folder.discard()
-        result = self.folder.result()
+        try:
+            result = self.folder.result()
+        except Failure as error:
+            return Outcome(self.folder, None, str(error))
         # a process that did not begin leaves the result of an earlier attempt
         stale = code != 0 and result is not None and result.status == "done"
         stale |= code in FAILURES and result is not None and result.status != "failed"
