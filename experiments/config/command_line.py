@@ -15,6 +15,7 @@ from omegaconf import DictConfig
 from experiments.config.messages import (
     COMMANDS,
     CONF,
+    groups,
     groups_of,
     hydra_errors_as_mistakes,
     known_keys,
@@ -71,11 +72,15 @@ def check_overrides(overrides: list[str], name: str = "config") -> list[Override
         if override.is_add() or override.is_force_add() or override.is_delete():
             hint = f"write {text.lstrip('+~')}" if key in known_keys(name=name) else near_key(key, name=name)
             raise Mistake(f"{text!r}: overrides set keys, they don't add or remove them", hint)
+        if "@" in key:
+            raise Mistake(f"{text!r}: a key has no @", near_key(key.replace("@", ""), name=name))
         if key in seen:
             raise Mistake(f"{key} is given twice: {seen[key]} and {text}")
         seen[key] = text
         if key in groups_of(name):
             _check_choice(override)
+        elif key in groups():
+            raise Mistake(f"there is no setting {key!r}", near_key(key, name=name))
     return parsed
 
 
