@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
-from experiments.record.durable import number, to_json
+from experiments.record.durable import number
 
 # imported: weights that another program trained
 Status = Literal["done", "failed", "nan", "oom", "interrupted", "imported"]
@@ -94,7 +95,7 @@ class Result:
         """Read what `to_dict` gave. Raises ValueError, in one line, for unknown, missing and mistyped keys."""
         try:
             # as JSON: of Python's values, strictly, nothing but an instance would be taken
-            return _ADAPTER.validate_json(to_json(content))
+            return _ADAPTER.validate_json(json.dumps(content))
         except ValidationError as error:
             faults = [_fault(item["loc"], item["type"], item["msg"]) for item in error.errors()]
             raise ValueError("; ".join(faults)) from None
