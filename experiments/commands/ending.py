@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from types import FrameType
 
 from experiments.settings.exit_code import ExitCode
@@ -44,6 +45,8 @@ def line_and_code(error: BaseException) -> tuple[str, ExitCode] | None:
     if error.filename is None and error.errno in UNWRITTEN:
         _give_up_output()
         return f"the output can't be written: {reason}", ExitCode.FAILED
+    if error.errno == errno.ENOENT and _folder_is_gone():
+        return "the current folder has been removed; change to another", ExitCode.FAILED
     if error.filename is None or error.errno not in MISTAKES | REFUSALS:
         return None
     code = ExitCode.MISTAKE if error.errno in MISTAKES else ExitCode.FAILED
@@ -81,6 +84,14 @@ def flushed() -> Iterator[None]:
         # None where the process began without one
         if sys.stdout is not None:
             sys.stdout.flush()
+
+
+def _folder_is_gone() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False
 
 
 def _give_up_output() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from experiments.config.recorded import on_this_machine, override
 from experiments.display.rows import show
-from experiments.model.kernel import keep_kernel
+from experiments.model.kernel import keep_kernel, why_slower
 from experiments.record.find import find_run
 from experiments.record.folder import RunFolder
 from experiments.settings.finetuning import FinetuningSettings
@@ -88,6 +88,8 @@ def _score(
         model = source.build_model(data.tokenizer.vocabulary_size)
         step, header = load_weights(model, folder, data.tokenizer.digest, checkpoint, display.message)
         device = resolve_device(trainer.device)
+        if (reason := why_slower(settings, device)) is not None:
+            display.message(reason)
         # unless it is said, that of the training, wherever that was; an imported model has none
         precision = header.get("precision") if trainer.precision == "auto" else None
         precision = precision or resolve_precision(trainer.precision, device)

@@ -103,6 +103,8 @@ def _mistake_and_hint(error: BaseException, overrides: Iterable[str], name: str)
         return f"there is no {group} {option!r}" + nearest(option, known), f"there are: {', '.join(known)}"
     if "Missing mandatory value" in text and (match := re.search(r"full_key: (\S+)", text)):
         return f"{match[1]} has no value", f"write {match[1]}=..."
+    if match := re.search(r"Environment variable '([^']+)' not found", text):
+        return f"the environment has no {match[1]}", "set it; without HOME set ATTN_CACHE or cache=FOLDER"
     if match := re.search(r"Interpolation key '([^']+)' not found", text):
         place = re.search(r"full_key: (\S+)", text)
         where = f"{place[1]} refers to it, but " if place else ""

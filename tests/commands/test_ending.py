@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,20 @@ def test_what_the_system_refuses_is_said_in_a_line_and_the_rest_is_a_bug():
     assert line_and_code(KeyboardInterrupt()) == ("interrupted by SIGINT", ExitCode.INTERRUPTED)
     assert line_and_code(Interrupted(signal.SIGTERM)) == ("interrupted by SIGTERM", ExitCode.TERMINATED)
     assert line_and_code(of_path(errno.ENOENT)) is line_and_code(ValueError("shapes")) is None
+
+
+def test_a_folder_that_is_gone_and_a_missing_home_are_named(attn, tmp_path, monkeypatch):
+    monkeypatch.delenv("ATTN_CACHE")
+    monkeypatch.delenv("HOME")
+    done = attn("train", "--dry-run")
+    assert done.returncode == 2 and "the environment has no HOME" in done.stderr and "cache=FOLDER" in done.stderr
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(FileNotFoundError) as caught:
+        Path.cwd()
+    assert line_and_code(caught.value)[0] == "the current folder has been removed; change to another"
 
 
 def test_sigterm_leaves_the_block_and_the_handler_is_as_before():
