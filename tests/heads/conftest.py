@@ -28,7 +28,7 @@ def small_model(**changes: Any) -> Model:
         "hidden_size": 12, "intermediate_size": 20, "embedding_size": changes.get("hidden_size", 12), "layers": 2,
         "sharing": "none", "length": LENGTH, "norm": "pre", "norm_kind": "layer",
         "norm_epsilon": 1e-12, "embedding_norm": True, "head_bias": True,
-        "position": "rotary", "rotary_base": 10000.0, "relative_buckets": 8,
+        "position": "rotary", "rotary_base": 10000.0, "sinusoidal_base": 10000.0, "relative_buckets": 8,
         "relative_distance": 16, "activation": "gelu", "gated": False, "linear_bias": True,
         "output_scaled": False, "token_types": 0, "head_transform": False,
         "tied": True, "dropout": 0.0, "attention_dropout": 0.0, "initial_std": 0.3,

@@ -32,6 +32,7 @@ def small_model(**changes: Any) -> Model:
         embedding_norm=True,
         position="rotary",
         rotary_base=10000.0,
+        sinusoidal_base=10000.0,
         relative_buckets=8,
         relative_distance=16,
         activation="gelu",

@@ -64,6 +64,7 @@ def tiny(cache: Path, text: Path, **changes) -> Settings:
             "embedding_norm": True,
             "position": "learned",
             "rotary_base": 10000.0,
+            "sinusoidal_base": 10000.0,
             "relative_buckets": 8,
             "relative_distance": 16,
             "activation": "gelu",

@@ -63,7 +63,9 @@ class Sinusoidal(nn.Module):
     def __init__(self, model: Model) -> None:
         super().__init__()
         self.table_NE: Tensor
-        self.register_buffer("table_NE", sinusoids(model.length, model.embedding_size), persistent=False)
+        self.register_buffer(
+            "table_NE", sinusoids(model.length, model.embedding_size, model.sinusoidal_base), persistent=False
+        )
 
     def forward(self, x_BNE: Tensor) -> Tensor:
         """x [B, N, E] -> the same. Raises Mistake where N is over model.length."""
@@ -87,10 +89,10 @@ def first_rows(table: Tensor, length: int) -> Tensor:
     return table[:length]
 
 
-def sinusoids(length: int, hidden_size: int) -> Tensor:
-    """Table [N, D]: PE(p, 2i) = sin(p / 10000^(2i/D)), PE(p, 2i + 1) = cos(p / 10000^(2i/D)) (1706.03762, 3.5)."""
+def sinusoids(length: int, hidden_size: int, base: float) -> Tensor:
+    """Table [N, D]: PE(p, 2i) = sin(p / base^(2i/D)), PE(p, 2i + 1) = cos(p / base^(2i/D)) (1706.03762, 3.5)."""
     feature = torch.arange(hidden_size, dtype=torch.float64)
-    frequency = 10000.0 ** (-(feature - feature % 2) / hidden_size)
+    frequency = base ** (-(feature - feature % 2) / hidden_size)
     angle = torch.arange(length, dtype=torch.float64)[:, None] * frequency
     return torch.where(feature % 2 == 0, angle.sin(), angle.cos()).to(torch.get_default_dtype())
 

@@ -10,24 +10,28 @@ from experiments.model.layers.position import RelativeBias, bucket, sinusoids
 
 
 def test_sinusoids_by_hand():
-    table = sinusoids(3, 4)
+    table = sinusoids(3, 4, 10000.0)
     # frequencies 1 and 10000^(-2/4) = 1/100
     expected = [[math.sin(p), math.cos(p), math.sin(p / 100), math.cos(p / 100)] for p in range(3)]
     assert_close(table, torch.tensor(expected))
-    assert_close(sinusoids(3, 5)[:, 4], torch.tensor([math.sin(p * 10000 ** (-4 / 5)) for p in range(3)]))
+    fifth = torch.tensor([math.sin(p * 10000 ** (-4 / 5)) for p in range(3)])
+    assert_close(sinusoids(3, 5, 10000.0)[:, 4], fifth)
+    # frequencies 1 and 64^(-2/4) = 1/8
+    assert_close(sinusoids(3, 4, 64.0)[:, 2], torch.tensor([math.sin(p / 8) for p in range(3)]))
 
 
 def test_sinusoids_of_an_offset_are_a_rotation():
     """PE(p + k) is a linear function of PE(p) (Vaswani et al. 2017, 3.5): inner products depend on the offset only."""
-    table = sinusoids(30, 8).double()
+    table = sinusoids(30, 8, 100.0).double()
     products = table @ table.T
     for offset in range(30):
         assert_close(products.diagonal(offset), products[0, offset].expand(30 - offset), rtol=0, atol=1e-6)
 
 
-def test_sinusoidal_embedding_is_the_scaled_token_plus_the_sinusoid(bert_of, tokens):
-    embedding = bert_of(position="sinusoidal").embedding
-    expected = embedding.token.weight[tokens] * math.sqrt(12) + sinusoids(16, 12).double()[:7]
+@pytest.mark.parametrize("base", [10000.0, 16.0])
+def test_sinusoidal_embedding_is_the_scaled_token_plus_the_sinusoid(base, bert_of, tokens):
+    embedding = bert_of(position="sinusoidal", sinusoidal_base=base).embedding
+    expected = embedding.token.weight[tokens] * math.sqrt(12) + sinusoids(16, 12, base).double()[:7]
     assert_close(embedding(tokens), embedding.norm(expected))
 
 
