@@ -35,6 +35,7 @@ class Model(Group):
     position: PositionName
     rotary_base: Positive
     sinusoidal_base: Positive  # the slowest sinusoid turns by about 1 / base a token
+    position_start: Literal["normal", "sinusoidal"]  # of learned positions
     relative_buckets: Annotated[int, Field(ge=4)]  # T5's buckets of distance, both directions together
     relative_distance: Size  # distances from here on share the last bucket
     activation: Literal["gelu", "gelu_tanh", "relu"]

@@ -33,6 +33,7 @@ def small_model(**changes: Any) -> Model:
         position="rotary",
         rotary_base=10000.0,
         sinusoidal_base=10000.0,
+        position_start="normal",
         relative_buckets=8,
         relative_distance=16,
         activation="gelu",

@@ -65,6 +65,7 @@ def tiny(cache: Path, text: Path, **changes) -> Settings:
             "position": "learned",
             "rotary_base": 10000.0,
             "sinusoidal_base": 10000.0,
+            "position_start": "normal",
             "relative_buckets": 8,
             "relative_distance": 16,
             "activation": "gelu",

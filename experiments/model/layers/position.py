@@ -50,7 +50,19 @@ class Learned(nn.Embedding):
     """A trained vector of each position, added to its embedding (Devlin et al. 2019, 1810.04805)."""
 
     def __init__(self, model: Model) -> None:
+        self.start, self.base = model.position_start, model.sinusoidal_base
+        self.std = 1.0 if model.initial_std is None else model.initial_std
         super().__init__(model.length, model.embedding_size)
+
+    def reset_parameters(self) -> None:
+        """Draw normal vectors, or set sinusoids / sqrt(E): with a norm after the sum, what `Sinusoidal` begins with."""
+        if self.start == "normal":
+            nn.init.normal_(self.weight, std=self.std)
+        else:
+            with torch.no_grad():
+                self.weight.copy_(
+                    sinusoids(self.num_embeddings, self.embedding_dim, self.base) / math.sqrt(self.embedding_dim)
+                )
 
     def forward(self, x_BNE: Tensor) -> Tensor:
         """x [B, N, E] -> the same. Raises Mistake where N is over model.length."""

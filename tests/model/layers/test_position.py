@@ -35,6 +35,16 @@ def test_sinusoidal_embedding_is_the_scaled_token_plus_the_sinusoid(base, bert_o
     assert_close(embedding(tokens), embedding.norm(expected))
 
 
+def test_learned_positions_can_start_as_sinusoidal_ones(bert_of, tokens):
+    fixed = bert_of(position="sinusoidal", sinusoidal_base=16.0).embedding
+    learned = bert_of(position="learned", position_start="sinusoidal", sinusoidal_base=16.0).embedding
+    assert learned.position.weight.requires_grad
+    # the same up to a factor, which the norm takes away
+    assert_close(learned(tokens), fixed(tokens))
+    drawn = bert_of(position="learned").embedding.position.weight
+    assert float(drawn.detach().std()) == pytest.approx(0.3, rel=0.2)
+
+
 def test_buckets_by_hand():
     # 8 buckets: 4 a direction, of which 2 hold one distance each; then [2, 6) and from 6 on, as 2 (16/2)^(1/2) = 5.66
     offset = torch.tensor([0, -1, -2, -5, -6, -16, -400, 1, 2, 5, 6, 16, 400])
