@@ -7,7 +7,7 @@ import json
 import pytest
 
 from experiments.commands.table import TableOptions, show_table
-from experiments.record.durable import RunFolderError
+from experiments.record.durable import RunFolderError, read_sealed
 from experiments.tables.rendering import saved
 from experiments.tables.rendering.render import render, sentences
 from experiments.tables.rendering.saved import as_shown, save
@@ -22,7 +22,7 @@ def test_a_table_is_saved_by_its_name_and_budget(tmp_path):
     save(made(), tmp_path)
     assert sorted(path.name for path in (tmp_path / "tables").iterdir()) == sorted([NAME, TEXT])
     assert (tmp_path / "tables" / TEXT).read_text() == render(made(), "markdown")
-    found = json.loads((tmp_path / "tables" / NAME).read_text())
+    found = read_sealed(tmp_path / "tables" / NAME)
     assert (found["name"], found["budget"]) == (TABLE, "nano")
     assert found == json.loads(json.dumps(as_shown(made())))
 
@@ -44,7 +44,7 @@ def test_a_later_rendering_takes_its_place(tmp_path):
     save(made(), tmp_path)
     save(made({("h32", seed): done(3.0 + seed / 100) for seed in range(3)}), tmp_path)
     assert len(list((tmp_path / "tables").iterdir())) == 2
-    assert json.loads((tmp_path / "tables" / NAME).read_text())["tables"][1][2]["validation_loss"] == "3.0100"
+    assert read_sealed(tmp_path / "tables" / NAME)["tables"][1][2]["validation_loss"] == "3.0100"
 
 
 def test_what_is_cut_leaves_the_old_one_whole(tmp_path, monkeypatch):
@@ -72,5 +72,5 @@ def test_render_only_saves_it_too(tmp_path, monkeypatch):
     monkeypatch.setattr(saved, "as_shown", lambda report: {"rows": [line["state"] for line in report.lines]})
     options = TableOptions(render_only=True, runs=tmp_path / "runs", seeds="2")
     assert show_table(TABLE, ["logger.wandb=off"], options) == 0
-    found = json.loads((tmp_path / "runs" / "tables" / NAME).read_text())
+    found = read_sealed(tmp_path / "runs" / "tables" / NAME)
     assert found == {"rows": ["0 of 2 done, missing"] * 3}
