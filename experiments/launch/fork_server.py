@@ -23,6 +23,7 @@ from typing import Any
 
 from experiments.launch.assignment import Assignment
 from experiments.launch.child import child, why_ended
+from experiments.record.code_digest import import_covered
 from experiments.settings.exit_code import ExitCode
 
 MODULE = "experiments.launch.fork_server"
@@ -247,12 +248,13 @@ def why_not() -> str | None:
 
 
 def _import_training_stack() -> None:
-    """Import what a cell would import on its way to the first step."""
+    """Import what a cell would import on its way to the first step, and all code that its record covers."""
     for module in (
         "experiments.training.train",
         "torch._dynamo",  # by torch's optimizers
     ):
         importlib.import_module(module)
+    import_covered()
 
 
 def main() -> ExitCode:

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import ast
 import functools
+import importlib
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,6 +40,7 @@ FINETUNED_ROOTS = ("experiments.model.architectures.finetuned_encoder", "experim
 SCORED = ("answers", "labelled", "scores", "squad")
 FOLLOWED: tuple[str, ...] = ("attention.", "experiments.objectives.", "experiments.model.")
 FOLLOWED += tuple(f"experiments.tasks.finetuning.{name}" for name in SCORED)
+COVERED_ROOMS = ("attention", "experiments/objectives", "experiments/model", "experiments/data", "experiments/tasks")
 VERSIONED = ("experiments/data/packing.py", "experiments/tasks/finetuning/features.py")  # with a FORMAT
 KERNELS = kernel_modules()
 COMPILED_SOURCES = "attention/kernels/cpu"
@@ -101,6 +104,23 @@ def _digests(root: Path, modules: tuple[str, ...], kernels: frozenset[str]) -> d
     if "compiled" in kernels:
         digests |= {path.relative_to(root).as_posix(): _source(path) for path in (root / COMPILED_SOURCES).glob("*")}
     return dict(sorted(digests.items())) | {place: _version(root / place) for place in VERSIONED}
+
+
+def import_covered() -> None:
+    """Import every module that a digest can cover, and read its file for the digest.
+
+    For a process that forks others: they compute with the files of its beginning, whatever is edited later, and record
+    the digests of these. A module that can't be imported is left to the run that asks for it.
+    """
+    root = attention_folder().parent
+    for room in COVERED_ROOMS:
+        for path in sorted((root / room).rglob("*.py")):
+            module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
+            with suppress(Exception):
+                importlib.import_module(module)
+                _file(path)
+    for place in VERSIONED:
+        _version(root / place)
 
 
 def code_digest(settings: Mapping[str, Any], backend: str | None) -> str:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from experiments.config.compose import compose
+from experiments.record import code_digest
 from experiments.record.code_digest import code_digests, differing
 from experiments.settings.norm import NORM_KINDS
 from experiments.settings.position import POSITION_KINDS
@@ -112,3 +113,17 @@ def test_every_objective_has_its_file(gated):
     for path in (ROOT / "experiments/objectives/kinds").glob("[a-z]*.py"):
         name = f"experiments/objectives/kinds/{path.name}"
         assert name in code_digests(gated | {"objective": {"kind": path.stem}}, None)
+
+
+def test_what_is_covered_is_read_once_and_what_is_edited_later_does_not_count(gated, monkeypatch):
+    before = code_digests(gated, "blocked")
+    code_digest.import_covered()
+    code_digest._digests.cache_clear()
+
+    def edited(path: Path, encoding: str) -> str:
+        raise AssertionError(f"{path} is read again")
+
+    monkeypatch.setattr(Path, "read_text", edited)
+    assert code_digests(gated, "blocked") == before
+    assert "attention.talking_heads" in sys.modules
+    code_digest._digests.cache_clear()
