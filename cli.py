@@ -190,8 +190,22 @@ def table(
     overrides: Overrides = None,
     budget: Annotated[str, typer.Option(help="nano, small, medium or paper.")] = "nano",
     seeds: Annotated[
-        str | None, typer.Option(metavar="N", help="Seeds 0 .. N-1, or FIRST-LAST; default: the budget's.")
+        str | None,
+        typer.Option(
+            metavar="N", help="Seeds 0 .. N-1, or FIRST-LAST; default: the budget's, and all that have begun."
+        ),
     ] = None,
+    plan: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=2, help="Write down N seeds that will be trained, and what they will decide."),
+    ] = None,
+    until_resolved: Annotated[
+        bool, typer.Option("--until-resolved", help="Add seeds where they decide most until every claim is decided.")
+    ] = False,
+    hours: Annotated[float | None, typer.Option(min=0, help="With --until-resolved: at most so long.")] = None,
+    workers: Annotated[
+        str, typer.Option(metavar="N", help="Cells side by side; auto: as many as there are cores or GPUs for.")
+    ] = "auto",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="The cells and what they will cost; trains nothing.")
     ] = False,
@@ -209,7 +223,9 @@ def table(
     \b
       attn table                                         the tables, and what each costs here
       attn table shazeer2020/heads --dry-run             its cells, and how long they take
-      attn table shazeer2020/heads --seeds 3 --out docs/results
+      attn table shazeer2020/heads --seeds 4 --out docs/results
+      attn table shazeer2020/heads --until-resolved --hours 2
+      attn table shazeer2020/heads --plan 24             the next 24 seeds, written down before they are trained
       attn table su2020/key_size data=text data.train=book.txt
       attn table shazeer2020/heads --render-only --format markdown
 
@@ -218,7 +234,11 @@ def table(
     with _command("table"):
         from experiments.commands.table import TableOptions, show_table
 
-        options = TableOptions(budget, seeds, dry_run, render_only, published, runs, format, out, wandb)
+        options = TableOptions(
+            budget=budget, seeds=seeds, plan=plan, until_resolved=until_resolved, hours=hours, workers=workers,
+            dry_run=dry_run, render_only=render_only, published=published, runs=runs, format=format, out=out,
+            wandb=wandb,
+        )  # fmt: skip
         raise typer.Exit(show_table(name, overrides or [], options))
 
 

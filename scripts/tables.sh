@@ -1,23 +1,24 @@
 #!/usr/bin/env bash
-# The papers' tables at the nano budget, a line each: about an hour a table on two CPU cores; theorem1 takes minutes.
-# Where there is no network, give each the text: data=parquet data.documents=article data.train=FILE data.validation=FILE
+# The papers' tables at the nano budget: seeds where they decide most, for at most so many hours a table.
+#
+#   scripts/tables.sh [HOURS] [KEY=VALUE ...]
+#
+# Where there is no network, give the text: data=parquet data.documents=article data.train=FILE data.validation=FILE
 set -euo pipefail
 
+hours=2
+if [[ ${1:-} =~ ^[0-9.]+$ ]]; then
+  hours=$1
+  shift
+fi
+
 attn table bhojanapalli2020/theorem1 --out docs/results
-attn table shazeer2020/heads --out docs/results "$@"
-attn table su2020/key_size --out docs/results "$@"
-attn table xiong2020/warmup --out docs/results "$@"
-attn table bhojanapalli2020/table1 --out docs/results "$@"
-attn table bhojanapalli2020/table2a --out docs/results "$@"
-attn table bhojanapalli2020/table2b --out docs/results "$@"
-attn table shazeer2020/projections --out docs/results "$@"
-attn table shazeer2020/unequal --out docs/results "$@"
-attn table shazeer2020/dynamic --out docs/results "$@"
-attn table follow_ups/mta_baseline --out docs/results "$@"
-attn table bhojanapalli2020/figure1 --out docs/results "$@"
-attn table shazeer2020/heads_t5 --out docs/results "$@"
-attn table shazeer2020/albert --out docs/results "$@"
-attn table lan2020/sharing --out docs/results "$@"
+for table in shazeer2020/heads_t5 shazeer2020/heads bhojanapalli2020/table1 su2020/key_size shazeer2020/projections \
+  bhojanapalli2020/table2a bhojanapalli2020/table2b xiong2020/warmup follow_ups/mta_baseline bhojanapalli2020/figure1 \
+  lan2020/sharing shazeer2020/albert shazeer2020/unequal shazeer2020/dynamic; do
+  attn table "$table" --until-resolved --hours "$hours" --out docs/results "$@"
+done
 # sentence pairs: from the hub, or with data=pairs data.train=FILE (docs/translation.md)
-attn table vaswani2017/table3a --out docs/results
-attn table vaswani2017/table3b --out docs/results
+for table in vaswani2017/table3a vaswani2017/table3b; do
+  attn table "$table" --until-resolved --hours "$hours" --out docs/results
+done

@@ -31,6 +31,7 @@ pytest_plugins = [
     "tests.fixtures.kernel",
     "tests.fixtures.processor_time",
     "tests.fixtures.record",
+    "tests.fixtures.tables",
 ]
 
 

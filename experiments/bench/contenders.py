@@ -78,6 +78,7 @@ class Ready(NamedTuple):
 def get_ready(contender: Contender) -> Ready:
     """Build a contender. Raises Mistake for sizes that don't go together, and for a peer that isn't installed."""
     keep_kernel(contender.settings)
+    torch.set_num_threads(contender.settings.trainer.threads)
     if contender.scope == "attention":
         return _attention(contender)
     return _peer_step(contender) if contender.peer else _step(contender)

@@ -15,9 +15,19 @@ SHORTEST = 0.5  # seconds that a timing takes at least, by repeating what is sho
 class Timing(NamedTuple):
     """What was measured of a contender."""
 
-    seconds: list[float]  # of one run, a round each
+    turns: list[Turn]  # a round each
     warm: Turn  # the one before the rounds
     size: Size
+
+    @property
+    def seconds(self) -> list[float]:
+        """Seconds of one run, a round each."""
+        return [turn.seconds for turn in self.turns]
+
+    @property
+    def waited(self) -> float | None:
+        """Share of the whole timing in which other processes had its cores; None where the system doesn't tell."""
+        return self.turns[-1].waited if self.turns else None
 
 
 def timed(contenders: list[Contender], rounds: int) -> list[Timing | str]:
@@ -40,8 +50,7 @@ def timed(contenders: list[Contender], rounds: int) -> list[Timing | str]:
                 if isinstance(timing, str):
                     continue
                 try:
-                    turn = workers[index].go(math.ceil(SHORTEST / timing.warm.seconds))
-                    timing.seconds.append(turn.seconds)
+                    timing.turns.append(workers[index].go(math.ceil(SHORTEST / timing.warm.seconds)))
                 except Ended as ended:
                     outcomes[index] = str(ended)
         return outcomes

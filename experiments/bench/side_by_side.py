@@ -6,6 +6,8 @@ import statistics
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import torch
+
 from experiments.bench.check import check
 from experiments.bench.contenders import Contender, Scope
 from experiments.bench.peers import PEERS
@@ -80,6 +82,7 @@ def _checked(cells: list[Settings], scope: Scope, ways: tuple[bool, ...]) -> tup
 
 def _timed(contenders: list[Contender], rounds: int) -> tuple[list[Row], list[LeftOut]]:
     """Rows with speeds relative, round by round, to each of the peers; without peers to the first contender."""
+    torch.set_num_threads(contenders[0].settings.trainer.threads)
     rates = measure_rates(contenders[0].device, contenders[0].precision)
     outcomes = list(zip(contenders, timed(contenders, rounds), strict=True))
     ended = [_left_out(contender, why, failed=True) for contender, why in outcomes if isinstance(why, str)]

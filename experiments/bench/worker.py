@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, NoReturn
 from experiments.bench.contenders import Contender, Size, get_ready
 from experiments.config.check import from_tree
 from experiments.launch.child import child, why_ended
+from experiments.measure.cores import Neighbours
 from experiments.measure.memory import PeakMemory
 from experiments.measure.process_environment import untuned
 from experiments.measure.rates import seconds
@@ -32,6 +33,7 @@ class Turn(NamedTuple):
     seconds: float  # of one run, on average
     peak_bytes: int  # so far, above model, moments and batch
     kernels: list[str]  # attention kernels that ran
+    waited: float | None = None  # share of the time so far in which other processes had its cores; None: not known
 
 
 class Ended(RuntimeError):
@@ -115,13 +117,14 @@ def main() -> None:
         answer({MISTAKE: str(error)})
         return
     answer(ready.size._asdict())
-    memory = PeakMemory(contender.device)
+    memory, neighbours = PeakMemory(contender.device), Neighbours()
     for line in sys.stdin:
         gc.collect()
         # steps follow each other in training: not what the first one pays for having waited
         ready.run()
         took = seconds(functools.partial(repeat, ready.run, int(line)), contender.device) / int(line)
-        turn = Turn(took, memory.peak_bytes() - memory.baseline_bytes, ready.kernels())
+        peak_bytes = memory.peak_bytes() - memory.baseline_bytes
+        turn = Turn(took, peak_bytes, ready.kernels(), neighbours.waited_share())
         answer(turn._asdict())
 
 

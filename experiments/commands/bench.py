@@ -26,7 +26,15 @@ CAPTIONS: dict[Scope, str] = {
 # what a contender is made of, at either scope; a group stands for all of its keys
 READ = frozenset(
     {"variant", "model", "objective", "tokenizer", "optimizer", "experiment", "hydra", "trainer.device"}
-    | {"trainer.precision", "trainer.micro_batch", "trainer.batch_size", "heads", "key_size", "value_size"}
+    | {
+        "trainer.precision",
+        "trainer.micro_batch",
+        "trainer.batch_size",
+        "trainer.threads",
+        "heads",
+        "key_size",
+        "value_size",
+    }
     | {"hidden_size", "layers", "norm", "length", "batch_size", "learning_rate", "precision", "backend", "seed"}
     | {"cache"}
 )

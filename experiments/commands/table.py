@@ -14,12 +14,15 @@ from rich.console import Console
 
 from experiments.config.grid import LIMIT
 from experiments.display.rows import show
+from experiments.launch.places import workers_of
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
 from experiments.tables import costs
-from experiments.tables.definition.published import published_of
+from experiments.tables.definition.published import Published, published_of
 from experiments.tables.definition.request import Request, load
+from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.choose import source_of
+from experiments.tables.sources.source import Source
 from experiments.training.interruption import Interrupted
 
 if TYPE_CHECKING:
@@ -32,6 +35,10 @@ class TableOptions:
 
     budget: str = "nano"
     seeds: str | None = None
+    plan: int | None = None
+    until_resolved: bool = False
+    hours: float | None = None
+    workers: str = "auto"
     dry_run: bool = False
     render_only: bool = False
     published: Path | None = None
@@ -43,10 +50,6 @@ class TableOptions:
 
 def show_table(name: str | None, overrides: Sequence[str], options: TableOptions) -> ExitCode:
     """List the tables, or make one and print it; the exit code. Raises Mistake, DataError, RunFolderError."""
-    if find_spec("scipy") is None:
-        raise Mistake("attn table needs scipy", 'pip install -c constraints.txt -e ".[tables]"')
-    from experiments.tables.report import report
-
     progress = Console(stderr=True)
     listed_format = "table" if options.format == "latex" else options.format
     if name is None:
@@ -55,6 +58,8 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
         rows, caption = costs.table_costs(options.runs, progress)
         show(rows, listed_format, caption=caption)
         return ExitCode.DONE
+    if find_spec("scipy") is None:
+        raise Mistake("attn table NAME needs scipy", 'pip install -c constraints.txt -e ".[tables]"')
     request = request_of(name, overrides, options)
     published = published_of(request)
     source = source_of(request)
@@ -62,14 +67,16 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
         rows, left = costs.cell_costs(source, list(request.budget.finetune), progress)
         show(rows, listed_format, caption=left)
         return ExitCode.DONE
-    if not options.render_only:
-        source.check()
-        try:
-            source.make(source.cells, request.group, progress)
-        except Interrupted as interrupted:
-            print(f"{interrupted}; the same command goes on from here", file=sys.stderr)
-            return interrupted.exit_code
-    made = report(request, source, published)
+    if options.plan is not None:
+        from experiments.tables.plan import make_plan
+
+        print(make_plan(request, source, options.plan))
+        return ExitCode.DONE
+    try:
+        made = _make(request, source, published, options, progress)
+    except Interrupted as interrupted:
+        print(f"{interrupted}; the same command goes on from here", file=sys.stderr)
+        return interrupted.exit_code
     _put_out(made, options)
     return ExitCode.DONE if made.is_complete or options.render_only else ExitCode.SWEEP_FAILED
 
@@ -83,7 +90,14 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
         raise Mistake(f"{count:,} cells: a table has at most {LIMIT:,}", "give fewer --seeds")
     if options.out and options.out.exists() and not options.out.is_dir():
         raise Mistake(f"--out {options.out}: is no folder", "name one; it is made where there is none")
-    return Request(name, table, options.budget, seeds, overrides, options.runs, options.published)
+    workers_of(options.workers)
+    if options.hours is not None and not options.until_resolved:
+        raise Mistake(f"--hours {options.hours:g}: is for --until-resolved")
+    if options.until_resolved and (options.seeds or options.render_only):
+        raise Mistake("--until-resolved chooses the seeds itself, and trains", "leave --seeds and --render-only away")
+    return Request(
+        name, table, options.budget, seeds, overrides, options.runs, options.published, options.seeds is not None
+    )
 
 
 def seeds_of(text: str) -> range:
@@ -96,6 +110,46 @@ def seeds_of(text: str) -> range:
     if not seeds:
         raise Mistake(f"--seeds {text}: must be a number of seeds, from 1 on, or FIRST-LAST, such as 24-47")
     return seeds
+
+
+def _make(
+    request: Request, source: Source, published: Published | None, options: TableOptions, progress: Console
+) -> Report:
+    """Make what is missing, unless only what is there is asked for, and report. Raises Interrupted."""
+    from experiments.tables import step_times
+    from experiments.tables.until_resolved import until_resolved
+
+    def report(now: Source) -> Report:
+        return _report(request, now, published)
+
+    if options.render_only:
+        return report(source)
+    source.check()
+    workers = workers_of(options.workers)
+    if options.until_resolved:
+        hours = float("inf") if options.hours is None else options.hours
+        until_resolved(request, source, report, hours, workers, progress)
+    else:
+        source.make(source.cells, request.group, progress, workers)
+    is_any_done = any(source.finding(cell).state == "done" for cell in source.cells)
+    if is_any_done and step_times.known(request, source) == step_times.NOT_MEASURED:
+        step_times.measure(request, source, progress)
+    return report(source)
+
+
+def _report(request: Request, source: Source, published: Published | None) -> Report:
+    """What there is: of the seeds asked for, or, where the user named none, of all that have begun."""
+    from experiments.tables import step_times
+    from experiments.tables.plan import evidence_for, plans
+    from experiments.tables.report import report
+
+    planned = plans(request)
+    if not request.names_seeds:
+        source = source.with_seeds(sorted({*request.seeds, *begun_seeds(source)}))
+    return report(
+        request, source, published, step_times.known(request, source),
+        evidence_for(request, source, planned), planned,
+    )  # fmt: skip
 
 
 def _put_out(report: Report, options: TableOptions) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from experiments.config.command_line import hydra_main, only_asks, split_arguments
-from experiments.launch.places import Workers
+from experiments.launch.places import Workers, workers_of
 from experiments.launch.plan import Plan, check_data, plan
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
@@ -58,18 +58,10 @@ def take_options(arguments: list[str]) -> tuple[Options, list[str]]:
         if flag == DRY_RUN and not equals:
             options = options._replace(dry_run=True)
         elif flag == WORKERS:
-            options = options._replace(workers=_workers(value if equals else left.pop(0) if left else ""))
+            options = options._replace(workers=workers_of(value if equals else left.pop(0) if left else ""))
         else:
             rest.append(flag + equals + value)
     return options, rest
-
-
-def _workers(text: str) -> Workers:
-    if text == "auto":
-        return "auto"
-    if text.isascii() and text.isdigit() and int(text) > 0:
-        return int(text)
-    raise Mistake(f"{WORKERS} {text}".rstrip() + ": allowed are auto, and a number of cells from 1 on")
 
 
 def _check_workers(options: Options, planned: Plan) -> None:

@@ -14,6 +14,15 @@ from experiments.settings.run import Settings
 Workers = int | Literal["auto"]
 
 
+def workers_of(text: str) -> Workers:
+    """The value of `--workers`. Raises Mistake for what is neither `auto` nor a number from 1 on."""
+    if text == "auto":
+        return "auto"
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise Mistake(f"--workers {text}".rstrip() + ": allowed are auto, and a number of cells from 1 on")
+
+
 @dataclass(frozen=True)
 class Place:
     """What one cell has for itself."""

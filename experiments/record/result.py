@@ -29,6 +29,7 @@ class Result:
     validation_loss: Number | None  # = ln perplexity
     best_validation_loss: Number | None  # lowest of all evaluations
     training_loss: Number | None  # at the end
+    late_gain: Number | None = None  # of validation loss in the last tenth of the steps; None: not evaluated before it
     unigram_loss: Number | None  # of predicting every token from the frequencies of the training split
     perplexity: Number | None
     bits_per_byte: Number | None

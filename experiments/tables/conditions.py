@@ -5,12 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from experiments.measure.cores import BUSY
 from experiments.record.dotted import value_at
 from experiments.tables.definition.overrides import by_stage, key_of, merged, parse
 from experiments.tables.definition.published import Published
 from experiments.tables.definition.request import Request, without_folder
+from experiments.tables.plan import Plan
 from experiments.tables.sources.source import Finding
+from experiments.tables.step_times import StepTimes
+from experiments.tables.verdicts.evidence import Anytime, Evidence, Planned, Waiting
 
+# how the evidence may be looked at
+LOOKS = {
+    Anytime.name: "anytime-valid: looked at after any seed, seeds added at will",
+    Planned.name: "Student's t, as these seeds were planned before the first was trained",
+    Waiting.name: "of a plan that is not complete: nothing is decided yet",
+}
 Findings = Mapping[tuple[str, int], Finding]  # by row and seed
 # what the cells of a table must not differ in, of a result
 ALIKE = {
@@ -21,7 +31,10 @@ ALIKE = {
 }
 
 
-def facts(request: Request, findings: Findings, published: Published | None) -> Iterator[tuple[str, str]]:
+def facts(
+    request: Request, findings: Findings, published: Published | None, evidence: Evidence, plans: Sequence[Plan],
+    step_times: StepTimes,
+) -> Iterator[tuple[str, str]]:  # fmt: skip
     """Names and values of the conditions: paper, budget, seeds, text, machine, code, ..., and the command."""
     budget = request.budget
     results = [finding.result for finding in findings.values() if finding.result]
@@ -34,21 +47,28 @@ def facts(request: Request, findings: Findings, published: Published | None) -> 
     for name, text in budget.finetune.items():
         overrides = merged(parse(text), [*map(without_folder, of_user.get(name, []))])
         yield f"fine-tuning, {name}", "; ".join([" ".join(overrides), *_examples(name, results)])
-    yield "seeds", ", ".join(map(str, sorted({seed for _, seed in findings})))
+    yield "seeds", _spans(sorted({seed for _, seed in findings}))
+    yield "evidence", LOOKS[evidence.name]
+    yield from (("plan", plan.says) for plan in plans)
+    yield "margin", f"{budget.margin.value:g}: {budget.margin.reason}"
+    yield from ((f"positions, {name}", scheme.label) for name, scheme in request.schemes.items())
     yield from _learning_rates(request)
     yield from _of_results(results)
+    if step_times.seconds:
+        rounds = max(map(len, step_times.seconds.values()))
+        yield "step times", f"{rounds} interleaved rounds on {step_times.device}"
     yield "command", request.command()
 
 
-def notes(request: Request, findings: Findings) -> Iterator[str]:
+def notes(request: Request, findings: Findings, step_times: StepTimes) -> Iterator[str]:
     """Sentences on what is not as a reader would expect."""
     budget = request.budget
     if budget.note:
         yield budget.note
     if budget.finetune:
         yield (
-            "Scores of tasks are those of the fine-tuned runs; parameters, tokens/s, peak memory, step time and "
-            "validation loss are those of the pretraining that each started from."
+            "Scores of tasks are those of the fine-tuned runs; parameters, peak memory, step time and validation loss "
+            "are those of the pretraining that each started from."
         )
     if budget.metric:
         yield f"Ranks and signs are against the published {budget.metric}."
@@ -59,6 +79,9 @@ def notes(request: Request, findings: Findings) -> Iterator[str]:
             counts = f"; counts as the {budget.diverged} of the others" if budget.diverged else ""
             sentence = f"{row}, seed {seed}: {finding.state}: {finding.reason}"
             yield sentence + (counts if finding.state == "diverged" else "")
+    if step_times.waited is not None and step_times.waited > BUSY:
+        waited = f"a row waited {step_times.waited:.0%} of its time for a core"
+        yield f"The machine was busy while steps were timed: {waited}."
     for place, condition in ALIKE.items():
         if len(distinct(finding.result.get(place) for finding in findings.values())) > 1:
             yield f"The cells are of more than one {condition}: what is measured of them is not comparable."
@@ -69,10 +92,21 @@ def distinct(values: Iterable[Any]) -> list[Any]:
     return [value for value in dict.fromkeys(values) if value not in (None, "")]
 
 
+def _spans(seeds: Sequence[int]) -> str:
+    """Seeds in order, runs of neighbours as FIRST-LAST."""
+    spans: list[list[int]] = []
+    for seed in seeds:
+        if spans and seed == spans[-1][-1] + 1:
+            spans[-1].append(seed)
+        else:
+            spans.append([seed])
+    return ", ".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)
+
+
 def _learning_rates(request: Request) -> Iterator[tuple[str, str]]:
     """The tuned rates of the rows' families, unless the user gives one."""
     of_user = any(key_of(override) == "learning_rate" for override in request.overrides)
-    families = set() if of_user else {row.family for row in request.rows.values()}
+    families = set() if of_user else {of.definition.family for of in request.configurations.values()}
     for key, tuning in request.budget.learning_rates.items():
         if key in families:
             tried = ", ".join(f"{rate:g}: {score:.4g}" for rate, score in sorted(tuning.tried.items()))

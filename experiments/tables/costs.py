@@ -84,7 +84,7 @@ def _baseline_cost(request: Request, console: Console) -> list[float | None] | N
 def _said(request: Request, prediction: Prediction) -> str:
     """What all cells of a budget cost."""
     budget = request.budget
-    count = len(request.rows) * budget.seeds
+    count = len(request.configurations) * budget.seeds
     if prediction.seconds is None:
         return f"{count} cells, unknown time"
     time = time_text(count * prediction.seconds)

@@ -11,10 +11,14 @@ import numpy as np
 from experiments.record.dotted import value_at
 from experiments.tables.conditions import Findings, distinct, facts, notes
 from experiments.tables.definition.published import Number, Published
-from experiments.tables.definition.request import Request
+from experiments.tables.definition.request import Configuration, Request
 from experiments.tables.definition.table import Budget, Row
+from experiments.tables.marks import Mark, mark
+from experiments.tables.plan import Plan
+from experiments.tables.seeds import has_begun
 from experiments.tables.sources.source import Finding, Source
-from experiments.tables.verdicts.statistics import standard_error, t_interval
+from experiments.tables.step_times import NOT_MEASURED, StepTimes
+from experiments.tables.verdicts.evidence import Anytime, Evidence, interval, standard_error
 from experiments.tables.verdicts.verdict import Measures, Verdict, decide
 
 Line = dict[str, Any]
@@ -26,7 +30,8 @@ class Report:
 
     request: Request
     score: str  # name of the score's column
-    lines: list[Line]  # a row each: the CSV's columns
+    lines: list[Line]  # a configuration each: the CSV's columns
+    by_seed: list[Line]  # a cell each
     printed: dict[str, dict[str, Number]]  # row -> metric -> what the paper printed
     verdicts: list[Verdict]
     facts: list[tuple[str, str]]
@@ -34,29 +39,76 @@ class Report:
     is_complete: bool  # every cell is done, or came to NaN
 
 
-def report(request: Request, source: Source, published: Published | None) -> Report:
-    """The table of what the source's cells have come to so far."""
-    findings = {(cell.row, cell.seed): source.finding(cell) for cell in source.cells}
-    sizes = {row: source.sizes(row) for row in request.rows}
-    measures = Measures(
-        score=_scores(request.budget, findings),
-        step_time=_of_results(findings, "tokens_per_second", lambda speed: 1 / speed),
-        parameters=_of_results(findings, "parameters.total", lambda count: count),
-        sizes=sizes,
-    )
+def report(
+    request: Request,
+    source: Source,
+    published: Published | None,
+    step_times: StepTimes = NOT_MEASURED,
+    evidence: Evidence | None = None,
+    plans: Sequence[Plan] = (),
+) -> Report:
+    """The table of what the source's cells have come to so far.
+
+    Args:
+        request: the table, budget and seeds.
+        source: what knows the cells.
+        published: what the paper printed; None: nothing.
+        step_times: what the table's bench measured.
+        evidence: anytime-valid unless the seeds were planned.
+        plans: those that were made of this table, whatever their seeds.
+    """
+    evidence = evidence or Anytime()
+    found = ((cell, source.finding(cell)) for cell in source.cells)
+    # of seeds that nobody asked for some rows may have a cell, and others none
+    findings = {
+        (cell.row, cell.seed): finding for cell, finding in found if cell.seed in request.seeds or has_begun(finding)
+    }
+    configurations = request.configurations
+    sizes = {key: source.sizes(key) for key in configurations}
+    scores = _scores(request.budget, findings)
+    marks = {key: mark(_of_row(findings, key), request.budget) for key in configurations}
     printed = _printed(request.rows, published)
+    measures = {
+        scheme: _measures(request, scheme, scores, step_times.seconds, findings, sizes, marks)
+        for scheme in request.schemes or [""]
+    }
     lines = [
-        {"row": key, "label": row.label, **sizes[key], **_published_columns(published, printed.get(key)),
-         **_measured_columns(request, key, measures, findings)}
-        for key, row in request.rows.items()
+        {"row": of.row, **({"positions": of.scheme} if of.scheme else {}), "label": of.definition.label, **sizes[key],
+         **_published_columns(published, printed.get(of.row)),
+         **_measured_columns(request, of, measures[of.scheme], _of_row(findings, key), marks[key], evidence)}
+        for key, of in configurations.items()
     ]  # fmt: skip
-    _rank(request, lines, printed)
+    for scheme in measures:
+        _rank(request, [line for line in lines if line.get("positions", "") == scheme], printed)
     return Report(
-        request, request.budget.score_name, lines, printed,
-        decide(request.table.claims, request.budget, request.rows, measures),
-        list(facts(request, findings, published)), list(notes(request, findings)),
+        request, request.budget.score_name, lines, list(_by_seed(request, findings, scores)), printed,
+        decide(request.claims, request.budget, request.rows, measures, evidence),
+        list(facts(request, findings, published, evidence, plans, step_times)),
+        list(notes(request, findings, step_times)),
         is_complete=all(finding.state in ("done", "diverged") for finding in findings.values()),
     )  # fmt: skip
+
+
+def _of_row(findings: Findings, key: str) -> list[Finding]:
+    return [finding for (row, _), finding in findings.items() if row == key]
+
+
+def _measures(
+    request: Request, scheme: str, scores: Mapping[str, dict[int, float]], step_times: Mapping[str, dict[int, float]],
+    findings: Findings, sizes: Mapping[str, Mapping[str, object]], marks: Mapping[str, Mark],
+) -> Measures:  # fmt: skip
+    """What claims can be about under one scheme, by the row's own key."""
+    keys = {of.row: key for key, of in request.configurations.items() if of.scheme == scheme}
+    parameters = _of_results(findings, "parameters.total", lambda count: count)
+    gains = {row: gain for row, key in keys.items() if (gain := marks[key].late_gain) is not None}
+    return Measures(
+        score={row: scores.get(key, {}) for row, key in keys.items()},
+        step_time={row: step_times.get(key, {}) for row, key in keys.items()},
+        parameters={row: parameters.get(key, {}) for row, key in keys.items()},
+        sizes={row: sizes[key] for row, key in keys.items()},
+        stuck={row: marks[key].stuck for row, key in keys.items() if marks[key].stuck},
+        late_gain=gains,
+    )
 
 
 def _scores(budget: Budget, findings: Findings) -> dict[str, dict[int, float]]:
@@ -74,12 +126,25 @@ def _scores(budget: Budget, findings: Findings) -> dict[str, dict[int, float]]:
 
 
 def _of_results(findings: Findings, place: str, value: Callable[[float], float]) -> dict[str, dict[int, float]]:
-    """What follows from a number of every done cell whose result has it: a short run has no speed."""
+    """What follows from a number of every done cell whose result has it."""
     values: dict[str, dict[int, float]] = {}
     for (row, seed), finding in findings.items():
         if finding.state == "done" and (number := value_at(finding.result, place)):
             values.setdefault(row, {})[seed] = value(number)
     return values
+
+
+def _by_seed(request: Request, findings: Findings, scores: Mapping[str, dict[int, float]]) -> Iterator[Line]:
+    """A line for every cell: its score, what a unigram model would have, and what it came to."""
+    configurations = request.configurations
+    for (key, seed), finding in findings.items():
+        of = configurations[key]
+        yield {
+            "row": of.row, **({"positions": of.scheme} if of.scheme else {}), "seed": seed,
+            request.budget.score_name: scores.get(key, {}).get(seed),
+            **{name: finding.result.get(name) for name in ("unigram_loss", "late_gain") if finding.result},
+            "state": finding.state,
+        }  # fmt: skip
 
 
 def _printed(rows: Mapping[str, Row], published: Published | None) -> dict[str, dict[str, Number]]:
@@ -103,15 +168,17 @@ def _published_columns(published: Published | None, numbers: dict[str, Number] |
     return columns
 
 
-def _measured_columns(request: Request, row: str, measures: Measures, findings: Findings) -> Line:
+def _measured_columns(
+    request: Request, of: Configuration, measures: Measures, findings: Sequence[Finding], marked: Mark,
+    evidence: Evidence,
+) -> Line:  # fmt: skip
     baseline = request.table.baseline
-    scores, baseline_scores = measures.score.get(row, {}), measures.score.get(baseline, {})
+    scores, baseline_scores = measures.score[of.row], measures.score[baseline]
     values = list(scores.values())
-    paired = [seed for seed in scores if seed in baseline_scores and row != baseline]
+    paired = [seed for seed in scores if seed in baseline_scores and of.row != baseline]
     differences = [scores[seed] - baseline_scores[seed] for seed in paired]
-    low, high = (t_interval(differences) if differences else None) or (None, None)
-    of_row = [finding for (key, _), finding in findings.items() if key == row]
-    results = [finding.result for finding in of_row if finding.state == "done"]
+    low, high = interval(evidence, differences) or (None, None)
+    results = [finding.result for finding in findings if finding.state == "done"]
     return {
         request.budget.score_name: float(np.mean(values)) if values else None,
         "standard_error": standard_error(values) if values else None,
@@ -120,17 +187,20 @@ def _measured_columns(request: Request, row: str, measures: Measures, findings: 
         "difference": float(np.mean(differences)) if differences else None,
         "difference_low": low,
         "difference_high": high,
+        "unigram_loss": _mean(result.get("unigram_loss") for result in results),
+        "late_gain": marked.late_gain,
+        "mark": marked.stuck or None,
         "parameters": _first(value_at(result, "parameters.total") for result in results),
-        "tokens_per_second": _mean(result.get("tokens_per_second") for result in results),
+        "step_seconds": _mean(iter(measures.step_time.get(of.row, {}).values())),
+        "step_time": _ratio(measures.step_time.get(of.row, {}), measures.step_time.get(baseline, {})),
         "peak_memory_bytes": max((result.get("peak_memory_bytes") or 0 for result in results), default=0) or None,
-        "step_time": _ratio(measures.step_time.get(row, {}), measures.step_time.get(baseline, {})),
-        "state": _state(of_row),
+        "state": _state(findings),
     }
 
 
 def _ratio(of_row: Mapping[int, float], of_baseline: Mapping[int, float]) -> float | None:
-    """Geometric mean over seeds of the step time relative to the baseline's."""
-    logs = [float(np.log(of_row[seed] / of_baseline[seed])) for seed in of_row if seed in of_baseline]
+    """Geometric mean over the bench's rounds of the step time relative to the baseline's."""
+    logs = [float(np.log(of_row[turn] / of_baseline[turn])) for turn in of_row if turn in of_baseline]
     return float(np.exp(np.mean(logs))) if logs else None
 
 

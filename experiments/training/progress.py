@@ -29,6 +29,7 @@ class Progress:
     evaluation: dict[str, Any] | None = None  # the last Evaluation, without predictions
     evaluated_at: int = 0  # its step
     best_loss: float | None = None  # lowest validation loss
+    loss_before_last_tenth: float | None = None  # validation loss of the last evaluation in the first 90% of the steps
     skipped: list[int] = field(default_factory=list)  # steps that the guard passes over
     skipped_evaluations: list[int] = field(default_factory=list)  # steps whose evaluation it passed over
     ended: bool = False  # a limit is reached

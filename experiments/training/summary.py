@@ -40,6 +40,11 @@ def extent(run: Run) -> dict[str, Any]:
     }
 
 
+def late_gain(before: float | None, after: float | None) -> float | None:
+    """What the last tenth of the steps gained, in nats; None where one of the two losses was not measured."""
+    return before - after if before is not None and after is not None else None
+
+
 def quality(run: Run) -> dict[str, Any]:
     """Losses of the weights that the run ended with; an evaluation of earlier ones is not theirs."""
     progress = run.progress
@@ -48,6 +53,7 @@ def quality(run: Run) -> dict[str, Any]:
     return {
         "validation_loss": measured.get("loss"),
         "best_validation_loss": progress.best_loss,
+        "late_gain": late_gain(progress.loss_before_last_tenth, measured.get("loss")),
         "training_loss": progress.training_loss,
         "unigram_loss": measured.get("unigram_loss"),
         "perplexity": measured.get("perplexity"),

@@ -52,7 +52,7 @@ def trained(tiny, cache, tmp_path) -> Train:
     """trained("max_steps=2", ...): the folder of a run at tiny sizes, in float32; a word replaces that of its key."""
 
     def train(*words: str, without: str = "") -> Path:
-        fixed = [*tiny, "heads=2", "precision=fp32", f"runs={tmp_path}", f"cache={cache}"]
+        fixed = [*tiny, "heads=2", "precision=fp32", "model.rotary_base=10000", f"runs={tmp_path}", f"cache={cache}"]
         replaced = {without, *(word.split("=")[0] for word in words)}
         settings = compose([*(word for word in fixed if word.split("=")[0] not in replaced), *words])
         # here, as the command would start a process for it

@@ -79,6 +79,7 @@ def test_a_cell_that_cannot_train_ends_no_other(server, cells):
     assert not outcomes[0].folder.path.exists()
 
 
+@pytest.mark.campaign
 def test_cells_leave_no_descriptor_behind(server, cells, scale):
     # what is asked for anew is found done: a process that does next to nothing
     done = run_cells(cells("again"), Places(2), server)

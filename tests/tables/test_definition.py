@@ -30,7 +30,7 @@ TRAINED = [name for name in names() if load(name).source == "runs"]
 
 @functools.cache
 def runs(name: str, budget: str) -> Runs:
-    return composed(name, budget, load(name).rows_at(budget))
+    return composed(name, budget, definitions(name, budget))
 
 
 def composed(name: str, budget: str, rows: dict[str, Row]) -> Runs:
@@ -39,6 +39,14 @@ def composed(name: str, budget: str, rows: dict[str, Row]) -> Runs:
     runs = source.pretraining if isinstance(source, FinetunedRuns) else source
     assert isinstance(runs, Runs)
     return runs
+
+
+def definitions(name: str, budget: str) -> dict[str, Row]:
+    """The rows of a budget under the paper's own scheme of positions, and the baseline under the others."""
+    table = load(name)
+    own = next(iter(table.schemes_at(budget)), "")
+    configurations = Request(name, table, budget, range(1)).configurations
+    return {key: of.definition for key, of in configurations.items() if of.scheme == own or of.row == table.baseline}
 
 
 def test_the_tables_of_the_papers_are_there():
@@ -52,29 +60,30 @@ def test_the_tables_of_the_papers_are_there():
 @pytest.mark.parametrize("name", TRAINED)
 def test_every_row_composes_at_every_budget_and_is_a_run_of_its_own(name):
     for budget in load(name).budgets:
-        check_rows(name, budget, load(name).rows_at(budget))
+        configurations = Request(name, load(name), budget, range(1)).configurations
+        check_rows(name, budget, {key: of.definition for key, of in configurations.items()})
 
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_every_row_composes_at_a_budget_and_so_does_the_baseline_of_the_paper(name):
     table = load(name)
     assert set(table.budgets) == set(BUDGETS)
-    check_rows(name, "nano", table.rows_at("nano"))
+    check_rows(name, "nano", definitions(name, "nano"))
     composes = set(table.rows_at("nano"))
     for budget in BUDGETS[1:]:
-        rows = table.rows_at(budget)
-        dearer = rows.keys() - composes
+        rows = definitions(name, budget)
+        dearer = {key for key in rows if key.partition("@")[0] not in composes}
         if budget == BUDGETS[-1]:
-            dearer |= {table.baseline}
+            dearer |= {key for key in rows if key.partition("@")[0] == table.baseline}
         if dearer:
-            check_rows(name, budget, {row: rows[row] for row in dearer})
-        composes |= dearer
+            check_rows(name, budget, {key: rows[key] for key in dearer})
+        composes |= {key.partition("@")[0] for key in dearer}
     assert composes == set(table.rows)
     check_rates(name)
 
 
 def check_rows(name: str, budget: str, rows: dict[str, Row]) -> None:
-    source = runs(name, budget) if rows == load(name).rows_at(budget) else composed(name, budget, rows)
+    source = runs(name, budget) if rows == definitions(name, budget) else composed(name, budget, rows)
     assert len({cell.name for cell in source.cells}) == len(rows)
 
 
@@ -82,9 +91,9 @@ def check_rates(name: str) -> None:
     """Every family at nano has the best of the learning rates that were tried."""
     table = load(name)
     rates = table.budgets["nano"].learning_rates
-    source = runs(name, "nano")
+    source, rows = runs(name, "nano"), definitions(name, "nano")
     for cell in source.cells:
-        tuning = rates[table.rows[cell.row].family]
+        tuning = rates[rows[cell.row].family]
         assert len(tuning.tried) >= 3 and source.settings(cell).learning_rate == tuning.chosen == min(
             tuning.tried, key=tuning.tried.__getitem__
         )
@@ -96,7 +105,7 @@ def test_nano_tries_the_claims(name):
     from experiments.tables.definition import inequality
 
     table = load(name)
-    for key, claim in table.claims.items():
+    for key, claim in table.claims_at("nano").items():
         budget = "small" if (name, key) in DEARER else "nano"
         assert any(inequality.parse(sentence, table.rows_at(budget)) for sentence in claim.parts), key
 
@@ -131,7 +140,7 @@ def test_matched_arms_have_the_parameters_of_what_they_match(name, larger, match
 
 def test_sizes_are_those_of_the_layer_that_is_trained():
     source = runs("shazeer2020/unequal", "nano")
-    sizes = {row: source.sizes(row) for row in load("shazeer2020/unequal").rows_at("nano")}
+    sizes = {row: source.sizes(row) for row in definitions("shazeer2020/unequal", "nano")}
     assert {(of_row["h_k"], of_row["h"], of_row["h_v"]) for of_row in sizes.values()} >= {(6, 6, 6), (24, 24, 24)}
     for cell in source.cells:
         variant = source.settings(cell).variant
@@ -145,14 +154,15 @@ def test_the_projections_parameters_are_as_claimed(name):
     from experiments.tables.verdicts.verdict import Measures, decide
 
     table, source = load(name), runs(name, "nano")
-    counts = check_buildable([source.settings(cell) for cell in source.cells])
+    cells = {cell.row.removesuffix("@relative"): cell for cell in source.cells if cell.row.endswith("@relative")}
+    counts = check_buildable([source.settings(cell) for cell in cells.values()])
     measures = Measures(
-        {}, {}, {cell.row: {0: count} for cell, count in zip(source.cells, counts, strict=True)},
-        {cell.row: source.sizes(cell.row) for cell in source.cells},
+        {}, {}, {row: {0: count} for row, count in zip(cells, counts, strict=True)},
+        {row: source.sizes(cell.row) for row, cell in cells.items()},
     )  # fmt: skip
     claim = {"X2 parameters": table.claims["X2 parameters"]}
-    (verdict,) = decide(claim, table.budgets["nano"], table.rows_at("nano"), measures)
-    assert verdict.word == "holds" and len(verdict.parts) == len(table.rows_at("nano")) / 2
+    (verdict,) = decide(claim, table.budgets["nano"], table.rows_at("nano"), {"": measures})
+    assert verdict.word == "holds" and len(verdict.findings[""].comparisons) == len(table.rows_at("nano")) / 2
 
 
 @pytest.mark.parametrize("name", ["bhojanapalli2020/table2a", "lan2020/sharing", "vaswani2017/table3b"])
@@ -161,11 +171,12 @@ def test_the_papers_own_set_up_has_the_papers_parameters(name):
 
     table = load(name)
     found = published.read(name, table.published.table, None)
-    rows = {key: row for key, row in table.rows_at("paper").items() if row.published}
+    own = next(iter(table.positions), "")
+    rows = {key: row for key, row in definitions(name, "paper").items() if row.published and key.endswith(own)}
     source = composed(name, "paper", rows)
     counts = check_buildable([source.settings(cell) for cell in source.cells])
     for cell, count in zip(source.cells, counts, strict=True):
-        assert count / 1e6 == pytest.approx(found.number(table.rows[cell.row].published, "params_m").value, rel=0.04)
+        assert count / 1e6 == pytest.approx(found.number(rows[cell.row].published, "params_m").value, rel=0.04)
 
 
 @pytest.mark.parametrize("name", [name for name in names() if load(name).published])
@@ -204,7 +215,9 @@ def test_a_wrong_yaml_is_refused_by_name():
     assert "did you mean pre_none6?" in broken(claims__C10__parts=["pre_non6 > post_warm6"])
     assert "budgets.nano.rows" in broken(budgets__nano__rows=["post_warm6", "absent"])
     assert "the baseline" in broken(budgets__nano__rows=["pre_warm6"])
-    assert "margin is missing" in broken(budgets__nano__margin=None)
+    assert "budgets.nano.margin" in broken(budgets__nano__margin={"value": 0.0, "reason": "none"})
+    assert "margin" in broken(margin={"value": 0.1})
+    assert "there is no scheme 'rotory'" in broken(budgets__nano__positions=["rotory"])
     assert "seeds" in broken(budgets__nano__seeds=0)
     assert "rowss" in broken(rowss={})
     assert "no comparison" in broken(claims__C10__parts=["pre_none6"])
@@ -213,7 +226,6 @@ def test_a_wrong_yaml_is_refused_by_name():
     tuned = {"chosen": 1e-3, "where": "here", "tried": {"1e-3": 5.0, "3e-3": 4.0}}
     assert "not the best of those tried" in broken(budgets__nano__learning_rates={"post": tuned})
     medium = yaml.safe_load((TABLES / "bhojanapalli2020" / "table1.yaml").read_text())["budgets"]["medium"]
-    medium |= {"margin": 0.3}
     assert "did you mean finetune.squad.scores" in broken(budgets__medium=medium | {"score": "finetune.sqad.scores.f1"})
     assert "this budget has no such fine-tuning" in broken(budgets__medium=medium | {"columns": ["finetune.squad.f1"]})
     assert "can't stand in for finetune.squad" in broken(budgets__medium=medium | {"diverged": "unigram_loss"})
@@ -263,6 +275,7 @@ paper: Somebody 2026
 source: runs
 published: {table: "1", metric: ppl, better: lower}
 baseline: one
+margin: {value: 0.01, reason: made for the test}
 rows:
   one: {label: one head, overrides: heads=1, published: one}
   two: {label: two heads, overrides: heads=2, published: two}

@@ -2,134 +2,237 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from experiments.tables.definition.table import Budget, Claim
-from experiments.tables.verdicts.verdict import Measures, decide
+from experiments.settings.mistake import Mistake
+from experiments.tables.definition.table import Budget, Claim, Margin
+from experiments.tables.verdicts.comparison import Compared
+from experiments.tables.verdicts.evidence import Planned
+from experiments.tables.verdicts.verdict import Measures, Verdict, decide
 
-BUDGET = Budget(task="a task", seeds=3, overrides="", margin=0.1)
+BUDGET = Budget(task="a task", seeds=3, overrides="", margin=Margin(value=0.1, reason="by hand"))
 HIGHER = BUDGET.model_copy(update={"better": "higher"})
-CLEAR = {0: 4.00, 1: 4.01, 2: 4.02}
-WORSE = {0: 4.50, 1: 4.52, 2: 4.51}
-NOISY = {0: 4.1, 1: 3.8, 2: 4.4}
+SEEDS = range(8)
+NOISE = [0.01, -0.01, 0.02, -0.02, 0.0, 0.01, -0.01, 0.0]
 
 
-def verdicts(
-    parts: dict[str, list[str]], scores: dict[str, dict[int, float]], budget: Budget = BUDGET, of="score", **more
-):
-    claims = {key: Claim(says="it is so", of=of, parts=sentences) for key, sentences in parts.items()}
-    times = more.get("step_time", {})
-    measures = Measures(scores, times, more.get("parameters", {}), more.get("sizes", {}))
-    return decide(claims, budget, scores or times or more["parameters"], measures)
+def row(mean: float, scale: float = 1.0, turn: int = 0) -> dict[int, float]:
+    """A score for each seed around a mean."""
+    return {seed: mean + scale * NOISE[(seed + turn) % 8] for seed in SEEDS}
+
+
+CLEAR, WORSE, SAME, NOISY = row(4.0), row(4.5, turn=1), row(4.005, 0.5, turn=3), row(4.02, 20.0, turn=2)
+
+
+def verdicts(parts: dict[str, list[str]], scores, budget: Budget = BUDGET, of="score", evidence=None, **more):
+    failure = more.pop("of_failure", False)
+    claims = {
+        key: Claim(says="it is so", of=of, parts=sentences, of_failure=failure) for key, sentences in parts.items()
+    }
+    of_rows = next(iter(scores.values()))
+    schemes = scores if of_rows and isinstance(next(iter(of_rows.values())), dict) else {"": scores}
+    empty = {"step_time": {}, "parameters": {}, "sizes": {}}
+    measures = {scheme: Measures(of_scheme, **(empty | more)) for scheme, of_scheme in schemes.items()}
+    return decide(claims, budget, next(iter(schemes.values())), measures, evidence)
+
+
+def verdict(sentence: str, scores, **more) -> Verdict:
+    return verdicts({"C": [sentence]}, scores, **more)[0]
 
 
 def word(sentence: str, scores, **more) -> str:
-    return verdicts({"C": [sentence]}, scores, **more)[0].word
+    return verdict(sentence, scores, **more).word
 
 
-def test_a_clear_difference_holds_one_way_and_fails_the_other():
+def comparison(of: Verdict, scheme: str = "") -> Compared:
+    return of.findings[scheme].comparisons[0]
+
+
+def test_a_clear_difference_holds_one_way_and_is_reversed_the_other():
     scores = {"a": CLEAR, "b": WORSE}
     assert word("a > b", scores) == "holds"
-    assert word("b > a", scores) == "fails"
+    assert word("b > a", scores) == "reversed"
     assert word("b > a", scores, budget=HIGHER) == "holds", "of a score that is to be high"
 
 
 def test_the_right_sign_is_not_enough():
-    (verdict,) = verdicts({"C": ["a > b"]}, {"a": NOISY, "b": {0: 4.2, 1: 4.1, 2: 4.45}})
-    assert verdict.parts[0].mean < 0
-    assert verdict.word == "not resolved"
-    assert "seeds would resolve it" in verdict.why
+    made = verdict("a > b", {"a": CLEAR, "b": NOISY})
+    assert comparison(made).mean < 0
+    assert made.word == "not resolved"
+    assert "seeds would resolve it" in made.why
 
 
-def test_how_many_more_seeds_by_hand():
-    # differences 0.1 and 0.3: mean / deviation is sqrt(2), so t = sqrt(2 n) after n seeds. Its 97.5% points are 3.18 of
-    # 4 seeds (t = 2.83) and 2.78 of 5 (t = 3.16); its 98.75% points, for one of two claims, 3.50 of 5 and 3.16 of 6
-    scores = {"a": {0: 4.0, 1: 4.0}, "b": {0: 4.1, 1: 4.3}}
-    (alone,) = verdicts({"C": ["a > b"]}, scores)
-    assert alone.word == "not resolved" and "about 5 seeds would resolve it, 3 more" in alone.why
-    beside, _ = verdicts({"C": ["a > b"], "D": ["b > a"]}, scores)
-    assert "about 6 seeds would resolve it, 4 more" in beside.why
-    # a mean of 0 is no nearer to either side however many seeds there are
-    (never,) = verdicts({"C": ["a > b"]}, {"a": {0: 4.0, 1: 4.0}, "b": {0: 4.1, 1: 3.9}})
-    assert "no number of seeds" in never.why
+def test_a_difference_within_the_margin_is_none():
+    scores = {"a": CLEAR, "b": SAME}
+    # the interval of a - b holds 0 and lies within +-0.1
+    low, high = comparison(verdict("a > b", scores)).interval
+    assert -0.1 < low < 0 < high < 0.1
+    assert word("a > b", scores) == word("b > a", scores) == "no difference"
+    assert word("a ~ b", scores) == word("a >~ b", scores) == word("b >~ a", scores) == "holds"
 
 
-def test_one_seed_never_resolves():
-    (verdict,) = verdicts({"C": ["a > b"]}, {"a": {0: 1.0}, "b": {0: 9.0}})
-    assert verdict.word == "not resolved" and "one seed" in verdict.why
-    assert word("a ~ b", {"a": {0: 1.0}, "b": {0: 1.0}}) == "not resolved"
+def test_a_small_difference_of_the_claimed_sign_holds():
+    scores = {"a": CLEAR, "b": {seed: value + 0.05 for seed, value in CLEAR.items()}}
+    assert word("a > b", scores) == "holds"
+    assert word("b > a", scores) == "no difference", "on the other side, but wholly within the margin"
+    assert word("a ~ b", scores) == "holds"
+
+
+def test_sameness_is_reversed_beyond_the_margin_only():
+    assert word("a ~ b", {"a": CLEAR, "b": WORSE}) == "reversed"
+    assert word("b >~ a", {"a": CLEAR, "b": WORSE}) == "reversed"
+    assert word("a >~ b", {"a": CLEAR, "b": WORSE}) == "holds"
+    at_margin = {"a": CLEAR, "b": row(4.1, turn=4)}
+    assert word("a ~ b", at_margin) == "not resolved"
+    assert word("a ~ b", {"a": CLEAR, "b": NOISY}) == "not resolved", "not significant is not equal"
+
+
+@pytest.mark.parametrize("seeds", [1, 2, 3])
+def test_few_seeds_never_resolve(seeds):
+    few = {name: {seed: values[seed] for seed in range(seeds)} for name, values in {"a": CLEAR, "b": WORSE}.items()}
+    made = verdict("a > b", few)
+    assert made.word == "not resolved" and comparison(made).interval is None
+    assert ("give 4 seeds or more" if seeds == 1 else "too few seeds for an interval") in made.why
+
+
+def test_how_many_seeds_are_needed_is_what_then_decides():
+    scores = {"a": CLEAR, "b": row(4.05, 3.0, turn=3)}
+    made = comparison(verdict("a > b", scores))
+    needed = made.seeds_needed(0.05)
+    assert needed > len(SEEDS)
+    random = np.random.default_rng(0)
+    noise = random.normal(size=needed)
+    noise = (noise - noise.mean()) / noise.std(ddof=1)
+    deviation = np.std(made.values, ddof=1)
+    for count, expected in ((needed, "holds"), (needed - 1, "not resolved")):
+        part = noise[:count]
+        part = (part - part.mean()) / part.std(ddof=1)
+        grown = Compared("", ">", dict(enumerate(made.mean + deviation * part)), -1, 0.1)
+        assert grown.word() == expected
 
 
 def test_seeds_that_only_one_row_has_count_for_nothing():
-    (verdict,) = verdicts({"C": ["a > b"]}, {"a": CLEAR, "b": {2: 4.5, 7: 4.5}})
-    assert verdict.parts[0].differences == pytest.approx({2: -0.48})
-    (verdict,) = verdicts({"C": ["a > b"]}, {"a": CLEAR, "b": {7: 4.5}})
-    assert verdict.word == "not resolved" and "no seed has all the rows" in verdict.why
+    made = verdict("a > b", {"a": CLEAR, "b": {2: 4.5, 70: 4.5}})
+    assert comparison(made).differences == pytest.approx({2: CLEAR[2] - 4.5})
+    made = verdict("a > b", {"a": CLEAR, "b": {70: 4.5}})
+    assert made.word == "not resolved" and "no seed has all the rows" in made.why
 
 
-def test_a_claim_of_several_parts_holds_only_if_all_do():
+def test_a_claim_takes_the_worst_of_its_comparisons():
+    scores = {"a": CLEAR, "b": WORSE, "c": NOISY, "d": SAME}
+    for parts, expected in (
+        (["a > b"], "holds"),
+        (["a > b", "a > c"], "not resolved"),
+        (["a > b", "a > d"], "no difference"),
+        (["a > b", "a > d", "b > a"], "reversed"),
+    ):
+        assert verdicts({"C": parts}, scores)[0].word == expected, parts
+
+
+def test_a_chain_needs_every_step():
+    scores = {"a": CLEAR, "b": WORSE, "c": row(5.0, turn=2)}
+    assert word("a > b > c", scores) == "holds"
+    assert word("a > c > b", scores) == "reversed"
+
+
+def test_a_trend_is_one_comparison_of_a_fitted_line():
+    sizes = {f"h{heads}": {"h": heads} for heads in (6, 12, 24, 48)}
+    # over x = 0, 1, 2, 3 the slope of 4, 4.3, 4.2, 4.5 is (-1.5 * 4 - 0.5 * 4.3 + 0.5 * 4.2 + 1.5 * 4.5) / 5 = 0.14
+    means = {"h6": 4.0, "h12": 4.3, "h24": 4.2, "h48": 4.5}
+    scores = {name: row(mean, turn=turn) for turn, (name, mean) in enumerate(means.items())}
+    made = verdict("h6 > h12 > h24 > h48 by h", scores, sizes=sizes)
+    noise = np.mean([value - means[name] for name, of_row in scores.items() for value in of_row.values()])
+    assert comparison(made).mean == pytest.approx(-3 * 0.14, abs=5 * abs(noise) + 1e-3)
+    assert made.word == "holds", "although 24 heads are better than 12"
+    assert [step.word() for step in comparison(made).steps] == ["holds", "reversed", "holds"]
+    assert word("h6 > h12 > h24 > h48", scores, sizes=sizes) == "reversed", "as a chain"
+    assert word("h48 > h24 > h12 > h6 by h", scores, sizes=sizes) == "reversed"
+
+
+def test_a_trend_needs_one_size_of_each_side():
+    sizes = {"a": {"h": 6}, "b": {"h": 12}, "c": {"h": 12}}
     scores = {"a": CLEAR, "b": WORSE, "c": NOISY}
-    assert word("a > b", scores) == "holds"
-    assert verdicts({"C": ["a > b", "a > c"]}, scores)[0].word == "not resolved"
-    assert verdicts({"C": ["a > b", "b > a"]}, scores)[0].word == "fails"
+    with pytest.raises(Mistake, match="has no one h"):
+        verdict("a > b - a by h", scores, sizes=sizes)
+    with pytest.raises(Mistake, match="do not differ in h"):
+        verdict("b > c by h", scores, sizes=sizes)
 
 
-def test_not_significant_is_not_equal():
-    assert word("a ~ c", {"a": CLEAR, "c": NOISY}) == "not resolved"
-    same = {seed: value + 0.003 * seed for seed, value in CLEAR.items()}
-    assert word("a ~ b", {"a": CLEAR, "b": same}) == "holds"
-    assert word("a ~ b", {"a": CLEAR, "b": WORSE}) == "fails"
+def test_rows_that_the_budget_lacks_are_left_out_and_said():
+    made = verdict("a > b > c", {"a": CLEAR, "c": WORSE})
+    assert made.word == "holds" and made.left_out == ["b"]
+    none = verdict("b > c", {"a": CLEAR})
+    assert none.word == "not tested" and "none of its rows" in none.why
 
 
-def test_as_good_as_asks_nothing_of_the_better_side():
-    # the margin is 0.1 and the score a loss; CLEAR is 0.5 below WORSE, and `near` 0.05 above CLEAR
-    near = {seed: value + 0.05 + 0.001 * seed for seed, value in CLEAR.items()}
-    scores = {"a": CLEAR, "b": WORSE, "near": near}
-    assert word("a >~ b", scores) == "holds", "better by more than the margin"
-    assert word("near >~ a", scores) == "holds", "worse, by less than the margin"
-    assert word("b >~ a", scores) == "fails"
-    assert word("b >~ a", scores, budget=HIGHER) == "holds"
-    (verdict,) = verdicts({"C": ["near >~ a"]}, scores)
-    assert verdict.parts[0].sentence == "validation_loss: near < a + 0.1"
-    # b is worse by 0 and 0.12: mean 0.06, 0.04 from the margin, deviation 0.085; by hand t = 0.04 sqrt(n) / 0.085
-    # passes its 97.5% points at 20 seeds (2.108 > 2.093) and not at 19 (2.054 < 2.101)
-    (verdict,) = verdicts({"C": ["b >~ a"]}, {"a": {0: 4.0, 1: 4.0}, "b": {0: 4.0, 1: 4.12}})
-    assert verdict.word == "not resolved" and "about 20 seeds would resolve it" in verdict.why
+def beside(t: float) -> dict[str, dict[int, float]]:
+    """Scores of a and b whose paired differences have this t statistic, in favour of a."""
+    standard = (np.array(NOISE) - np.mean(NOISE)) / np.std(NOISE, ddof=1)
+    differences = 0.01 * (standard + t / np.sqrt(len(NOISE)))
+    return {"a": CLEAR, "b": {seed: CLEAR[seed] + float(differences[seed]) for seed in SEEDS}}
 
 
-def test_gaps_are_compared_by_their_pairs():
-    scores = {"m1": CLEAR, "t1": {0: 3.9, 1: 3.92, 2: 3.91}, "m2": WORSE, "t2": {0: 4.0, 1: 4.01, 2: 4.02}}
-    (verdict,) = verdicts({"C": ["t2 - m2 > t1 - m1"]}, scores)
-    assert verdict.parts[0].differences[0] == pytest.approx((4.0 - 4.5) - (3.9 - 4.0))
-    assert verdict.word == "holds"
+NARROW = BUDGET.model_copy(update={"margin": Margin(value=1e-4, reason="by hand")})
 
 
-def test_holm_asks_more_of_a_claim_beside_others():
-    # resolved by itself, not as one of 41
-    scores = {"a": {0: 1.0, 1: 2.0, 2: 3.0}, "b": {0: 4.5, 1: 6.0, 2: 7.9}, "c": NOISY, "d": CLEAR}
-    alone = verdicts({"C": ["a > b"]}, scores)[0]
-    assert alone.word == "holds" and 0.002 < alone.p < 0.05
-    crowd = verdicts({f"C{index}": ["c > d"] for index in range(40)} | {"C": ["a > b"]}, scores)[-1]
-    assert crowd.word == "not resolved" and crowd.p == alone.p
-    assert "beside the table's other claims" in crowd.why
+def test_holm_keeps_a_lone_weak_claim_from_holding_beside_others():
+    # with eight pairs an interval is 4.2 standard errors wide
+    scores = beside(4.5) | {f"n{turn}": row(4.02 + 0.01 * turn, 20.0, turn=turn) for turn in range(1, 9)}
+    assert word("a > b", scores, budget=NARROW) == "holds"
+    claims = {"C": ["a > b"]} | {f"D{turn}": [f"a > n{turn}"] for turn in range(1, 9)}
+    assert verdicts(claims, scores, budget=NARROW)[0].word == "not resolved"
 
 
-def test_a_budget_without_the_rows_decides_nothing_and_costs_the_others_nothing():
-    first, second = verdicts({"C1": ["a > b"], "C2": ["x > y"]}, {"a": CLEAR, "b": WORSE})
-    assert first.word == "holds" and first.adjusted == first.p
-    assert second.word == "not resolved" and second.left_out == ["x > y"]
+def test_a_planned_number_of_seeds_decides_sooner():
+    # beyond 2.4 standard errors, Student's quantile of seven degrees of freedom, and short of 4.2
+    assert word("a > b", beside(3.0), budget=NARROW) == "not resolved"
+    assert word("a > b", beside(3.0), budget=NARROW, evidence=Planned()) == "holds"
+    assert word("a > b", beside(2.2), budget=NARROW, evidence=Planned()) == "not resolved"
 
 
-def test_step_times_are_compared_as_ratios():
-    times = {"a": {0: 1.0, 1: 1.1, 2: 1.05}, "b": {0: 1.5, 1: 1.66, 2: 1.58}}
-    (verdict,) = verdicts({"X": ["b > a"]}, {}, of="step_time", step_time=times)
-    assert verdict.word == "holds"
-    assert verdict.parts[0].differences[0] == pytest.approx(0.405465, abs=1e-6)  # ln 1.5
+def test_a_verdict_stands_under_every_scheme_of_positions_or_depends_on_them():
+    better, worse = {"a": CLEAR, "b": WORSE}, {"a": WORSE, "b": CLEAR}
+    assert word("a > b", {"one": better, "two": better}) == "holds"
+    assert word("a > b", {"one": better, "two": worse}) == "depends"
+    assert word("a > b", {"one": better, "two": {"a": CLEAR, "b": SAME}}) == "depends"
+    open_one = verdict("a > b", {"one": better, "two": {"a": CLEAR, "b": NOISY}})
+    assert open_one.word == "not resolved" and open_one.why.startswith("two: ")
 
 
-def test_parameters_are_exact():
-    counts = {"a": {0: 100.0}, "b": {0: 172.0}}
-    sizes = {"b": {"layers": 1, "h": 6}, "a": {"layers": 1, "h": 6}}
-    given = {"of": "parameters", "parameters": counts, "sizes": sizes}
-    assert word("b - a = layers * 2 * h * h", {}, **given) == "holds"
-    assert word("b - a = layers * h * h", {}, **given) == "fails"
+def test_a_stuck_row_decides_nothing():
+    scores = {"a": CLEAR, "b": WORSE}
+    stuck = {"b": "ended under 0.5 nats below unigram_loss with 8 of 8 seeds"}
+    made = verdict("a > b", scores, stuck=stuck)
+    assert made.word == "not tested" and "b ended under 0.5 nats" in made.why
+    assert word("a > b", scores, stuck=stuck, of_failure=True) == "holds", "a claim that training fails"
+
+
+def test_a_row_that_still_learns_decides_only_what_is_larger():
+    scores = {"a": CLEAR, "b": WORSE}  # they differ by 0.5
+    assert word("a > b", scores, late_gain={"a": 0.3, "b": 0.49}) == "holds"
+    made = verdict("a > b", scores, late_gain={"a": 0.3, "b": 0.51})
+    assert made.word == "not tested" and "b gained 0.51 in the last tenth" in made.why
+    # of a difference within the margin, the margin is what is decided
+    same = {"a": CLEAR, "b": SAME}
+    assert word("a ~ b", same, late_gain={"a": 0.09}) == "holds"
+    assert word("a ~ b", same, late_gain={"a": 0.11}) == "not tested"
+
+
+def test_step_times_are_compared_by_their_ratio_whatever_the_positions():
+    times = {"a": {turn: 2.0 + 0.01 * NOISE[turn] for turn in SEEDS}, "b": dict.fromkeys(SEEDS, 1.0)}
+    made = verdict("a > b", {"one": {"a": {}, "b": {}}, "two": {"a": {}, "b": {}}}, of="step_time", step_time=times)
+    assert made.word == "holds" and list(made.findings) == [""]
+    assert comparison(made).mean == pytest.approx(np.log(2), abs=1e-3)
+
+
+def test_parameters_are_counted_not_measured():
+    parameters = {"a": {0: 172}, "b": {0: 100}}
+    sizes = {"a": {"h_k": 6, "h": 6, "layers": 1}}
+    for sentence, expected in (
+        ("a - b = 2 * layers * h_k * h", "holds"),
+        ("a - b = 71", "reversed"),
+        ("a > b", "holds"),
+    ):
+        made = verdict(sentence, {"a": {}, "b": {}}, of="parameters", parameters=parameters, sizes=sizes)
+        assert made.word == expected, sentence

@@ -10,6 +10,8 @@ from experiments.tables.rendering import wandb_report as module
 from experiments.tables.rendering.saved import save
 from tests.tables.test_report import done, made
 
+pytestmark = pytest.mark.usefixtures("heads_table")
+
 pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed: pip install -e '.[dashboard]'")
 
 
@@ -26,8 +28,8 @@ def test_the_report_holds_every_table_that_the_runs_keep(tmp_path):
     (tmp_path / "tables" / "another-nano.md").write_text("# Another\n")
     sent = module.build_report("someone", "attn", tmp_path)._to_model()
     texts = [block.content for block in sent.spec.blocks if block.type == "markdown-block"]
-    assert [text.splitlines()[0] for text in texts] == ["# Another", "# More heads of less width (BERT large)"]
-    assert "**C4, fails.**" in texts[1] and "| h16 |" in texts[1]
+    assert [text.splitlines()[0] for text in texts] == ["# Another", "# More heads of less width"]
+    assert "**C4, reversed.**" in texts[1] and "| h16 |" in texts[1]
     assert (sent.display_name, sent.project.name, sent.project.entity_name) == (module.TITLE, "attn", "someone")
 
 
@@ -43,13 +45,13 @@ def test_it_is_made_once_and_then_brought_up_to_date(tmp_path, monkeypatch):
     monkeypatch.setattr(wr.Report, "from_url", classmethod(lambda cls, url: theirs))
     save(made(), tmp_path)
     module.mirror(made(), tmp_path, said.append)
-    better = made({("h32", seed): done(3.0 + seed / 100) for seed in range(3)})
+    better = made({("h32", seed): done(3.0 + seed / 100) for seed in range(6)})
     save(better, tmp_path)
     module.mirror(better, tmp_path, said.append)
     first, second = saved
     assert first.title == module.TITLE and second is theirs
-    assert "3.0100" in second.blocks[-1].text and "3.0100" not in first.blocks[-1].text
-    logged = "table-bhojanapalli2020-table1-nano: table, claims"
+    assert "3.0250" in second.blocks[-1].text and "3.0250" not in first.blocks[-1].text
+    logged = "table-me2026-heads-nano: table, claims"
     assert said == [
         logged, f"W&B report: https://there/{module.TITLE}", logged, "W&B report: https://there/as they named it"
     ]  # fmt: skip

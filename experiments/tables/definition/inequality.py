@@ -4,14 +4,17 @@
     left >~ right        left is better, or worse by less than the budget's margin (as good as)
     left ~ right         they differ by less than the margin (the same)
     left = expression    exactly, for numbers that are not measured: `th6 - mh6 = layers * h_k * h`
+    a > b > c by h       one trend: a line through the scores over log2 of the size h is better at a than at c
 
 A side is a sum of rows, or 0: `th24 - mh24 > th6 - mh6` compares two gaps. In a chain of one sign every neighbouring
-pair is a part; where a budget has not all of the rows, the sides that it has are neighbours.
+pair is a part; where a budget has not all of the rows, the sides that it has are neighbours. The steps of a trend are
+shown beside it and decide nothing: published neighbours are often within their noise.
 """
 
 from __future__ import annotations
 
 import ast
+import math
 import operator
 import re
 from collections.abc import Callable, Mapping
@@ -22,6 +25,7 @@ from typing import Literal, cast
 from experiments.settings.mistake import Mistake
 
 IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
+TREND = re.compile(rf"(.*\S)\s+by\s+({IDENTIFIER})\s*")
 SIDE = re.compile(rf"\s*(?:0|-?\s*{IDENTIFIER}(?:\s*[+-]\s*{IDENTIFIER})*)\s*")
 ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
@@ -31,6 +35,7 @@ ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
 
 Relation = Literal[">", ">~", "~", "="]
 Side = dict[str, int]  # row -> how often it is added
+Sizes = Mapping[str, object]  # name -> size of a row
 
 
 @dataclass(frozen=True)
@@ -54,28 +59,71 @@ class Part:
         """The rows that it compares."""
         return list(self.contrast)
 
+    def __str__(self) -> str:
+        return f"{self.left} {self.relation} {self.right}"
+
+
+@dataclass(frozen=True)
+class Trend:
+    """One comparison over several sides: the line through them over log2 of a size is better at the first."""
+
+    sides: tuple[str, ...]
+    size: str  # its name among the sizes of a row
+
+    relation: Relation = ">"
+
     @property
-    def has_margin(self) -> bool:
-        """Whether it says of two sides that one is as good as the other."""
-        return "~" in self.relation
+    def rows(self) -> list[str]:
+        """The rows that it is fitted to."""
+        return list(dict.fromkeys(row for each in self.sides for row in side(each)))
+
+    @property
+    def steps(self) -> list[Part]:
+        """Its neighbouring sides, compared."""
+        return [Part(left, ">", right) for left, right in pairwise(self.sides)]
+
+    def contrast(self, sizes: Mapping[str, Sizes]) -> dict[str, float]:
+        """Row -> factor: their sum is the fitted line at the first side less the line at the last.
+
+        Least squares over x = log2 of the size: the slope is sum (x_i - mean x) y_i / sum (x_i - mean x)^2. Raises
+        Mistake for a side whose rows differ in the size, and for sides that do not.
+        """
+        places = [math.log2(self._size_of(each, sizes)) for each in self.sides]
+        mean = sum(places) / len(places)
+        squares = sum((place - mean) ** 2 for place in places)
+        if squares == 0:
+            raise Mistake(f"{self}: the sides do not differ in {self.size}")
+        factors: dict[str, float] = {}
+        for each, place in zip(self.sides, places, strict=True):
+            weight = (place - mean) / squares * (places[0] - places[-1])
+            for row, factor in side(each).items():
+                factors[row] = factors.get(row, 0.0) + weight * factor
+        return factors
+
+    def __str__(self) -> str:
+        return f"{' > '.join(self.sides)} by {self.size}"
+
+    def _size_of(self, text: str, sizes: Mapping[str, Sizes]) -> float:
+        distinct = {sizes[row].get(self.size) for row in side(text)}
+        value = distinct.pop()
+        if distinct or not isinstance(value, int | float) or value <= 0:
+            raise Mistake(f"{self}: {text} has no one {self.size}")
+        return value
 
 
-def parse(sentence: str, present: Mapping[str, object] | None = None) -> list[Part]:
-    """The parts of a sentence, of the rows that are `present` (None: of all). Raises ValueError."""
+Comparison = Part | Trend
+
+
+def parse(sentence: str, present: Mapping[str, object] | None = None) -> list[Comparison]:
+    """The comparisons of a sentence, of the rows that are `present` (None: of all). Raises ValueError."""
+    if trend := TREND.fullmatch(sentence):
+        return _trend(trend[1], trend[2], sentence, present)
     if "=" in sentence:
         left, _, right = sentence.partition("=")
         _check_arithmetic(right, sentence)
         return _present([Part(_one_side(left, sentence), "=", right.strip())], present)
-    pieces = re.split(r"(>~|>|~)", sentence)
-    sides = [_one_side(piece, sentence) for piece in pieces[::2]]
-    relations = set(pieces[1::2])
-    if len(sides) < 2:
-        raise ValueError(f"{sentence!r}: is no comparison; write rows with >, >~, ~ or = between them")
-    if len(relations) > 1:
-        raise ValueError(f"{sentence!r}: more than one of >, >~ and ~ in a chain; write a sentence for each")
-    relation = cast(Relation, relations.pop())
-    present_sides = [each for each in sides if present is None or set(side(each)) <= set(present)]
-    return [Part(left, relation, right) for left, right in pairwise(present_sides)]
+    sides, relation = _chain(sentence, sentence)
+    return [Part(left, relation, right) for left, right in pairwise(_present_sides(sides, present))]
 
 
 def side(text: str) -> Side:
@@ -103,7 +151,30 @@ def arithmetic(expression: str, sizes: Mapping[str, object]) -> float:
     return value(ast.parse(expression.strip(), mode="eval").body)
 
 
-def _present(parts: list[Part], present: Mapping[str, object] | None) -> list[Part]:
+def _trend(chain: str, size: str, sentence: str, present: Mapping[str, object] | None) -> list[Comparison]:
+    sides, relation = _chain(chain, sentence)
+    if relation != ">":
+        raise ValueError(f"{sentence!r}: a trend is written with > between its sides")
+    sides = _present_sides(sides, present)
+    return [Trend(tuple(sides), size)] if len(sides) > 1 else []
+
+
+def _chain(text: str, sentence: str) -> tuple[list[str], Relation]:
+    pieces = re.split(r"(>~|>|~)", text)
+    sides = [_one_side(piece, sentence) for piece in pieces[::2]]
+    relations = set(pieces[1::2])
+    if len(sides) < 2:
+        raise ValueError(f"{sentence!r}: is no comparison; write rows with >, >~, ~ or = between them")
+    if len(relations) > 1:
+        raise ValueError(f"{sentence!r}: more than one of >, >~ and ~ in a chain; write a sentence for each")
+    return sides, cast(Relation, relations.pop())
+
+
+def _present_sides(sides: list[str], present: Mapping[str, object] | None) -> list[str]:
+    return [each for each in sides if present is None or set(side(each)) <= set(present)]
+
+
+def _present(parts: list[Part], present: Mapping[str, object] | None) -> list[Comparison]:
     return [part for part in parts if present is None or set(part.rows) <= set(present)]
 
 

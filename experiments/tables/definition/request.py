@@ -8,7 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.tables.definition.folder import check_name, read
-from experiments.tables.definition.table import Budget, Printed, Row, Table
+from experiments.tables.definition.table import Budget, Claim, Printed, Row, Scheme, Table
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A row under one scheme of positions: a cell is a configuration with a seed."""
+
+    key: str  # ROW@SCHEME, or ROW in a table without schemes
+    row: str
+    scheme: str  # empty without
+    definition: Row  # with the overrides of the scheme
 
 
 @dataclass(frozen=True)
@@ -22,6 +32,7 @@ class Request:
     overrides: Sequence[str] = ()  # of every cell; `finetune.NAME.KEY=VALUE`: of a fine-tuning
     runs: Path = Path("runs")
     published_file: Path | None = None  # YAML with published numbers that the user has read
+    names_seeds: bool = False  # the user asked for these seeds; else they are the budget's, and what has begun is shown
 
     @property
     def budget(self) -> Budget:
@@ -32,6 +43,27 @@ class Request:
     def rows(self) -> dict[str, Row]:
         """The rows of this budget."""
         return self.table.rows_at(self.budget_name)
+
+    @property
+    def claims(self) -> dict[str, Claim]:
+        """The claims that are about this budget."""
+        return self.table.claims_at(self.budget_name)
+
+    @property
+    def schemes(self) -> dict[str, Scheme]:
+        """The schemes of positions of this budget."""
+        return self.table.schemes_at(self.budget_name)
+
+    @property
+    def configurations(self) -> dict[str, Configuration]:
+        """Every row of this budget under each of its schemes, by key; all rows of a scheme before those of the next."""
+        if not self.schemes:
+            return {key: Configuration(key, key, "", row) for key, row in self.rows.items()}
+        return {
+            f"{key}@{name}": Configuration(f"{key}@{name}", key, name, self._under(row, name, scheme))
+            for name, scheme in self.schemes.items()
+            for key, row in self.rows.items()
+        }
 
     @property
     def printed(self) -> Printed | None:
@@ -49,9 +81,14 @@ class Request:
         return f"{self.seeds[0]}-{self.seeds[-1]}" if self.seeds[0] else ""
 
     @property
+    def table_stem(self) -> str:
+        """The start of names of files that are about no seeds in particular."""
+        return f"{self.name.replace('/', '-')}-{self.budget_name}"
+
+    @property
     def stem(self) -> str:
         """The start of names of files, and the name of a run in W&B."""
-        return "-".join([self.name.replace("/", "-"), self.budget_name, *([self.span] if self.span else [])])
+        return "-".join([self.table_stem, *([self.span] if self.span else [])])
 
     @property
     def group(self) -> str:
@@ -60,11 +97,18 @@ class Request:
 
     def command(self) -> str:
         """The command as it can be typed again; of a file only its name, as folders differ between machines."""
-        seeds = self.span or str(len(self.seeds))
-        arguments = ["attn", "table", self.name, "--budget", self.budget_name, "--seeds", seeds]
+        arguments = ["attn", "table", self.name, "--budget", self.budget_name]
+        if self.names_seeds:
+            arguments += ["--seeds", self.span or str(len(self.seeds))]
         if self.published_file:
             arguments += ["--published", self.published_file.name]
         return shlex.join([*arguments, *map(without_folder, self.overrides)])
+
+    def _under(self, row: Row, name: str, scheme: Scheme) -> Row:
+        """A row with the positions of a scheme, and with the learning rate that was tuned under it if one was."""
+        family = f"{row.family}@{name}"
+        tuned = family if family in self.budget.learning_rates else row.family
+        return row.model_copy(update={"overrides": f"{row.overrides} {scheme.overrides}", "family": tuned})
 
 
 def load(name: str) -> Table:

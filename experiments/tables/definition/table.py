@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 from experiments.settings.group import Group, Positive, Size, Text
 from experiments.settings.mistake import Mistake, nearest
 from experiments.tables.definition.folder import learning_rates
-from experiments.tables.definition.inequality import IDENTIFIER, Part, parse
+from experiments.tables.definition.inequality import IDENTIFIER, Comparison, parse
 
 BudgetName = Literal["nano", "small", "medium", "paper"]
 Direction = Literal["higher", "lower"]
@@ -33,15 +33,31 @@ class Printed(Group):
     better: Direction
 
 
+class Margin(Group):
+    """The smallest difference of a score that would matter, such as half of a published effect of the same unit."""
+
+    value: Positive
+    reason: Text
+
+
+class Scheme(Group):
+    """How positions are given to every row: a claim about heads or widths has to stand under more than one."""
+
+    label: Text
+    overrides: Text
+
+
 class Claim(Group):
     """An inequality between rows, or several that must all hold (see `experiments.tables.definition.inequality`)."""
 
     says: Text
     of: Literal["score", "step_time", "parameters"] = "score"
+    budgets: list[BudgetName] | None = None  # that it is about; null: all
     parts: Annotated[list[Text], Field(min_length=1)]
+    of_failure: bool = False  # about cells that do not train: those at the plateau decide as well
     published: Text | None = None  # what the paper has for it, with its evidence
 
-    def parsed(self) -> list[Part]:
+    def parsed(self) -> list[Comparison]:
         """Every comparison of the claim, over all rows of the table."""
         return [part for sentence in self.parts for part in parse(sentence)]
 
@@ -78,8 +94,9 @@ class Budget(Group):
     finetune: dict[Identifier, Text] = Field(default_factory=dict)  # name -> overrides as after `attn finetune RUN`
     columns: list[Text] = Field(default_factory=list)  # as the table's, of this budget alone
     metric: Text | None = None  # the published one that this score is held against; null: the table's
-    margin: Positive | None = None  # of the score: a smaller difference counts as none
-    learning_rates: dict[Text, Tuning] = Field(default_factory=dict)  # by family; or the name of a set in RATES
+    margin: Margin  # of the score; where a budget says nothing, the table's
+    positions: list[Identifier] | None = None  # schemes; null: all of the table
+    learning_rates: dict[Text, Tuning] = Field(default_factory=dict)  # by family, or family@scheme; or a set in RATES
     note: Text | None = None
 
     @property
@@ -125,6 +142,8 @@ class Table(Group):
     rows: Annotated[dict[Identifier, Row], Field(min_length=1)]
     baseline: Text
     columns: list[Text] = Field(default_factory=list)  # further numbers of the results to show, as means over seeds
+    positions: dict[Identifier, Scheme] = Field(default_factory=dict)  # the paper's own first; empty: those of the rows
+    margin: Margin  # of a loss in nats
     claims: dict[Text, Claim]
     budgets: dict[BudgetName, Budget]
 
@@ -147,6 +166,31 @@ class Table(Group):
         row_keys = self.budget(budget_name).rows
         return {key: row for key, row in self.rows.items() if row_keys is None or key in row_keys}
 
+    def claims_at(self, budget_name: str) -> dict[str, Claim]:
+        """The claims that are about a budget, in the table's order."""
+        return {
+            key: claim for key, claim in self.claims.items() if claim.budgets is None or budget_name in claim.budgets
+        }
+
+    def schemes_at(self, budget_name: str) -> dict[str, Scheme]:
+        """The schemes of positions of a budget, in the table's order."""
+        chosen = self.budget(budget_name).positions
+        return {key: scheme for key, scheme in self.positions.items() if chosen is None or key in chosen}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _margins(cls, tree: Any) -> Any:
+        """The table's margin is that of a budget whose score is a loss and that has none of its own."""
+        budgets = tree.get("budgets") if isinstance(tree, dict) else None
+        if not isinstance(budgets, dict) or "margin" not in tree:
+            return tree
+        losses = {
+            key: {"margin": tree["margin"], **budget}
+            for key, budget in budgets.items()
+            if isinstance(budget, dict) and budget.get("better", "lower") == "lower"
+        }
+        return {**tree, "budgets": {**budgets, **losses}}
+
     @model_validator(mode="after")
     def _known_rows(self) -> Table:
         named = {"baseline": [self.baseline]}
@@ -160,6 +204,10 @@ class Table(Group):
                 if row not in self.rows:
                     raise ValueError(f"{place}: there is no row {row!r}" + nearest(row, self.rows))
         for key, budget in self.budgets.items():
+            for scheme in budget.positions or ():
+                if scheme not in self.positions:
+                    meant = nearest(scheme, self.positions)
+                    raise ValueError(f"budgets.{key}.positions: there is no scheme {scheme!r}{meant}")
             if budget.rows is not None and self.baseline not in budget.rows:
                 raise ValueError(f"budgets.{key}.rows: the baseline {self.baseline} is missing")
         return self
@@ -168,12 +216,10 @@ class Table(Group):
     def _whole_budgets(self) -> Table:
         if self.source != "runs" and any(budget.finetune for budget in self.budgets.values()):
             raise ValueError(f"source: {self.source} trains nothing that could be fine-tuned")
-        needs_margin = any(part.has_margin for claim in self.claims.values() for part in claim.parsed())
         for key, budget in self.budgets.items():
             for row in self.rows_at(key).values() if budget.learning_rates else ():
-                if row.family not in budget.learning_rates:
+                tuned = {family.partition("@")[0] for family in budget.learning_rates}
+                if row.family not in tuned:
                     meant = nearest(str(row.family), budget.learning_rates)
                     raise ValueError(f"budgets.{key}.learning_rates: the family {row.family} has none{meant}")
-            if budget.margin is None and needs_margin:
-                raise ValueError(f"budgets.{key}.margin is missing: a claim says that two rows are as good")
         return self

@@ -8,7 +8,9 @@ from typing import Any
 from experiments.display.rows import readable
 from experiments.record.durable import folder_for, write, write_sealed
 from experiments.record.folder import RENDERED
-from experiments.tables.rendering.render import closing, legend, render, sentences, tables
+from experiments.tables.rendering.columns import people_table
+from experiments.tables.rendering.render import render
+from experiments.tables.rendering.sentences import claimed, closing, details, headline, legend, summary
 from experiments.tables.report import Report
 
 
@@ -22,17 +24,17 @@ def save(report: Report, runs: Path) -> None:
 
 def as_shown(report: Report) -> dict[str, Any]:
     """Everything as text, as a reader sees it."""
-    request = report.request
+    request, rows = report.request, people_table(report)
     return {
         "name": request.name,
         "budget": request.budget_name,
         "title": request.table.title,
-        "shows": request.table.shows,
-        "tables": [[{key: readable(key, row[key]) for key in row} for row in rows] for rows in tables(report)],
+        "shows": " ".join([claimed(report), headline(report)]),
+        "tables": [[{key: readable(key, row[key]) for key in row} for row in rows]],
         "notes": [*legend(report), *report.notes, *([closing(report)] if report.verdicts else [])],
         "claims": [
-            {"key": verdict.key, "says": verdict.claim.says, "word": verdict.word,
-             "lines": [line.strip() for line in sentences(verdict)[1:]]}
+            {"key": verdict.key, "says": summary(verdict), "word": verdict.word,
+             "lines": [line.strip() for line in details(verdict, report)]}
             for verdict in report.verdicts
         ],
         "facts": [*report.facts],

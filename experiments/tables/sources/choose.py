@@ -24,7 +24,8 @@ def source_of(request: Request, rows: Mapping[str, Row] | None = None) -> Source
     doesn't take.
     """
     budget, name = request.budget, request.table.source
-    overrides = row_overrides(request.rows if rows is None else rows, budget, request.overrides)
+    definitions = {key: configuration.definition for key, configuration in request.configurations.items()}
+    overrides = row_overrides(definitions if rows is None else rows, budget, request.overrides)
     if name == "runs":
         runs = Runs(overrides, request.seeds, request.runs)
         return FinetunedRuns(runs, budget, request.overrides) if budget.finetune else runs

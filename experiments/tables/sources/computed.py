@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import importlib
 import inspect
 import time
@@ -12,6 +13,7 @@ from typing import Any
 import yaml
 from rich.console import Console
 
+from experiments.launch.places import Workers
 from experiments.record.durable import folder_for, number, read_sealed, write_sealed
 from experiments.record.environment import describe
 from experiments.settings.digest import digest, text_digest
@@ -33,11 +35,17 @@ class Computed:
         self._code = text_digest(inspect.getsource(module))
         self._folder = runs / FOLDER
         self._arguments = {row: self._parsed(row, of_row) for row, of_row in overrides.items()}
-        self.cells = [
-            Cell(row, seed, f"{name}-{self._digest(arguments, seed)}")
-            for seed in seeds
-            for row, arguments in self._arguments.items()
-        ]
+        self._name = name
+        self.cells = self._cells(seeds)
+
+    def with_seeds(self, seeds: Sequence[int]) -> Computed:
+        """The same rows with other seeds."""
+        other = copy.copy(self)
+        other.cells = self._cells(seeds)
+        return other
+
+    def timed(self, row: str) -> None:
+        """Nothing is trained."""
 
     def check(self) -> None:
         """The arguments are all there is to check, and have been."""
@@ -61,7 +69,7 @@ class Computed:
         """The time that the cell took, or takes now."""
         return Prediction((self.finding(cell).result or self._record(cell))["wall_seconds"])
 
-    def make(self, cells: Sequence[Cell], group: str, console: Console) -> None:
+    def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Compute what is missing, here, one cell after the other."""
         missing = [cell for cell in cells if self.finding(cell).state == "missing"]
         for count, cell in enumerate(missing, start=1):
@@ -71,6 +79,13 @@ class Computed:
             write_sealed(path, record)
             line = f"[{count}/{len(missing)}] {cell.row}, seed {cell.seed}: {record['wall_seconds']:.1f} s"
             console.print(line, markup=False, highlight=False)
+
+    def _cells(self, seeds: Sequence[int]) -> list[Cell]:
+        return [
+            Cell(row, seed, f"{self._name}-{self._digest(arguments, seed)}")
+            for seed in seeds
+            for row, arguments in self._arguments.items()
+        ]
 
     def _record(self, cell: Cell) -> dict[str, Any]:
         """The numbers of a cell, computed now, with what a run's result has of its circumstances."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from experiments.config.command_line import check_overrides
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.pretrained import check_keys, inherited
 from experiments.launch.cell import folder_of
+from experiments.launch.places import Workers
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.run import Settings
@@ -40,6 +42,16 @@ class FinetunedRuns:
                     self._check_scores(name, self._planned(cell, name))
                 except Mistake as mistake:
                     raise Mistake(f"{cell.row}, {FINETUNE}{name}: {mistake}") from mistake
+
+    def with_seeds(self, seeds: Sequence[int]) -> FinetunedRuns:
+        """The same rows with other seeds."""
+        other = copy.copy(self)
+        other.pretraining = self.pretraining.with_seeds(seeds)
+        return other
+
+    def timed(self, row: str) -> Settings:
+        """What the row is pretrained with."""
+        return self.pretraining.timed(row)
 
     @property
     def cells(self) -> list[Cell]:
@@ -82,15 +94,15 @@ class FinetunedRuns:
         """What the pretraining will cost: how many windows the examples of a task are, only they say."""
         return self.pretraining.predict(cell, console, roughly)
 
-    def make(self, cells: Sequence[Cell], group: str, console: Console) -> None:
+    def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Train and fine-tune all of a seed before the next, so that a table that was cut has whole pairs."""
         from experiments.launch.local import train_cells
         from experiments.launch.plan import in_sweep
 
         for seed in dict.fromkeys(cell.seed for cell in cells):
             of_seed = [cell for cell in cells if cell.seed == seed]
-            self.pretraining.make(of_seed, group, console)
-            train_cells([in_sweep(settings, group) for settings in self._to_finetune(of_seed)], console)
+            self.pretraining.make(of_seed, group, console, workers)
+            train_cells([in_sweep(settings, group) for settings in self._to_finetune(of_seed)], console, workers)
 
     def _to_finetune(self, cells: list[Cell]) -> Iterator[Settings]:
         """The runs to fine-tune from each pretrained cell, done or not; one that came to NaN isn't tried again."""

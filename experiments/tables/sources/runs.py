@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from rich.console import Console
 from experiments.config.compose import compose
 from experiments.data.errors import DataError
 from experiments.launch.cell import check_unchanged, folder_of
+from experiments.launch.places import Workers
 from experiments.record.durable import RunFolderError
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
@@ -28,12 +30,14 @@ class Runs:
     def __init__(self, overrides: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> None:
         """Raises Mistake for overrides that don't compose, and for rows that are the same run."""
         self._rows = _composed(overrides, runs)
-        self._settings: dict[Cell, Settings] = {}
-        for seed in seeds:
-            for row, unseeded in self._rows.items():
-                settings = unseeded.model_copy(update={"seed": seed})
-                self._settings[Cell(row, seed, folder_of(settings).name)] = settings
+        self._settings = self._cells(seeds)
         _check_distinct(self.cells)
+
+    def with_seeds(self, seeds: Sequence[int]) -> Runs:
+        """The same rows with other seeds."""
+        other = copy.copy(self)
+        other._settings = self._cells(seeds)
+        return other
 
     @property
     def cells(self) -> list[Cell]:
@@ -43,6 +47,10 @@ class Runs:
     def settings(self, cell: Cell) -> Settings:
         """What a cell is trained with."""
         return self._settings[cell]
+
+    def timed(self, row: str) -> Settings:
+        """What the row is trained with, whatever the seed."""
+        return self._rows[row]
 
     def check(self) -> None:
         """Raises Mistake or DataError for a length, a text or a model that can be known to fail."""
@@ -89,13 +97,21 @@ class Runs:
 
         return predict(self.settings(cell), console, roughly)
 
-    def make(self, cells: Sequence[Cell], group: str, console: Console) -> None:
+    def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Train each cell in a process of its own; one that came to NaN did so for its seed, and isn't tried again."""
         from experiments.launch.local import train_cells
         from experiments.launch.plan import in_sweep
 
         unfinished = (self.settings(cell) for cell in cells if self.finding(cell).state != "diverged")
-        train_cells([in_sweep(settings, group) for settings in unfinished], console)
+        train_cells([in_sweep(settings, group) for settings in unfinished], console, workers)
+
+    def _cells(self, seeds: Sequence[int]) -> dict[Cell, Settings]:
+        cells: dict[Cell, Settings] = {}
+        for seed in seeds:
+            for row, unseeded in self._rows.items():
+                settings = unseeded.model_copy(update={"seed": seed})
+                cells[Cell(row, seed, folder_of(settings).name)] = settings
+        return cells
 
 
 def finding_of(settings: Settings) -> Finding:

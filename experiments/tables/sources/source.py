@@ -12,6 +12,9 @@ from typing import Any, Literal, Protocol
 
 from rich.console import Console
 
+from experiments.launch.places import Workers
+from experiments.settings.run import Settings
+
 State = Literal["done", "diverged", "failed", "missing", "pretrained", "refused"]
 Value = str | int | float | None
 
@@ -50,6 +53,12 @@ class Source(Protocol):
     def cells(self) -> Sequence[Cell]:
         """A cell for every row and seed; all rows of a seed before those of the next."""
 
+    def with_seeds(self, seeds: Sequence[int]) -> Source:
+        """The same rows with other seeds."""
+
+    def timed(self, row: str) -> Settings | None:
+        """The settings whose training step is the row's; None where nothing is trained."""
+
     def check(self) -> None:
         """Raises Mistake or DataError for what can be known to fail before anything is made."""
 
@@ -62,5 +71,8 @@ class Source(Protocol):
     def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
         """What a cell will cost; roughly: without a measurement of its own."""
 
-    def make(self, cells: Sequence[Cell], group: str, console: Console) -> None:
-        """Make what is missing, in order; what fails leaves a finding that says so. Raises Interrupted."""
+    def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
+        """Make what is missing, in order, `workers` cells at once.
+
+        What fails leaves a finding that says so. Raises Interrupted.
+        """

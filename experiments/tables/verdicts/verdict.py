@@ -1,219 +1,219 @@
-"""The verdict on a claim: `holds`, `fails` or `not resolved`, from differences paired by seed, and never from a sign.
+"""The verdict on a claim, one of six words, from differences paired by seed, and never from a sign.
 
-A part is tested by Student's t on its differences, one a seed. A claim holds if all its parts do and fails if one does
-(their p-values together: the worst, or Bonferroni's). Over the claims of a table Holm's correction keeps the chance of
-one wrong verdict below 5%.
+    holds           the interval lies on the claimed side of 0 (of sameness: within the margin)
+    reversed        it lies on the other side, and not wholly within the margin
+    no difference   it lies wholly within the margin
+    not resolved    none of these yet
+    depends         it is resolved under each scheme of positions, and not alike
+    not tested      a cell that the claim is about can't decide it here, or doesn't exist
+
+Over the claims of a table, under all its schemes of positions, Holm's correction keeps the chance of one wrong verdict
+below 5%.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-import numpy as np
-
-from experiments.tables.definition.inequality import Part, arithmetic, parse
+from experiments.tables.definition.inequality import Comparison, Part, Trend, arithmetic, parse
 from experiments.tables.definition.table import Budget, Claim
-from experiments.tables.verdicts.statistics import (
-    FEW,
-    LEVEL,
-    MOST_SEEDS,
-    NOTHING,
-    Interval,
-    Test,
-    bootstrap_interval,
-    equivalent,
-    holm,
-    positive,
-    seeds_to_show,
-    t_interval,
-    together,
-    two_sided,
+from experiments.tables.verdicts.comparison import (
+    AnyComparison,
+    Compared,
+    Exact,
+    Word,
+    claim_p_value,
+    claim_seeds,
+    claim_word,
+    widest,
 )
+from experiments.tables.verdicts.evidence import ALPHA, MOST_SEEDS, Anytime, Evidence, holm_levels
 
-Word = Literal["holds", "fails", "not resolved"]
-ALLOWED = 1 - LEVEL  # chance of a wrong verdict in a table
+TIME_MARGIN = 0.02  # of the log of a ratio of step times: the bench of a quiet machine tells no less apart
 # row -> seed -> number
 Numbers = Mapping[str, Mapping[int, float]]
 
 
 @dataclass(frozen=True)
-class PartFinding:
-    """One comparison. `differences` by seed are left less right; of step times the log of their ratio."""
+class Measures:
+    """What claims can be about, by row and seed, under one scheme of positions."""
 
-    sentence: str
-    differences: dict[int, float]
-    test: Test
-    distance: Callable[[float], float] = lambda mean: mean  # of a mean from what `holds` excludes, negative beyond it
-    sides: int = 1  # on which `fails` may lie: 2 of an equivalence
-    exact: bool = False  # a comparison of numbers that are not measured
+    score: Numbers
+    step_time: Numbers  # seconds a token, by round of the bench
+    parameters: Numbers
+    sizes: Mapping[str, Mapping[str, object]]  # what trends and arithmetic may name, by row
+    stuck: Mapping[str, str] = field(default_factory=dict)  # row -> why it may decide nothing
+    late_gain: Mapping[str, float] = field(default_factory=dict)  # row -> what the last tenth of training gained
 
-    @property
-    def values(self) -> list[float]:
-        """The differences in the order of the seeds."""
-        return list(self.differences.values())
 
-    @property
-    def mean(self) -> float | None:
-        """Mean difference; None without a pair."""
-        return float(np.mean(self.values)) if self.values else None
+@dataclass(frozen=True)
+class Finding:
+    """What was decided on a claim under one scheme of positions."""
 
-    @property
-    def interval(self) -> Interval | None:
-        """95% t interval of the mean; None where there is no spread, or none is needed."""
-        return None if self.exact else t_interval(self.values)
-
-    @property
-    def bootstrap(self) -> Interval | None:
-        """95% bootstrap interval of the mean, where the pairs are few."""
-        return bootstrap_interval(self.values) if not self.exact and len(self.values) < FEW else None
+    comparisons: list[AnyComparison]
+    word: Word
+    level: float  # at which it was decided, or would be beside the table's other claims
+    why: str  # of `not resolved` and `not tested`
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was decided on a claim, and by which comparisons."""
+    """What was decided on a claim, and by which comparisons under each scheme of positions."""
 
     key: str
     claim: Claim
-    parts: list[PartFinding]
-    left_out: list[str]  # sentences, or terms of one, that this budget has no rows for
-    word: Word
-    p: float  # two-sided, of the claim by itself
-    adjusted: float  # by Holm, beside the table's other claims
-    why: str  # of `not resolved`: what would resolve it
+    findings: dict[str, Finding]  # by scheme; one of the name "" in a table without
+    left_out: list[str]  # rows that it names and this budget doesn't have
 
+    @property
+    def word(self) -> Word:
+        """The word that all schemes have; `depends` where they are resolved and differ."""
+        words = [finding.word for finding in self.findings.values()]
+        for unresolved in ("not tested", "not resolved"):
+            if unresolved in words:
+                return unresolved
+        return words[0] if len(set(words)) == 1 else "depends"
 
-@dataclass(frozen=True)
-class Measures:
-    """What claims can be about, by row and seed. `sizes`: what arithmetic may name, by row."""
-
-    score: Numbers
-    step_time: Numbers  # seconds a token
-    parameters: Numbers
-    sizes: Mapping[str, Mapping[str, object]]
+    @property
+    def why(self) -> str:
+        """Why it is not resolved or not tested, by scheme."""
+        whys = {scheme: finding.why for scheme, finding in self.findings.items() if finding.why}
+        return "; ".join(f"{scheme}: {why}" if scheme else why for scheme, why in whys.items())
 
 
 def decide(
-    claims: Mapping[str, Claim], budget: Budget, present: Mapping[str, object], measures: Measures
-) -> list[Verdict]:
-    """A verdict on every claim of which the budget has rows."""
-    tried = {key: _parts(claim, budget, present, measures) for key, claim in claims.items()}
-    tests = {key: together([part.test for part in parts]) for key, parts in tried.items()}
-    # a claim that can't be tried here takes no share of the allowed errors
-    family = [key for key, parts in tried.items() if parts]
-    adjusted = dict(zip(family, holm([two_sided(tests[key]) for key in family]), strict=True))
-    return [
-        _verdict(key, claim, tried[key], tests[key], adjusted.get(key, 1.0), len(family), present)
-        for key, claim in claims.items()
-    ]
-
-
-def _verdict(
-    key: str, claim: Claim, parts: list[PartFinding], test: Test, adjusted: float, family: int,
+    claims: Mapping[str, Claim],
+    budget: Budget,
     present: Mapping[str, object],
-) -> Verdict:  # fmt: skip
-    word: Word = "not resolved"
-    if parts and adjusted <= ALLOWED:
-        word = "holds" if test.holds < test.fails else "fails"
-    why = _what_would_resolve(parts, test, adjusted, family) if word == "not resolved" else ""
-    left_out = [sentence for sentence in claim.parts if len(parse(sentence)) > len(parse(sentence, present))]
-    return Verdict(key, claim, parts, left_out, word, two_sided(test), adjusted, why)
+    measures: Mapping[str, Measures],
+    evidence: Evidence | None = None,
+) -> list[Verdict]:
+    """A verdict on every claim.
+
+    Args:
+        claims: the table's claims by their keys.
+        budget: what the score is, which way is better, and the margin.
+        present: the rows that the budget has.
+        measures: the numbers under each scheme of positions; one of the name "" in a table without.
+        evidence: anytime-valid unless the seeds were planned.
+    """
+    evidence = evidence or Anytime()
+    compared = {
+        (key, scheme): _compare(claim, budget, present, of_scheme, evidence)
+        for key, claim in claims.items()
+        for scheme, of_scheme in _schemes(claim, measures).items()
+    }
+    # a claim that has no rows here takes no share of the allowed errors
+    family = [place for place, comparisons in compared.items() if comparisons]
+    levels = dict(zip(family, holm_levels([claim_p_value(compared[place]) for place in family]), strict=True))
+    kept = sum(level == 0 for level in levels.values())
+    verdicts = []
+    for key, claim in claims.items():
+        findings = {
+            scheme: _finding(compared[key, scheme], levels.get((key, scheme), 0.0), ALPHA / max(1, kept))
+            for scheme in _schemes(claim, measures)
+        }
+        rows = dict.fromkeys(row for part in claim.parsed() for row in part.rows)
+        verdicts.append(Verdict(key, claim, findings, [row for row in rows if row not in present]))
+    return verdicts
 
 
-def _parts(claim: Claim, budget: Budget, present: Mapping[str, object], measures: Measures) -> list[PartFinding]:
+def _schemes(claim: Claim, measures: Mapping[str, Measures]) -> dict[str, Measures]:
+    """The schemes that a claim is decided under: what is no score does not depend on positions."""
+    return dict(measures) if claim.of == "score" else {"": next(iter(measures.values()))}
+
+
+def _finding(comparisons: list[AnyComparison], level: float, next_level: float) -> Finding:
+    if not comparisons:
+        return Finding(comparisons, "not tested", 0.0, "this budget has none of its rows side by side")
+    if marks := list(dict.fromkeys(mark for comparison in comparisons for mark in comparison.marks)):
+        return Finding(comparisons, "not tested", next_level, "; ".join(marks))
+    if level == 0.0:
+        return Finding(comparisons, "not resolved", next_level, _what_would_resolve(comparisons, next_level))
+    return Finding(comparisons, claim_word(comparisons, level), level, "")
+
+
+def _compare(
+    claim: Claim, budget: Budget, present: Mapping[str, object], measures: Measures, evidence: Evidence
+) -> list[AnyComparison]:
     parts = [part for sentence in claim.parts for part in parse(sentence, present)]
     if claim.of == "score":
-        return [_score_part(part, budget, measures) for part in parts]
+        return [_score(part, claim, budget, measures, evidence) for part in parts]
     if claim.of == "step_time":
-        return [_time_part(part, measures) for part in parts]
-    return [_exact_part(part, measures) for part in parts]
+        return [_step_time(part, measures, evidence) for part in parts]
+    return [_parameters(part, measures) for part in parts if isinstance(part, Part)]
 
 
-def _score_part(part: Part, budget: Budget, measures: Measures) -> PartFinding:
-    differences = _contrast(part, measures.score, lambda value: value)
-    values = list(differences.values())
-    margin = budget.margin if part.has_margin else 0.0
-    assert margin is not None
+def _score(part: Comparison, claim: Claim, budget: Budget, measures: Measures, evidence: Evidence) -> Compared:
+    sense = -1 if budget.better == "lower" else 1
+    differences = _differences(part, measures.score, measures, lambda value: value)
+    steps = part.steps if isinstance(part, Trend) else []
+    made = Compared(
+        f"{budget.score_name}: {_as_written(part, budget)}", part.relation, differences, sense, budget.margin.value,
+        part.rows, evidence, steps=[_score(step, claim, budget, measures, evidence) for step in steps],
+    )  # fmt: skip
+    marks = [] if claim.of_failure else list(_marks(made, measures))
+    return replace(made, marks=marks)
+
+
+def _as_written(part: Comparison, budget: Budget) -> str:
+    """The comparison in the score's own sense: of a loss the better side is less."""
+    sign = "<" if budget.better == "lower" else ">"
+    if isinstance(part, Trend):
+        return f" {sign} ".join(part.sides) + f", fitted over log2 {part.size}"
     if part.relation == "~":
-        test = equivalent(values, margin) if values else NOTHING
-        sentence = f"{budget.score_name}: |{_sum(part.left)} - {_sum(part.right)}| < {margin:g}"
-        return PartFinding(sentence, differences, test, lambda mean: margin - abs(mean), sides=2)
-    sense, sign, slack = (-1, "<", " + ") if budget.better == "lower" else (1, ">", " - ")
-    test = positive([sense * value + margin for value in values]) if values else NOTHING
-    sentence = f"{budget.score_name}: {part.left} {sign} {part.right}" + (f"{slack}{margin:g}" if margin else "")
-    return PartFinding(sentence, differences, test, lambda mean: sense * mean + margin)
+        return f"|{_sum(part.left)} - {_sum(part.right)}| < {budget.margin.value:g}"
+    slack = f" {'+' if budget.better == 'lower' else '-'} {budget.margin.value:g}" if part.relation == ">~" else ""
+    return f"{part.left} {sign} {part.right}{slack}"
 
 
-def _time_part(part: Part, measures: Measures) -> PartFinding:
-    differences = _contrast(part, measures.step_time, math.log)
-    test = positive(list(differences.values())) if differences else NOTHING
-    return PartFinding(f"log step time: {part.left} > {part.right}", differences, test)
+def _marks(compared: Compared, measures: Measures) -> list[str]:
+    """Why cells may not decide a comparison: they are at the plateau, or still learn more than it is about."""
+    marks = [f"{row} {measures.stuck[row]}" for row in compared.rows if row in measures.stuck]
+    decided = max(abs(compared.mean or 0.0), compared.margin)
+    unfinished = {row: gain for row in compared.rows if (gain := measures.late_gain.get(row, 0.0)) >= decided}
+    if unfinished:
+        row = max(unfinished, key=lambda row: unfinished[row])
+        marks.append(f"{row} gained {unfinished[row]:.2g} in the last tenth of its training, and {decided:.2g} decides")
+    return marks
 
 
-def _exact_part(part: Part, measures: Measures) -> PartFinding:
-    differences = _contrast(part, measures.parameters, lambda value: value)
+def _step_time(part: Comparison, measures: Measures, evidence: Evidence) -> Compared:
+    differences = _differences(part, measures.step_time, measures, math.log)
+    return Compared(f"log step time: {part}", part.relation, differences, 1, TIME_MARGIN, part.rows, evidence)
+
+
+def _parameters(part: Part, measures: Measures) -> Exact:
+    differences = _differences(part, measures.parameters, measures, lambda value: value)
     right = arithmetic(part.right, measures.sizes[part.rows[0]]) if part.relation == "=" else None
-    sentence = f"parameters: {part.left} {part.relation} {part.right}" + (f" = {right:g}" if right is not None else "")
-    if not differences:
-        return PartFinding(sentence, differences, NOTHING, exact=True)
-    so = all(value == right if right is not None else value > 0 for value in differences.values())
-    return PartFinding(sentence, differences, Test(0.0, 1.0) if so else Test(1.0, 0.0), exact=True)
+    sentence = f"parameters: {part}" + (f" = {right:g}" if right is not None else "")
+    is_true = all(value == right if right is not None else value > 0 for value in differences.values())
+    return Exact(sentence, differences, is_true, part.rows)
 
 
-def _contrast(part: Part, numbers: Numbers, scale: Callable[[float], float]) -> dict[int, float]:
+def _differences(
+    part: Comparison, numbers: Numbers, measures: Measures, scale: Callable[[float], float]
+) -> dict[int, float]:
     """The contrast of every seed that has all of its rows."""
     seeds = set.intersection(*(set(numbers.get(row, {})) for row in part.rows))
-    return {
-        seed: sum(factor * scale(numbers[row][seed]) for row, factor in part.contrast.items()) for seed in sorted(seeds)
-    }
+    factors = part.contrast(measures.sizes) if isinstance(part, Trend) else part.contrast
+    return {seed: sum(factor * scale(numbers[row][seed]) for row, factor in factors.items()) for seed in sorted(seeds)}
 
 
 def _sum(text: str) -> str:
     return f"({text})" if " " in text else text
 
 
-def _what_would_resolve(parts: list[PartFinding], test: Test, adjusted: float, family: int) -> str:
-    if not parts:
-        return "this budget has none of its rows side by side"
-    if unpaired := [part.sentence for part in parts if not part.values]:
+def _what_would_resolve(comparisons: Sequence[AnyComparison], level: float) -> str:
+    if unpaired := [comparison.sentence for comparison in comparisons if not comparison.values]:
         return f"no seed has all the rows of {unpaired[0]}"
-    fewest = min(len(part.values) for part in parts if not part.exact)
-    if fewest == 1:
-        return "one seed has no spread, and resolves nothing: give --seeds 3 or more"
-    if two_sided(test) <= ALLOWED:
-        return f"p = {two_sided(test):.2g} by itself, but {adjusted:.2g} beside the table's other claims" + _more(
-            _seeds(parts, family), fewest
-        )
-    return "the interval doesn't decide it" + _more(_seeds(parts, family), fewest)
-
-
-def _more(needed: int | None, have: int) -> str:
+    fewest = min(len(comparison.values) for comparison in comparisons)
+    half, needed = widest(comparisons), claim_seeds(comparisons, level)
+    width = f"the widest interval is +-{half:.2g}" if math.isfinite(half) else "too few seeds for an interval"
     if needed is None:
-        return f"; at this mean and spread no number of seeds up to {MOST_SEEDS:,} would"
+        return f"{width}; " + ("give 4 seeds or more" if fewest < 2 else f"over {MOST_SEEDS:,} seeds would be needed")
     return (
-        f"; at this mean and spread about {max(needed, have + 1)} seeds would resolve it, {max(needed - have, 1)} more"
+        f"{width}; at this mean and spread about {max(needed, fewest + 1)} seeds would resolve it, {fewest} are there"
     )
-
-
-def _seeds(parts: list[PartFinding], family: int) -> int | None:
-    """Seeds that would resolve a claim beside so many others, if means and spreads stay: the fewer of either way."""
-    level = ALLOWED / 2 / family
-    to_hold = [_seeds_to_hold(part, level) for part in parts]
-    to_fail = [need for part in parts if (need := _seeds_to_fail(part, level / len(parts))) is not None]
-    ways = [*to_fail, *([max(need for need in to_hold if need is not None)] if None not in to_hold else [])]
-    return min(ways, default=None)
-
-
-def _seeds_to_hold(part: PartFinding, level: float) -> int | None:
-    if part.exact:
-        return 2 if part.test.holds == 0 else None
-    return seeds_to_show(part.distance(float(np.mean(part.values))), float(np.std(part.values, ddof=1)), level)
-
-
-def _seeds_to_fail(part: PartFinding, level: float) -> int | None:
-    if part.exact:
-        return 2 if part.test.fails == 0 else None
-    beyond = -part.distance(float(np.mean(part.values)))
-    return seeds_to_show(beyond, float(np.std(part.values, ddof=1)), level / part.sides)

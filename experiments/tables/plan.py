@@ -1,0 +1,115 @@
+"""Plans: the seeds and comparisons that were written down before the first of those seeds was trained.
+
+A verdict is by Student's t, which is narrower, if its seeds are those of a plan, and only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import datetime, timezone
+from pathlib import Path
+
+from pydantic import TypeAdapter
+
+from experiments.record.code_digest import code_digests
+from experiments.record.durable import folder_for, read_sealed, write_sealed
+from experiments.record.folder import RENDERED
+from experiments.settings.digest import digest
+from experiments.settings.mistake import Mistake, first_line
+from experiments.tables.definition.request import Request
+from experiments.tables.seeds import begun_seeds, has_begun
+from experiments.tables.sources.source import Source
+from experiments.tables.verdicts.evidence import Anytime, Evidence, Planned, Waiting
+
+PLANS = "plans"  # in the folder of the rendered tables
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a plan's file says."""
+
+    date: str  # UTC, ISO 8601
+    table: str
+    budget: str
+    seeds: list[int]
+    rows: list[str]  # configurations
+    comparisons: list[str]
+    margin: float
+    definition: str  # digest of the table's file as it was read, and of the further overrides
+    cells: str  # digest of the names of all cells, which follow from their configurations
+    code: str  # digest of the code that the rows compute with
+
+    @property
+    def says(self) -> str:
+        """The plan in a line."""
+        first, last = self.seeds[0], self.seeds[-1]
+        return f"planned on {self.date[:10]}: seeds {first} to {last}, {len(self.comparisons)} comparisons"
+
+
+def make_plan(request: Request, source: Source, count: int) -> Path:
+    """Write down a plan for `count` seeds: those of the request if it names any, else the first after those begun.
+
+    Returns its file. Raises Mistake for seeds of which a cell has begun, and for a count that is not theirs.
+    """
+    if request.names_seeds:
+        seeds = request.seeds
+        if len(seeds) != count:
+            raise Mistake(f"--plan {count}: --seeds {request.span or len(seeds)} are {len(seeds)}")
+    else:
+        first = max(begun_seeds(source), default=-1) + 1
+        seeds = range(first, first + count)
+    planned = source.with_seeds(seeds)
+    if begun := sorted({cell.seed for cell in planned.cells if has_begun(planned.finding(cell))}):
+        raise Mistake(
+            f"--plan: seed {', '.join(map(str, begun))} has begun; a plan is made before", "choose later seeds"
+        )
+    plan = _plan(request, planned, seeds)
+    path = folder_for(request.runs / RENDERED / PLANS) / f"{request.table_stem}-{seeds[0]}-{seeds[-1]}.json"
+    if path.exists():
+        raise Mistake(f"{path}: these seeds are planned already")
+    write_sealed(path, asdict(plan))
+    return path
+
+
+def plans(request: Request) -> list[Plan]:
+    """The plans of this table and budget in the runs' folder. Raises Mistake for a file that is no plan."""
+    paths = sorted((request.runs / RENDERED / PLANS).glob(f"{request.table_stem}-*.json"))
+    return [_read(path) for path in paths]
+
+
+def evidence_for(request: Request, source: Source, planned: Sequence[Plan]) -> Evidence:
+    """Student's t for exactly the seeds of a plan when all its cells are there, and anytime-valid evidence else.
+
+    A plan that is not complete decides nothing yet. One whose table or code has changed since is none.
+    """
+    now = _plan(request, source, request.seeds)
+    if not any(replace(plan, date=now.date) == now for plan in planned):
+        return Anytime()
+    there = all(source.finding(cell).state in ("done", "diverged") for cell in source.cells)
+    return Planned() if there else Waiting()
+
+
+def _plan(request: Request, source: Source, seeds: range) -> Plan:
+    rows = request.configurations
+    claims = request.claims.values()
+    settings = (source.timed(row) for row in rows)
+    return Plan(
+        date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        table=request.name,
+        budget=request.budget_name,
+        seeds=list(seeds),
+        rows=list(rows),
+        comparisons=[str(part) for claim in claims for part in claim.parsed()],
+        margin=request.budget.margin.value,
+        definition=digest([request.table.model_dump(mode="json"), list(request.overrides)]),
+        cells=digest([cell.name for cell in source.cells]),
+        code=digest([code_digests(each.model_dump(), None) for each in settings if each]),
+    )
+
+
+def _read(path: Path) -> Plan:
+    try:
+        return TypeAdapter(Plan).validate_python(read_sealed(path))
+    except (OSError, ValueError) as error:
+        raise Mistake(f"{path}: is no plan: {first_line(error)}") from error

@@ -1,0 +1,83 @@
+"""The rows of a report as one table for people, that fits a page: the exact numbers are in the CSV."""
+
+from __future__ import annotations
+
+from experiments.display.rows import Row
+from experiments.tables.rendering.sentences import interval_text
+from experiments.tables.report import Line, Report
+
+HEADS = ("h_k", "h", "h_v")
+
+
+def people_table(report: Report) -> list[Row]:
+    """A row for each configuration; columns that no row has a value for are left out."""
+    rows = [_row(line, report) for line in report.lines]
+    keys = [key for key in rows[0] if any(row[key] is not None for row in rows)]
+    return [{key: row[key] for key in keys} for row in rows]
+
+
+def _row(line: Line, report: Report) -> Row:
+    row: Row = {"row": line["row"], "positions": line.get("positions"), "what": line["label"]}
+    row |= {"heads": _heads(line), "d_k": _width(line)}
+    row |= {report.score: _with_error(line[report.score], line["standard_error"])}
+    row |= {place.rpartition(".")[2]: None for place in report.request.columns}
+    row |= {name: line[name] for name in row if name in line and name not in (report.score, "row", "positions")}
+    row |= {"seeds": line["seeds"] or None, "difference": _difference(line), "unigram_loss": _unigram(line, report)}
+    row |= _published(line, report)
+    row |= {"parameters": line["parameters"], "step": _step(line), "memory_bytes": line["peak_memory_bytes"]}
+    unfinished = line["state"] if line["state"] != "done" else None
+    row["mark"] = "; ".join(filter(None, [line["mark"], unfinished])) or None
+    return row
+
+
+def _heads(line: Line) -> str | None:
+    """One number where h_k, h and h_v agree, else all three."""
+    counts = [line[key] for key in HEADS if line.get(key) is not None]
+    return "/".join(map(str, dict.fromkeys(counts) if len(set(counts)) == 1 else counts)) or None
+
+
+def _width(line: Line) -> str | None:
+    """d_k, and d_v where it is another."""
+    key, value = line.get("d_k"), line.get("d_v")
+    if key is None:
+        return None
+    return str(key) if value in (key, None) else f"{key}, d_v {value}"
+
+
+def _with_error(mean: float | None, error: float | None) -> str | None:
+    if mean is None:
+        return None
+    return f"{mean:.4f}" + (f" +- {error:.4f}" if error is not None else "")
+
+
+def _difference(line: Line) -> str | None:
+    if line["difference"] is None:
+        return None
+    low, high = line["difference_low"], line["difference_high"]
+    bounds = interval_text((low, high)) if low is not None else None
+    return f"{line['difference']:+.4f} {bounds or '(no finite interval yet)'}"
+
+
+def _unigram(line: Line, report: Report) -> float | None:
+    """The unigram loss, where rows differ in it; else the legend has it."""
+    distinct = {other["unigram_loss"] for other in report.lines} - {None}
+    return line["unigram_loss"] if len(distinct) > 1 else None
+
+
+def _published(line: Line, report: Report) -> Row:
+    """The printed numbers with spread and mark, and our rank beside the paper's."""
+    row: Row = {}
+    for metric, number in report.printed.get(line["row"], {}).items():
+        spread = f" +- {number.spread:g}" if number.spread is not None else ""
+        row[f"published {metric}"] = None if number.value is None else f"{number.value:g}{spread} ({number.mark})"
+    for numbers in report.printed.values():
+        row |= {f"published {metric}": None for metric in numbers if f"published {metric}" not in row}
+    row["rank (paper's)"] = f"{line['rank']} ({line['published_rank']})" if line["rank"] else None
+    return row
+
+
+def _step(line: Line) -> str | None:
+    if not line["step_seconds"]:
+        return None
+    relative = f" (x{line['step_time']:.2f})" if line["step_time"] else ""
+    return f"{1000 * line['step_seconds']:.0f} ms{relative}"

@@ -1,0 +1,146 @@
+"""A report as a figure: scores against what the rows vary, and the paired differences of its claims."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.record.durable import replacing
+from experiments.tables.report import Line, Report
+from experiments.tables.verdicts.comparison import Compared
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+VARIED = ("h", "d_k", "layers", "hidden_size")  # sizes that can be the axis, the first that a family varies
+COLOURS = {
+    "holds": "#1b7f4d",
+    "reversed": "#b3261e",
+    "no difference": "#3465a4",
+    "not resolved": "#8a8a8a",
+    "not tested": "#c9c9c9",
+}
+FAMILIES = ("#1f5aa6", "#c4551a", "#2f8f4e", "#7b4ba0", "#8c6d1f", "#4f4f4f")
+ROW_INCHES = 0.28
+
+
+def save_figure(report: Report, path: Path) -> bool:
+    """Draw into a file of the kind that its ending says; False without matplotlib, or with nothing to draw."""
+    try:
+        from matplotlib import rc_context
+        from matplotlib.figure import Figure
+    except ImportError:
+        return False
+    compared = list(_compared(report))
+    if not any(line[report.score] is not None for line in report.lines):
+        return False
+    schemes = list(report.request.schemes) or [""]
+    height = max(2.6 * len(schemes) + 1, ROW_INCHES * len(compared) + 1.4)
+    figure = Figure(figsize=(11, height), layout="constrained")
+    ((left, right),) = figure.subfigures(1, 2, squeeze=False, width_ratios=(1, 1.9))
+    for axes, scheme in zip(left.subplots(len(schemes), 1, squeeze=False)[:, 0], schemes, strict=True):
+        _draw_scores(axes, report, scheme)
+    _draw_differences(right.subplots(), report, compared)
+    # the same bytes from the same numbers
+    fixed: Any = {"svg.hashsalt": report.request.name, "svg.fonttype": "none"}
+    with replacing(path) as temporary, rc_context(fixed):
+        figure.savefig(temporary, format=path.suffix[1:], metadata={"Date": None} if path.suffix == ".svg" else None)
+    return True
+
+
+def _draw_scores(axes: Axes, report: Report, scheme: str) -> None:
+    """A line for every variant under a scheme over the size that its rows vary; else a point for every row."""
+    axes.set_title(f"positions: {scheme}" if scheme else "", fontsize=9)
+    of_scheme = [line for line in report.lines if line.get("positions", "") == scheme]
+    size = _size(of_scheme)
+    groups: dict[str, list[Line]] = {}
+    for line in of_scheme:
+        if line[report.score] is not None:
+            groups.setdefault(_variant(line), []).append(line)
+    if size is None:
+        rows = [line for group in groups.values() for line in group]
+        for index, line in enumerate(rows):
+            _point(axes, report, line, index, FAMILIES[0], horizontal=True)
+        axes.set_yticks(range(len(rows)), [line["row"] for line in rows], fontsize=8)
+        axes.invert_yaxis()
+        axes.set_xlabel(_unit(report))
+        return
+    for index, (name, lines) in enumerate(groups.items()):
+        colour = FAMILIES[index % len(FAMILIES)]
+        lines = sorted(lines, key=lambda line: line[size])
+        axes.plot([line[size] for line in lines], [line[report.score] for line in lines], color=colour, label=name)
+        for line in lines:
+            _point(axes, report, line, line[size], colour)
+    axes.set_xscale("log", base=2)
+    places = sorted({line[size] for line in of_scheme})
+    axes.set_xticks(places, [f"{place:g}" for place in places])
+    axes.minorticks_off()
+    axes.set_xlabel({"h": "heads", "d_k": "key size d_k"}.get(size, size.replace("_", " ")))
+    axes.set_ylabel(_unit(report))
+    axes.legend(fontsize=8, frameon=False)
+
+
+def _point(axes: Axes, report: Report, line: Line, place: float, colour: str, *, horizontal: bool = False) -> None:
+    """The mean with its standard error; hollow where the row may decide nothing."""
+    face = "white" if line["mark"] else colour
+    style: dict[str, Any] = {"color": colour, "markerfacecolor": face, "fmt": "o", "capsize": 2, "markersize": 5}
+    error = line["standard_error"] or 0.0
+    if horizontal:
+        axes.errorbar(line[report.score], place, xerr=error, **style)
+    else:
+        axes.errorbar(place, line[report.score], yerr=error, **style)
+
+
+def _draw_differences(axes: Axes, report: Report, compared: Sequence[tuple[str, Compared]]) -> None:
+    """A forest plot: mean paired difference and 95% interval of every comparison, the margin shaded."""
+    margin = report.request.budget.margin.value
+    axes.axvspan(-margin, margin, color="#000000", alpha=0.07, linewidth=0)
+    axes.axvline(0, color="#000000", linewidth=0.8)
+    drawn = [(name, each) for name, each in compared if each.mean is not None]
+    for place, (_, comparison) in enumerate(drawn):
+        mean, bounds, colour = comparison.mean, comparison.interval, COLOURS[comparison.word()]
+        assert mean is not None
+        axes.plot(mean, place, "o", color=colour, markersize=5)
+        if bounds:
+            axes.plot(bounds, (place, place), color=colour, linewidth=1.6)
+    axes.set_yticks(range(len(drawn)), [name for name, _ in drawn], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_title("paired differences, 95% intervals; shaded: the margin", fontsize=9, loc="right")
+    axes.set_xlabel(_unit(report))
+    words = dict.fromkeys(comparison.word() for _, comparison in drawn)
+    handles = [axes.plot([], [], "o", color=COLOURS[word], label=word)[0] for word in words]
+    axes.figure.legend(handles=handles, fontsize=8, frameon=False, ncols=len(handles) or 1, loc="outside lower right")
+
+
+def _compared(report: Report) -> Iterator[tuple[str, Compared]]:
+    """Every comparison of scores with its name, under each scheme."""
+    for verdict in report.verdicts:
+        for scheme, finding in verdict.findings.items():
+            for comparison in finding.comparisons:
+                if isinstance(comparison, Compared) and verdict.claim.of == "score":
+                    sentence = re.sub(r", fitted over log2 (\w+)$", r", by \1", comparison.sentence.partition(": ")[2])
+                    yield f"{verdict.key}: {sentence}" + (f" ({scheme})" if scheme else ""), comparison
+
+
+def _size(lines: Sequence[Line]) -> str | None:
+    """The size that the rows vary: the rows of a variant have each another one."""
+    for size in VARIED:
+        groups: dict[str, list[Any]] = {}
+        for line in lines:
+            groups.setdefault(_variant(line), []).append(line.get(size))
+        values = [value for group in groups.values() for value in group]
+        distinct = all(len(set(group)) == len(group) for group in groups.values())
+        if distinct and all(isinstance(value, int | float) for value in values) and len(set(values)) > 2:
+            return size
+    return None
+
+
+def _variant(line: Line) -> str:
+    return str(line.get("variant", "")).replace("_", " ")
+
+
+def _unit(report: Report) -> str:
+    name = report.score.replace("_", " ")
+    return f"{name}, nats" if report.request.budget.better == "lower" else name

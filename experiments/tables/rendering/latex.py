@@ -1,0 +1,58 @@
+"""A report as LaTeX: booktabs tables that fit the width of a page, and its sentences."""
+
+from __future__ import annotations
+
+import re
+
+from experiments.display.rows import Row, readable
+from experiments.tables.rendering.columns import people_table
+from experiments.tables.rendering.sentences import claimed, closing, headline, legend, summary
+from experiments.tables.report import Report
+
+# characters that LaTeX reads otherwise, and signs that are mathematics
+SPECIAL = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"$\sim$", "^": r"\^{}"} | {
+    each: f"\\{each}" for each in "&%$#_"
+}
+SIGNS = {"+-": r"$\pm$", "<": "$<$", ">": "$>$", "|": "$|$"}
+SYMBOL = re.compile(r"\b([hd])_([kv])\b")  # h_k, d_v
+
+
+def latex(report: Report) -> str:
+    """The table, the verdicts and the notes. They need booktabs and graphicx.
+
+    A table that is wider than the line is scaled down to it.
+    """
+    lines = [f"% {report.request.command()}", f"% {report.request.table.title}"]
+    lines += [f"{tex(text)}\n" for text in (claimed(report), headline(report)) if text]
+    lines.append(_tabular(people_table(report)))
+    lines += [f"{tex(text)}\n" for text in [*legend(report), *report.notes]]
+    if report.verdicts:
+        lines += [r"\begin{itemize}", *(rf"\item {tex(summary(verdict))}" for verdict in report.verdicts)]
+        lines += [r"\end{itemize}", "", f"{tex(closing(report))}"]
+    return "\n".join(lines) + "\n"
+
+
+def tex(text: str) -> str:
+    """A text for LaTeX: special characters escaped, symbols and signs as mathematics."""
+    pieces = re.split(r"(\b[hd]_[kv]\b|\+-|[<>|])", text)
+    return "".join(_piece(piece) for piece in pieces)
+
+
+def _piece(piece: str) -> str:
+    if symbol := SYMBOL.fullmatch(piece):
+        return f"${symbol[1]}_{symbol[2]}$"
+    return SIGNS.get(piece) or "".join(SPECIAL.get(each, each) for each in piece)
+
+
+def _tabular(rows: list[Row]) -> str:
+    keys = list(rows[0])
+    sides = "".join("r" if any(isinstance(row[key], int | float) for row in rows) else "l" for key in keys)
+    header = _line([key.removesuffix("_bytes") for key in keys])
+    body = [_line([readable(key, row[key]) for key in keys]) for row in rows]
+    tabular = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", header, r"\midrule", *body, r"\bottomrule"]
+    fitted = [r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%", *tabular, r"\end{tabular}}", ""]
+    return "\n".join(fitted)
+
+
+def _line(cells: list[str]) -> str:
+    return " & ".join(map(tex, cells)) + r" \\"

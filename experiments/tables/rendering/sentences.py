@@ -1,0 +1,147 @@
+"""A report in sentences: what the verdicts are, each comparison with its numbers, and how they are to be read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+from experiments.tables.definition.published import MARKS
+from experiments.tables.report import Report
+from experiments.tables.verdicts.comparison import AnyComparison, Compared
+from experiments.tables.verdicts.verdict import Verdict
+
+# in the order of the headline
+WORDS = {
+    "holds": "{} {hold}",
+    "reversed": "{} {are} reversed",
+    "no difference": "{} {make} no difference",
+    "depends": "{} {depend} on positions",
+    "not resolved": "{} {are} not resolved",
+    "not tested": "{} {are} not tested",
+}
+SINGULAR = {"hold": "holds", "are": "is", "make": "makes", "depend": "depends"}
+PLURAL = {verb: verb for verb in SINGULAR}
+
+
+def headline(report: Report) -> str:
+    """The verdicts in a sentence; empty for a table without claims."""
+    parts = []
+    for word, form in WORDS.items():
+        keys = [verdict.key for verdict in report.verdicts if verdict.word == word]
+        if keys:
+            parts.append(form.format(_and(keys), **(SINGULAR if len(keys) == 1 else PLURAL)))
+    return f"{_and(parts)}." if parts else ""
+
+
+def claimed(report: Report) -> str:
+    """What the paper says of the table, as a claim; what it shows, where it claims nothing."""
+    table = report.request.table
+    return f"{'Claimed' if table.claims else 'Shown'}: {table.shows}."
+
+
+def summary(verdict: Verdict) -> str:
+    """A claim with its verdict, and why there is none, in a line."""
+    return f"{verdict.key}, {verdict.word}: {verdict.claim.says}." + (
+        f" {_sentence(verdict.why)}" if verdict.why else ""
+    )
+
+
+def details(verdict: Verdict, report: Report) -> list[str]:
+    """The comparisons of a claim under each scheme of positions, what is left out, and what is published."""
+    lines = []
+    for scheme, finding in verdict.findings.items():
+        if scheme:
+            lines.append(f"{scheme}: {finding.word}")
+        indent = "  " if scheme else ""
+        for comparison in finding.comparisons:
+            lines.append(f"{indent}{comparison_line(comparison, report, scheme, _unit(verdict))}")
+            unit = _unit(verdict)
+            lines += [f"{indent}  step, deciding nothing: {_numbers(step, unit)}" for step in comparison.steps]
+    if verdict.left_out:
+        lines.append(f"without the rows {', '.join(verdict.left_out)}, which this budget does not have")
+    if verdict.claim.published:
+        lines.append(f"published: {verdict.claim.published}")
+    return lines
+
+
+def comparison_line(comparison: AnyComparison, report: Report, scheme: str, unit: str) -> str:
+    """A comparison with its mean, interval, number of seeds (or `unit`) and word, and what the better side has more of.
+
+    scheme: of positions, whose rows are compared.
+    """
+    if comparison.mean is None:
+        return f"{comparison.sentence}: no pair"
+    if comparison.exact:
+        return f"{comparison.sentence}: {comparison.mean:g}, {comparison.word()}"
+    beside = "".join(f"; {each}" for each in _advantages(comparison, report, scheme))
+    return f"{_numbers(comparison, unit)}: {comparison.word()}{beside}"
+
+
+def legend(report: Report) -> list[str]:
+    """What the marks of published numbers and the columns mean."""
+    used = {number.mark for numbers in report.printed.values() for number in numbers.values() if number.value}
+    meanings = [f"({mark}) {meaning}" for mark, meaning in MARKS.values() if mark in used]
+    lines = ["Published numbers: " + "; ".join(meanings) + "."] if meanings else []
+    baseline = report.request.table.baseline
+    unit = "nats" if report.request.budget.better == "lower" else "the score's own unit"
+    lines.append(f"difference: to the row {baseline}, paired by seed, with its 95% interval, in {unit}.")
+    unigram = {line["unigram_loss"] for line in report.lines if line["unigram_loss"] is not None}
+    if len(unigram) == 1:
+        lines.append(f"unigram_loss, of predicting every token from its frequency, is {unigram.pop():.4f} nats.")
+    if any(line["step_time"] for line in report.lines):
+        lines.append(f"step: time of a training step by the table's own bench, and relative to {baseline}.")
+    return lines
+
+
+def closing(report: Report) -> str:
+    """How differences and verdicts are to be read."""
+    count = sum(
+        len(verdict.findings) for verdict in report.verdicts if any(f.comparisons for f in verdict.findings.values())
+    )
+    schemes = " under every scheme of positions" if report.request.schemes else ""
+    return (
+        "Differences are left less right of the sign, paired by seed. A claim holds when all its comparisons do"
+        f"{schemes}. Holm's correction over the {count} verdicts tried here keeps the chance of any wrong one below "
+        "5%; the words beside single comparisons are at 95% each."
+    )
+
+
+def _unit(verdict: Verdict) -> str:
+    return "round" if verdict.claim.of == "step_time" else "seed"
+
+
+def _numbers(comparison: AnyComparison, unit: str) -> str:
+    if comparison.mean is None:
+        return f"{comparison.sentence}: no pair"
+    bounds = comparison.interval
+    shown = f"[{bounds[0]:+.4f}, {bounds[1]:+.4f}]" if bounds else "no finite interval yet"
+    count = len(comparison.values)
+    return f"{comparison.sentence}: {comparison.mean:+.4f} {shown}, {count} {unit}{'s' if count > 1 else ''}"
+
+
+def _advantages(comparison: AnyComparison, report: Report, scheme: str) -> Iterator[str]:
+    """Where the side with the better score also has more parameters or a longer step, by over one per cent."""
+    if len(comparison.rows) != 2 or comparison.mean is None or not isinstance(comparison, Compared):
+        return
+    left, right = comparison.rows
+    better, worse = (left, right) if comparison.sense * comparison.mean > 0 else (right, left)
+    lines = {line["row"]: line for line in report.lines if line.get("positions", "") == scheme}
+    for key, noun in (("parameters", "parameters"), ("step_seconds", "time of a step")):
+        more, less = lines.get(better, {}).get(key), lines.get(worse, {}).get(key)
+        if more and less and more / less > 1.01:
+            yield f"{better} has {more / less:.2f} times the {noun}"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[0].upper()}{text[1:]}."
+
+
+def _and(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+
+
+def interval_text(bounds: tuple[float, float] | None, digits: int = 3) -> str | None:
+    """An interval as text; None where it is infinite."""
+    if bounds is None or not all(map(math.isfinite, bounds)):
+        return None
+    return f"[{bounds[0]:+.{digits}f}, {bounds[1]:+.{digits}f}]"

@@ -1,0 +1,104 @@
+"""The step times of a table's rows, by a short bench of their own: runs that share a machine tell nothing of speed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+
+from experiments.record.code_digest import code_digests
+from experiments.record.durable import folder_for, read_sealed, write_sealed
+from experiments.record.folder import RENDERED
+from experiments.settings.digest import digest
+from experiments.settings.run import Settings
+from experiments.tables.definition.request import Request
+from experiments.tables.sources.source import Source
+
+ROUNDS = 12  # an anytime-valid interval needs four, and is narrow from about ten on
+STEPS = "steps"  # in the folder of the rendered tables
+
+
+class StepTimes(NamedTuple):
+    """What the bench of a table measured, on one machine."""
+
+    seconds: dict[str, dict[int, float]]  # configuration -> round -> seconds of a step
+    device: str
+    waited: float | None  # the largest share of its time that a row's process waited for a core; None: not known
+
+
+NOT_MEASURED = StepTimes({}, "", None)
+
+
+def known(request: Request, source: Source) -> StepTimes:
+    """What was measured before, of these rows, this code and this machine; else NOT_MEASURED."""
+    try:
+        record = read_sealed(_path(request))
+        if record["rows"] != _identity(_timed(request, source)):
+            return NOT_MEASURED
+        seconds = {
+            str(row): {turn: float(each) for turn, each in enumerate(of_row)}
+            for row, of_row in record["seconds"].items()
+        }
+        return StepTimes(seconds, str(record["device"]), record["waited"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        # not there, or damaged: it is measured anew
+        return NOT_MEASURED
+
+
+def measure(request: Request, source: Source, console: Console) -> StepTimes:
+    """Time a training step of every row in interleaved rounds, and keep it in the runs' folder.
+
+    Under the first scheme of positions, as what positions cost is the same for all rows. Raises Mistake for a row that
+    can't be built.
+    """
+    from experiments.bench.contenders import Contender
+    from experiments.bench.rounds import Timing, timed
+
+    rows = _timed(request, source)
+    if not rows:
+        return NOT_MEASURED
+    console.print(f"timing a step of {len(rows)} rows, {ROUNDS} rounds", markup=False, highlight=False)
+    contenders = [Contender(settings, "step") for settings in rows.values()]
+    outcomes = dict(zip(rows, timed(contenders, ROUNDS), strict=True))
+    timings = {row: timing for row, timing in outcomes.items() if isinstance(timing, Timing)}
+    for row, why in outcomes.items():
+        if isinstance(why, str):
+            console.print(f"{row}: not timed: {why}", markup=False, highlight=False)
+    waits = [wait for timing in timings.values() if (wait := timing.waited) is not None]
+    record = {
+        "rows": _identity(rows),
+        "device": _machine(rows),
+        "seconds": {row: timing.seconds for row, timing in timings.items()},
+        "waited": max(waits, default=None),
+    }
+    folder_for(_path(request).parent)
+    write_sealed(_path(request), record)
+    return known(request, source)
+
+
+def _timed(request: Request, source: Source) -> dict[str, Settings]:
+    """The settings of every row under the first scheme, by configuration."""
+    first = next(iter(request.schemes), "")
+    keys = (key for key, of in request.configurations.items() if of.scheme == first)
+    return {key: settings for key in keys if (settings := source.timed(key)) is not None}
+
+
+def _identity(rows: Mapping[str, Settings]) -> str:
+    """Digest of what the times depend on."""
+    of_rows = {
+        row: [settings.model_dump(), code_digests(settings.model_dump(), None)] for row, settings in rows.items()
+    }
+    return digest([of_rows, _machine(rows)])
+
+
+def _machine(rows: Mapping[str, Settings]) -> str:
+    """The name of the device that the rows run on."""
+    from experiments.measure.hardware import device_name, resolve_device
+
+    return device_name(resolve_device(next(iter(rows.values())).trainer.device)) if rows else ""
+
+
+def _path(request: Request) -> Path:
+    return request.runs / RENDERED / STEPS / f"{request.table_stem}.json"

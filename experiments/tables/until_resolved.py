@@ -1,0 +1,139 @@
+"""Seeds, one at a time, where they decide most: what `--until-resolved` does with its hours.
+
+Verdicts stay valid however seeds are chosen, as the evidence may be looked at after every one of them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+
+from experiments.display.rows import time_text
+from experiments.launch.places import Workers
+from experiments.tables.definition.request import Request
+from experiments.tables.report import Report
+from experiments.tables.sources.source import Cell, Source
+from experiments.tables.verdicts.comparison import AnyComparison
+from experiments.tables.verdicts.evidence import MOST_SEEDS
+
+FIRST_SEEDS = 4  # of every row, before anything can be said of spreads
+FAILURES = 3  # cells of a row that fail: the row gets no more
+
+
+@dataclass(frozen=True)
+class Step:
+    """The next cells to make, and why these."""
+
+    cells: list[Cell]
+    why: str
+
+
+@dataclass(frozen=True)
+class _Open:
+    """A comparison that still decides a claim."""
+
+    claim: str
+    comparison: AnyComparison
+    rows: list[str]  # configurations
+    seeds: int | None  # that it needs in all; None: over MOST_SEEDS
+
+    def cost(self, seconds: dict[str, float]) -> float:
+        """Processor time that it still needs, in seconds of cells."""
+        needed = MOST_SEEDS if self.seeds is None else self.seeds
+        return max(1, needed - len(self.comparison.values)) * sum(seconds.get(row, 1.0) for row in self.rows)
+
+
+def until_resolved(
+    request: Request, source: Source, reported: Callable[[Source], Report], hours: float, workers: Workers,
+    console: Console,
+) -> Report:  # fmt: skip
+    """Make cells until every claim is decided, none can be with MOST_SEEDS, or the hours are used; the last report.
+
+    Raises Interrupted; the same command goes on from what is there.
+    """
+    began = time.monotonic()
+    while True:
+        report = reported(source)
+        step = next_step(request, source, report)
+        used = (time.monotonic() - began) / 3600
+        if step is None or used >= hours:
+            said = "nothing is left to decide" if step is None else f"{hours:g} h are used"
+            console.print(f"{said}; {_open_claims(report)}", markup=False, highlight=False)
+            return report
+        console.print(f"{used:.2f} of {hours:g} h; {_open_claims(report)}; {step.why}", markup=False, highlight=False)
+        source.make(step.cells, request.group, console, workers)
+
+
+def next_step(request: Request, source: Source, report: Report) -> Step | None:
+    """The cells that decide most in their time; None where nothing is open.
+
+    First every row gets FIRST_SEEDS. Then, of the comparisons that still decide a claim, the one that needs the least
+    further time gets its next seed.
+    """
+    first = [cell for cell in source.with_seeds(range(FIRST_SEEDS)).cells if _is_missing(source, cell)]
+    if first:
+        seed = first[0].seed
+        return Step([cell for cell in first if cell.seed == seed], f"seed {seed} of every row")
+    seconds = _seconds(source, report)
+    failing = {row for row in request.configurations if _failures(source, row) >= FAILURES}
+    candidates = [each for each in _open(request, report) if not failing & set(each.rows)]
+    for chosen in sorted(candidates, key=lambda each: each.cost(seconds)):
+        if cells := _next_seed(source, chosen.rows):
+            needed = f"{chosen.seeds} seeds" if chosen.seeds else f"over {MOST_SEEDS:,} seeds"
+            have = len(chosen.comparison.values)
+            why = f"{chosen.claim}: {chosen.comparison.sentence} has {have} of about {needed}"
+            left = time_text(chosen.cost(seconds)) if chosen.seeds else "too long"
+            return Step(cells, f"{why}, {left} of one core; seed {cells[0].seed} next")
+    return None
+
+
+def _open(request: Request, report: Report) -> Iterator[_Open]:
+    """The comparisons of claims that are not resolved, under each scheme, that do not hold yet by themselves."""
+    for verdict in report.verdicts:
+        if verdict.claim.of != "score":
+            continue
+        for scheme, finding in verdict.findings.items():
+            if finding.word != "not resolved":
+                continue
+            level = finding.level / len(finding.comparisons)
+            for comparison in finding.comparisons:
+                if comparison.word(level) == "not resolved":
+                    rows = [f"{row}@{scheme}" if scheme else row for row in comparison.rows]
+                    yield _Open(verdict.key, comparison, rows, comparison.seeds_needed(level))
+
+
+def _next_seed(source: Source, rows: Sequence[str]) -> list[Cell]:
+    """The missing cells of the first seed that one of the rows lacks; empty where all have MOST_SEEDS."""
+    for first in range(0, MOST_SEEDS, FIRST_SEEDS):
+        block = source.with_seeds(range(first, first + FIRST_SEEDS))
+        missing = [cell for cell in block.cells if cell.row in rows and _is_missing(block, cell)]
+        if missing:
+            return [cell for cell in missing if cell.seed == missing[0].seed]
+    return []
+
+
+def _is_missing(source: Source, cell: Cell) -> bool:
+    """Whether a cell is to be made, anew or from where it was cut."""
+    return source.with_seeds([cell.seed]).finding(cell).state in ("missing", "pretrained")
+
+
+def _failures(source: Source, row: str) -> int:
+    return sum(source.finding(cell).state in ("failed", "refused") for cell in source.cells if cell.row == row)
+
+
+def _seconds(source: Source, report: Report) -> dict[str, float]:
+    """The mean time of a cell of each row."""
+    times: dict[str, list[float]] = {}
+    for cell in source.cells:
+        if seconds := source.finding(cell).result.get("wall_seconds"):
+            times.setdefault(cell.row, []).append(seconds)
+    return {row: float(np.mean(of_row)) for row, of_row in times.items()}
+
+
+def _open_claims(report: Report) -> str:
+    words = [verdict.word for verdict in report.verdicts]
+    return f"{words.count('not resolved')} of {len(words)} claims are not resolved"

@@ -1,0 +1,212 @@
+"""Which seeds are trained and which count: plans, seeds where they decide most, and all that have begun."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from experiments.settings.mistake import Mistake
+from experiments.tables import plan as plans_module
+from experiments.tables.definition.request import Request, load
+from experiments.tables.plan import evidence_for, make_plan, plans
+from experiments.tables.report import report
+from experiments.tables.seeds import begun_seeds
+from experiments.tables.sources.source import Cell, Finding
+from experiments.tables.until_resolved import FIRST_SEEDS, next_step, until_resolved
+from tests.fixtures.tables import NAME
+
+pytestmark = pytest.mark.usefixtures("heads_table")
+QUIET = Console(file=io.StringIO())
+
+
+class Made:
+    """A source whose cells are drawn instead of trained: each row has a mean, each seed a luck that all rows share."""
+
+    def __init__(self, rows: dict[str, float], spread: float, seeds=range(4), done=None) -> None:
+        self.rows, self.spread, self.seeds = rows, spread, seeds
+        self.done: dict[tuple[str, int], float] = {} if done is None else done
+        self.made: list[tuple[str, int]] = []
+        self.failing: set[str] = set()
+
+    @property
+    def cells(self) -> list[Cell]:
+        return [Cell(row, seed, f"{row}-s{seed}") for seed in self.seeds for row in self.rows]
+
+    def with_seeds(self, seeds):
+        other = Made(self.rows, self.spread, seeds, self.done)
+        other.made, other.failing = self.made, self.failing
+        return other
+
+    def timed(self, row):
+        return None
+
+    def sizes(self, row):
+        return {"h": int(row[1:])}
+
+    def finding(self, cell: Cell) -> Finding:
+        if (loss := self.done.get((cell.row, cell.seed))) is None:
+            return Finding("missing")
+        if np.isnan(loss):
+            return Finding("failed", "as it was told to")
+        return Finding("done", result={"validation_loss": loss, "unigram_loss": 9.0, "wall_seconds": 60.0})
+
+    def make(self, cells, group, console, workers=None) -> None:
+        for cell in cells:
+            luck = np.random.default_rng(cell.seed).normal()
+            own = np.random.default_rng([cell.seed, int(cell.row[1:])]).normal()
+            failed = cell.row in self.failing
+            self.done[cell.row, cell.seed] = np.nan if failed else self.rows[cell.row] + luck + self.spread * own
+            self.made.append((cell.row, cell.seed))
+
+
+def request(tmp_path, seeds=range(5), named=False) -> Request:
+    return Request(NAME, load(NAME), "nano", seeds, runs=tmp_path, names_seeds=named)
+
+
+def reported(asked: Request):
+    return lambda source: report(asked, source.with_seeds(sorted({*asked.seeds, *begun_seeds(source)})), None)
+
+
+def test_a_table_is_made_until_every_claim_is_decided(tmp_path):
+    asked = request(tmp_path)
+    source = Made({"h8": 4.0, "h16": 4.1, "h32": 4.2}, spread=0.02)
+    last = until_resolved(asked, source, reported(asked), hours=1, workers=1, console=QUIET)
+    assert [verdict.word for verdict in last.verdicts] == ["holds"]
+    assert {seed for _, seed in source.made[:12]} == set(range(FIRST_SEEDS)), "first some of every row"
+    assert len(source.made) == len(set(source.made)), "no cell is made twice"
+    # going on makes nothing more
+    made = len(source.made)
+    until_resolved(asked, source, reported(asked), hours=1, workers=1, console=QUIET)
+    assert len(source.made) == made
+
+
+def test_the_next_seed_goes_to_what_still_decides(tmp_path):
+    """The first two rows are far apart from the start, the other two are near: only these get more."""
+    asked = request(tmp_path)
+    source = Made({"h8": 4.0, "h16": 6.0, "h32": 6.03}, spread=0.02)
+    last = until_resolved(asked, source, reported(asked), hours=1, workers=1, console=QUIET)
+    assert last.verdicts[0].word == "holds"
+    counts = {row: sum(made == row for made, _ in source.made) for row in source.rows}
+    assert counts["h8"] < counts["h16"] == counts["h32"]
+    assert any("h16" in str(comparison.sentence) for comparison in last.verdicts[0].findings[""].comparisons)
+
+
+def test_a_row_whose_cells_fail_is_given_up(tmp_path):
+    asked = request(tmp_path)
+    source = Made({"h8": 4.0, "h16": 4.1, "h32": 4.2}, spread=0.02)
+    source.failing = {"h32"}
+    last = until_resolved(asked, source, reported(asked), hours=1, workers=1, console=QUIET)
+    assert last.verdicts[0].word == "not resolved"
+    assert sum(row == "h32" for row, _ in source.made) < 10
+
+
+def test_no_hours_make_nothing_but_a_report(tmp_path):
+    asked = request(tmp_path)
+    source = Made({"h8": 4.0, "h16": 4.1, "h32": 4.2}, spread=0.02)
+    until_resolved(asked, source, reported(asked), hours=0, workers=1, console=QUIET)
+    assert source.made == []
+
+
+def test_rows_that_are_equal_end_as_no_difference(tmp_path):
+    asked = request(tmp_path)
+    source = Made({"h8": 4.0, "h16": 4.0, "h32": 4.0}, spread=0.004)
+    last = until_resolved(asked, source, reported(asked), hours=1, workers=1, console=QUIET)
+    assert last.verdicts[0].word == "no difference"
+
+
+def test_the_whole_machine_is_seldom_wrong_where_nothing_is_to_be_found(tmp_path):
+    """Equal rows, a verdict after every seed, seeds where they decide most: at most 5% of claims are called."""
+    asked, wrong, count = request(tmp_path, range(FIRST_SEEDS)), 0, 120
+    for turn in range(count):
+        source = Made({"h8": 4.0, "h16": 4.0, "h32": 4.0}, spread=0.1)
+        for seed in range(12):
+            random = np.random.default_rng([turn, seed])
+            source.done |= {(row, seed): float(4 + 0.1 * random.normal()) for row in source.rows}
+            if seed >= 3 and report(asked, source.with_seeds(range(seed + 1)), None).verdicts[0].word == "reversed":
+                wrong += 1
+                break
+    assert wrong / count <= 0.05 + 2 * (0.05 * 0.95 / count) ** 0.5
+
+
+def test_the_seeds_that_have_begun_are_found_wherever_they_end(tmp_path):
+    source = Made({"h8": 4.0, "h16": 4.0, "h32": 4.0}, spread=0.1)
+    assert begun_seeds(source) == []
+    source.done = {("h16", seed): 4.0 for seed in (0, 3, 17)} | {("h8", 500): 4.0}
+    assert begun_seeds(source) == [0, 3, 17], "a seed far from all others is none of the table's"
+
+
+def test_cells_of_seeds_that_nobody_asked_for_count_where_they_are(tmp_path):
+    asked = request(tmp_path, range(2))
+    source = Made({"h8": 4.0, "h16": 4.1, "h32": 4.2}, spread=0.02)
+    source.make(source.with_seeds(range(2)).cells, "", QUIET)
+    source.make([Cell("h8", 7, ""), Cell("h16", 7, "")], "", QUIET)
+    made = reported(asked)(source)
+    assert [line["seeds"] for line in made.lines] == [3, 3, 2]
+    assert made.is_complete and {line["state"] for line in made.lines} == {"done"}
+
+
+def test_a_plan_comes_before_its_seeds_and_then_decides_by_students_t(tmp_path):
+    source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
+    source.make(source.with_seeds(range(2)).cells, "", QUIET)
+    path = make_plan(request(tmp_path), source, 4)
+    written = json.loads(path.read_text())
+    assert (written["seeds"], written["table"]) == ([2, 3, 4, 5], NAME)
+    assert written["comparisons"] == ["h8 > h16", "h16 > h32"] and written["margin"] == 0.01
+    asked = request(tmp_path, range(2, 6), named=True)
+    planned = source.with_seeds(range(2, 6))
+    assert evidence_for(asked, planned, plans(asked)).name == "planned, not complete"
+    planned.make(planned.cells, "", QUIET)
+    evidence = evidence_for(asked, planned, plans(asked))
+    assert evidence.name == "planned"
+    made = report(asked, planned, None, evidence=evidence, plans=plans(asked))
+    assert made.verdicts[0].word == "holds" and "Student's t" in dict(made.facts)["evidence"]
+    assert "seeds 2 to 5, 2 comparisons" in dict(made.facts)["plan"]
+    # other seeds are not those of the plan, whatever else is the same
+    for seeds in (range(6), range(2, 5)):
+        assert (
+            evidence_for(request(tmp_path, seeds, named=True), source.with_seeds(seeds), plans(asked)).name == "anytime"
+        )
+
+
+def test_a_plan_of_another_definition_or_code_is_none(tmp_path, monkeypatch):
+    source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
+    make_plan(request(tmp_path), source, 4)
+    asked = request(tmp_path, range(4), named=True)
+    assert evidence_for(asked, source, plans(asked)).name == "planned, not complete"
+    other = Request(NAME, load(NAME), "nano", range(4), ["layers=2"], tmp_path, names_seeds=True)
+    assert evidence_for(other, source, plans(other)).name == "anytime"
+
+
+def test_seeds_that_have_begun_can_not_be_planned(tmp_path):
+    source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
+    source.make(source.cells[:1], "", QUIET)
+    with pytest.raises(Mistake, match="seed 0 has begun"):
+        make_plan(request(tmp_path, range(4), named=True), source, 4)
+    with pytest.raises(Mistake, match="--plan 3: --seeds 4-7 are 4"):
+        make_plan(request(tmp_path, range(4, 8), named=True), source, 3)
+    make_plan(request(tmp_path, range(4, 8), named=True), source, 4)
+    with pytest.raises(Mistake, match="planned already"):
+        make_plan(request(tmp_path, range(4, 8), named=True), source, 4)
+
+
+def test_a_file_that_is_no_plan_is_named(tmp_path):
+    folder = tmp_path / "tables" / plans_module.PLANS
+    folder.mkdir(parents=True)
+    (folder / "me2026-heads-nano-0-3.json").write_text("[]")
+    with pytest.raises(Mistake, match=r"me2026-heads-nano-0-3\.json: is no plan"):
+        plans(request(tmp_path))
+
+
+def test_the_next_step_says_why(tmp_path):
+    asked = request(tmp_path)
+    source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.05)
+    first = next_step(asked, source, reported(asked)(source))
+    assert first.why == "seed 0 of every row" and [cell.seed for cell in first.cells] == [0, 0, 0]
+    source.make(source.with_seeds(range(FIRST_SEEDS)).cells, "", QUIET)
+    step = next_step(asked, source, reported(asked)(source))
+    assert step.why.startswith("C4: validation_loss: ") and "has 4 of about" in step.why
+    assert len(step.cells) == 2 and {cell.seed for cell in step.cells} == {4}
