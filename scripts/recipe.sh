@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The runs behind docs/recipe.md: about an hour on one core, in runs/recipe.
+# The runs behind the first half of docs/recipe.md: about an hour on one core, in runs/recipe.
 set -euo pipefail
 
 # which start of P_l and P_w, and what talking heads give, at the recipe
-attn train -m precision=fp32 variant=talking_heads heads=24 variant.start=random,identity seed=0,1,2 runs=runs/recipe/start
-attn train -m precision=fp32 variant=multi_head heads=6,24 seed=0,1,2 runs=runs/recipe/start
+attn train -m precision=fp32 model.rotary_base=10000 variant=talking_heads heads=24 variant.start=random,identity seed=0,1,2 runs=runs/recipe/start
+attn train -m precision=fp32 model.rotary_base=10000 variant=multi_head heads=6,24 seed=0,1,2 runs=runs/recipe/start
 
 # one choice of the recipe changed at a time, at half the steps
-change() { attn train -m precision=fp32 variant=multi_head heads=6 max_steps=400 seed=0,1 runs=runs/recipe/changes "$@"; }
+change() { attn train -m precision=fp32 model.rotary_base=10000 variant=multi_head heads=6 max_steps=400 seed=0,1 runs=runs/recipe/changes "$@"; }
 change
 change model.head_transform=true
 change model.position=learned

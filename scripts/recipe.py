@@ -1,0 +1,178 @@
+"""Train the cells of docs/recipe.csv that have no result yet, fill them in, and print what docs/recipe.md reports.
+
+    python scripts/recipe.py                     one cell at a time; cut it and go on at will
+    python scripts/recipe.py --show              trains nothing
+    python scripts/recipe.py data=text data.train=book.txt --cells mine.csv      other cells on another text
+
+A row says how its cell differs from BASE: to try another choice, add a row without results.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import fcntl
+import json
+import math
+import os
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+BASE = ["experiment=nano_table", "objective.rate=0.4", "precision=fp32", "model.rotary_base=64", "logger.wandb=off"]
+COLUMNS = ["question", "overrides", "steps", "seed", "loss_at_90_percent", "loss", "unigram_loss", "processor_seconds"]
+PAIRS = [
+    ("variant=multi_head heads=24", "variant=multi_head heads=6"),
+    ("variant=talking_heads heads=24", "variant=multi_head heads=24"),
+]
+ALPHA = 0.05
+PRIOR_VARIANCE = 4.0  # of the confidence sequence's effect, in units of the deviation
+TO_RESOLVE = 0.02  # nats
+
+Row = dict[str, str]
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the file's lock, so that rows can be added while cells are trained."""
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of the file."""
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def write(path: Path, rows: list[Row]) -> None:
+    """Replace the file's rows."""
+    draft = path.with_suffix(".draft")
+    with draft.open("w", newline="") as file:
+        writer = csv.DictWriter(file, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    draft.replace(path)
+
+
+def key(row: Row) -> tuple[str, ...]:
+    """What tells a row's cell from another's."""
+    return row["overrides"], row["steps"], row["seed"]
+
+
+def train(row: Row, runs: Path, more: list[str]) -> Row:
+    """Train the row's cell in a process of its own, and return the row with its result."""
+    steps = int(row["steps"])
+    settings = [f"max_steps={steps}", f"seed={row['seed']}", f"trainer.evaluate_every={steps * 9 // 10}"]
+    folder = runs / re.sub(r"[^\w.]+", "-", "-".join(key(row)))
+    command = [sys.executable, str(REPOSITORY / "cli.py"), "train", *BASE, *more, *settings, *row["overrides"].split()]
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "output.txt").open("w") as output:
+        process = subprocess.Popen([*command, f"runs={folder}"], stdout=output, stderr=output)
+        _, status, usage = os.wait4(process.pid, 0)
+    if status:
+        raise SystemExit(f"{' '.join(command)}: failed, see {folder}/output.txt")
+    [result_file] = folder.glob("*/result.json")
+    result = json.loads(result_file.read_text())
+    metrics = [json.loads(line) for line in (result_file.parent / "metrics.jsonl").read_text().splitlines()]
+    evaluated = [each["validation_loss"] for each in metrics if "validation_loss" in each]
+    return row | {
+        "loss_at_90_percent": f"{evaluated[0]:.4f}",
+        "loss": f"{result['validation_loss']:.4f}",
+        "unigram_loss": f"{result['unigram_loss']:.4f}",
+        "processor_seconds": f"{usage.ru_utime:.0f}",
+    }
+
+
+def work(path: Path, runs: Path, more: list[str], claimed: set[tuple[str, ...]]) -> None:
+    """Train rows without a result until there are none, the first in the file first."""
+    while True:
+        with locked(path):
+            waiting = [row for row in read(path) if not row["loss"] and key(row) not in claimed]
+            if not waiting:
+                return
+            claimed.add(key(waiting[0]))
+        done = train(waiting[0], runs, more)
+        with locked(path):
+            write(path, [done if key(row) == key(done) else row for row in read(path)])
+
+
+def half_width(count: int, deviation: float) -> float:
+    """Half the width of the confidence sequence after `count` differences; infinite for too few.
+
+    It is that of the tables' verdicts (Lai 1976; Wang and Ramdas, anytime-valid t-tests).
+    """
+    spread = 1 + count * PRIOR_VARIANCE
+    q = (math.sqrt(spread) / ALPHA) ** (2 / count)
+    if q >= spread:
+        return math.inf
+    return deviation / math.sqrt(count) * math.sqrt((count - 1) * (q - 1) / (1 - q / spread))
+
+
+def seeds_to_resolve(difference: float, deviation: float) -> int:
+    """The fewest seeds whose interval around the difference excludes 0."""
+    return next(count for count in range(2, 10_000) if half_width(count, deviation) <= difference)
+
+
+def mean(rows: list[Row], column: str) -> float:
+    """The mean of a column."""
+    return statistics.mean(float(row[column]) for row in rows)
+
+
+def show(rows: list[Row]) -> None:
+    """Print a line a cell, then a line for each pair of cells of at least two common seeds."""
+    cells: dict[tuple[str, str], list[Row]] = {}
+    for row in rows:
+        if row["loss"]:
+            cells.setdefault((row["overrides"], row["steps"]), []).append(row)
+    print("loss   last tenth  seeds  processor s  steps  overrides")
+    for (overrides, steps), seeds in cells.items():
+        gained = mean(seeds, "loss_at_90_percent") - mean(seeds, "loss")
+        print(
+            f"{mean(seeds, 'loss'):.3f}  {gained:10.4f}  {len(seeds):5}  {mean(seeds, 'processor_seconds'):11.0f}  "
+            f"{steps:5}  {overrides}"
+        )
+    print(f"\ndifference  deviation  seeds  processor s a pair  seeds to resolve {TO_RESOLVE}  minutes  pair")
+    for (overrides, steps), seeds in cells.items():
+        for one, other in PAIRS:
+            others = {row["seed"]: row for row in cells.get((overrides.replace(one, other), steps), [])}
+            both = [(row, others[row["seed"]]) for row in seeds if row["seed"] in others]
+            if one not in overrides or len(both) < 2:
+                continue
+            differences = [float(row["loss"]) - float(base["loss"]) for row, base in both]
+            deviation = statistics.stdev(differences)
+            seconds = 2 * mean([row for pair in both for row in pair], "processor_seconds")
+            needed = seeds_to_resolve(TO_RESOLVE, deviation)
+            print(
+                f"{statistics.mean(differences):+10.4f}  {deviation:9.4f}  {len(both):5}  {seconds:18.0f}  "
+                f"{needed:21}  {needed * seconds / 60:7.0f}  "
+                f"{one} less {other}:{overrides.replace(one, '')} {steps} steps"
+            )
+
+
+def main() -> None:
+    """Read the arguments, then train or print."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cells", type=Path, default=REPOSITORY / "docs" / "recipe.csv")
+    parser.add_argument("--runs", type=Path, default=Path("runs/recipe"))
+    parser.add_argument("--workers", type=int, default=1, help="cells side by side; their seconds are no measurement")
+    parser.add_argument("--show", action="store_true", help="print what has been trained, and train nothing")
+    options, more = parser.parse_known_args()
+    if not options.show:
+        claimed: set[tuple[str, ...]] = set()
+        with ThreadPoolExecutor(options.workers) as pool:
+            workers = [pool.submit(work, options.cells, options.runs, more, claimed) for _ in range(options.workers)]
+        for worker in workers:
+            worker.result()
+    show(read(options.cells))
+
+
+if __name__ == "__main__":
+    main()
