@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from pathlib import Path
 
 import pytest
@@ -82,21 +83,62 @@ def test_every_row_composes_at_a_budget_and_so_does_the_baseline_of_the_paper(na
     check_rates(name)
 
 
+def test_a_cell_that_two_tables_share_is_one_run():
+    """So both show the same number."""
+    rows = {
+        "shazeer2020/heads": "mh16@rotary",
+        "bhojanapalli2020/table1": "quarter@rotary",
+        "shazeer2020/projections": "none",
+    }
+    names = set()
+    for name, row in rows.items():
+        definition = Request(name, load(name), "nano", range(1)).configurations[row].definition
+        names |= {cell.name for cell in composed(name, "nano", {row: definition}).cells}
+    assert len(names) == 1, names
+
+
+@pytest.mark.parametrize("budget", ["nano", *(pytest.param(each, marks=pytest.mark.campaign) for each in BUDGETS[1:])])
+@pytest.mark.parametrize(
+    "name", ["shazeer2020/heads", "shazeer2020/heads_t5", "shazeer2020/albert", "vaswani2017/table3a"]
+)
+def test_the_width_of_all_heads_together_is_fixed(name, budget):
+    table = load(name)
+    scheme = next(iter(table.schemes_at(budget)))
+    for key, of in Request(name, table, budget, range(1)).configurations.items():
+        if of.scheme == scheme:
+            config = compose(merged(parse(table.budgets[budget].overrides), parse(of.definition.overrides)))
+            assert config.heads * config.key_size == config.hidden_size, key
+            assert of.row == "one" or config.key_size == int(re.sub(r"\D", "", of.row)), key
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("name", TRAINED)
+def test_larger_budgets_have_the_text_and_the_windows_of_their_tasks(name):
+    table = load(name)
+    for budget in ("medium", "paper"):
+        of_budget = table.budgets[budget]
+        row = next(iter(Request(name, table, budget, range(1)).configurations.values())).definition
+        config = compose(merged(parse(of_budget.overrides), parse(row.overrides)))
+        if budget == "paper" and hasattr(config.data, "max_documents"):
+            assert config.data.max_documents is None, "all of the text, so that it is not read over and over"
+        if of_budget.finetune:
+            assert config.length >= 128 and config.tokenizer.vocabulary_size >= 16384
+
+
 def check_rows(name: str, budget: str, rows: dict[str, Row]) -> None:
     source = runs(name, budget) if rows == definitions(name, budget) else composed(name, budget, rows)
     assert len({cell.name for cell in source.cells}) == len(rows)
 
 
 def check_rates(name: str) -> None:
-    """Every family at nano has the best of the learning rates that were tried."""
+    """Every family at nano has the best of the learning rates that were tried, where any were."""
     table = load(name)
     rates = table.budgets["nano"].learning_rates
     source, rows = runs(name, "nano"), definitions(name, "nano")
     for cell in source.cells:
         tuning = rates[rows[cell.row].family]
-        assert len(tuning.tried) >= 3 and source.settings(cell).learning_rate == tuning.chosen == min(
-            tuning.tried, key=tuning.tried.__getitem__
-        )
+        assert source.settings(cell).learning_rate == tuning.chosen
+        assert not tuning.tried or (len(tuning.tried) >= 3 and tuning.chosen == min(tuning.tried, key=tuning.tried.get))
 
 
 @pytest.mark.parametrize("name", TRAINED)
@@ -217,7 +259,7 @@ def test_a_wrong_yaml_is_refused_by_name():
     assert "the baseline" in broken(budgets__nano__rows=["pre_warm6"])
     assert "budgets.nano.margin" in broken(budgets__nano__margin={"value": 0.0, "reason": "none"})
     assert "margin" in broken(margin={"value": 0.1})
-    assert "there is no scheme 'rotory'" in broken(budgets__nano__positions=["rotory"])
+    assert "there is no scheme 'rotory'" in broken(budgets__nano__positions={"rotory": ""})
     assert "seeds" in broken(budgets__nano__seeds=0)
     assert "rowss" in broken(rowss={})
     assert "no comparison" in broken(claims__C10__parts=["pre_none6"])

@@ -106,9 +106,12 @@ class Request:
 
     def _under(self, row: Row, name: str, scheme: Scheme) -> Row:
         """A row with the positions of a scheme, and with the learning rate that was tuned under it if one was."""
+        besides = (self.budget.positions or {}).get(name, "")
         family = f"{row.family}@{name}"
         tuned = family if family in self.budget.learning_rates else row.family
-        return row.model_copy(update={"overrides": f"{row.overrides} {scheme.overrides}", "family": tuned})
+        return row.model_copy(
+            update={"overrides": f"{row.overrides} {scheme.overrides} {besides}".strip(), "family": tuned}
+        )
 
 
 def load(name: str) -> Table:

@@ -95,7 +95,7 @@ class Budget(Group):
     columns: list[Text] = Field(default_factory=list)  # as the table's, of this budget alone
     metric: Text | None = None  # the published one that this score is held against; null: the table's
     margin: Margin  # of the score; where a budget says nothing, the table's
-    positions: list[Identifier] | None = None  # schemes; null: all of the table
+    positions: dict[Identifier, str] | None = None  # scheme -> what it needs besides at this size; null: all, nothing
     learning_rates: dict[Text, Tuning] = Field(default_factory=dict)  # by family, or family@scheme; or a set in RATES
     note: Text | None = None
 
