@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import typer
 
 from experiments.commands.ending import flushed, line_and_code, terminable
+from experiments.launch.import_hook import hold_signals_in_imports
 from experiments.measure.process_environment import set_performance_variables
 from experiments.settings.exit_code import ExitCode
 from experiments.training.interruption import Interrupted
@@ -419,6 +420,7 @@ def main() -> None:
         from typer.completion import completion_init
 
         completion_init()
+    hold_signals_in_imports()
     try:
         with flushed():
             app()

@@ -17,6 +17,8 @@ START = f"""\
 import sys
 sys.path[:] = sys.argv.pop(1).split({os.pathsep!r})
 module = sys.argv.pop(1)
+from experiments.launch.import_hook import hold_signals_in_imports
+hold_signals_in_imports()
 import runpy
 runpy.run_module(module, run_name="__main__", alter_sys=True)
 """

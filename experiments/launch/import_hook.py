@@ -1,0 +1,92 @@
+"""An import hook: SIGINT and SIGTERM wait while a library is imported whose C or C++ takes no exception from Python.
+
+torch calls Python from C++ in the middle of its import, and an exception that a signal's handler raises there ends the
+process with std::terminate: no line, no exit code of ours, nothing put away.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import FrameType, ModuleType
+
+LIBRARIES = {"numpy", "torch"}
+
+
+def hold_signals_in_imports() -> None:
+    """Install the hook in this process; every entry calls it before it imports torch. A second call does nothing."""
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """A block in which no handler of SIGINT and SIGTERM runs; what came is sent again right after it.
+
+    Handlers are replaced, not the thread's mask: a signal that another thread receives runs its handler in this one.
+    A signal that Python does not handle has its effect at once. Outside the main thread, where no handler runs, the
+    block is as any other.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[int] = []
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
+    for held in handlers:
+        signal.signal(held, receive)
+    try:
+        yield
+    finally:
+        for held, handler in handlers.items():
+            signal.signal(held, handler)
+        for number in dict.fromkeys(received):
+            signal.raise_signal(number)
+
+
+class _Finder(MetaPathFinder):
+    """Finds modules of LIBRARIES as the other finders do, and has the outermost import of them hold the signals."""
+
+    def __init__(self) -> None:
+        self.importing = False
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if self.importing or fullname.partition(".")[0] not in LIBRARIES:
+            return None
+        for finder in sys.meta_path:
+            if finder is not self and (spec := finder.find_spec(fullname, path, target)):
+                if spec.loader is not None:
+                    spec.loader = _Loader(self, spec.loader)
+                return spec
+        return None
+
+
+class _Loader(Loader):
+    """Holds the signals while a module is executed by its own loader, which the module then shows as ever."""
+
+    def __init__(self, finder: _Finder, own: Loader) -> None:
+        self._finder, self._own = finder, own
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._own.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        assert module.__spec__ is not None
+        module.__spec__.loader = module.__loader__ = self._own
+        with signals_held():
+            self._finder.importing = True
+            try:
+                self._own.exec_module(module)
+            finally:
+                self._finder.importing = False
