@@ -13,7 +13,6 @@ import argparse
 import csv
 import fcntl
 import json
-import math
 import os
 import re
 import statistics
@@ -24,24 +23,28 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+from experiments.tables.verdicts.evidence import Anytime
+
 REPOSITORY = Path(__file__).resolve().parent.parent
-BASE = ["experiment=nano_table", "objective.rate=0.4", "precision=fp32", "model.rotary_base=64", "logger.wandb=off"]
+BASE = [
+    "experiment=nano_table", "objective.rate=0.4", "optimizer=adamw", "schedule=linear", "model.rotary_base=64",
+    "logger.wandb=off",
+]  # fmt: skip
 COLUMNS = ["question", "overrides", "steps", "seed", "loss_at_90_percent", "loss", "unigram_loss", "processor_seconds"]
 PAIRS = [
     ("variant=multi_head heads=24", "variant=multi_head heads=6"),
     ("variant=talking_heads heads=24", "variant=multi_head heads=24"),
 ]
-ALPHA = 0.05
-PRIOR_VARIANCE = 4.0  # of the confidence sequence's effect, in units of the deviation
 TO_RESOLVE = 0.02  # nats
 
 Row = dict[str, str]
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Hold the file's lock, so that rows can be added while cells are trained."""
-    with path.with_suffix(".lock").open("w") as lock:
+def locked(runs: Path) -> Iterator[None]:
+    """Hold the lock of the cells' folder: workers read and write the same file of rows."""
+    runs.mkdir(parents=True, exist_ok=True)
+    with (runs / "cells.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 
@@ -72,7 +75,9 @@ def train(row: Row, runs: Path, more: list[str]) -> Row:
     steps = int(row["steps"])
     settings = [f"max_steps={steps}", f"seed={row['seed']}", f"trainer.evaluate_every={steps * 9 // 10}"]
     folder = runs / re.sub(r"[^\w.]+", "-", "-".join(key(row)))
-    command = [sys.executable, str(REPOSITORY / "cli.py"), "train", *BASE, *more, *settings, *row["overrides"].split()]
+    own = row["overrides"].split()
+    base = [override for override in BASE if override.split("=")[0] not in {each.split("=")[0] for each in own}]
+    command = [sys.executable, str(REPOSITORY / "cli.py"), "train", *base, *more, *settings, *own]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "output.txt").open("w") as output:
         process = subprocess.Popen([*command, f"runs={folder}"], stdout=output, stderr=output)
@@ -94,31 +99,19 @@ def train(row: Row, runs: Path, more: list[str]) -> Row:
 def work(path: Path, runs: Path, more: list[str], claimed: set[tuple[str, ...]]) -> None:
     """Train rows without a result until there are none, the first in the file first."""
     while True:
-        with locked(path):
+        with locked(runs):
             waiting = [row for row in read(path) if not row["loss"] and key(row) not in claimed]
             if not waiting:
                 return
             claimed.add(key(waiting[0]))
         done = train(waiting[0], runs, more)
-        with locked(path):
+        with locked(runs):
             write(path, [done if key(row) == key(done) else row for row in read(path)])
-
-
-def half_width(count: int, deviation: float) -> float:
-    """Half the width of the confidence sequence after `count` differences; infinite for too few.
-
-    It is that of the tables' verdicts (Lai 1976; Wang and Ramdas, anytime-valid t-tests).
-    """
-    spread = 1 + count * PRIOR_VARIANCE
-    q = (math.sqrt(spread) / ALPHA) ** (2 / count)
-    if q >= spread:
-        return math.inf
-    return deviation / math.sqrt(count) * math.sqrt((count - 1) * (q - 1) / (1 - q / spread))
 
 
 def seeds_to_resolve(difference: float, deviation: float) -> int:
     """The fewest seeds whose interval around the difference excludes 0."""
-    return next(count for count in range(2, 10_000) if half_width(count, deviation) <= difference)
+    return next(count for count in range(2, 10_000) if Anytime().half_width(count, deviation) <= difference)
 
 
 def mean(rows: list[Row], column: str) -> float:
