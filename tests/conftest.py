@@ -9,17 +9,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 
 # two processes test at once, and sums have the same order on every machine; before torch is imported
 os.environ["OMP_NUM_THREADS"] = "1"
 # Triton asks when it is first imported, which torch does: its programs run in its interpreter where there is no GPU
 if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
-
-# no deadline: a clock on the wall is what a busy machine breaks
-settings.register_profile("suite", max_examples=50, deadline=None)
-settings.load_profile("suite")
 
 # fixtures that the tests of several rooms share
 pytest_plugins = [
