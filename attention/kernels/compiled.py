@@ -299,7 +299,7 @@ def _build_at(path: Path, compiler: list[str]) -> None:
     # renamed when it is whole: another process may load it at the same time
     with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=path.parent) as temporary:
         made = Path(temporary) / path.name
-        _compile(*compiler, *FLAGS, "-o", str(made), str(SOURCES / "attend.cpp"))
+        _compile(*compiler, *FLAGS, "-o", str(made), str(SOURCES / "attend.cpp"), scratch=temporary)
         content = made.read_bytes()
         made.write_bytes(content + hashlib.sha256(content).digest())
         made.chmod(0o500)
@@ -344,18 +344,35 @@ def _check_own(path: Path) -> None:
         raise RuntimeError(f"{path} is a link, another user's, or can be written by others: it is not loaded")
 
 
-def _compile(*command: str) -> bytes:
+def _compile(*command: str, scratch: str = "") -> bytes:
+    """What the compiler prints. Raises RuntimeError, OSError.
+
+    scratch: the folder of its temporary files, where it writes any.
+    """
     if shutil.which(command[0]) is None:
         raise RuntimeError(f"there is no program {command[0]}")
     # the limit holds for each process of the compiler; one that the system sets lower stays
     limited = ("/bin/sh", "-c", f'ulimit -St {COMPILE_SECONDS} 2>/dev/null; exec "$@"', "sh", *command)
-    try:
-        done = subprocess.run(limited, stdin=subprocess.DEVNULL, capture_output=True, timeout=WAIT_SECONDS, check=False)
-    except subprocess.TimeoutExpired as error:
-        raise RuntimeError(f"{command[0]} has not ended after {WAIT_SECONDS} seconds") from error
-    if done.returncode:
-        lines = done.stderr.decode(errors="replace").strip().splitlines() or ["nothing"]
-        code = done.returncode
+    with subprocess.Popen(
+        limited,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": scratch} if scratch else None,
+        start_new_session=True,
+    ) as process:
+        try:
+            printed, said = process.communicate(timeout=WAIT_SECONDS)
+        except BaseException as error:
+            # the compiler is several processes; whoever is interrupted leaves none of them behind
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise RuntimeError(f"{command[0]} has not ended after {WAIT_SECONDS} seconds") from error
+            raise
+    if process.returncode:
+        lines = said.decode(errors="replace").strip().splitlines() or ["nothing"]
+        code = process.returncode
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         raise RuntimeError(f"{command[0]} {how} and said: {lines[0]}")
-    return done.stdout
+    return printed

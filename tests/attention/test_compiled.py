@@ -262,6 +262,22 @@ def test_a_compiler_is_stopped_by_the_processor_time_it_takes_and_not_by_the_clo
     assert f"{endless} has not ended after 0.05 seconds" in str(compiled.absence())
 
 
+def test_an_interrupted_build_leaves_no_process_and_no_file(elsewhere, monkeypatch, tmp_path):
+    compiler = tmp_path / "compiler"
+    # as g++ does, it has another process write into TMPDIR; and it presses Ctrl-C
+    starts = f'sleep 60 & echo $! > {tmp_path}/pid; touch "$TMPDIR/half.s"; kill -INT $PPID; wait'
+    compiler.write_text(f'#!/bin/sh\ncase "$*" in *-dM*) ;; *) {starts};; esac\n')
+    compiler.chmod(0o700)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("TMPDIR", str(elsewhere))
+    with pytest.raises(KeyboardInterrupt):
+        compiled._build()
+    assert [path.name for path in elsewhere.rglob("*") if path.is_file()] == ["lock"]
+    status = Path("/proc") / (tmp_path / "pid").read_text().strip() / "status"
+    # killed: gone, or not yet waited for by the process that adopts it
+    assert not status.exists() or "State:\tZ" in status.read_text()
+
+
 def _built(folders: tuple[Path, Path]) -> str:
     compiled.SOURCES, cache = folders
     compiled.build_in(cache)
