@@ -16,6 +16,7 @@ from experiments.commands.ending import flushed, line_and_code, terminable
 from experiments.launch.import_hook import hold_signals_in_imports
 from experiments.measure.process_environment import set_performance_variables
 from experiments.settings.exit_code import ExitCode
+from experiments.settings.group import WhichCheckpoint
 from experiments.training.interruption import Interrupted
 
 TENSOR_COMMANDS = ("train", "finetune", "evaluate", "table", "bench", "heads")
@@ -73,7 +74,14 @@ def _complete(ctx: typer.Context, incomplete: str) -> list[str]:
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", autocompletion=_complete)]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, its name, or the unique start of it.")]
 Runs = Annotated[Path, typer.Option(help="The folder of the run folders.")]
-Checkpoint = Annotated[Literal["best", "newest"], typer.Option(help="Of the lowest validation loss, or the last.")]
+Checkpoint = Annotated[
+    str,
+    typer.Option(
+        metavar="[best|newest]",
+        help="Of the lowest validation loss, or the last.",
+        autocompletion=lambda: ["best", "newest"],
+    ),
+]
 Format = Annotated[Literal["table", "markdown", "csv", "json"], typer.Option(help="How to print the table.")]
 RUNS = Path("runs")
 
@@ -153,7 +161,7 @@ def evaluate(
     with _command("evaluate"):
         from experiments.commands.evaluate import evaluate_run
 
-        evaluate_run(run, overrides or [], runs, checkpoint, format, bleu)
+        evaluate_run(run, overrides or [], runs, _known(checkpoint), format, bleu)
 
 
 @app.command()
@@ -296,7 +304,7 @@ def heads(
     with _command("heads"):
         from experiments.commands.heads import HeadsOptions, show_heads
 
-        options = HeadsOptions(checkpoint, sequences, sentence, treebank, export, equal, gates, penalty)
+        options = HeadsOptions(_known(checkpoint), sequences, sentence, treebank, export, equal, gates, penalty)
         show_heads(names, runs, options)
 
 
@@ -363,7 +371,7 @@ def export(
     with _command("export"):
         from experiments.commands.import_export import export_run
 
-        export_run(run, target, runs, checkpoint, format)
+        export_run(run, target, runs, _known(checkpoint), format)
 
 
 @app.command()
@@ -395,6 +403,12 @@ def completion(shell: Literal["bash", "zsh"]) -> None:
     print(script(shell))
 
 
+def _known(checkpoint: str) -> WhichCheckpoint:
+    from experiments.record.folder import known_checkpoint
+
+    return known_checkpoint(checkpoint, f"--checkpoint {checkpoint}")
+
+
 @contextmanager
 def _command(name: str) -> Iterator[None]:
     """Say in a line or two why a command ended early, and exit with its code; a bug goes on to `main`."""
@@ -422,9 +436,10 @@ def main() -> None:
         completion_init()
     hold_signals_in_imports()
     try:
-        with flushed():
+        # from the first: Typer ends at a KeyboardInterrupt without a word
+        with flushed(), terminable():
             app()
-    except Exception as error:
+    except (Exception, KeyboardInterrupt, Interrupted) as error:
         ending = line_and_code(error)
         if ending is not None and os.environ.get("ATTN_TRACEBACK") != "1":
             print(f"attn: {ending[0]}", file=sys.stderr)

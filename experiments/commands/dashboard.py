@@ -8,7 +8,9 @@ from pathlib import Path
 
 from experiments.dashboard.page import page, page_data
 from experiments.record.durable import write
+from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
+from experiments.training.interruption import Interrupted
 
 WATCH_SECONDS = 5
 
@@ -38,8 +40,9 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
             if news != data:
                 data = news
                 write(out, page(data))
-    except KeyboardInterrupt:
-        pass
+    except Interrupted as end:
+        if end.exit_code is not ExitCode.INTERRUPTED:
+            raise
     finally:
         # the page that is open loads this one, and stops
         write(out, page(data | {"refresh": 0}))

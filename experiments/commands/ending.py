@@ -60,7 +60,10 @@ def shortened(text: str) -> str:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """SIGTERM raises Interrupted in the block, so that it puts away what it has begun, as after Ctrl-C."""
+    """SIGTERM and Ctrl-C raise Interrupted in the block, so that it puts away what it has begun.
+
+    A SIGINT that the shell has this process ignore, as one in the background, stays ignored.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -68,11 +71,15 @@ def terminable() -> Iterator[None]:
     def end(number: int, frame: FrameType | None) -> None:
         raise Interrupted(number)
 
-    before = signal.signal(signal.SIGTERM, end)
+    before = {signal.SIGTERM: signal.getsignal(signal.SIGTERM), signal.SIGINT: signal.getsignal(signal.SIGINT)}
+    handled = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in handled:
+        signal.signal(number, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number in handled:
+            signal.signal(number, before[number])
 
 
 @contextmanager

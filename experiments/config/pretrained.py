@@ -12,7 +12,7 @@ from pydantic import TypeAdapter
 from experiments.config.messages import options
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.durable import RunFolderError
-from experiments.record.folder import PREFIX, TOKENIZER, RunFolder, checksum
+from experiments.record.folder import PREFIX, TOKENIZER, RunFolder, checksum, known_checkpoint
 from experiments.settings.digest import digest, file_digest
 from experiments.settings.finetuning import LIBRARIES
 from experiments.settings.group import WhichCheckpoint
@@ -124,13 +124,10 @@ def _check_length(length: Any, run: dict[str, Any]) -> None:
         )
 
 
-def _origin(folder: RunFolder, checkpoint: Any) -> dict[str, Any]:
+def _origin(folder: RunFolder, checkpoint: object) -> dict[str, Any]:
     """Which weights they are, by the checksum beside them. Raises Mistake."""
-    if checkpoint not in PREFIX:
-        raise Mistake(
-            f"checkpoint = {checkpoint!r}: must be one of {', '.join(PREFIX)}" + nearest(str(checkpoint), PREFIX)
-        )
-    path = next(_files(folder, checkpoint), None)
+    which = known_checkpoint(checkpoint, f"checkpoint = {checkpoint!r}")
+    path = next(_files(folder, which), None)
     tokenizer = folder.path / TOKENIZER
     if path is None or not tokenizer.is_file():
         missing = f"{checkpoint} checkpoint" if path is None else TOKENIZER

@@ -32,6 +32,7 @@ from experiments.record.result import Result
 from experiments.settings.digest import bytes_digest, digest, file_digest
 from experiments.settings.disk import read_bytes
 from experiments.settings.group import WhichCheckpoint
+from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.plain import from_yaml
 
 PREFIX: dict[WhichCheckpoint, str] = {"best": "best", "newest": "step"}  # of its file
@@ -85,6 +86,15 @@ def parse_config(content: bytes) -> dict[str, Any]:
     if b"${" in text:
         raise ValueError("an expression, ${...}, where a value is expected")
     return settings
+
+
+def known_checkpoint(word: object, said: str) -> WhichCheckpoint:
+    """The kind of checkpoint that a word names. said: how the user gave it. Raises Mistake."""
+    for kind in PREFIX:
+        if word == kind:
+            return kind
+    hint = "best is that of the lowest validation loss, newest the last"
+    raise Mistake(f"{said}: must be one of {', '.join(PREFIX)}" + nearest(str(word), PREFIX), hint)
 
 
 def checksum(checkpoint: Path) -> str:

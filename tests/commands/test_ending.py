@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import cli
 from experiments.commands.ending import line_and_code, terminable
 from experiments.settings.exit_code import ExitCode
 from experiments.training.interruption import Interrupted
@@ -53,10 +54,40 @@ def test_sigterm_leaves_the_block_and_the_handler_is_as_before():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+def test_an_ignored_ctrl_c_stays_ignored_and_another_is_interrupted(monkeypatch):
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with terminable():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.01)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with pytest.raises(Interrupted, match="SIGINT"), terminable():
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+
+
+def test_ctrl_c_before_a_command_begins_is_said_in_a_line(monkeypatch, capsys):
+    monkeypatch.setattr(cli, "app", lambda: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(sys, "meta_path", [*sys.meta_path])
+    monkeypatch.setattr(cli, "set_performance_variables", dict)
+    with pytest.raises(SystemExit) as caught:
+        cli.main()
+    assert caught.value.code == 130 and capsys.readouterr().err == "attn: interrupted by SIGINT\n"
+
+
 @pytest.mark.parametrize("option", ["--runs", "--out"])
 def test_a_path_that_no_file_system_takes_is_a_mistake(attn, option):
     done = attn("dashboard", option, "a" * 300)
     assert done.returncode == 2 and "File name too long" in done.stderr
+
+
+@pytest.mark.parametrize("command", [["evaluate", "a"], ["heads", "a"], ["export", "a", "b"]])
+def test_a_checkpoint_that_there_is_not_is_refused_with_what_there_is(attn, command):
+    done = attn(*command, "--checkpoint", "last")
+    line = f"attn {command[0]}: --checkpoint last: must be one of best, newest"
+    assert done.returncode == 2 and done.stderr.splitlines()[0] == line and "newest the last" in done.stderr
+    assert "did you mean newest?" in attn(*command, "--checkpoint", "newst").stderr
 
 
 def test_a_refused_run_leaves_no_folder_of_runs(attn, tmp_path):

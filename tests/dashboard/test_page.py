@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 import time
 from html.parser import HTMLParser
 
@@ -14,6 +15,7 @@ from experiments.commands.dashboard import write_dashboard
 from experiments.dashboard import page
 from experiments.dashboard.page import page_data
 from experiments.settings.mistake import Mistake
+from experiments.training.interruption import Interrupted
 
 
 def held(text: str) -> dict:
@@ -119,7 +121,7 @@ def test_watching_rewrites_when_there_is_news_and_ends_quietly(make, tmp_path, m
             with (folder / "metrics.jsonl").open("a") as file:
                 file.write('{"step": 50, "tokens": 5000, "loss": 3.0, "wall_seconds": 5.0}\n')
         if len(seen) == 3:
-            raise KeyboardInterrupt
+            raise Interrupted(signal.SIGINT)
 
     monkeypatch.setattr(time, "sleep", sleep)
     write_dashboard([], tmp_path / "runs", out, watch=True, show=False)
