@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from experiments.config.compose import compose
-from experiments.config.messages import groups, known_keys, options
+from experiments.config.messages import groups, groups_of, known_keys, options
 from experiments.launch.plan import plan
 from experiments.settings.mistake import Mistake
 
@@ -104,6 +104,44 @@ def test_bad_commands_are_refused_in_a_line_or_two_and_change_nothing(attn, tmp_
             # Typer frames a wrong option in its usage; wrong cells are named one by one, to a limit
             assert 1 <= len(lines) <= 13 and "Traceback" not in done.stderr, f"{shown}: {done.stderr[:500]}"
             assert not done.stdout, f"{shown}: {done.stdout[:300]}"
+
+
+def misspelling(chance: random.Random, keys: list[str], run: str) -> tuple[list[str], str]:
+    """A command with a slip of the fingers in one word of four letters or more, and the word that was meant."""
+    long = [key for key in keys if len(key.rpartition(".")[2]) > 3]
+    choices = [(group, option) for group in sorted(groups_of("config")) for option in options(group) if len(option) > 3]
+    key, (group, option) = chance.choice(long), chance.choice(choices)
+    parent, dot, leaf = key.rpartition(".")
+    named = ["evaluate", "sync", "heads", "compare", "dashboard"]
+    return chance.choice(
+        [
+            lambda: (["train", f"{parent}{dot}{misspelt(leaf, chance)}=1", "--dry-run"], leaf),
+            lambda: (["train", f"{group}={misspelt(option, chance)}", "--dry-run"], option),
+            lambda: (["train", "--dry-run", "--" + misspelt("multirun", chance)], "--multirun"),
+            lambda: (["table", "shazeer2020/" + misspelt("heads", chance)], "shazeer2020/heads"),
+            lambda: (["table", "shazeer2020/heads", "--budget", misspelt("small", chance)], "small"),
+            lambda: (["evaluate", run, "--checkpoint", misspelt("newest", chance)], "newest"),
+            lambda: (
+                [(word := chance.choice(named)), misspelt(run, chance), *{"export": ["there"]}.get(word, [])],
+                run,
+            ),
+        ]
+    )()
+
+
+@pytest.mark.campaign
+def test_a_misspelt_word_is_answered_with_the_right_one(attn, tmp_path, chance, scale):
+    run = tmp_path / "runs" / "talking_heads-l4-d192-h24-s0-0123abcd"
+    run.mkdir(parents=True)
+    (run / "config.yaml").touch()
+    keys = known_keys()
+    for number in range(40 * scale):
+        words, right = misspelling(chance, keys, run.name)
+        if any(right == word.rpartition("=")[2] or word.removesuffix("=1") in keys for word in words):
+            # two letters that are alike have changed places
+            continue
+        done = attn(*words)
+        assert done.returncode == 2 and right in done.stderr, f"command {number}: {words}, {right}: {done}"
 
 
 OVERRIDES = st.tuples(st.sampled_from([*TOP, *groups()]), st.text(max_size=12) | st.sampled_from(VALUES)).map("=".join)
