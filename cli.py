@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,8 +16,10 @@ from experiments.commands.ending import flushed, line_and_code, terminable
 from experiments.launch.import_hook import hold_signals_in_imports
 from experiments.measure.process_environment import set_performance_variables
 from experiments.settings.exit_code import ExitCode
-from experiments.settings.group import WhichCheckpoint
 from experiments.training.interruption import Interrupted
+
+if TYPE_CHECKING:
+    from experiments.settings.group import WhichCheckpoint
 
 TENSOR_COMMANDS = ("train", "finetune", "evaluate", "table", "bench", "heads")
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}  # -m, --cfg, -cn ... are Hydra's

@@ -53,7 +53,10 @@ def test_help_shows_examples_first(attn, command):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["evaluate", "any", "--checkpoint", "bst"], "'--checkpoint': .*'bst' is not one of 'best', 'newest'"),
+        (
+            ["evaluate", "any", "--checkpoint", "bst"],
+            r"--checkpoint bst: must be one of best, newest \(did you mean best\?\)",
+        ),
         (["compare", "--format", "tabel"], "'--format': .*'tabel' is not one of 'table', 'markdown', 'csv', 'json'"),
     ],
 )
