@@ -27,6 +27,18 @@ REFUSALS = {
 UNWRITTEN = {errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EBADF}
 
 
+def _interruption_behind(error: BaseException) -> Interrupted | None:
+    """The signal in the middle of which a library's own cleaning up failed; None: there was none."""
+    waiting, seen = [error], set()
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Interrupted):
+            return each
+        seen.add(id(each))
+        waiting += [next for next in (each.__cause__, each.__context__) if next is not None and id(next) not in seen]
+    return None
+
+
 def line_and_code(error: BaseException) -> tuple[str, ExitCode] | None:
     """What to say of the end of a command, and its exit code; None: of a bug, or of an exit that was asked for."""
     if isinstance(error, Failure):
@@ -39,7 +51,8 @@ def line_and_code(error: BaseException) -> tuple[str, ExitCode] | None:
     if type(error).__name__ == "OutOfMemoryError":
         return str(error), ExitCode.OUT_OF_MEMORY
     if not isinstance(error, OSError):
-        return None
+        behind = _interruption_behind(error)
+        return (behind.reason, behind.exit_code) if behind else None
     reason = error.strerror or str(error)
     # of what is written into folders, the path is known and said
     if error.filename is None and error.errno in UNWRITTEN:

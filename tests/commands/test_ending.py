@@ -115,6 +115,17 @@ def test_an_output_that_takes_nothing_is_said_in_a_line(environment, words):
     assert code == 1 and len(lines) <= 1
 
 
+def test_an_error_that_an_interruption_caused_is_the_interruption():
+    try:
+        try:
+            raise Interrupted(signal.SIGTERM)
+        finally:
+            None.cleaned_up()
+    except AttributeError as error:
+        assert line_and_code(error) == ("interrupted by SIGTERM", 128 + signal.SIGTERM)
+    assert line_and_code(AttributeError("alone")) is None
+
+
 @pytest.mark.campaign
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("words", [["variants"], ["bench", "--rounds", "99"], ["table", "--runs", "elsewhere"]])
