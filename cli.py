@@ -3,20 +3,44 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
 
-from experiments.commands.ending import flushed, line_and_code, terminable
-from experiments.launch.import_hook import hold_signals_in_imports
-from experiments.measure.process_environment import set_performance_variables
-from experiments.settings.exit_code import ExitCode
-from experiments.training.interruption import Interrupted
+def _refuse_foreign_packages() -> None:
+    """Exit with a line where a package of another distribution has the name, or the files, of one of ours."""
+    # what the docstring of each begins with
+    for name, words in (("attention", "The attention mechanisms"), ("experiments", "What turns an attention")):
+        spec, ours = find_spec(name), Path(__file__).resolve().parent / name / "__init__.py"
+        found = spec.origin if spec else None
+        if not found or Path(found).resolve() != ours or not ours.read_text(encoding="utf-8").startswith(f'"""{words}'):
+            print(
+                f"attn: the package {name!r} ({found or ours}) belongs to another distribution; "
+                "install attn in an environment of its own",
+                file=sys.stderr,
+            )
+            sys.exit(2)
+
+
+# before anything is imported from them
+_refuse_foreign_packages()
+
+from experiments.commands.ending import flushed, line_and_code, quiet, terminable
+
+# a tenth of a second, before `main` can say anything
+with quiet():
+    import typer
+
+    from experiments.launch.import_hook import hold_signals_in_imports
+    from experiments.measure.process_environment import set_performance_variables
+    from experiments.settings.exit_code import ExitCode
+    from experiments.training.interruption import SIGNALS, Interrupted
 
 if TYPE_CHECKING:
     from experiments.settings.group import WhichCheckpoint
@@ -84,7 +108,13 @@ Checkpoint = Annotated[
         autocompletion=lambda: ["best", "newest"],
     ),
 ]
+Workers = Annotated[
+    str, typer.Option(metavar="N", help="Cells side by side; auto: as many as there are cores or GPUs for.")
+]
 Format = Annotated[Literal["table", "markdown", "csv", "json"], typer.Option(help="How to print the table.")]
+Project = Annotated[
+    str | None, typer.Option(metavar="[ENTITY/]PROJECT", help="Of W&B; default: logger.project of conf/.")
+]
 RUNS = Path("runs")
 
 
@@ -111,7 +141,7 @@ def train(ctx: typer.Context, overrides: Overrides = None) -> None:
 
 @app.command(context_settings=PASS_ON, add_help_option=False)
 def finetune(ctx: typer.Context, arguments: Overrides = None) -> None:
-    """Fine-tune a pretrained run on a task: SQuAD, MNLI and others of GLUE.
+    """Fine-tune a pretrained run on a task: SQuAD, MNLI and others of GLUE, and three in Chinese.
 
     \b
       attn finetune talking_heads task=squad               a run folder, its name, or its start
@@ -214,9 +244,7 @@ def table(
         bool, typer.Option("--until-resolved", help="Add seeds where they decide most until every claim is decided.")
     ] = False,
     hours: Annotated[float | None, typer.Option(min=0, help="With --until-resolved: at most so long.")] = None,
-    workers: Annotated[
-        str, typer.Option(metavar="N", help="Cells side by side; auto: as many as there are cores or GPUs for.")
-    ] = "auto",
+    workers: Workers = "auto",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="The cells and what they will cost; trains nothing.")
     ] = False,
@@ -232,7 +260,8 @@ def table(
     """Reproduce a paper's table: train what is missing, and say with intervals which of its claims hold.
 
     \b
-      attn table                                         the tables, and what each costs here
+      attn table                                         the tables that there are
+      attn table --dry-run                               and roughly what each costs here
       attn table shazeer2020/heads --dry-run             its cells, and how long they take
       attn table shazeer2020/heads --seeds 4 --out docs/results
       attn table shazeer2020/heads --until-resolved --hours 2
@@ -261,6 +290,7 @@ def dashboard(
     watch: Annotated[bool, typer.Option("--watch", help="Rewrite it while runs go on, until Ctrl-C.")] = False,
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     wandb: Annotated[bool, typer.Option("--wandb", help="Make or update a workspace in W&B instead.")] = False,
+    project: Project = None,
 ) -> None:
     """Write one HTML file that compares runs: curves, speed, memory, heads, settings. It needs no network.
 
@@ -276,10 +306,13 @@ def dashboard(
 
             if out or watch or show:
                 raise Mistake("--wandb saves a workspace and writes no file: leave out --out, --watch, --open")
-            save_workspace(selection or [], runs)
+            save_workspace(selection or [], runs, project)
         else:
             from experiments.commands.dashboard import write_dashboard
+            from experiments.settings.mistake import Mistake
 
+            if project is not None:
+                raise Mistake(f"--project {project}: is for --wandb")
             write_dashboard(selection or [], runs, out, watch, show)
 
 
@@ -314,47 +347,61 @@ def heads(
 def bench(
     overrides: Overrides = None,
     scope: Annotated[
-        Literal["attention", "step"], typer.Option(help="The attention layer alone, or whole training steps.")
+        Literal["attention", "step", "answer"],
+        typer.Option(help="The attention layer alone, whole training steps, or runs until a difference is resolved."),
     ] = "attention",
     peers: Annotated[bool, typer.Option("--peers", help="Also what one would use instead, at the same sizes.")] = False,
     compile: Annotated[bool, typer.Option("--compile", help="Each also by torch.compile.")] = False,
     rounds: Annotated[int, typer.Option(help="Interleaved rounds; the median of them counts.")] = 7,
+    seeds: Annotated[int, typer.Option(help="Of each configuration, for an answer.")] = 4,
+    difference: Annotated[float, typer.Option(help="Nats of validation loss that an answer resolves.")] = 0.02,
+    workers: Workers = "auto",
     format: Format = "table",
     plot: Annotated[Path | None, typer.Option(help="Also draw it: a file that ends in .svg, .png or .pdf.")] = None,
 ) -> None:
-    """Time attention, forward and backward, or training steps: variants, kernels and sizes against each other.
+    """Time attention, forward and backward, training steps, or answers: variants, kernels and sizes side by side.
 
     \b
       attn bench variant=multi_head,talking_heads heads=24 length=128,512
       attn bench variant=talking_heads backend=compiled,blocked heads=24
       attn bench variant=talking_heads heads=24 layers=6 hidden_size=384 --scope step --peers
+      attn bench variant=multi_head,talking_heads heads=24 experiment=nano_table --scope answer
 
     Each kernel is checked against the papers' equations in float64 first; a wrong one is named and not timed.
+    An answer trains each configuration with a few seeds, kept as runs, and says what a difference costs to resolve.
     """
     with _command("bench"):
         from experiments.commands.bench import BenchOptions, bench
 
-        options = BenchOptions(scope, peers, compile, rounds)
+        options = BenchOptions(scope, peers, compile, rounds, seeds, difference, workers)
         raise typer.Exit(bench(overrides or [], options, format, plot))
 
 
 @app.command("import")
 def import_(
-    source: Annotated[Path, typer.Argument(metavar="FOLDER", help="With config.json, weights and a tokenizer.")],
+    source: Annotated[
+        str, typer.Argument(metavar="NAME", help="A folder with config.json, weights and a tokenizer; or owner/name.")
+    ],
     overrides: Overrides = None,
     name: Annotated[str, typer.Option(help="Of the run folder.")] = "",
+    check: Annotated[
+        bool, typer.Option("--check", help="Compare logits and tokens with those of transformers first.")
+    ] = False,
     runs: Runs = RUNS,
 ) -> None:
-    """Make a run folder of a Hugging Face checkpoint, for evaluate, heads and export.
+    """Make a run folder of a Hugging Face checkpoint, for evaluate, heads, finetune and export.
 
     \b
-      attn import bert-base-uncased --name bert
-      attn import my_bert --name mine data=text data.train=book.txt
+      attn import google-bert/bert-base-uncased --name bert       from the hub
+      attn import ./my_bert --check                               a local folder; is it the same model?
+      attn import ./my_bert --name mine data=text data.train=book.txt
+
+    A name that is no local folder is looked for on the Hugging Face hub.
     """
     with _command("import"):
-        from experiments.commands.import_export import import_folder
+        from experiments.commands.import_checkpoint import import_checkpoint
 
-        import_folder(source, name or source.resolve().name, runs, overrides or [])
+        import_checkpoint(source, name, runs, overrides or [], check)
 
 
 @app.command()
@@ -363,23 +410,50 @@ def export(
     target: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that is new or empty.")],
     runs: Runs = RUNS,
     checkpoint: Checkpoint = "best",
-    format: Annotated[str | None, typer.Option(help="model_type of config.json; the first that fits.")] = None,
+    format: Annotated[
+        str | None, typer.Option(help="model_type of config.json, the first that fits; or transformers-custom.")
+    ] = None,
 ) -> None:
     """Write a run's model as a folder that Hugging Face's transformers loads, where its format can express it.
 
     \b
       attn export multi_head-l12-d768 my_bert
+      attn export talking_heads-l4-d192 my_model --format transformers-custom
+
+    transformers-custom carries the model's code: any variant, loaded with trust_remote_code=True.
     """
     with _command("export"):
-        from experiments.commands.import_export import export_run
+        from experiments.commands.export_custom import NAME, export_custom
+
+        if format == NAME:
+            export_custom(run, target, runs, _known(checkpoint))
+            return
+        from experiments.commands.export_checkpoint import export_run
 
         export_run(run, target, runs, _known(checkpoint), format)
+
+
+@app.command()
+def push(
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="That `attn export` wrote.")],
+    name: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="On the Hugging Face hub.")],
+) -> None:
+    """Send an exported folder to the Hugging Face hub, where you are logged in.
+
+    \b
+      attn push my_bert somebody/my_bert
+    """
+    with _command("push"):
+        from experiments.commands.export_custom import push as push_folder
+
+        push_folder(folder, name)
 
 
 @app.command()
 def sync(
     selection: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Default: every run.")] = None,
     runs: Runs = RUNS,
+    project: Project = None,
 ) -> None:
     """Upload runs to W&B that were trained offline, each as one run however often it was cut.
 
@@ -390,15 +464,16 @@ def sync(
     with _command("sync"):
         from experiments.commands.sync import sync_runs
 
-        raise typer.Exit(sync_runs(selection or [], runs))
+        raise typer.Exit(sync_runs(selection or [], runs, project))
 
 
 @app.command()
-def completion(shell: Literal["bash", "zsh"]) -> None:
+def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
     """Print the shell script that completes overrides.
 
     \b
       eval "$(attn completion bash)"
+      attn completion fish | source
     """
     from experiments.config.completion import script
 
@@ -429,7 +504,8 @@ def _command(name: str) -> Iterator[None]:
 def main() -> None:
     """Run the command line of this process, and exit."""
     if "GLIBC_TUNABLES" in set_performance_variables() and sys.argv[1:2] and sys.argv[1] in TENSOR_COMMANDS:
-        # glibc has read it already
+        # glibc has read it already; a signal waits until the new program can answer it
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     if "_ATTN_COMPLETE" in os.environ:
         # what add_completion=True would do, without its two options and its script, which stops at "="
@@ -440,6 +516,7 @@ def main() -> None:
     try:
         # from the first: Typer ends at a KeyboardInterrupt without a word
         with flushed(), terminable():
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             app()
     except (Exception, KeyboardInterrupt, Interrupted) as error:
         ending = line_and_code(error)

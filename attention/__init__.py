@@ -1,1 +1,37 @@
-"""The attention mechanisms, one file each; needs torch and nothing else."""
+"""The attention mechanisms, one file each; needs torch and nothing else.
+
+from attention import build
+
+layer = build("talking_heads", hidden_size=512, heads=8)
+y = layer(x)  # [B, N, 512] -> the same
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from attention.layers.frame import AttentionLayer
+
+__all__ = ["build", "mechanisms"]
+
+
+def mechanisms() -> list[str]:
+    """The names that `build` knows: the files of this folder that define a class `Attention`."""
+    files = sorted(Path(__file__).parent.glob("*.py"))
+    return [path.stem for path in files if "\nclass Attention(" in path.read_text(encoding="utf-8")]
+
+
+def build(name: str, hidden_size: int, heads: int, **arguments: Any) -> AttentionLayer:
+    """A layer of the mechanism in `NAME.py`, for sequences [B, N, hidden_size].
+
+    arguments: others of its constructor, whose defaults are those of `conf/variant/NAME.yaml`. A mechanism with head
+    numbers of several kinds has `heads` of each. Raises ValueError for an unknown name and for arguments that don't go
+    together, TypeError for one that the constructor doesn't have.
+    """
+    if name not in mechanisms():
+        raise ValueError(f"name: is {name!r}, must be one of {', '.join(mechanisms())}")
+    layer: AttentionLayer = import_module(f"attention.{name}").Attention(hidden_size, heads, **arguments)
+    return layer

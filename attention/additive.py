@@ -12,7 +12,7 @@ from torch.utils.checkpoint import checkpoint
 
 from attention.layers.cost import Cost
 from attention.layers.frame import AttendOptions, Sizes
-from attention.layers.projected import ProjectedAttention, check_sizes
+from attention.layers.projected import ProjectedAttention
 
 # numbers in tanh(...) at once; at least one query row of every example is computed at once
 BLOCK_VALUES = 2**20
@@ -28,26 +28,26 @@ class Attention(ProjectedAttention):
     def __init__(
         self,
         hidden_size: int,
-        memory_size: int,
         heads: int,
-        key_size: int,
-        value_size: int,
-        linear_bias: bool,
-        dropout: float,
-        backend: str,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        memory_size: int | None = None,
+        linear_bias: bool = True,
+        dropout: float = 0.0,
+        backend: str = "auto",
     ) -> None:
-        check_sizes(heads=heads, key_size=key_size)
+        sizes = Sizes.alike(hidden_size, heads, key_size, value_size)
         super().__init__(
             hidden_size,
             memory_size,
-            Sizes(heads, heads, heads, key_size, value_size),
+            sizes,
             linear_bias=linear_bias,
             scale=1.0,
             dropout=dropout,
             backend=backend,
             sdpa_refusal="its logits are dot products",
         )
-        self.comparison = Comparison(heads, key_size)
+        self.comparison = Comparison(heads, sizes.key_size)
 
     def attend(
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from attention.layers import cost
 from attention.layers.cost import Cost
 from attention.layers.frame import AttendOptions, Sizes
-from attention.layers.projected import ProjectedAttention, check_sizes, keep_rows
+from attention.layers.projected import ProjectedAttention, keep_rows
 
 START_STD = 0.2  # of a random mixing, as the authors have it (epfml/collaborative-attention)
 
@@ -29,34 +29,34 @@ class Attention(ProjectedAttention):
     def __init__(
         self,
         hidden_size: int,
-        memory_size: int,
         heads: int,
-        key_size: int,
-        value_size: int,
-        start: Literal["random", "concatenated"],
-        linear_bias: bool,
-        dropout: float,
-        backend: str,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        memory_size: int | None = None,
+        start: Literal["random", "concatenated"] = "random",
+        linear_bias: bool = True,
+        dropout: float = 0.0,
+        backend: str = "auto",
     ) -> None:
-        check_sizes(heads=heads, key_size=key_size)
+        sizes = Sizes.alike(hidden_size, heads, key_size, value_size)
         if start not in ("random", "concatenated"):
             raise ValueError(f"start: is {start!r}, must be random or concatenated")
         super().__init__(
             hidden_size,
             memory_size,
-            Sizes(heads, heads, heads, key_size, value_size),
+            sizes,
             linear_bias=linear_bias,
-            scale=key_size**-0.5,
+            scale=sizes.key_size**-0.5,
             dropout=dropout,
             backend=backend,
         )
         # of the heads together, so no head has a key size of its own
-        width = heads * key_size
+        width = heads * sizes.key_size
         self.key_size = width
         self.query = nn.Linear(hidden_size, width, bias=False)
-        self.key = nn.Linear(memory_size, width, bias=False)
-        self.content_bias = nn.Linear(memory_size, heads, bias=False)
-        self.mixing = Mixing(heads, key_size, start)
+        self.key = nn.Linear(self.key.in_features, width, bias=False)
+        self.content_bias = nn.Linear(self.key.in_features, heads, bias=False)
+        self.mixing = Mixing(heads, sizes.key_size, start)
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [B, N, H, K], reweighed for every head, keys [B, M, H, K], the same for all, values [B, M, H, V]."""
@@ -82,6 +82,7 @@ class Attention(ProjectedAttention):
         """QK^T takes n m h D_k multiplies; Q diag(m_i) is no product of matrices and not counted."""
         linear = cost.linear(queries, self.query, self.output)
         linear += cost.linear(memory, self.key, self.value, self.content_bias)
+        linear += cost.cache(memory, self.key, self.value, self.content_bias)
         weights = self.mixing.weight.numel()
         return linear + cost.attention(queries, memory, weights, self.output.in_features) + Cost(parameters=weights)
 

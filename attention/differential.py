@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from attention.kernels.problem import Projection
 from attention.layers.cost import Cost
 from attention.layers.frame import AttendOptions, Sizes
-from attention.layers.projected import ProjectedAttention, check_sizes
+from attention.layers.projected import ProjectedAttention
 
 EPSILON = 1e-5  # of the heads' norm, as the authors have it (microsoft/unilm, Diff-Transformer)
 START_STD = 0.1  # of the vectors that lambda is made of, likewise
@@ -31,30 +31,30 @@ class Attention(ProjectedAttention):
     def __init__(
         self,
         hidden_size: int,
-        memory_size: int,
         heads: int,
-        key_size: int,
-        value_size: int,
-        lambda_init: float,
-        linear_bias: bool,
-        dropout: float,
-        backend: str,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        memory_size: int | None = None,
+        lambda_init: float = 0.8,
+        linear_bias: bool = True,
+        dropout: float = 0.0,
+        backend: str = "auto",
     ) -> None:
-        check_sizes(heads=heads, key_size=key_size)
+        sizes = Sizes.alike(hidden_size, heads, key_size, value_size)
         if not 0 <= lambda_init < 1:
             raise ValueError(f"lambda_init: is {lambda_init}, must be at least 0 and under 1")
         super().__init__(
             hidden_size,
             memory_size,
-            Sizes(2 * heads, 2 * heads, heads, key_size, value_size),
+            sizes._replace(key_heads=2 * heads, softmax_heads=2 * heads),
             linear_bias=linear_bias,
-            scale=key_size**-0.5,
+            scale=sizes.key_size**-0.5,
             dropout=dropout,
             backend=backend,
             sdpa_refusal="it can't mix heads",
         )
-        self.balance = Balance(key_size, lambda_init)
-        self.head_norm = nn.RMSNorm(value_size, eps=EPSILON)
+        self.balance = Balance(sizes.key_size, lambda_init)
+        self.head_norm = nn.RMSNorm(sizes.value_size, eps=EPSILON)
 
     def attend(
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions

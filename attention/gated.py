@@ -24,17 +24,17 @@ class Attention(multi_head.Attention):
     def __init__(
         self,
         hidden_size: int,
-        memory_size: int,
         heads: int,
-        key_size: int,
-        value_size: int,
-        scaled: bool,
-        linear_bias: bool,
-        dropout: float,
-        backend: str,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        memory_size: int | None = None,
+        scaled: bool = True,
+        linear_bias: bool = True,
+        dropout: float = 0.0,
+        backend: str = "auto",
     ) -> None:
-        super().__init__(hidden_size, memory_size, heads, key_size, value_size, scaled, linear_bias, dropout, backend)
-        self.gate = nn.Linear(hidden_size, heads * value_size, bias=False)
+        super().__init__(hidden_size, heads, key_size, value_size, memory_size, scaled, linear_bias, dropout, backend)
+        self.gate = nn.Linear(hidden_size, self.output.in_features, bias=False)
 
     def attend(
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from attention.layers import cost
 from attention.layers.cost import Cost
-from attention.layers.frame import AttentionLayer, Sizes
-from attention.layers.projected import check_sizes, keep_columns, keep_rows
+from attention.layers.frame import AttentionLayer, Sizes, check_sizes
+from attention.layers.projected import keep_columns, keep_rows
 
 
 class Attention(AttentionLayer):
@@ -24,13 +24,14 @@ class Attention(AttentionLayer):
     def __init__(
         self,
         hidden_size: int,
-        memory_size: int,
         heads: int,
-        scaled: bool,
-        linear_bias: bool,
-        dropout: float,
-        backend: str,
+        memory_size: int | None = None,
+        scaled: bool = True,
+        linear_bias: bool = True,
+        dropout: float = 0.0,
+        backend: str = "auto",
     ) -> None:
+        memory_size = hidden_size if memory_size is None else memory_size
         check_sizes(hidden_size=hidden_size, memory_size=memory_size, heads=heads)
         scale = memory_size**-0.5 if scaled else 1.0
         super().__init__(heads, heads, scale=scale, dropout=dropout, backend=backend, scaled=scaled)
@@ -61,4 +62,6 @@ class Attention(AttentionLayer):
         """Cost of the two maps and of the two products of attention, n m h d_M multiplies each."""
         width = self.query.out_features
         linear = cost.linear(queries, self.query, self.output)
-        return linear + cost.attention(queries, memory, width, width)
+        # what is kept is the memory itself
+        kept = Cost(cached=memory * width // max(1, self.softmax_heads))
+        return linear + cost.attention(queries, memory, width, width) + kept

@@ -21,19 +21,19 @@ class Attention(multi_head.Attention):
     def __init__(
         self,
         hidden_size: int,
-        memory_size: int,
         heads: int,
-        key_size: int,
-        value_size: int,
-        scaled: bool,
-        linear_bias: bool,
-        dropout: float,
-        backend: str,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        memory_size: int | None = None,
+        scaled: bool = True,
+        linear_bias: bool = True,
+        dropout: float = 0.0,
+        backend: str = "auto",
     ) -> None:
-        super().__init__(hidden_size, memory_size, heads, key_size, value_size, scaled, linear_bias, dropout, backend)
-        self.shared_query = SharedMap(key_size)
-        self.shared_key = SharedMap(key_size)
-        self.shared_value = SharedMap(value_size)
+        super().__init__(hidden_size, heads, key_size, value_size, memory_size, scaled, linear_bias, dropout, backend)
+        self.shared_query = SharedMap(self.key_size)
+        self.shared_key = SharedMap(self.key_size)
+        self.shared_value = SharedMap(self.value_size)
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [B, N, H, K], keys [B, M, H, K], values [B, M, H, V], each through the map that its heads share."""

@@ -31,7 +31,11 @@ class Attention(multi_head.Attention):
         return output if self.output.bias is None else output + self.output.bias
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """The ups are taken of the memory, m h d_v d, and UV has the hidden size in every head, n m h d."""
+        """The ups are taken of the memory, m h d_v d, and UV has the hidden size in every head, n m h d.
+
+        What is kept is the downs.
+        """
         linear = cost.linear(queries, self.query) + cost.linear(memory, self.key, self.value, self.output)
         width = self.value_heads * self.output.out_features
-        return linear + cost.attention(queries, memory, self.query.out_features, width)
+        products = cost.attention(queries, memory, self.query.out_features, width)
+        return linear + products + cost.cache(memory, self.key, self.value)

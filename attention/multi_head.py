@@ -6,7 +6,7 @@ key_size over hidden_size / heads is the enlarged key size, both sizes free the 
 from __future__ import annotations
 
 from attention.layers.frame import Sizes
-from attention.layers.projected import ProjectedAttention, check_sizes
+from attention.layers.projected import ProjectedAttention
 
 
 class Attention(ProjectedAttention):
@@ -15,22 +15,22 @@ class Attention(ProjectedAttention):
     def __init__(
         self,
         hidden_size: int,
-        memory_size: int,
         heads: int,
-        key_size: int,
-        value_size: int,
-        scaled: bool,
-        linear_bias: bool,
-        dropout: float,
-        backend: str,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        memory_size: int | None = None,
+        scaled: bool = True,
+        linear_bias: bool = True,
+        dropout: float = 0.0,
+        backend: str = "auto",
     ) -> None:
-        check_sizes(heads=heads, key_size=key_size)
+        sizes = Sizes.alike(hidden_size, heads, key_size, value_size)
         super().__init__(
             hidden_size,
             memory_size,
-            Sizes(heads, heads, heads, key_size, value_size),
+            sizes,
             linear_bias=linear_bias,
-            scale=key_size**-0.5 if scaled else 1.0,
+            scale=sizes.key_size**-0.5 if scaled else 1.0,
             scaled=scaled,
             dropout=dropout,
             backend=backend,

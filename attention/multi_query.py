@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from attention.layers.frame import Sizes
-from attention.layers.projected import ProjectedAttention, check_sizes, keep_columns, keep_rows
+from attention.layers.projected import ProjectedAttention, keep_columns, keep_rows
 
 
 class Attention(ProjectedAttention):
@@ -18,26 +18,26 @@ class Attention(ProjectedAttention):
     def __init__(
         self,
         hidden_size: int,
-        memory_size: int,
         heads: int,
-        key_size: int,
-        value_size: int,
-        linear_bias: bool,
-        dropout: float,
-        backend: str,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        memory_size: int | None = None,
+        linear_bias: bool = True,
+        dropout: float = 0.0,
+        backend: str = "auto",
     ) -> None:
-        check_sizes(heads=heads, key_size=key_size)
+        sizes = Sizes.alike(hidden_size, heads, key_size, value_size)
         super().__init__(
             hidden_size,
             memory_size,
-            Sizes(heads, heads, heads, key_size, value_size),
+            sizes,
             linear_bias=linear_bias,
-            scale=key_size**-0.5,
+            scale=sizes.key_size**-0.5,
             dropout=dropout,
             backend=backend,
         )
-        self.key = nn.Linear(memory_size, key_size, bias=linear_bias)
-        self.value = nn.Linear(memory_size, value_size, bias=linear_bias)
+        self.key = nn.Linear(self.key.in_features, self.key_size, bias=linear_bias)
+        self.value = nn.Linear(self.value.in_features, self.value_size, bias=linear_bias)
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries [B, N, H, K], keys [B, M, H, K] and values [B, M, H, V], the last two the same in every head."""

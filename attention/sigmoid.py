@@ -11,7 +11,7 @@ from attention.kernels import autocast
 from attention.kernels.dropout import drop
 from attention.kernels.problem import Hook, Problem, unchanged
 from attention.layers.frame import AttendOptions, Sizes
-from attention.layers.projected import ProjectedAttention, check_sizes
+from attention.layers.projected import ProjectedAttention
 
 
 class Attention(ProjectedAttention):
@@ -27,21 +27,21 @@ class Attention(ProjectedAttention):
     def __init__(
         self,
         hidden_size: int,
-        memory_size: int,
         heads: int,
-        key_size: int,
-        value_size: int,
-        linear_bias: bool,
-        dropout: float,
-        backend: str,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        memory_size: int | None = None,
+        linear_bias: bool = True,
+        dropout: float = 0.0,
+        backend: str = "auto",
     ) -> None:
-        check_sizes(heads=heads, key_size=key_size)
+        sizes = Sizes.alike(hidden_size, heads, key_size, value_size)
         super().__init__(
             hidden_size,
             memory_size,
-            Sizes(heads, heads, heads, key_size, value_size),
+            sizes,
             linear_bias=linear_bias,
-            scale=key_size**-0.5,
+            scale=sizes.key_size**-0.5,
             dropout=dropout,
             backend=backend,
         )

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from attention.kernels.problem import Projection
 from attention.layers import cost
 from attention.layers.cost import Cost
-from attention.layers.frame import AttendOptions, Sizes
-from attention.layers.projected import ProjectedAttention, check_sizes
+from attention.layers.frame import AttendOptions, Sizes, check_sizes, equal_share
+from attention.layers.projected import ProjectedAttention
 
 # standard deviation of a standard normal cut off at two standard deviations
 TRUNCATED_STD = 0.8796256610342398
@@ -35,21 +35,26 @@ class Attention(ProjectedAttention):
     def __init__(
         self,
         hidden_size: int,
-        memory_size: int,
         key_heads: int,
-        softmax_heads: int,
-        value_heads: int,
-        key_size: int,
-        value_size: int,
-        scaled: bool,
-        static: list[Literal["logits", "weights"]],
-        dynamic: list[Literal["x2l", "m2l", "x2w", "m2w"]],
-        start: Literal["random", "identity"],
-        linear_bias: bool,
-        dropout: float,
-        backend: str,
+        softmax_heads: int | None = None,
+        value_heads: int | None = None,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        memory_size: int | None = None,
+        scaled: bool = True,
+        static: Sequence[Literal["logits", "weights"]] = ("logits", "weights"),
+        dynamic: Sequence[Literal["x2l", "m2l", "x2w", "m2w"]] = (),
+        start: Literal["random", "identity"] = "random",
+        linear_bias: bool = True,
+        dropout: float = 0.0,
+        backend: str = "auto",
     ) -> None:
-        check_sizes(key_size=key_size)
+        softmax_heads = key_heads if softmax_heads is None else softmax_heads
+        value_heads = softmax_heads if value_heads is None else value_heads
+        key_size = equal_share(hidden_size, key_heads, "key_heads") if key_size is None else key_size
+        value_size = equal_share(hidden_size, value_heads, "value_heads") if value_size is None else value_size
+        sizes = Sizes(key_heads, softmax_heads, value_heads, key_size, value_size)
+        check_sizes(**sizes._asdict())
         _check_choice("static", static, ("logits", "weights"))
         _check_choice("dynamic", dynamic, ("x2l", "m2l", "x2w", "m2w"))
         if start not in ("random", "identity"):
@@ -57,7 +62,7 @@ class Attention(ProjectedAttention):
         super().__init__(
             hidden_size,
             memory_size,
-            Sizes(key_heads, softmax_heads, value_heads, key_size, value_size),
+            sizes,
             linear_bias=linear_bias,
             scale=key_size**-0.5 if scaled else 1.0,
             scaled=scaled,
@@ -70,7 +75,7 @@ class Attention(ProjectedAttention):
             ("softmax_heads", softmax_heads),
             static="logits" in static,
             query_size=hidden_size if "x2l" in dynamic else 0,
-            memory_size=memory_size if "m2l" in dynamic else 0,
+            memory_size=self.key.in_features if "m2l" in dynamic else 0,
             start=start,
         )
         self.weights_projection = HeadProjection(
@@ -78,7 +83,7 @@ class Attention(ProjectedAttention):
             ("value_heads", value_heads),
             static="weights" in static,
             query_size=hidden_size if "x2w" in dynamic else 0,
-            memory_size=memory_size if "m2w" in dynamic else 0,
+            memory_size=self.key.in_features if "m2w" in dynamic else 0,
             start=start,
         )
 
@@ -194,6 +199,6 @@ def _truncated_normal_(tensor: Tensor, variance: float) -> None:
         tensor.uniform_(-edge, edge).erfinv_().mul_(math.sqrt(2 * variance) / TRUNCATED_STD)
 
 
-def _check_choice(name: str, values: list[Any], allowed: tuple[str, ...]) -> None:
+def _check_choice(name: str, values: Sequence[Any], allowed: tuple[str, ...]) -> None:
     if len(set(values)) < len(values) or not set(values) <= set(allowed):
         raise ValueError(f"{name}: is {values}, must be of {', '.join(allowed)}, each at most once")

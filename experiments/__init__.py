@@ -1,1 +1,26 @@
-"""What turns an attention mechanism into a number: each room knows only the rooms below it."""
+"""What turns an attention mechanism into a number: each room knows only the rooms below it.
+
+import experiments
+
+result = experiments.train(["variant=talking_heads", "heads=24"])
+model, tokenizer, settings = experiments.load("talking_heads")
+rows = experiments.runs(variant="talking_heads")
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from experiments.commands.library import load, runs, train
+
+__all__ = ["load", "runs", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    """The functions of `experiments/commands/library.py`, which knows every room: imported when they are asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from experiments.commands import library
+
+    return getattr(library, name)

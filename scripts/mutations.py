@@ -51,12 +51,12 @@ MUTATIONS = [
     ),
     Mutation("kernels/compiled.py", "[0 if size == 1 else stride for", "[stride for", "test_kernels.py"),
     Mutation(
-        "kernels/cpu/task.h", "int64_t m = n + 1; m < attended", "int64_t m = n + 2; m < attended", "test_compiled.py"
+        "kernels/cpu/tile.h", "int64_t m = n + 1; m < attended", "int64_t m = n + 2; m < attended", "test_compiled.py"
     ),
-    Mutation("kernels/cpu/task.h", "group * key_heads, key_size)", "0, key_size)", "test_kernels.py"),
-    Mutation("kernels/cpu/task.h", "area(tile * padded_memory + WIDTH)", "area(padded_memory)", "test_compiled.py"),
+    Mutation("kernels/cpu/memory.h", "group * key_heads, key_size)", "0, key_size)", "test_kernels.py"),
+    Mutation("kernels/cpu/tile.h", "area(height * padded_memory + WIDTH)", "area(padded_memory)", "test_compiled.py"),
     Mutation("kernels/cpu/softmax.h", "(at(grad + m) - total)", "at(grad + m)", "test_compiled.py"),
-    Mutation("kernels/cpu/attend.cpp", "int64_t chunk = 1; chunk", "int64_t chunk = 2; chunk", "test_compiled.py"),
+    Mutation("kernels/cpu/attend.cpp", "begin += tiles.size())", "begin += tiles.size() + 1)", "test_compiled.py"),
     Mutation("kernels/cpu/dropout.h", "0x846ca68bu", "0x846ca68du", "test_kernels.py"),
     Mutation("kernels/triton_programs.py", "(columns <= rows)", "(columns < rows)", "test_triton.py"),
     Mutation("layers/attend.py", "problem.key.shape[1] < 256", "problem.key.shape[1] < 25", "test_kernels.py"),
@@ -66,7 +66,10 @@ MUTATIONS = [
     Mutation("layers/rotary.py", "[-angle.sin()", "[angle.sin()", "test_rotary.py"),
     Mutation("layers/rotary.py", "gradients[0], cos, -sin", "gradients[0], cos, sin", "test_rotary.py"),
     Mutation(
-        "talking_heads.py", 'memory_size=memory_size if "m2l"', 'memory_size=hidden_size if "m2l"', "test_papers.py"
+        "talking_heads.py",
+        'memory_size=self.key.in_features if "m2l"',
+        'memory_size=hidden_size if "m2l"',
+        "test_papers.py",
     ),
     Mutation("talking_heads.py", "DYNAMIC_VARIANCE / (self.heads * size)", "DYNAMIC_VARIANCE / size", "test_papers.py"),
     Mutation("sigmoid.py", "logits - attended.log()", "logits", "test_follow_ups.py"),

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The measurements behind docs/performance.md, in runs/performance.
+# The measurements behind docs/performance.md and docs/kernels.md, in runs/performance.
 set -euo pipefail
 mkdir -p runs/performance
 bench() { attn bench hidden_size=384 --format csv "${@:2}" > "runs/performance/$1.csv"; }

@@ -23,7 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from experiments.tables.verdicts.evidence import Anytime
+from experiments.statistics.evidence import Anytime
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 BASE = [

@@ -41,17 +41,17 @@ def main() -> None:
     import torch
     from torch.profiler import ProfilerActivity, profile
 
-    from experiments.bench.contenders import Contender, get_ready
+    from experiments.bench.contenders import Contender, build
     from experiments.config.compose import compose
     from experiments.display.rows import show
 
     torch.set_num_threads(1)
-    ready = get_ready(Contender(compose(chosen.words), "step", chosen.peer))
+    built = build(Contender(compose(chosen.words), "step", chosen.peer))
     for _ in range(WARMUP):
-        ready.run()
+        built.run()
     with profile(activities=[ProfilerActivity.CPU]) as found:
         for _ in range(STEPS):
-            ready.run()
+            built.run()
     times: dict[str, float] = defaultdict(float)
     for event in found.key_averages():
         times[event.key if chosen.operators else kind(event.key)] += event.self_cpu_time_total / 1000 / STEPS

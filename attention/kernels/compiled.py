@@ -15,7 +15,8 @@ import signal
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,8 +34,9 @@ TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float64: 2}
 COMPILE_SECONDS, WAIT_SECONDS = 300, 3600
 COMPILERS = ("g++", "clang++", "c++")
 UNFINISHED = "building-"  # the start of the name of a folder that is built in
-# tasks for each thread where threads don't divide the groups evenly, and rows that make up a task at least
-TASKS_PER_THREAD, ROWS_PER_TASK = 4, 32
+# So many heads for each thread are evenly divided enough. Threads share an example with at least so many weights:
+# they wait for each other several times, which takes longer than the work on a small one
+HEADS_PER_THREAD, SHARED_WEIGHTS = 4, 2**18
 
 
 def refusal(problem: Problem) -> str | None:
@@ -66,13 +68,14 @@ def absence() -> str | None:
     return library().absence
 
 
-def build_in(folder: Path) -> None:
+def build_in(folder: Path, say: Callable[[str], None] | None = None) -> None:
     """Look for the library in this folder from now on, and build it there where it is missing.
 
     Without a call that is `.cache/attn` in the user's home directory. A library that this process has loaded stays.
+    say: receives a line before a build and one after it.
     """
-    global _folder
-    _folder = folder
+    global _folder, _say
+    _folder, _say = folder, say
     if library.cache_info().currsize and library().functions is None:
         library.cache_clear()
 
@@ -105,7 +108,7 @@ def _attend(
 ) -> Tensor:
     output = value.new_empty(*query.shape[:2], *value.shape[2:])
     tensors = _Tensors(query, key, value, logits_projection, weights_projection, bias, mask, dropout_seed)
-    _Call(tensors, causal, scale, dropout).run(output=output)
+    _Arguments(tensors, causal, scale, dropout).run(output=output)
     return output
 
 
@@ -131,17 +134,17 @@ def _gradients(
 ) -> list[Tensor]:
     """The gradients of query, key, value, P_l and P_w; empty where there is no projection."""
     tensors = _Tensors(query, key, value, logits_projection, weights_projection, bias, mask, dropout_seed)
-    call = _Call(tensors, causal, scale, dropout)
-    wide = torch.promote_types(query.dtype, torch.float32)
-    tasks = call.batch * call.chunks
+    arguments = _Arguments(tensors, causal, scale, dropout)
+    sum_dtype = torch.promote_types(query.dtype, torch.float32)
     grads = {
         f"grad_{name}": torch.empty_like(tensor, memory_format=torch.contiguous_format)
         for name, tensor in (("query", query), ("key", key), ("value", value))
     }
     projections = {"logits_projection": logits_projection, "weights_projection": weights_projection}
     for name, matrix in projections.items():
-        grads[f"grad_{name}"] = torch.zeros((0,) if matrix is None else (tasks, *matrix.shape), dtype=wide)
-    call.run(grad_output=grad_output.contiguous(), **grads)
+        shape = (0,) if matrix is None else (arguments.batch, *matrix.shape)
+        grads[f"grad_{name}"] = torch.zeros(shape, dtype=sum_dtype)
+    arguments.run(grad_output=grad_output.contiguous(), **grads)
     matrices = [grads[f"grad_{name}"].sum(0).to(query.dtype) for name in projections]
     return [grads["grad_query"], grads["grad_key"], grads["grad_value"], *matrices]
 
@@ -185,11 +188,11 @@ SIZES = ("batch", "queries", "memory", "key_heads", "softmax_heads", "value_head
 DENSE = ("query", "key", "value", "logits_projection", "weights_projection")
 
 
-class _Call(ctypes.Structure):
+class _Arguments(ctypes.Structure):
     """`Problem` of the sources, field by field."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in (*SIZES, "causal", "threads", "groups", "chunks", "drops", "threshold")),
+        *((name, ctypes.c_int64) for name in (*SIZES, "causal", "threads", "groups", "together", "drops", "threshold")),
         *((name, ctypes.c_double) for name in ("scale", "growth")),
         ("seed", ctypes.c_uint64),
         *((name, ctypes.c_void_p) for name in (*DENSE, "bias", "mask")),
@@ -204,9 +207,7 @@ class _Call(ctypes.Structure):
         _, self.memory, self.value_heads, self.value_size = tensors.value.shape
         logits, weights = tensors.logits_projection, tensors.weights_projection
         self.softmax_heads = self.key_heads if logits is None else logits.shape[1]
-        # heads that don't mix are tasks of their own
-        self.groups = self.softmax_heads if logits is None and weights is None else 1
-        self.chunks = _chunks(self.batch * self.groups, self.queries, self.threads)
+        self._divide(mixes=logits is not None or weights is not None)
         if dropout > 0:
             self.drops, self.threshold, self.growth = 1, threshold(dropout), growth(dropout)
             self.seed = seed_number(tensors.dropout_seed, tensors.query)
@@ -220,29 +221,38 @@ class _Call(ctypes.Structure):
                 setattr(self, f"{name}_strides", (4 * ctypes.c_int64)(*steps))
         dense = {name: getattr(tensors, name) for name in DENSE}
         dense = {name: None if tensor is None else tensor.contiguous() for name, tensor in dense.items()}
-        self._point(bias=tensors.bias, mask=tensors.mask, **dense)
+        self._point_to(bias=tensors.bias, mask=tensors.mask, **dense)
 
-    def _point(self, **tensors: Tensor | None) -> None:
+    def _divide(self, mixes: bool) -> None:
+        """Say which heads go together, and how many examples, the last ones, all threads share."""
+        heads, weights = self.batch * self.softmax_heads, self.softmax_heads * self.queries * self.memory
+        shares = weights >= SHARED_WEIGHTS
+        if mixes or (shares and heads % self.threads and heads < HEADS_PER_THREAD * self.threads):
+            self.groups, self.together = 1, self.batch % self.threads if shares else 0
+        else:
+            self.groups = self.softmax_heads
+
+    def _point_to(self, **tensors: Tensor | None) -> None:
         """Let the fields point to the tensors, which live as long as this does."""
-        self.held = [*getattr(self, "held", ()), *tensors.values()]
+        self.referenced = [*getattr(self, "referenced", ()), *tensors.values()]
         for name, tensor in tensors.items():
             setattr(self, name, None if tensor is None else tensor.data_ptr())
 
     def run(self, **tensors: Tensor) -> None:
         """Run the forward where `output` is among the tensors, else the backward; all are contiguous."""
+        backward = "output" not in tensors
+        workspace = torch.empty(self.workspace_bytes(backward), dtype=torch.uint8)
+        self._point_to(workspace=workspace, **tensors)
+        self._library().attend(ctypes.byref(self), TYPES[self.dtype], int(backward))
+
+    def workspace_bytes(self, backward: bool) -> int:
+        """What a run takes beside its tensors; not more than about 11 times its queries, keys and values."""
+        return int(self._library().workspace_bytes(ctypes.byref(self), TYPES[self.dtype], int(backward)))
+
+    def _library(self) -> ctypes.CDLL:
         functions = library().functions
         assert functions is not None, "refused"
-        arguments = ctypes.byref(self), TYPES[self.dtype], int("output" not in tensors)
-        workspace = torch.empty(functions.workspace_bytes(*arguments), dtype=torch.uint8)
-        self._point(workspace=workspace, **tensors)
-        functions.attend(*arguments)
-
-
-def _chunks(groups: int, rows: int, threads: int) -> int:
-    """Into how many tasks the rows of a group of heads are divided, so that all threads have work."""
-    if groups % threads == 0:
-        return 1
-    return max(1, min(rows // ROWS_PER_TASK, -(-TASKS_PER_THREAD * threads // groups)))
+        return functions
 
 
 class Library(NamedTuple):
@@ -253,6 +263,7 @@ class Library(NamedTuple):
 
 
 _folder = Path.home() / ".cache" / "attn"
+_say: Callable[[str], None] | None = None
 
 
 @functools.cache
@@ -291,8 +302,18 @@ def _build() -> Path:
     if not _is_whole(path):
         with _only_builder(folder):
             if not _is_whole(path):
-                _build_at(path, compiler)
+                with _announced(compiler[0]):
+                    _build_at(path, compiler)
     return path
+
+
+@contextmanager
+def _announced(compiler: str) -> Iterator[None]:
+    """Say that the library is being built, and how long it took."""
+    say, started = _say or (lambda line: None), time.monotonic()
+    say(f"building the attention kernel with {compiler}, once for this machine")
+    yield
+    say(f"the kernel was built in {time.monotonic() - started:.0f} s")
 
 
 def _build_at(path: Path, compiler: list[str]) -> None:

@@ -22,7 +22,19 @@ from attention.kernels.problem import Problem
 # heads, and three maps and a sum are alive at once. With 32 heads of 32 and 8 warps a map in float32 takes 32 of a
 # thread's 255 registers and a sum of vectors 64: compiled for Hopper, the forward spills none, the backward 200 bytes
 ROWS = COLUMNS = 16
-WARPS = 8
+COMPILATION = {"num_warps": 8, "num_stages": 1}
+TENSOR_COLUMNS = 512  # of an SM's tensor memory, from compute capability 10.0 on; Triton has the same limit
+# what the programs take after the mask: of the type of the inputs, or of that of sums
+MORE = {
+    "forward": {"output": "input", "lse": "sum"},
+    "backward_queries": {
+        "lse": "sum", "grad_output": "input", "correction": "sum", "grad_query": "input",
+        "grad_logits_projection": "sum", "grad_weights_projection": "sum",
+    },
+    "backward_memory": {
+        "lse": "sum", "grad_output": "input", "correction": "sum", "grad_key": "input", "grad_value": "input",
+    },
+}  # fmt: skip
 
 
 def absence(device: torch.device) -> str | None:
@@ -40,7 +52,7 @@ def absence(device: torch.device) -> str | None:
 
 @torch.compiler.disable
 def refusal(problem: Problem) -> str | None:
-    """Why this kernel can't do the problem, or None."""
+    """Why this kernel can't do the problem, or None. On a GPU the first such problem compiles the programs."""
     query, value, mask = problem.query, problem.value, problem.mask
     reason = absence(query.device)
     if reason is not None:
@@ -65,6 +77,8 @@ def refusal(problem: Problem) -> str | None:
         return f"it computes in float32, bfloat16 or float16, not in {query.dtype}"
     if query.is_cuda and not interpreted():
         needed, limit = launch.shared_bytes(), _shared_limit(query.get_device())
+        if launch.tensor_columns() > TENSOR_COLUMNS:
+            return f"its tiles need {launch.tensor_columns()} columns of tensor memory, and a GPU has {TENSOR_COLUMNS}"
         if needed > limit:
             return f"its tiles need {needed:,} bytes of shared memory, and a program has {limit:,} on this GPU"
     return None
@@ -148,16 +162,17 @@ class Launch(NamedTuple):
         return true | dict(zip(("H_K", "H", "H_V", "K", "V"), padded, strict=True))
 
     def shared_bytes(self) -> int:
-        """An upper bound of the shared memory that a program takes, tested against what the compiler asks for.
+        """The shared memory of the program that takes most, of those that `run` runs. The first call compiles them."""
+        return self._needs()[0]
 
-        Factors of products lie there: tiles of Q, K, dO and V, up to three maps, P_l both ways and P_w; and two sums a
-        row. For 24 heads of 32 in bf16, padded to 32 heads: 4 x 32 KiB + 3 x 16 KiB + 3 x 2 KiB + 4 KiB.
-        """
-        sizes = self.sizes()
-        heads = max(sizes["H_K"], sizes["H"], sizes["H_V"])
-        vectors = (ROWS + COLUMNS) * (sizes["H_K"] * sizes["K"] + sizes["H_V"] * sizes["V"])
-        factors = vectors + 3 * heads * ROWS * COLUMNS + 3 * heads**2
-        return factors * self.query.dtype.itemsize + 2 * heads * ROWS * 4
+    def tensor_columns(self) -> int:
+        """The columns of tensor memory of the program that takes most, 0 where a GPU has none."""
+        return self._needs()[1]
+
+    def _needs(self) -> tuple[int, int]:
+        shapes = tuple(None if each is None else each.shape for each in self.tensors())
+        with torch.cuda.device_of(self.query):
+            return _needs(self.query.get_device(), self.query.dtype, shapes, self.causal, self.dropout > 0)
 
     def blocks(self, across: Literal["queries", "memory"]) -> int:
         """Programs that share the queries, or the memory, of all examples."""
@@ -181,15 +196,47 @@ class Launch(NamedTuple):
         blocks = self.blocks(across)
         if blocks == 0 or has_no_data(self.query):
             return
-        N, M, mask = self.query.shape[1], self.key.shape[1], self.mask
-        mask_stride = 0 if mask is None or mask.shape[0] == 1 else M
-        dropped = (threshold(self.dropout), growth(self.dropout)) if self.dropout else (0, 1.0)
-        numbers = (N, M, mask_stride, self.scale, self.seed, *dropped)
-        inputs = (*self.tensors()[:5], None if mask is None else mask.view(torch.uint8))
+        mask = None if self.mask is None else self.mask.view(torch.uint8)
         with torch.cuda.device_of(self.query):
             getattr(programs(), program)[(blocks,)](
-                *inputs, *more, *numbers, **self.constants(), num_warps=WARPS, num_stages=1
+                *self.tensors()[:5], mask, *more, *self.numbers(), **self.constants(), **COMPILATION
             )
+
+    def compiled(self, program: str) -> Any:
+        """The program as `run` runs it, compiled for the current device: Triton keeps it for then."""
+        wide = torch.promote_types(self.query.dtype, torch.float32)
+        inputs = [None if each is None else self.query.dtype for each in self.tensors()[:5]]
+        absent = {f"grad_{name}" for name in ("logits_projection", "weights_projection") if getattr(self, name) is None}
+        types = {"input": self.query.dtype, "sum": wide}
+        more = [None if name in absent else types[kind] for name, kind in MORE[program].items()]
+        mask = None if self.mask is None else torch.uint8
+        return getattr(programs(), program).warmup(
+            *inputs, mask, *more, *self.numbers(), grid=(1,), **self.constants(), **COMPILATION
+        )
+
+    def numbers(self) -> tuple[int | float, ...]:
+        """What the programs take after the tensors."""
+        N, M = self.query.shape[1], self.key.shape[1]
+        mask_stride = 0 if self.mask is None or self.mask.shape[0] == 1 else M
+        dropped = (threshold(self.dropout), growth(self.dropout)) if self.dropout else (0, 1.0)
+        return (N, M, mask_stride, self.scale, self.seed, *dropped)
+
+
+@functools.cache
+def _needs(
+    device: int, dtype: torch.dtype, shapes: tuple[torch.Size | None, ...], causal: bool, drops: bool
+) -> tuple[int, int]:
+    *tensors, mask = (None if shape is None else torch.empty(shape, dtype=dtype, device="meta") for shape in shapes)
+    mask = None if mask is None else mask.bool()
+    launch = Launch._make((*tensors, mask, causal, 1.0, 0.5 if drops else 0.0, 0))
+    facts = [launch.compiled(program).metadata for program in MORE]
+    return max(each.shared for each in facts), max(getattr(each, "tmem_size", None) or 0 for each in facts)
+
+
+def _dense(tensor: Tensor) -> Tensor:
+    """Contiguous, from a multiple of 16 bytes on: the programs are compiled for tensors that are."""
+    tensor = tensor.contiguous()
+    return tensor if has_no_data(tensor) or tensor.data_ptr() % 16 == 0 else tensor.clone()
 
 
 class _Mixed(torch.autograd.Function):
@@ -197,7 +244,7 @@ class _Mixed(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, options: tuple[bool, float, float, int], *tensors: Tensor | None) -> Tensor:
-        launch = Launch._make([*(None if each is None else each.contiguous() for each in tensors), *options])
+        launch = Launch._make([*(None if each is None else _dense(each) for each in tensors), *options])
         query, value = launch.query, launch.value
         B, N = query.shape[:2]
         output = value.new_empty(B, N, *value.shape[2:])
@@ -214,7 +261,7 @@ class _Mixed(torch.autograd.Function):
         *tensors, lse = ctx.saved_tensors
         launch = Launch._make([*tensors, *ctx.options])
         matrices = launch.logits_projection, launch.weights_projection
-        grad_output, correction = grad_output.contiguous(), torch.empty_like(lse)
+        grad_output, correction = _dense(grad_output), torch.empty_like(lse)
         grad_query, grad_key, grad_value = map(torch.empty_like, launch[:3])
         # each program writes its part of these sums: two h x h matrices for 16 rows
         blocks = launch.blocks("queries")

@@ -185,17 +185,19 @@ def forward(
     q = load_heads(query, rows, N, HEADS_K, KEY_SIZE, H_K, K)
     stop = tl.minimum(M, first + ROWS) if CAUSAL else M
 
-    highest = tl.full((H, ROWS), float("-inf"), WIDE)
-    total = tl.zeros((H, ROWS), WIDE)
+    # of each place of a tile; over the columns they are reduced once, behind the loop. L may be -inf, but not `highest`
+    highest = tl.full((H, ROWS, COLUMNS), -3e38, WIDE)
+    total = tl.zeros((H, ROWS, COLUMNS), WIDE)
     for start in range(0, stop, COLUMNS):
         columns = start + tl.arange(0, COLUMNS)
         k = load_heads(key, columns, M, HEADS_K, KEY_SIZE, H_K, K)
         _, L = logits(q, k, scale, P_l, mask, rows[None, :, None], columns[None, None, :], M, CAUSAL, DTYPE)
-        higher = tl.maximum(highest, tl.max(L, 2))
-        shift = tl.where(higher == float("-inf"), 0.0, higher)
-        total = total * tl.exp(highest - shift) + tl.sum(tl.exp(L - shift[:, :, None]), 2)
-        highest = higher
-    shift = tl.where(highest == float("-inf"), 0.0, highest)
+        # of the old and the new power one is exp(0)
+        power = tl.exp(-tl.abs(L - highest))
+        total = tl.where(highest < L, total * power + 1.0, total + power)
+        highest = tl.maximum(highest, L)
+    shift = tl.max(highest, 2)
+    total = tl.sum(total * tl.exp(highest - shift[:, :, None]), 2)
     sums = tl.where(total == 0, float("inf"), shift + tl.log(total))
 
     out = tl.zeros((H_V, ROWS, V), WIDE)
@@ -250,7 +252,7 @@ def backward_queries(
     sums = load_sums(lse + at * HEADS * N, rows, N, float("inf"), HEADS, H)[:, :, None]
     stop = tl.minimum(M, first + ROWS) if CAUSAL else M
 
-    mean = tl.zeros((H, ROWS), WIDE)
+    products = tl.zeros((H, ROWS, COLUMNS), WIDE)
     for start in range(0, stop, COLUMNS):
         columns = start + tl.arange(0, COLUMNS)
         k = load_heads(key, columns, M, HEADS_K, KEY_SIZE, H_K, K)
@@ -259,7 +261,8 @@ def backward_queries(
             q, k, dO, v, sums, scale, P_l_transposed, mask, seed, threshold, growth,
             example, rows[None, :, None], columns[None, None, :], N, M, HEADS_V, CAUSAL, DROPOUT, DTYPE,
         )  # fmt: skip
-        mean += tl.sum(W * mix(P_w, dU, DTYPE), 2)
+        products += W * mix(P_w, dU, DTYPE)
+    mean = tl.sum(products, 2)
     store_sums(correction + at * HEADS * N, mean, rows, N, HEADS)
 
     dq = tl.zeros((H_K, ROWS, K), WIDE)

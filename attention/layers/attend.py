@@ -110,7 +110,7 @@ def choose(backend: str, problem: Problem) -> str:
 
 
 def _blocks_are_faster(problem: Problem) -> bool:
-    """Whether `blocked` beats torch's own kernel where both are exact, as measured (docs/performance.md).
+    """Whether `blocked` beats torch's own kernel where both are exact, as measured (docs/kernels.md).
 
     The fused CPU kernel doesn't take a trained bias, and what it falls back to is slower and keeps all maps. In 16 bits
     `blocked` beats it to about 256 memory positions (at 64 by three times, on a Xeon with AMX).
@@ -124,7 +124,7 @@ def _blocks_are_faster(problem: Problem) -> bool:
 def _products_are_faster(problem: Problem) -> bool:
     """Whether to expect torch's products to beat the compiled kernel: in 16 bits with AMX, which it doesn't use.
 
-    Without AMX nothing was faster (docs/performance.md). Where heads mix, large products are a small part of the time.
+    Without AMX nothing was faster (docs/kernels.md). Where heads mix, large products are a small part of the time.
     """
     mixes = problem.logits_projection is not None or problem.weights_projection is not None
     return not mixes and problem.query.dtype.itemsize == 2 and _has_amx()

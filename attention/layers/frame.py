@@ -26,6 +26,8 @@ class AttendOptions(NamedTuple):
     dropout_seed: Tensor | None = None  # int64, no dimensions
     logits_projection: Projection | None = None
     weights_projection: Projection | None = None
+    # what layers that ran before this one left for those after them, by name; a layer may add to it
+    earlier: dict[str, Tensor] | None = None
 
 
 class Sizes(NamedTuple):
@@ -36,6 +38,17 @@ class Sizes(NamedTuple):
     value_heads: int  # h_v, heads of the output
     key_size: int  # d_k, width of a query and of a key in a head
     value_size: int  # d_v, width of a head's output
+
+    @classmethod
+    def alike(cls, hidden_size: int, heads: int, key_size: int | None, value_size: int | None) -> Sizes:
+        """As many heads everywhere; a size that is None is hidden_size / heads.
+
+        Raises ValueError for a size under 1, and for heads that don't divide the hidden size which they are to share.
+        """
+        share = equal_share(hidden_size, heads) if key_size is None or value_size is None else 0
+        key_size, value_size = (share if size is None else size for size in (key_size, value_size))
+        check_sizes(heads=heads, key_size=key_size, value_size=value_size)
+        return cls(heads, heads, heads, key_size, value_size)
 
 
 class AttentionLayer(nn.Module):
@@ -99,15 +112,17 @@ class AttentionLayer(nn.Module):
         causal: bool = False,
         rotary: Rotation | tuple[Rotation, Rotation] | None = None,
         dropout_seed: Tensor | None = None,
+        earlier: dict[str, Tensor] | None = None,
     ) -> Tensor:
         """x [B, N, D] attends to memory [B, M, D_M], or to itself where that is None -> [B, N, D].
 
         mask (bool, True = may attend) and bias have four dimensions, each 1 or that of [B, softmax_heads, N, M], so
         that a mask [B, M] of padding is given as mask[:, None, None, :]; causal: position n attends to 0..n only;
         rotary rotates queries and keys [B, N, H, K] by their position; with a memory it is a pair, of the queries and
-        of the keys; dropout_seed (int64, no dimensions) decides in training which weights are dropped. Raises
-        ValueError for one rotary with a memory, for shapes that don't fit, for dropout without a seed, and for a
-        backend that can't do the layer.
+        of the keys; dropout_seed (int64, no dimensions) decides in training which weights are dropped;
+        earlier is handed from layer to layer of a model within a forward pass, empty to the first. Raises ValueError
+        for one rotary with a memory, for shapes that don't fit, for dropout without a seed, and for a backend that
+        can't do the layer.
         """
         if memory is not None and callable(rotary):
             raise ValueError("rotary: rotates by the positions of one sequence; with a memory give a pair")
@@ -119,7 +134,7 @@ class AttentionLayer(nn.Module):
         maps = (*x.shape[:1], self.sizes.softmax_heads, x.shape[1], memory.shape[1])
         mask = None if mask is None else checked_maps("mask", mask, maps)
         bias = None if bias is None else checked_maps("bias", bias, maps)
-        options = AttendOptions(mask, bias, causal, dropout_seed)
+        options = AttendOptions(mask, bias, causal, dropout_seed, earlier=earlier)
         heads = self.attend(x, memory, query, key, value, options)
         if self.own_kernel is not None:
             self.kernel = self.own_kernel
@@ -138,6 +153,14 @@ class AttentionLayer(nn.Module):
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
     ) -> Tensor:
         """The outputs of all heads, [B, N, h_v, V]; arguments as `project` takes and gives them."""
+        return self.run_kernel(query, key, value, options, self.hook)
+
+    def run_kernel(
+        self, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions, hook: Hook | None
+    ) -> Tensor:
+        """The softmax attention of these heads and options, [B, N, h_v, V]; the kernel that ran is remembered."""
+        arguments = options._asdict()
+        del arguments["earlier"]
         return attend(
             query,
             key,
@@ -145,9 +168,9 @@ class AttentionLayer(nn.Module):
             scale=self.scale,
             dropout=self.dropout if self.training else 0.0,
             backend=self.backend,
-            hook=self.hook,
+            hook=hook,
             report=self._set_kernel,
-            **options._asdict(),
+            **arguments,
         )
 
     def _set_kernel(self, kernel: str) -> None:
@@ -170,5 +193,22 @@ class AttentionLayer(nn.Module):
         yield from ()
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """Parameters of the layer, and multiplies of one example of so many queries and memory positions."""
+        """Parameters of the layer, and what one example of so many queries and memory positions takes and keeps."""
         raise NotImplementedError
+
+
+def equal_share(hidden_size: int, heads: int, name: str = "heads") -> int:
+    """The width of a head where the heads share the hidden size. Raises ValueError where they don't divide it."""
+    check_sizes(hidden_size=hidden_size, **{name: heads})
+    if hidden_size % heads:
+        raise ValueError(
+            f"{name}: is {heads}, must divide hidden_size = {hidden_size}, or give key_size and value_size"
+        )
+    return hidden_size // heads
+
+
+def check_sizes(**sizes: int) -> None:
+    """Raises ValueError that names the size which is not at least 1."""
+    for name, size in sizes.items():
+        if size < 1:
+            raise ValueError(f"{name}: is {size}, must be at least 1")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from attention.kernels.autocast import cast
 from attention.layers import cost
 from attention.layers.cost import Cost
-from attention.layers.frame import AttentionLayer, Sizes
+from attention.layers.frame import AttentionLayer, Sizes, check_sizes
 
 
 class ProjectedAttention(AttentionLayer):
@@ -20,7 +20,7 @@ class ProjectedAttention(AttentionLayer):
     def __init__(
         self,
         hidden_size: int,
-        memory_size: int,
+        memory_size: int | None,
         sizes: Sizes,
         *,
         linear_bias: bool,
@@ -30,7 +30,11 @@ class ProjectedAttention(AttentionLayer):
         scaled: bool = True,
         sdpa_refusal: str | None = None,
     ) -> None:
-        """linear_bias: of all four maps; the others as of `AttentionLayer`. Raises ValueError for a size under 1."""
+        """memory_size: None is the hidden size; linear_bias: of all four maps; the others as of `AttentionLayer`.
+
+        Raises ValueError for a size under 1.
+        """
+        memory_size = hidden_size if memory_size is None else memory_size
         check_sizes(hidden_size=hidden_size, memory_size=memory_size, **sizes._asdict())
         super().__init__(
             sizes.softmax_heads,
@@ -85,7 +89,7 @@ class ProjectedAttention(AttentionLayer):
         """Cost of the four maps and of the two products of attention; a mechanism with more to it adds its own part."""
         linear = cost.linear(queries, self.query, self.output) + cost.linear(memory, self.key, self.value)
         widths = self.key_heads * self.key_size, self.value_heads * self.value_size
-        return linear + cost.attention(queries, memory, *widths)
+        return linear + cost.attention(queries, memory, *widths) + cost.cache(memory, self.key, self.value)
 
 
 def keep_rows(linear: nn.Linear, heads: Sequence[int], size: int) -> None:
@@ -100,10 +104,3 @@ def keep_columns(linear: nn.Linear, heads: Sequence[int], size: int) -> None:
     """Leave only these heads, each `size` features of the map's input, in place."""
     linear.weight = nn.Parameter(linear.weight.detach().unflatten(1, (-1, size))[:, list(heads)].flatten(1).clone())
     linear.in_features = len(heads) * size
-
-
-def check_sizes(**sizes: int) -> None:
-    """Raises ValueError that names the size which is not at least 1."""
-    for name, size in sizes.items():
-        if size < 1:
-            raise ValueError(f"{name}: is {size}, must be at least 1")

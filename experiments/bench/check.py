@@ -14,7 +14,7 @@ from experiments.settings.run import Settings
 from experiments.training.precision import autocast
 
 # largest error of a tensor relative to its norm: in float64, and in the precision that is timed
-EXACT, WITHIN = 1e-9, {"fp32": 1e-3, "bf16": 6e-2}
+FLOAT64_TOLERANCE, TOLERANCES = 1e-9, {"fp32": 1e-3, "bf16": 6e-2}
 # a gradient that is zero but for rounding, as that of the keys' bias, is measured by the others' size
 NEGLIGIBLE = {"fp32": 1e-3, "bf16": 2e-2}
 # the reference keeps every map: so many numbers of one map, all heads and examples together
@@ -25,7 +25,7 @@ class Checked(NamedTuple):
     """What the check of a contender came to."""
 
     kernel: str  # that runs in the precision that is timed
-    wrong: str  # what is wrong with it; empty: nothing
+    error: str  # what is wrong with it; empty: nothing
 
 
 def check(contender: Contender) -> Checked:
@@ -35,13 +35,13 @@ def check(contender: Contender) -> Checked:
     with torch.random.fork_rng(devices=[]):
         expected, _ = _results(settings, "reference", torch.float64)
         with autocast(precision, device):
-            got, kernel = _results(settings, settings.backend, torch.float32)
-        wrong = _difference(expected, got, precision, WITHIN[precision], NEGLIGIBLE[precision])
+            actual, kernel = _results(settings, settings.backend, torch.float32)
+        errors = _difference(expected, actual, precision, TOLERANCES[precision], NEGLIGIBLE[precision])
         # maps of float64 have no room in a GPU's shared memory, so that kernel doesn't take it there
         if kernel != "triton":
             exact, _ = _results(settings, kernel, torch.float64)
-            wrong = _difference(expected, exact, "float64", EXACT, 1e-6) + wrong
-    return Checked(kernel, "; ".join(wrong))
+            errors = _difference(expected, exact, "float64", FLOAT64_TOLERANCE, 1e-6) + errors
+    return Checked(kernel, "; ".join(errors))
 
 
 def _results(settings: Settings, backend: str, dtype: torch.dtype) -> tuple[dict[str, Tensor], str]:
@@ -63,15 +63,15 @@ def _results(settings: Settings, backend: str, dtype: torch.dtype) -> tuple[dict
 
 
 def _difference(
-    expected: dict[str, Tensor], got: dict[str, Tensor], precision: str, within: float, negligible: float
+    expected: dict[str, Tensor], actual: dict[str, Tensor], precision: str, tolerance: float, negligible: float
 ) -> list[str]:
     """What differs by more than is allowed, in words."""
-    if missing := expected.keys() ^ got.keys():
+    if missing := expected.keys() ^ actual.keys():
         return [f"{name}: missing in {precision}" for name in sorted(missing)]
-    size = max(float(tensor.norm()) for tensor in expected.values())
-    wrong = []
+    largest = max(float(tensor.norm()) for tensor in expected.values())
+    errors = []
     for name, tensor in expected.items():
-        error = float((got[name] - tensor).norm()) / (float(tensor.norm()) + negligible * size)
-        if not error <= within:
-            wrong.append(f"{name} is off by {error:.1e} of its size in {precision}, allowed is {within:.0e}")
-    return wrong
+        error = float((actual[name] - tensor).norm()) / (float(tensor.norm()) + negligible * largest)
+        if not error <= tolerance:
+            errors.append(f"{name} is off by {error:.1e} of its size in {precision}, allowed is {tolerance:.0e}")
+    return errors

@@ -59,7 +59,7 @@ class Contender(NamedTuple):
         return resolve_precision(self.settings.trainer.precision, self.device)
 
 
-class Size(NamedTuple):
+class Work(NamedTuple):
     """How much work one run of a contender is."""
 
     tokens: int  # that one run reads
@@ -67,15 +67,15 @@ class Size(NamedTuple):
     moved_bytes: float  # at least, of one run
 
 
-class Ready(NamedTuple):
-    """Built and able to go: `run()` does it once."""
+class Built(NamedTuple):
+    """A contender that can be timed: `run()` does it once."""
 
     run: Callable[[], None]
     kernels: Callable[[], list[str]]  # attention kernels that ran
-    size: Size
+    work: Work
 
 
-def get_ready(contender: Contender) -> Ready:
+def build(contender: Contender) -> Built:
     """Build a contender. Raises Mistake for sizes that don't go together, and for a peer that isn't installed."""
     keep_kernel(contender.settings)
     torch.set_num_threads(contender.settings.trainer.threads)
@@ -103,27 +103,27 @@ def layer_and_input(
     return layer.to(x.device, dtype), x.requires_grad_()
 
 
-def _attention(contender: Contender) -> Ready:
+def _attention(contender: Contender) -> Built:
     settings = contender.settings
     layer, x = layer_and_input(settings)
-    call = torch.compile(layer) if contender.compiled else layer
+    called = torch.compile(layer) if contender.compiled else layer
     grad, dropout_seed = torch.ones_like(x), torch.tensor(settings.seed)
 
     def run() -> None:
         layer.zero_grad(set_to_none=True)
         x.grad = None
         with autocast(contender.precision, contender.device):
-            output = call(x, dropout_seed=dropout_seed)
+            output = called(x, dropout_seed=dropout_seed)
         output.backward(grad.to(output.dtype))
 
     cost = layer.cost(settings.length, settings.length)
     # x and the gradient of the output are read, the output and the gradient of x written; weights read twice
-    moved = 4 * x.nbytes + 3 * 4 * cost.parameters
+    moved_bytes = 4 * x.nbytes + 3 * 4 * cost.parameters
     tokens, flops = settings.batch_size * settings.length, 6.0 * cost.multiplies * settings.batch_size
-    return Ready(run, lambda: [layer.kernel] if layer.kernel else [], Size(tokens, flops, moved))
+    return Built(run, lambda: [layer.kernel] if layer.kernel else [], Work(tokens, flops, moved_bytes))
 
 
-def _step(contender: Contender) -> Ready:
+def _step(contender: Contender) -> Built:
     """A step on one batch: forward, backward, update, as a peer has them.
 
     A run's own step (`training/step.py`) also draws its batch, measures and clips the gradient and checks that it is
@@ -144,10 +144,10 @@ def _step(contender: Contender) -> Ready:
 
     tokens = batch.tokens_read
     flops = model.flops_per_token(settings.length, len(batch.positions) / tokens) * tokens
-    return Ready(run, model.kernels, Size(tokens, flops, _step_bytes(model)))
+    return Built(run, model.kernels, Work(tokens, flops, _step_bytes(model)))
 
 
-def _peer_step(contender: Contender) -> Ready:
+def _peer_step(contender: Contender) -> Built:
     """The same batch, optimizer and precision; the loss over all positions with labels, as each library has it."""
     settings, batch = contender.settings, made_up_batch(contender.settings)
     with torch.random.fork_rng(devices=[]):
@@ -169,7 +169,7 @@ def _peer_step(contender: Contender) -> Ready:
     # what the model needs is counted as ours is: products of every weight matrix and of the maps
     tokens = batch.tokens_read
     flops = initialized_model(settings).flops_per_token(settings.length, len(batch.positions) / tokens) * tokens
-    return Ready(run, list, Size(tokens, flops, _step_bytes(model)))
+    return Built(run, list, Work(tokens, flops, _step_bytes(model)))
 
 
 def _step_bytes(model: nn.Module) -> float:

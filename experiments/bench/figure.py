@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments.display.rows import Row
+from experiments.settings.extras import check_installed
 from experiments.settings.mistake import Mistake
 
 ENDINGS = (".svg", ".png", ".pdf")
@@ -17,10 +18,7 @@ def check_plot(path: Path) -> None:
         raise Mistake(f"--plot {path}: must end in one of {', '.join(ENDINGS)}")
     if not path.parent.is_dir():
         raise Mistake(f"--plot {path}: there is no folder {path.parent}")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as error:
-        raise Mistake(f"--plot: {error}", "pip install -c constraints.txt -e '.[heads]'") from error
+    check_installed("heads", "--plot", "matplotlib")
 
 
 def draw(rows: list[Row], caption: str, path: Path) -> None:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from experiments.settings.extras import install_line
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
@@ -117,5 +118,4 @@ def _imported(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as error:
-        hint = "pip install -c constraints.txt -e '.[peers]'"
-        raise Mistake(f"--peers: {name} can't be imported: {error}", hint) from error
+        raise Mistake(f"--peers: {name} can't be imported: {error}", install_line("peers")) from error

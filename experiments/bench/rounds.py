@@ -6,7 +6,7 @@ import math
 from contextlib import ExitStack
 from typing import NamedTuple
 
-from experiments.bench.contenders import Contender, Size
+from experiments.bench.contenders import Contender, Work
 from experiments.bench.worker import Ended, Turn, Worker
 
 SHORTEST = 0.5  # seconds that a timing takes at least, by repeating what is shorter
@@ -17,7 +17,7 @@ class Timing(NamedTuple):
 
     turns: list[Turn]  # a round each
     warm: Turn  # the one before the rounds
-    size: Size
+    work: Work
 
     @property
     def seconds(self) -> list[float]:
@@ -40,7 +40,7 @@ def timed(contenders: list[Contender], rounds: int) -> list[Timing | str]:
         outcomes: list[Timing | str] = []
         for worker in workers:
             try:
-                outcomes.append(Timing([], size=worker.size(), warm=worker.go(1)))
+                outcomes.append(Timing([], work=worker.work(), warm=worker.go(1)))
             except Ended as ended:
                 outcomes.append(str(ended))
         for number in range(rounds):

@@ -73,8 +73,8 @@ def _checked(cells: list[Settings], scope: Scope, ways: tuple[bool, ...]) -> tup
         except Mistake as refusal:
             left_out.append(_left_out(contender, str(refusal), failed=False))
             continue
-        if outcome.wrong:
-            left_out.append(_left_out(contender, outcome.wrong, failed=True, kernel=outcome.kernel))
+        if outcome.error:
+            left_out.append(_left_out(contender, outcome.error, failed=True, kernel=outcome.kernel))
         else:
             contenders += [contender._replace(compiled=way) for way in ways]
     return contenders, left_out
@@ -102,8 +102,8 @@ def _row(contender: Contender, timing: Timing, rates: Rates, references: dict[st
     row |= {
         "milliseconds": 1000 * seconds,
         "spread": 1000 * spread(timing.seconds),
-        "tokens_per_second": timing.size.tokens / seconds,
-        "floor_share": rates.floor(timing.size.flops, timing.size.moved_bytes) / seconds,
+        "tokens_per_second": timing.work.tokens / seconds,
+        "floor_share": rates.floor(timing.work.flops, timing.work.moved_bytes) / seconds,
         "peak_bytes": timing.warm.peak_bytes,
     }
     for name, reference_seconds in references.items():

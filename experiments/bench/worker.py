@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, NoReturn
 
-from experiments.bench.contenders import Contender, Size, get_ready
+from experiments.bench.contenders import Contender, Work, build
 from experiments.config.check import from_tree
 from experiments.launch.child import child, why_ended
 from experiments.measure.cores import Neighbours
@@ -73,9 +73,9 @@ class Worker:
         self._log.close()
         self._folder.cleanup()
 
-    def size(self) -> Size:
+    def work(self) -> Work:
         """Wait until the contender is built. To be called once, before anything else."""
-        return Size(**self._answer())
+        return Work(**self._answer())
 
     def go(self, times: int) -> Turn:
         """Run the contender so many times."""
@@ -112,19 +112,19 @@ def main() -> None:
     fields = json.loads((Path(sys.argv[1]) / CONTENDER_FILE).read_text(encoding="utf-8"))
     contender = Contender(**(fields | {"settings": from_tree(fields["settings"])}))
     try:
-        ready = get_ready(contender)
+        built = build(contender)
     except Mistake as error:
         answer({MISTAKE: str(error)})
         return
-    answer(ready.size._asdict())
+    answer(built.work._asdict())
     memory, neighbours = PeakMemory(contender.device), Neighbours()
     for line in sys.stdin:
         gc.collect()
         # steps follow each other in training: not what the first one pays for having waited
-        ready.run()
-        took = seconds(functools.partial(repeat, ready.run, int(line)), contender.device) / int(line)
+        built.run()
+        took = seconds(functools.partial(repeat, built.run, int(line)), contender.device) / int(line)
         peak_bytes = memory.peak_bytes() - memory.baseline_bytes
-        turn = Turn(took, peak_bytes, ready.kernels(), neighbours.waited_share())
+        turn = Turn(took, peak_bytes, built.kernels(), neighbours.waited_share())
         answer(turn._asdict())
 
 

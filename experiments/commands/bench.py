@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
+
+from rich.console import Console
 
 from experiments.display.rows import Row, show
+from experiments.launch.places import workers_of
 from experiments.launch.plan import check_data, plan
 from experiments.settings.exit_code import ExitCode
+from experiments.settings.extras import check_installed
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
@@ -24,20 +29,12 @@ CAPTIONS: dict[Scope, str] = {
 
 
 # what a contender is made of, at either scope; a group stands for all of its keys
-READ = frozenset(
-    {"variant", "model", "objective", "tokenizer", "optimizer", "experiment", "hydra", "trainer.device"}
-    | {
-        "trainer.precision",
-        "trainer.micro_batch",
-        "trainer.batch_size",
-        "trainer.threads",
-        "heads",
-        "key_size",
-        "value_size",
-    }
-    | {"hidden_size", "layers", "norm", "length", "batch_size", "learning_rate", "precision", "backend", "seed"}
-    | {"cache"}
-)
+READ = {
+    "variant", "model", "objective", "tokenizer", "optimizer", "experiment", "hydra", "cache",
+    "heads", "key_size", "value_size", "hidden_size", "layers", "norm", "length", "batch_size",
+    "learning_rate", "precision", "backend", "seed",
+    "trainer.device", "trainer.precision", "trainer.micro_batch", "trainer.batch_size", "trainer.threads",
+}  # fmt: skip
 NOT_READ = {"optimizer.clip"}
 AT_ONCE = 64  # contenders of the same sizes, each of which is a process
 
@@ -46,16 +43,28 @@ AT_ONCE = 64  # contenders of the same sizes, each of which is a process
 class BenchOptions:
     """The options of the command line, checked: raises Mistake."""
 
-    scope: Scope
-    peers: bool  # also what one would use instead
-    compiled: bool  # each also by torch.compile
-    rounds: int
+    scope: Scope | Literal["answer"]
+    peers: bool = False  # also what one would use instead
+    compiled: bool = False  # each also by torch.compile
+    rounds: int = 7
+    seeds: int = 4  # of an answer
+    difference: float = 0.02  # nats, that an answer is to resolve
+    workers: str = "auto"
 
     def __post_init__(self) -> None:
         if self.peers and self.scope != "step":
             raise Mistake("--peers compares whole models", "add --scope step")
         if self.rounds < 1:
             raise Mistake(f"--rounds {self.rounds}: must be at least 1")
+        if self.seeds < 2:
+            raise Mistake(f"--seeds {self.seeds}: must be at least 2, as one has no spread")
+        if not 0 < self.difference < math.inf:
+            raise Mistake(f"--difference {self.difference}: must be a number of nats above 0")
+        if self.scope == "answer":
+            check_installed("tables", "--scope answer", "scipy")
+            if self.compiled:
+                raise Mistake("--scope answer trains whole runs", "trainer.compile=true compiles them")
+        workers_of(self.workers)
 
 
 def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path | None) -> ExitCode:
@@ -65,6 +74,8 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
 
         check_plot(plot)
     cells = plan(overrides, ["-m"]).cells
+    if options.scope == "answer":
+        return _answer(cells, options, format, plot)
     _check_read(overrides, cells)
     if options.peers and any(cell.objective.kind != "masked" for cell in cells):
         raise Mistake("--peers are encoders that predict masked tokens", "leave objective=masked as it is")
@@ -92,6 +103,26 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
 
             draw(rows, caption, plot)
     return code
+
+
+def _answer(cells: list[Settings], options: BenchOptions, format: str, plot: Path | None) -> ExitCode:
+    """Print what a difference costs to resolve between the first configuration and each of the others."""
+    if plot is not None:
+        raise Mistake("--plot draws speeds", "leave it away with --scope answer")
+    from experiments.bench.answer import answers
+
+    check_data(cells)
+    progress = Console(stderr=True)
+    rows, failed = answers(cells, options.seeds, options.difference, progress, workers_of(options.workers))
+    for each in failed:
+        print(f"attn bench: {each.sentence}", file=sys.stderr)
+    show(
+        rows,
+        format,
+        f"differences to the first, paired by {options.seeds} seeds, with anytime-valid 95% intervals; spread: their "
+        f"standard deviation; seeds, and processor time of all their cells, that resolve {options.difference:g} nats",
+    )
+    return ExitCode.FAILED if failed else ExitCode.DONE
 
 
 def _check_read(overrides: list[str], cells: list[Settings]) -> None:

@@ -15,6 +15,7 @@ EXTENDED = (
     "experiments/heads/sections",
     "experiments/model/layers",
     "experiments/objectives/kinds",
+    "experiments/tables/measured",
     "experiments/tables/numerical",
     "experiments/tasks/finetuning/kinds",
 )

@@ -19,10 +19,7 @@ from experiments.settings.mistake import Mistake, nearest
 
 def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> None:
     """Print the runs that are named or that match every key=value; all finished ones without either. Raises Mistake."""
-    with Index(runs) as index:
-        named = named_folders(selection, runs)
-        results = list(_results(named or _ended(runs), index))
-    results = matching(selection, results)
+    results = results_of(runs, selection)
     tables = tables_of(results)
     if not tables:
         condition = f" matches {' '.join(selection)}{near_value(selection, results)}" if selection else ""
@@ -38,6 +35,17 @@ def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> No
         return
     columns = list(dict.fromkeys(column for rows in tables for column in rows[0]))
     show([{column: row.get(column) for column in columns} for rows in tables for row in rows], format)
+
+
+def results_of(runs: Path, selection: list[str]) -> list[dict[str, Any]]:
+    """What `result.json` of each run holds that is named or that matches every key=value; all without either.
+
+    Raises Mistake for a run that has not ended and a key that no run has.
+    """
+    with Index(runs) as index:
+        named = named_folders(selection, runs)
+        results = list(_results(named or _ended(runs), index))
+    return matching(selection, results)
 
 
 def sorted_tables(sort: str, tables: list[list[Row]]) -> list[list[Row]]:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 import time
 import webbrowser
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from experiments.dashboard.page import page, page_data
 from experiments.record.durable import write
+from experiments.record.folder import METRICS, RENDERED, RESULT
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
 from experiments.training.interruption import Interrupted
 
 WATCH_SECONDS = 5
+FULL_LOOK = 12  # as often: every minute
 
 
 def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: bool, show: bool) -> None:
@@ -26,16 +31,20 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
     out = out or runs / "dashboard.html"
     data = page_data(selection, runs, WATCH_SECONDS if watch else 0)
     write(out, page(data))
-    count = len(data["rows"])
-    line = f"{out}: {count:,} run{'s' if count != 1 else ''}"
+    found = len(data["runs"])
+    line = f"{out}: {found:,} run{'s' if found != 1 else ''}"
     print(line + (", rewritten while they go on: Ctrl-C ends it" if watch else ""), flush=True)
     if show:
         webbrowser.open(out.absolute().as_uri())
     if not watch:
         return
     try:
-        while True:
+        seen = newest(runs)
+        for waited in count(1):
             time.sleep(WATCH_SECONDS)
+            # a run that was killed leaves its files as they are: look at all of them now and then
+            if (seen == (seen := newest(runs))) and waited % FULL_LOOK:
+                continue
             news = page_data(selection, runs, WATCH_SECONDS)
             if news != data:
                 data = news
@@ -46,3 +55,14 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
     finally:
         # the page that is open loads this one, and stops
         write(out, page(data | {"refresh": 0}))
+
+
+def newest(runs: Path) -> tuple[int, int]:
+    """How many files of runs there are, and when the newest was written: cheap to ask of ten thousand runs."""
+    times = []
+    for folder in os.scandir(runs):
+        for name in (METRICS, RESULT, "heads"):
+            with suppress(OSError):
+                times.append(os.stat(f"{folder.path}/{name}").st_mtime_ns)  # noqa: PTH116 - half the time of a Path
+    times += [path.stat().st_mtime_ns for path in (runs / RENDERED).glob("*.json")]
+    return len(times), max(times, default=0)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
 from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Failure
-from experiments.training.interruption import Interrupted
+from experiments.settings.mistake import Failure, shortened
+from experiments.training.interruption import SIGNALS, Interrupted, handled
 
 # of a path that the user has given
 MISTAKES = {errno.ENAMETOOLONG, errno.ELOOP}
@@ -25,6 +25,8 @@ REFUSALS = {
 }  # fmt: skip
 # where the output goes
 UNWRITTEN = {errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EBADF}
+
+LONG_WORD = re.compile(r"\S{400,}")
 
 
 def _interruption_behind(error: BaseException) -> Interrupted | None:
@@ -42,7 +44,8 @@ def _interruption_behind(error: BaseException) -> Interrupted | None:
 def line_and_code(error: BaseException) -> tuple[str, ExitCode] | None:
     """What to say of the end of a command, and its exit code; None: of a bug, or of an exit that was asked for."""
     if isinstance(error, Failure):
-        return str(error), error.exit_code
+        # a value without an end, of a file that somebody else wrote, hides what is said of it
+        return LONG_WORD.sub(lambda word: shortened(word[0]), str(error)), error.exit_code
     if isinstance(error, Interrupted):
         return error.reason, error.exit_code
     if isinstance(error, KeyboardInterrupt):
@@ -66,33 +69,29 @@ def line_and_code(error: BaseException) -> tuple[str, ExitCode] | None:
     return f"{shortened(str(error.filename))}: {reason}", code
 
 
-def shortened(text: str) -> str:
-    """The text, of a very long one only both ends."""
-    return text if len(text) <= 200 else f"{text[:120]}...{text[-60:]}"
-
-
 @contextmanager
 def terminable() -> Iterator[None]:
     """SIGTERM and Ctrl-C raise Interrupted in the block, so that it puts away what it has begun.
 
     A SIGINT that the shell has this process ignore, as one in the background, stays ignored.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
     def end(number: int, frame: FrameType | None) -> None:
         raise Interrupted(number)
 
-    before = {signal.SIGTERM: signal.getsignal(signal.SIGTERM), signal.SIGINT: signal.getsignal(signal.SIGINT)}
-    handled = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
-    for number in handled:
-        signal.signal(number, end)
-    try:
+    with handled(end, [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]):
         yield
-    finally:
-        for number in handled:
-            signal.signal(number, before[number])
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Ctrl-C ends the process within the block as it ends one that knows no Python: by the signal, without a word.
+
+    Python's own handler would print a traceback; one of somebody else stays in its place.
+    """
+    own = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    with handled(signal.SIG_DFL, [signal.SIGINT] if own else []):
+        yield
 
 
 @contextmanager

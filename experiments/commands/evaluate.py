@@ -77,8 +77,8 @@ def _score(
     trainer = settings.trainer
     # as in training: sums follow their number
     torch.set_num_threads(trainer.threads)
-    keep_kernel(settings)
     with Display() as display:
+        keep_kernel(settings, display.message)
         source = task_of(settings)
         data = source.prepare(display.stage)
         packed = getattr(data, split)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments.commands.train import launch_with, take_options
-from experiments.config.command_line import MULTIRUN_FLAGS, only_asks, split_arguments
+from experiments.config.command_line import MULTIRUN_FLAGS, only_prints, split_arguments
 from experiments.config.pretrained import check_keys
 from experiments.record.find import find_run
 from experiments.settings.exit_code import ExitCode
@@ -17,18 +17,20 @@ def finetune(arguments: list[str]) -> ExitCode:
     options, rest = take_options(arguments)
     overrides, flags = split_arguments(rest)
     names = [argument for argument in overrides if "=" not in argument]
-    others = [argument for argument in overrides if "=" in argument]
-    if not names and only_asks(flags):
-        return launch_with(options, others, flags, "finetune")
+    settings = [argument for argument in overrides if "=" in argument]
+    if not names and only_prints(flags):
+        return launch_with(options, settings, flags, "finetune")
     if not names:
         raise Mistake("which run?", "attn finetune RUN task=NAME; `attn compare` lists the finished ones")
-    check_keys(others)
+    check_keys(settings)
     if len(names) > 1 and not MULTIRUN_FLAGS & set(flags):
         raise Mistake(f"{' and '.join(names)}: several runs are a sweep", "add -m")
-    runs = next((Path(argument.partition("=")[2]) for argument in others if argument.startswith("runs=")), Path("runs"))
+    runs = next(
+        (Path(argument.partition("=")[2]) for argument in settings if argument.startswith("runs=")), Path("runs")
+    )
     folders = [str(find_run(name, runs)) for name in names]
     pretrained = f"pretrained={','.join(map(_quoted, folders))}"
-    return launch_with(options, [*others, pretrained], flags, "finetune")
+    return launch_with(options, [*settings, pretrained], flags, "finetune")
 
 
 def _quoted(path: str) -> str:

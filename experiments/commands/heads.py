@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ from experiments.display.progress import Display
 from experiments.heads.options import HeadsOptions
 from experiments.record.find import find_run
 from experiments.record.folder import RunFolder
+from experiments.settings.extras import check_installed
 from experiments.settings.mistake import Mistake
 
 if TYPE_CHECKING:
@@ -22,8 +22,7 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
     """Write `runs/NAME/heads/`, and print where the page is. Raises Mistake, DataError, RunFolderError."""
     if len(names) > 2:
         raise Mistake(f"{len(names)} runs: attn heads shows one, or two side by side")
-    if missing := [name for name in ("matplotlib", "scipy", "sklearn") if find_spec(name) is None]:
-        raise Mistake(f"attn heads needs {', '.join(missing)}", 'pip install -c constraints.txt -e ".[heads]"')
+    check_installed("heads", "attn heads", "matplotlib", "scipy", "sklearn")
     folders = [RunFolder(find_run(name, runs)) for name in names]
     from experiments.heads import report
     from experiments.heads.trained_run import open_trained_run
@@ -46,6 +45,7 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
     page = folders[0].path / "heads" / "index.html"
     if len(shown) == 2:
         page = page.with_name(f"beside-{folders[1].name}.html")
+        report.share_scales([sections for _, _, sections in shown])
         report.write_page(page, shown)
     print(page)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from experiments.config.recorded import place_in_wandb
 from experiments.record.find import find_runs
 from experiments.record.folder import RunFolder
 from experiments.record.wandb_mirror import TrackingError, sync
@@ -11,14 +12,18 @@ from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
 
 
-def sync_runs(names: list[str], runs: Path) -> ExitCode:
-    """Upload the named runs, or all; the exit code. Raises Mistake."""
+def sync_runs(names: list[str], runs: Path, project: str | None) -> ExitCode:
+    """Upload the named runs, or all; the exit code. Raises Mistake.
+
+    project: [ENTITY/]PROJECT; None: this machine's, whatever project a run folder names, which may be somebody else's.
+    """
+    place = place_in_wandb(project)
     folders = [path for name in names for path in find_runs(name, runs)]
     folders = folders or sorted(path.parent for path in runs.glob("*/config.yaml"))
     if not folders:
         raise Mistake(f"there are no runs in {runs}/", "attn train makes one; --runs names another folder")
     try:
-        failures = sync(map(RunFolder, folders), None, None, print)
+        failures = sync(map(RunFolder, folders), place, project is not None, print)
     except TrackingError as error:
         raise Mistake(str(error)) from error
     return ExitCode.FAILED if failures else ExitCode.DONE

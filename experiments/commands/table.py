@@ -6,7 +6,6 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +15,9 @@ from experiments.config.grid import LIMIT
 from experiments.display.rows import show
 from experiments.launch.places import workers_of
 from experiments.settings.exit_code import ExitCode
+from experiments.settings.extras import check_installed
 from experiments.settings.mistake import Mistake
-from experiments.tables import costs
+from experiments.tables import costs, step_times
 from experiments.tables.definition.published import Published, published_of
 from experiments.tables.definition.request import Request, load
 from experiments.tables.seeds import begun_seeds
@@ -53,23 +53,25 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
     progress = Console(stderr=True)
     listed_format = "table" if options.format == "latex" else options.format
     if name is None:
-        if options != TableOptions(runs=options.runs, format=options.format):
+        if options != TableOptions(runs=options.runs, format=options.format, dry_run=options.dry_run):
             raise Mistake("which table?", "attn table PAPER/NAME; `attn table` alone lists what there is")
-        rows, caption = costs.table_costs(options.runs, progress)
+        rows, caption = costs.table_costs(options.runs, progress) if options.dry_run else costs.listing(options.runs)
         show(rows, listed_format, caption=caption)
         return ExitCode.DONE
-    if find_spec("scipy") is None:
-        raise Mistake("attn table NAME needs scipy", 'pip install -c constraints.txt -e ".[tables]"')
     request = request_of(name, overrides, options)
+    if request.table.source != "runs" and not (options.render_only or options.dry_run):
+        check_installed("tables", f"attn table {name}", "scipy")
     published = published_of(request)
     source = source_of(request)
     if options.dry_run:
-        rows, left = costs.cell_costs(source, list(request.budget.finetune), progress)
-        show(rows, listed_format, caption=left)
+        source.check()
+        rows, caption = costs.cell_costs(source, list(request.budget.finetune), progress)
+        show(rows, listed_format, caption=caption)
         return ExitCode.DONE
     if options.plan is not None:
         from experiments.tables.plan import make_plan
 
+        source.check()
         print(make_plan(request, source, options.plan))
         return ExitCode.DONE
     try:
@@ -77,7 +79,7 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
     except Interrupted as interrupted:
         print(f"{interrupted}; the same command goes on from here", file=sys.stderr)
         return interrupted.exit_code
-    _put_out(made, options)
+    _show(made, options)
     return ExitCode.DONE if made.is_complete or options.render_only else ExitCode.SWEEP_FAILED
 
 
@@ -86,8 +88,6 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
     table = load(name)
     budget = table.budget(options.budget)
     seeds = range(budget.seeds) if options.seeds is None else seeds_of(options.seeds)
-    if (count := len(table.rows_at(options.budget)) * len(seeds)) > LIMIT:
-        raise Mistake(f"{count:,} cells: a table has at most {LIMIT:,}", "give fewer --seeds")
     if options.out and options.out.exists() and not options.out.is_dir():
         raise Mistake(f"--out {options.out}: is no folder", "name one; it is made where there is none")
     workers_of(options.workers)
@@ -95,9 +95,12 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
         raise Mistake(f"--hours {options.hours:g}: is for --until-resolved")
     if options.until_resolved and (options.seeds or options.render_only):
         raise Mistake("--until-resolved chooses the seeds itself, and trains", "leave --seeds and --render-only away")
-    return Request(
+    request = Request(
         name, table, options.budget, seeds, overrides, options.runs, options.published, options.seeds is not None
     )
+    if (count := len(request.configurations) * len(seeds)) > LIMIT:
+        raise Mistake(f"{count:,} cells: a table has at most {LIMIT:,}", "give fewer --seeds")
+    return request
 
 
 def seeds_of(text: str) -> range:
@@ -116,11 +119,10 @@ def _make(
     request: Request, source: Source, published: Published | None, options: TableOptions, progress: Console
 ) -> Report:
     """Make what is missing, unless only what is there is asked for, and report. Raises Interrupted."""
-    from experiments.tables import step_times
     from experiments.tables.until_resolved import until_resolved
 
-    def report(now: Source) -> Report:
-        return _report(request, now, published)
+    def report(source: Source) -> Report:
+        return _report(request, source, published)
 
     if options.render_only:
         return report(source)
@@ -139,8 +141,7 @@ def _make(
 
 def _report(request: Request, source: Source, published: Published | None) -> Report:
     """What there is: of the seeds asked for, or, where the user named none, of all that have begun."""
-    from experiments.tables import step_times
-    from experiments.tables.plan import evidence_for, plans
+    from experiments.tables.plan import evidence_for, line_of, plans
     from experiments.tables.report import report
 
     planned = plans(request)
@@ -148,11 +149,12 @@ def _report(request: Request, source: Source, published: Published | None) -> Re
         source = source.with_seeds(sorted({*request.seeds, *begun_seeds(source)}))
     return report(
         request, source, published, step_times.known(request, source),
-        evidence_for(request, source, planned), planned,
+        evidence_for(request, source, planned), [line_of(plan, request, source) for plan in planned],
     )  # fmt: skip
 
 
-def _put_out(report: Report, options: TableOptions) -> None:
+def _show(report: Report, options: TableOptions) -> None:
+    """Print the report, save it beside the runs, and write and mirror it where that is asked for."""
     from experiments.tables.rendering.render import render, write_all
     from experiments.tables.rendering.saved import save
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from typing import NamedTuple
 
-from experiments.config.command_line import hydra_main, only_asks, split_arguments
+from experiments.config.command_line import answer, only_prints, split_arguments
 from experiments.launch.places import Workers, workers_of
 from experiments.launch.plan import Plan, check_data, plan
+from experiments.launch.processes import launched
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
+from experiments.settings.run import Settings
 
 DRY_RUN, WORKERS = "--dry-run", "--workers"
 
@@ -31,23 +34,38 @@ def launch(arguments: list[str], name: str = "config") -> ExitCode:
 
 def launch_with(options: Options, overrides: list[str], flags: list[str], name: str = "config") -> ExitCode:
     """The same, of arguments that are sorted already."""
-    if only_asks(flags):
-        hydra_main(_nothing, overrides, flags, name)
+    if only_prints(flags):
+        answer(overrides, flags, name)
         return ExitCode.DONE
     planned = plan(overrides, flags, name)
+    for line in dict.fromkeys(filter(None, map(uneven_heads, planned.cells))):
+        print(line, file=sys.stderr)
     _check_workers(options, planned)
     if options.dry_run:
         return _dry_run(planned)
     if not planned.is_sweep:
         from experiments.launch.cell import execute
 
-        return execute(planned.cells[0])
+        return execute(planned.cells[0], place=launched())
+    if launched() is not None:
+        raise Mistake("torchrun starts the processes of one run; start a sweep without it, with trainer.devices=N")
     from experiments.launch.report import check_buildable
     from experiments.launch.sweep import run_sweep
 
     check_data(planned.cells)
     check_buildable(planned.cells)
     return run_sweep(planned, overrides, flags, name, options.workers or "auto")
+
+
+def uneven_heads(settings: Settings) -> str | None:
+    """A line for heads that were to share the hidden size and leave a part of it over; None for others."""
+    heads, hidden_size, size = settings.heads, settings.hidden_size, settings.key_size
+    if hidden_size % heads == 0 or size != hidden_size // heads:
+        return None
+    return (
+        f"heads={heads} does not divide hidden_size={hidden_size}: "
+        f"key_size={size}, so that all heads together are {heads * size} wide"
+    )
 
 
 def take_options(arguments: list[str]) -> tuple[Options, list[str]]:
@@ -72,10 +90,6 @@ def _check_workers(options: Options, planned: Plan) -> None:
     if not planned.runs_here:
         chosen = f"hydra/launcher={planned.launcher} hydra/sweeper={planned.sweeper}"
         raise Mistake(f"{WORKERS}: with {chosen}, Hydra decides which cells run at once", "leave one of them out")
-
-
-def _nothing(config: object) -> None:
-    """The task of a command that only asks."""
 
 
 def _dry_run(planned: Plan) -> ExitCode:

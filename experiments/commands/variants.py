@@ -10,6 +10,8 @@ from experiments.config.messages import CONF, options
 from experiments.display.rows import show
 from experiments.settings.mistake import Mistake
 
+CACHE_BYTES = 2  # of a number that is kept
+
 
 @dataclass(frozen=True)
 class Variant:
@@ -28,7 +30,7 @@ class Variant:
 
 
 def print_variants(overrides: list[str], format: str) -> None:
-    """A row a variant: parameters and multiplies of one attention layer, for one sequence at the composed sizes."""
+    """A row a variant: what one attention layer costs for one sequence at the composed sizes."""
     if any(override.startswith("variant=") for override in overrides):
         raise Mistake("attn variants lists every variant", "give sizes only, such as heads=24 hidden_size=768")
     settings = compose(overrides)
@@ -53,9 +55,11 @@ def print_variants(overrides: list[str], format: str) -> None:
                 "variant": name,
                 "parameters": cost.parameters,
                 "multiplies": cost.multiplies,
+                "cache": CACHE_BYTES * cost.cached,
                 "definition": variant.definition,
                 "paper": variant.paper,
             }
         )
     sizes = " ".join(f"{key}={getattr(settings, key)}" for key in ("hidden_size", "heads", "key_size", "length"))
-    show(rows, format, caption=f"parameters and multiplies: one attention layer, one sequence, at {sizes}")
+    caption = f"of one attention layer and one sequence, at {sizes}; cache: bytes of keys and values kept, in 16 bits"
+    show(rows, format, caption=caption)

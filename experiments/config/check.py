@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from experiments.settings.finetuning import FinetuningSettings
-from experiments.settings.mistake import Mistake, nearest
+from experiments.settings.mistake import Mistake, nearest, shortened
 from experiments.settings.run import Settings
 from experiments.settings.variant import module_of, schema
 
@@ -81,7 +81,7 @@ def sentence(error: Any, path: tuple[int | str, ...], sources: dict[Any, Any]) -
     if error["type"] == "value_error":  # a rule between several keys
         return f"{key}: {error['ctx']['error']}" if key else str(error["ctx"]["error"])
     origin = f"; it is {source}" if (source := _source(sources, path)) else ""
-    return f"{key} = {error['input']!r}: must be {_allowed(error)}{origin}"
+    return f"{key} = {shortened(repr(error['input']))}: must be {_allowed(error)}{origin}"
 
 
 def _allowed(error: Any) -> str:

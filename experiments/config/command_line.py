@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from typing import Any
 
 import hydra
@@ -47,12 +49,26 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
         flags.append(argument)
         if rest and (argument in VALUE_FLAGS or (argument in ("--info", "-i") and rest[0] in INFO_VALUES)):
             flags.append(rest.pop(0))
+    asking = [flag for flag in flags if flag.split("=", 1)[0] in ASKING_FLAGS]
+    if len(asking) > 1:
+        raise Mistake(f"{' '.join(asking)}: only one of them can be answered at a time")
     return overrides, flags
 
 
-def only_asks(flags: list[str]) -> bool:
+def only_prints(flags: list[str]) -> bool:
     """Whether they print something about the configuration, and train nothing."""
     return bool(ASKING_FLAGS & {flag.split("=", 1)[0] for flag in flags})
+
+
+def answer(overrides: list[str], flags: list[str], name: str = "config") -> None:
+    """Print what flags that only ask are answered by Hydra. Raises Mistake, and OSError where nobody reads it."""
+    # all at once: Hydra's logging would print a traceback for each line that nobody reads
+    answered = io.StringIO()
+    try:
+        with redirect_stdout(answered):
+            hydra_main(lambda config: None, overrides, flags, name)
+    finally:
+        print(answered.getvalue(), end="", flush=True)
 
 
 def check_overrides(overrides: list[str], name: str = "config") -> list[Override]:

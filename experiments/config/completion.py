@@ -22,10 +22,16 @@ _attn_completion() {
 }
 compdef _attn_completion attn"""
 
+FISH = """\
+complete --command attn --no-files --arguments '(
+    env _ATTN_COMPLETE=complete_fish _TYPER_COMPLETE_FISH_ACTION=get-args \\
+        _TYPER_COMPLETE_ARGS=(commandline --cut-at-cursor --current-process | string collect) attn
+)'"""
+
 
 def script(shell: str) -> str:
-    """The script that a shell evaluates: `eval "$(attn completion bash)"`."""
-    return {"bash": BASH, "zsh": ZSH}[shell]
+    """The script that a shell evaluates: `eval "$(attn completion bash)"`, or `attn completion fish | source`."""
+    return {"bash": BASH, "zsh": ZSH, "fish": FISH}[shell]
 
 
 def complete(arguments: list[str], incomplete: str, name: str = "config") -> list[str]:

@@ -15,8 +15,9 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.config.check import class_of, errors_of, from_tree
+from experiments.config.choices import choices
 from experiments.config.command_line import check_overrides
-from experiments.config.messages import CONF, hydra_errors_as_mistakes, options
+from experiments.config.messages import CONF, groups_of, hydra_errors_as_mistakes, options
 from experiments.config.pretrained import inherit
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
@@ -31,9 +32,19 @@ def _times(factor: int, number: Any) -> int | None:
     return factor * number if isinstance(number, int) else None
 
 
+def _minus(number: Any, other: Any) -> int | None:
+    return number - other if isinstance(number, int) and isinstance(other, int) else None
+
+
+def _groups(name: str) -> str:
+    return "\n".join(f"{group}: {', '.join(options(group))}" for group in sorted(groups_of(name)))
+
+
 OmegaConf.register_new_resolver("floor_divide", _floor_divide, replace=True)
 OmegaConf.register_new_resolver("times", _times, replace=True)
-OmegaConf.register_new_resolver("options", lambda group: ", ".join(options(group)), replace=True)
+OmegaConf.register_new_resolver("minus", _minus, replace=True)
+OmegaConf.register_new_resolver("choices", choices, replace=True)
+OmegaConf.register_new_resolver("groups", _groups, replace=True)
 OmegaConf.register_new_resolver("interpreter", platform.python_version, replace=True)
 
 

@@ -69,8 +69,8 @@ def grid(overrides: Sequence[str], name: str = "config") -> Iterator[Cell]:
         chosen = dict(zip((axis.key for axis in axes), combination, strict=True))
         choices = tuple(chosen[axis.key].text for axis in of_groups)
         if choices not in compositions:
-            firsts = [axis.values[0].text for axis in of_values]
-            compositions[choices] = _composed([*fixed, *choices, *firsts], [axis.key for axis in of_values], name)
+            first_values = [axis.values[0].text for axis in of_values]
+            compositions[choices] = _composed([*fixed, *choices, *first_values], [axis.key for axis in of_values], name)
         composition = compositions[choices]
         label = " ".join(value.text for value in combination)
         try:
@@ -115,9 +115,9 @@ def _count(override: Override, text: str) -> int:
 def _values(override: Override) -> Iterator[Value]:
     key = override.get_key_element()
     for element in override.sweep_iterator():
-        plain = isinstance(element, int | float | str)
+        is_plain = isinstance(element, int | float | str)
         value = (
-            element if plain else dataclasses.replace(override, value_type=ValueType.ELEMENT, _value=element).value()
+            element if is_plain else dataclasses.replace(override, value_type=ValueType.ELEMENT, _value=element).value()
         )
         yield Value(f"{key}={Transformer.str(element)}", value)
 
@@ -147,19 +147,19 @@ class _Composition:
         """The checked settings with these values of the keys. Raises Mistake."""
         simple = {key: value for key, value in values.items() if key in self._places and _is_simple(value)}
         others = {key: value for key, value in values.items() if key not in simple}
-        known = repr(others)
-        if known not in self._interpolated:
+        combination = repr(others)
+        if combination not in self._interpolated:
             if len(self._interpolated) == REMEMBERED:
                 self._interpolated.clear()
             config = copy.deepcopy(self._config)
             with hydra_errors_as_mistakes():
                 for key, value in others.items():
                     OmegaConf.update(config, key, value)
-            self._interpolated[known] = interpolated(config, unchecked=self._places)
-        tree, sources = self._interpolated[known]
+            self._interpolated[combination] = interpolated(config, unchecked=self._places)
+        tree, sources = self._interpolated[combination]
         for key, value in simple.items():
             for place in self._places[key]:
-                tree = _with(tree, place, value)
+                tree = _replaced(tree, place, value)
         return from_tree(tree, sources)
 
 
@@ -195,7 +195,7 @@ def _places(key: str, leaves: Mapping[Place, Any]) -> list[Place]:
     return places
 
 
-def _with(tree: dict[str, Any], place: Place, value: object) -> dict[str, Any]:
+def _replaced(tree: dict[str, Any], place: Place, value: object) -> dict[str, Any]:
     """The tree with another value at a place; the tree itself stays as it is."""
     first, *rest = place
-    return tree | {first: _with(tree[first], tuple(rest), value) if rest else value}
+    return tree | {first: _replaced(tree[first], tuple(rest), value) if rest else value}

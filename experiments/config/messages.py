@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -59,10 +60,11 @@ def known_keys(overrides: Iterable[str] = (), name: str = "config") -> list[str]
     return list(walk(tree, ""))
 
 
-def groups_of(name: str) -> set[str]:
+@cache
+def groups_of(name: str) -> frozenset[str]:
     """The groups in the defaults list of a file of `conf/`, of items such as `_self_` and {"variant": "multi_head"}."""
     entries = OmegaConf.load(CONF / f"{name}.yaml").defaults
-    return {str(key).split()[-1] for entry in entries if not isinstance(entry, str) for key in entry}
+    return frozenset(str(key).split()[-1] for entry in entries if not isinstance(entry, str) for key in entry)
 
 
 def _choices(overrides: Iterable[str]) -> Iterator[tuple[str, str]]:

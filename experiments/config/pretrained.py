@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-from pydantic import TypeAdapter
 
 from experiments.config.messages import options
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import PREFIX, TOKENIZER, RunFolder, checksum, known_checkpoint
 from experiments.settings.digest import digest, file_digest
+from experiments.settings.extras import check_installed
 from experiments.settings.finetuning import LIBRARIES
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.position import POSITION_KINDS
-from experiments.settings.run import Objective, Settings
+from experiments.settings.run import Settings
 
 # what `conf/finetune.yaml` has of the settings of a run
 FINETUNING_SETTINGS = frozenset(
@@ -38,7 +36,6 @@ def inherit(tree: dict[str, Any]) -> dict[str, Any]:
 
 def inherited(tree: dict[str, Any], run: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]:
     """The same of a run by its settings, which may be one still to come. Raises Mistake."""
-    _check_encodes(run, origin["run"])
     _check_libraries(tree["task"])
     decided = {key: run[key] for key in PRETRAINED_SETTINGS} | {"backend": tree["backend"]}
     model, variant = dict(run["model"]), dict(run["variant"])
@@ -94,23 +91,10 @@ def _read(folder: RunFolder) -> dict[str, Any]:
     return run
 
 
-def _check_encodes(run: dict[str, Any], name: str) -> None:
-    objective = TypeAdapter[Any](Objective).validate_python(run["objective"])
-    if not objective.encodes:
-        raise Mistake(
-            f"{name}: its objective={objective.kind} trains no encoder, and only an encoder can be fine-tuned",
-            "name a run of objective=masked, masked_sop or permutation",
-        )
-
-
 def _check_libraries(task: dict[str, Any]) -> None:
     """Raises Mistake where a score could not be computed in the end."""
     needed = sorted({LIBRARIES[metric] for metric in task.get("metrics", ()) if metric in LIBRARIES})
-    if missing := [library for library in needed if find_spec(library) is None]:
-        raise Mistake(
-            f"task={task['name']} is scored with {', '.join(missing)}",
-            'pip install -c constraints.txt -e ".[finetune]"',
-        )
+    check_installed("finetune", f"the score of task={task['name']}", *needed)
 
 
 def _check_length(length: Any, run: dict[str, Any]) -> None:

@@ -24,8 +24,19 @@ def on_this_machine(run: dict[str, Any]) -> dict[str, Any]:
     trainer = run.get("trainer")
     if not isinstance(trainer, dict):
         raise Mistake(f"trainer = {trainer!r}: must be a group of settings")
-    device = {"device": ours["trainer"]["device"]}
+    device = {key: ours["trainer"][key] for key in ("device", "devices")}
     return run | {key: ours[key] for key in ("runs", "cache", "logger")} | {"trainer": trainer | device}
+
+
+def place_in_wandb(named: str | None) -> tuple[str, str | None]:
+    """Project and entity in W&B: those named as [ENTITY/]PROJECT, or those of this machine. Raises Mistake."""
+    if named is None:
+        logger = compose_raw([]).logger
+        return logger.project, logger.entity
+    entity, slash, project = named.rpartition("/")
+    if not project or "/" in entity or (slash and not entity):
+        raise Mistake(f"--project {named}: must be PROJECT or ENTITY/PROJECT")
+    return project, entity or None
 
 
 def pretraining(folder: RunFolder) -> Settings:

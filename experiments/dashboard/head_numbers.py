@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from experiments.record.digested import DIGESTS, check_digest, parse_digests
 from experiments.record.index import Index
 
 # tables of `attn heads` whose rows are heads, and what is not a measure in them
@@ -20,16 +21,22 @@ Rows = list[dict[str, Any]]
 
 
 def heads_of(folder: Path, index: Index) -> dict[str, Any] | None:
-    """What a run's `heads/` folder holds; None where nothing was measured. Raises OSError, pyarrow's errors.
+    """What a run's `heads/` folder holds; None where nothing was measured. Raises OSError, ValueError.
 
     `measures`: name -> [L][H]; `roles`: [L][H]; `plane`: [layer, head, x, y] a head; `projections`: name -> [L][H][H].
     """
-    tables = {
-        name: index.read(folder / "heads" / f"{name}.parquet", parse_table)
-        for name in (*TABLES, "plane", "projections")
-    }
-    if tables["heads"] is None:
+    digests = index.read(folder / "heads" / DIGESTS, parse_digests)
+
+    def read(name: str) -> Any:
+        def checked(content: bytes) -> Rows:
+            check_digest(name, content, digests)
+            return parse_table(content)
+
+        return index.read(folder / "heads" / name, checked, beside=[DIGESTS])
+
+    if (heads := read("heads.parquet")) is None:
         return None
+    tables = {name: read(f"{name}.parquet") for name in ("importance", "plane", "projections")} | {"heads": heads}
     measures: dict[str, Any] = {}
     for name in TABLES:
         columns = dict.fromkeys(column for row in tables[name] or () for column in row)

@@ -10,9 +10,22 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from experiments.dashboard.comparable import Comparable, Configuration, comparable
+from experiments.dashboard.curves import (
+    POINTS,
+    Columns,
+    averaged,
+    curve_of,
+    evenly,
+    evenly_of,
+    mean_curve,
+    parse_metrics,
+)
+from experiments.dashboard.differences import MARGIN, baselines, differences, of_seeds, summary
 from experiments.dashboard.head_numbers import heads_of
-from experiments.dashboard.runs import POINTS, averaged, chosen_runs, curve_of, evenly, parse_metrics
+from experiments.dashboard.runs import chosen_runs
 from experiments.display.comparison import COLUMNS, TASK, rows_of, scores_of, table_of
+from experiments.display.rows import Row
 from experiments.record.dotted import value_at
 from experiments.record.folder import RENDERED
 from experiments.record.index import Index
@@ -20,23 +33,30 @@ from experiments.record.marked import CHANGED
 from experiments.settings.digest import unsealed
 from experiments.settings.mistake import first_line
 from experiments.settings.plain import from_json
+from experiments.statistics.evidence import standard_error
 
 ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = (
-    "statistics.js", "drawing.js", "chart.js", "heatmap.js", "parallel.js", "table.js", "panels.js", "heads.js",
-    "paper_tables.js", "page.js",
+    "numbers.js", "words.js", "drawing.js", "export.js", "chart.js", "facets.js", "forest.js", "heatmap.js",
+    "parallel.js", "table.js", "panels.js", "differences.js", "curves.js", "heads.js", "paper_tables.js", "page.js",
 )  # fmt: skip
 
 # what the page shows of a run beside the columns of `attn compare`
-MORE = {name: name for name in ("bits_per_byte", "flops_per_token", "tokens", "wall_seconds")}
-# the most runs whose curves a page holds, and the most of their points all together
+MORE = {name: name for name in ("bits_per_byte", "flops_per_token", "tokens", "wall_seconds", "reason")}
+# what it shows of each run alone
+OF_RUN = ("run", "seed", "status", "reason", "loss", "tokens_per_second", "peak_memory_bytes", "wall_seconds", "steps")
+# of these means it draws the interval
+WITH_INTERVAL = ("loss", "tokens_per_second", "peak_memory_bytes")
+# the most runs whose curves a page holds, and the most numbers of curves
 CURVES = 400
-CURVE_POINTS = 40_000
+CURVE_NUMBERS = 150_000
 # bytes of what `attn heads` measured of runs
 HEADS = 800_000
 # bytes of the papers' tables
 TABLES = 300_000
 DIGITS = 6
+
+Results = list[dict[str, Any]]
 
 
 def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
@@ -46,33 +66,41 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, A
     """
     with Index(runs) as index:
         results = chosen_runs(selection, runs, index)
-        with_curves = evenly(list(range(len(results))), CURVES)
-        points = max(2, min(POINTS, CURVE_POINTS // len(with_curves)))
-        curves = {number: _curve(_trusted_curve(results[number], index), points) for number in with_curves}
+        rows = [row | more for row, more in zip(table_of(results), rows_of(results, MORE), strict=True)]
+        scores = list(scores_of(results))
+        measures = [column for column, place in COLUMNS.items() if column in rows[0] and column not in ("seed", "run")
+                    and not place.startswith("config.")] + [*MORE, *scores]  # fmt: skip
+        settings = [column for column in rows[0] if column not in {*measures, "run"}]
+        known = comparable(results, rows, settings)
+        curves, points = _curves(known, results, index)
         heads, without_heads = _heads([result["folder"] for result in results], index)
         tables, without_tables = _tables(runs / RENDERED, index)
-    rows = [row | more for row, more in zip(table_of(results), rows_of(results, MORE), strict=True)]
-    scores = list(scores_of(results))
-    measures = {column for column, place in COLUMNS.items() if not place.startswith("config.")} - {"seed"} | set(MORE)
-    measures |= set(scores)
-    unigram = {result.get("unigram_loss") for result in results} - {None}
-    notes = [f"Made by: {' '.join(['attn dashboard', *selection])}, from {runs}/.", *without_heads, *without_tables]
-    if "objective" in rows[0]:
-        notes.append("These runs have different objectives: compare losses within one of them only.")
-    return {
-        "columns": list(rows[0]),
-        "settings": [column for column in rows[0] if column not in measures],
+    varying = [column for column in settings if column != "seed" and len({str(row[column]) for row in rows}) > 1]
+    shared = [column for column in [*settings, *measures] if len({str(row[column]) for row in rows}) == 1]
+    means = [column for column in measures if (column in WITH_INTERVAL or column not in shared)
+             and any(isinstance(row[column], int | float) for row in rows)]  # fmt: skip
+    made_by = f"Made by: {' '.join(['attn dashboard', *selection])}, from {runs}/."
+    data = {
+        "settings": varying,
+        "telling": [column for column in known.telling if column in varying],
+        "measures": means,
         "task": value_at(results[0], TASK["task"]),
         "scores": scores,
-        "rows": [[_plain(value) for value in row.values()] for row in rows],
-        "curves": {number: curve for number, (curve, _) in curves.items()},
+        "margin": MARGIN,
+        "shared": {column: rows[0][column] for column in shared if rows[0][column] is not None},
+        "comparisons": [_comparison(number, known, results, rows) for number in range(len(known.comparisons))],
+        "configurations": [_configuration(each, rows, varying, means) for each in known.configurations],
+        "run_columns": [*OF_RUN, *scores],
+        "runs": [[row[column] for column in (*OF_RUN, *scores)] for row in rows],
+        "curves": curves,
         "heads": heads,
         "tables": tables,
-        "points": points if any(thinned for _, thinned in curves.values()) else None,
-        "unigram": unigram.pop() if len(unigram) == 1 else None,
-        "notes": notes,
+        "points": points,
+        "notes": [made_by, *without_heads, *without_tables],
         "refresh": refresh,
-    }
+    }  # fmt: skip
+    plain: dict[str, Any] = _plain(data)
+    return plain
 
 
 def page(data: dict[str, Any]) -> str:
@@ -90,17 +118,78 @@ def page(data: dict[str, Any]) -> str:
     return text
 
 
+def _configuration(of: Configuration, rows: list[Row], settings: list[str], measures: list[str]) -> dict[str, Any]:
+    """A configuration: its settings, its runs, and means over the seeds that have ended."""
+    ended = [rows[run] for run in of.finished.values()]
+    values = {column: [row[column] for row in ended if row[column] is not None] for column in measures}
+    several = [column for column in WITH_INTERVAL if len(values.get(column, ())) > 1]
+    return {
+        "name": of.name,
+        "values": [rows[of.runs[0]][column] for column in settings],
+        "comparison": of.comparison,
+        "runs": of.runs,
+        "ended": list(of.finished.values()),
+        "means": [math.fsum(known) / len(known) if known else None for known in values.values()],
+        "errors": [standard_error(known) if known else None for known in values.values()],
+        "halves": {column: summary(values[column])["half"] for column in several},
+    }
+
+
+def _comparison(number: int, known: Comparable, results: Results, rows: list[Row]) -> dict[str, Any]:
+    """The configurations of one set of conditions: what the conditions are, and the differences to each baseline."""
+    members = {place: of for place, of in enumerate(known.configurations) if of.comparison == number}
+    unigram = {results[run].get("unigram_loss") for of in members.values() for run in of.finished.values()} - {None}
+    chosen = baselines(members, results, [str(rows[of.runs[0]]["variant"]) for of in known.configurations])
+    return {
+        "says": known.comparisons[number],
+        "unigram": unigram.pop() if len(unigram) == 1 else None,
+        "baselines": chosen,
+        "differences": {baseline: differences(baseline, members, results) for baseline in chosen},
+    }
+
+
+def _curves(known: Comparable, results: Results, index: Index) -> tuple[dict[str, Any], int | None]:
+    """The curves of whole configurations, as many as there is room for; and the points of each, if it was thinned.
+
+    `means`: configuration -> its mean over the seeds that have ended; `runs`: run -> its own. A run has no places where
+    they are those of its configuration.
+    """
+    chosen = _with_curves(known, results)
+    runs = [run for number in chosen for run in known.configurations[number].runs]
+    points = max(2, min(POINTS, CURVE_NUMBERS // (4 * len(runs) + 12 * len(chosen))))
+    read = {run: _trusted_curve(results[run], index) for run in runs}
+    thin = {run: {"training": averaged(of["training"], points), "validation": evenly_of(of["validation"], points)}
+            for run, of in read.items()}  # fmt: skip
+    means, alone = {}, {}
+    for number in chosen:
+        of = known.configurations[number]
+        ended = [thin[run] for run in of.finished.values()]
+        means[number] = {kind: mean_curve([each[kind] for each in ended]) for kind in ("training", "validation")}
+        for run in of.runs:
+            alone[run] = {kind: _beside(thin[run][kind], means[number][kind]) for kind in thin[run]}
+    thinned = any(max(of["lines"], of["evaluations"]) > points for of in read.values())
+    return {"means": means, "runs": alone}, points if thinned else None
+
+
+def _with_curves(known: Comparable, results: Results) -> list[int]:
+    """The configurations whose curves are shown, from the lowest loss to the highest of each comparison."""
+
+    def quality(number: int) -> tuple[int, float]:
+        losses = list(of_seeds(known.configurations[number], results).values())
+        return known.configurations[number].comparison, sum(losses) / len(losses) if losses else math.inf
+
+    order = sorted(range(len(known.configurations)), key=quality)
+    return evenly(order, max(1, CURVES * len(order) // max(CURVES, len(results))))
+
+
+def _beside(run: Columns, mean: Columns) -> Columns:
+    places = {} if run.get("step") == mean.get("step") else {key: run[key] for key in ("step", "tokens") if key in run}
+    return places | {key: run[key] for key in ("seconds", "loss") if key in run}
+
+
 def _trusted_curve(result: dict[str, Any], index: Index) -> dict[str, Any]:
     """The curve of a run; an empty one of a run that is not as it was written, which has been said."""
     return parse_metrics(b"") if result["status"] == CHANGED else curve_of(result["folder"], index)
-
-
-def _curve(curve: dict[str, Any], limit: int) -> tuple[dict[str, list[list[Any]]], bool]:
-    """(the curve with at most `limit` points and rounded numbers, whether points were taken away or joined)"""
-    training, validation = averaged(curve["training"], limit), evenly(curve["validation"], limit)
-    thinned = len(training) < curve["lines"] or len(validation) < curve["evaluations"]
-    shown = {"training": training, "validation": validation}
-    return {kind: [[_plain(value) for value in point] for point in points] for kind, points in shown.items()}, thinned
 
 
 def _heads(folders: list[Path], index: Index) -> tuple[dict[int, Any], list[str]]:
@@ -159,6 +248,10 @@ def _within(items: Iterable[tuple[Any, Any]], room: int) -> tuple[dict[Any, Any]
 
 def _plain(value: Any) -> Any:
     """A value that JSON can hold, numbers with as many digits as a picture needs."""
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
     return value if value is None or isinstance(value, bool | int | str) else str(value)

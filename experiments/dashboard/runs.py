@@ -1,28 +1,20 @@
-"""The runs that the page shows: results of the finished ones, the state of the others, and their thinned curves."""
+"""The runs that the page shows: results of those that have ended, and the numbers that the others have reached."""
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from experiments.dashboard.curves import curve_of
 from experiments.display.comparison import TASK, matching, named_folders, near_value
 from experiments.measure.quality import perplexity
 from experiments.record.dotted import value_at
-from experiments.record.durable import number
-from experiments.record.folder import CONFIG, METRICS, RunFolder, parse_config
+from experiments.record.folder import CONFIG, RunFolder, parse_config
 from experiments.record.index import Index
 from experiments.record.marked import marked_result
 from experiments.settings.mistake import Mistake
-from experiments.settings.plain import from_json
-
-# points of a curve that are kept; more than a panel has pixels for is waste
-POINTS = 200
-LAST = ("tokens_per_second", "peak_memory_bytes", "wall_seconds", "tokens")
-
-Curve = dict[str, Any]
 
 
 def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[dict[str, Any]]:
@@ -45,48 +37,6 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[dict[str
     return by_task.get(None) or next(iter(by_task.values()))
 
 
-def curve_of(folder: Path, index: Index) -> Curve:
-    """The thinned curves of a run: see `parse_metrics`."""
-    return index.read(folder / METRICS, parse_metrics) or parse_metrics(b"")
-
-
-def parse_metrics(content: bytes) -> Curve:
-    """Read metrics.jsonl into `training` and `validation`, each a list [step, tokens, seconds, loss in nats] a point;
-    `lines` and `evaluations`, how many points these had before they were thinned; `last`, numbers of the newest line.
-
-    A line that a kill cut short, or that is still being written, is left out. Raises ValueError, in one line.
-    """
-    lines = [from_json(line) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
-    if not all(isinstance(line, dict) and isinstance(line.get("step"), int) for line in lines):
-        raise ValueError("a line without a step")
-    training = [_point(line, "loss") for line in lines if "loss" in line]
-    validation = [_point(line, "validation_loss") for line in lines if "validation_loss" in line]
-    last = {key: _finite(lines[-1].get(key)) for key in LAST} | {"steps": lines[-1]["step"]} if lines else {}
-    return {
-        "training": averaged(training, POINTS),
-        "validation": evenly(validation, POINTS),
-        "lines": len(training),
-        "evaluations": len(validation),
-        "last": last,
-    }
-
-
-def averaged(points: list[list[Any]], limit: int) -> list[list[Any]]:
-    """Thin to at most `limit` points: neighbours become one, with their mean loss, where the last of them stands."""
-    size = math.ceil(len(points) / limit)
-    if size <= 1:
-        return points
-    neighbours = [points[start : start + size] for start in range(0, len(points), size)]
-    return [[*group[-1][:-1], _mean([point[-1] for point in group])] for group in neighbours]
-
-
-def evenly(items: list[Any], limit: int) -> list[Any]:
-    """Choose at most `limit` of the items, evenly spread, the first and the last among them."""
-    if len(items) <= limit:
-        return items
-    return [items[round(place * (len(items) - 1) / (limit - 1))] for place in range(limit)]
-
-
 def _readable(folders: list[Path], index: Index) -> Iterator[dict[str, Any]]:
     def say(line: str) -> None:
         print(line, file=sys.stderr)
@@ -105,7 +55,8 @@ def _unfinished(folder: Path, index: Index) -> dict[str, Any]:
     if config is None:
         raise ValueError(f"there is no {CONFIG}")
     curve = curve_of(folder, index)
-    loss = curve["validation"][-1][-1] if curve["validation"] else None
+    losses = curve["validation"].get("loss")
+    loss = losses[-1] if losses else None
     return {
         "config": config,
         "seed": config.get("seed"),
@@ -114,20 +65,3 @@ def _unfinished(folder: Path, index: Index) -> dict[str, Any]:
         "perplexity": None if loss is None or "task" in config else perplexity(loss),
         **curve["last"],
     }
-
-
-def _point(line: dict[str, Any], loss: str) -> list[Any]:
-    return [line["step"], *(_finite(line.get(key)) for key in ("tokens", "wall_seconds", loss))]
-
-
-def _finite(value: Any) -> float | None:
-    """None for what a picture has no place for."""
-    value = number(value)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return value if abs(value) <= sys.float_info.max else None
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if known else None

@@ -6,6 +6,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
+from experiments.config.recorded import place_in_wandb
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs
 from experiments.display.comparison import place_of, scores_of, table_of
@@ -27,20 +28,23 @@ CURVES = {
 HEADS = 10  # runs whose heads there is a panel for
 
 
-def save_workspace(selection: list[str], runs: Path) -> None:
-    """Make the workspace of the runs that `selection` chooses, or update it, and print its address. Raises Mistake."""
+def save_workspace(selection: list[str], runs: Path, named: str | None = None) -> None:
+    """Make the workspace of the runs that `selection` chooses, or update it, and print its address. Raises Mistake.
+
+    named: its project, as [ENTITY/]PROJECT; None: that of this machine.
+    """
+    project, entity = place_in_wandb(named)
     with Index(runs) as index:
         results = chosen_runs(selection, runs, index)
-        logger = results[0]["config"]["logger"]
         try:
-            entity = view.owner(logger["entity"])
+            owner = view.owner(entity)
         except TrackingError as error:
             raise Mistake(f"no workspace was saved, as {error}") from error
         # read one by one, and no more of them than are shown
         measured = ((result["run"], heads_of(result["folder"], index)) for result in results)
         tables = (f"### {run}\n\n{head_table(heads)}" for run, heads in measured if heads)
         texts = {"Papers' tables and claims": view.rendered_tables(runs), "Heads": list(islice(tables, HEADS))}
-    workspace_of_runs = workspace(entity, logger["project"], selection, results, texts)
+    workspace_of_runs = workspace(owner, project, selection, results, texts)
     print(view.save(workspace_of_runs, ("sections", "runset_settings"), runs))
 
 
@@ -103,16 +107,16 @@ def differing(results: list[dict[str, Any]]) -> list[str]:
     """The settings that tell the runs apart, as keys of W&B's configuration; without the seed, and without those that
     follow from the ones before them, as key_size often does from heads."""
     rows = table_of(results)
-    telling: list[str] = []
+    chosen: list[str] = []
 
-    def kinds(columns: list[str]) -> int:
+    def distinct(columns: list[str]) -> int:
         return len({tuple(str(row[column]) for column in columns) for row in rows})
 
     settings = [column for column in rows[0] if column not in scores_of(results) and _is_setting(column)]
     for column in settings:
-        if kinds([*telling, column]) > kinds(telling):
-            telling.append(column)
-    return [_key(column) for column in telling] or ["variant.name"]
+        if distinct([*chosen, column]) > distinct(chosen):
+            chosen.append(column)
+    return [_key(column) for column in chosen] or ["variant.name"]
 
 
 def _against(title: str, measure: str, **more: Any) -> Any:

@@ -52,7 +52,7 @@ class SplitData(DataKind):
 
     train: Text  # a file, a glob, or a split expression of the hub
     validation: Text | None  # null: a 20th of train, by a digest of each text; then also for test
-    test: Text | None
+    test: Text | None  # null: another 20th where validation is held out too, else none
 
     def places(self) -> dict[str, str]:
         """Where the splits are that have a place of their own."""

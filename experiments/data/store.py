@@ -119,7 +119,7 @@ class Cache:
         return facts
 
     def _make(self, folder: Path, make: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
-        self._sweep(folder.parent)
+        self.sweep()
         partial = folder.with_suffix(".partial")
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir()
@@ -148,9 +148,9 @@ class Cache:
                 take_lock(lock, wait=True)
             yield
 
-    def _sweep(self, parent: Path) -> None:
+    def sweep(self) -> None:
         """Remove what processes that were killed have left; what a living one is making is locked."""
-        for partial in parent.glob("*.partial"):
+        for partial in self.root.glob("*/*.partial"):
             with lock_file(partial.with_suffix(".lock")) as lock:
                 if take_lock(lock):
                     shutil.rmtree(partial, ignore_errors=True)

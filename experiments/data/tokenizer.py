@@ -27,10 +27,30 @@ if TYPE_CHECKING:
 Report = Callable[[str, int, int | None], None]  # stage, done, total if known
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+# the names of each special token in published vocabularies: ours, which are BERT's; RoBERTa's, ALBERT's and T5's;
+# GPT-2's only one. T5 puts nothing before a text, and its decoder begins with <pad>
+END = "<|endoftext|>"
+ROLES = {
+    "pad": (PAD, "<pad>", END),
+    "unk": (UNK, "<unk>", END),
+    "cls": (CLS, "<s>", "<pad>", END),
+    "sep": (SEP, "</s>", END),
+    "mask": (MASK, "<mask>"),
+}
 SENTINEL = "<extra_id_{}>"
+UNUSED = "<unused_{}>"  # an id of the model that no text has
 SAMPLE = 1 << 25  # bytes of training text that a tokenizer is trained on
-ALPHABET = 1000  # different characters that WordPiece knows at most
+LETTERS = 1000  # characters that WordPiece knows at most, Chinese ones apart
+# those of Chinese, each of which BERT's normalizer makes a word of its own
+IDEOGRAPHS = (
+    (0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F), (0x2B920, 0x2CEAF),
+    (0xF900, 0xFAFF), (0x2F800, 0x2FA1F),
+)  # fmt: skip
 TOKENIZER_FILE = "tokenizer.json"
+# the character that a byte-level vocabulary writes for each byte: itself where that can be seen, else one from 256 on
+SEEN = [*range(33, 127), *range(161, 173), *range(174, 256)]
+BYTES = {chr(byte): byte for byte in SEEN}
+BYTES |= {chr(256 + number): byte for number, byte in enumerate(sorted(set(range(256)) - set(SEEN)))}
 
 
 class Tokenizer:
@@ -43,12 +63,20 @@ class Tokenizer:
         inner.encode_special_tokens = True
         self._inner = inner
         vocabulary = inner.get_vocab(with_added_tokens=True)
-        if missing := [token for token in SPECIAL if token not in vocabulary]:
-            raise DataError(f"the special tokens {' '.join(SPECIAL)} are needed; there is no {' '.join(missing)}")
+        found = {role: next((name for name in names if name in vocabulary), None) for role, names in ROLES.items()}
+        if missing := [ROLES[role] for role, name in found.items() if name is None and role != "mask"]:
+            raise DataError(
+                f"the special tokens {' '.join(SPECIAL[:4])} are needed; there is no "
+                + ", and no ".join(" or ".join(names) for names in missing)
+            )
+        self.roles = {role: name for role, name in found.items() if name is not None}
         self.vocabulary_size = max(vocabulary.values()) + 1
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = (vocabulary[token] for token in SPECIAL)
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id = (
+            vocabulary[self.roles[role]] for role in ("pad", "unk", "cls", "sep")
+        )
+        self.mask_id = vocabulary.get(self.roles.get("mask", ""))
         special = {i for i, token in inner.get_added_tokens_decoder().items() if token.special}
-        self.special = frozenset(special.union(vocabulary[token] for token in SPECIAL))
+        self.special = frozenset(special.union(vocabulary[name] for name in self.roles.values()))
         names = itertools.takewhile(vocabulary.__contains__, map(SENTINEL.format, itertools.count()))
         self.sentinel_ids = tuple(vocabulary[name] for name in names)
 
@@ -64,6 +92,36 @@ class Tokenizer:
         inner = type(self._inner).from_str(self.serialized)
         inner.add_special_tokens([SENTINEL.format(number) for number in range(count)])
         return Tokenizer(inner)
+
+    def with_unused(self, size: int) -> Tokenizer:
+        """One with so many ids: <unused_N> names those that the model has above the tokenizer's own."""
+        inner = type(self._inner).from_str(self.serialized)
+        inner.add_special_tokens([UNUSED.format(number) for number in range(self.vocabulary_size, size)])
+        return Tokenizer(inner)
+
+    def with_frame(self, single: str, pair: str) -> Tokenizer:
+        """One that frames a text, or a pair of texts, as the templates say, unless its file has a frame of its own.
+
+        So `[CLS] $A [SEP]` and `[CLS] $A [SEP] $B:1 [SEP]:1`, with our names of the special tokens.
+        """
+        from tokenizers import processors
+
+        if self._inner.num_special_tokens_to_add(is_pair=False) or CLS not in self.roles.values():
+            return self
+        inner = type(self._inner).from_str(self.serialized)
+        ids = [(CLS, self.cls_id), (SEP, self.sep_id)]
+        inner.post_processor = processors.TemplateProcessing(single=single, pair=pair, special_tokens=ids)
+        return Tokenizer(inner)
+
+    @cached_property
+    def between(self) -> tuple[int, ...]:
+        """The ids between two texts: [SEP], or what the file's own frame has there, as RoBERTa's twice </s>."""
+        pair = self._inner.encode("a", "a")
+        sides = pair.sequence_ids
+        first, second = (sides.index(side) if side in sides else None for side in (0, 1))
+        if first is None or second is None:
+            return (self.sep_id,)
+        return tuple(pair.ids[i] for i in range(first, second) if sides[i] is None) or (self.sep_id,)
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """Ids of each text, int64, without special tokens around them; many texts at once use all cores."""
@@ -83,12 +141,19 @@ class Tokenizer:
         return str(self._inner.decode([int(i) for i in ids], skip_special_tokens=False))
 
     def tokens(self, ids: Sequence[int] | np.ndarray) -> list[str]:
-        """The token of each id, as the vocabulary writes it."""
-        return [self._inner.id_to_token(int(i)) or UNK for i in ids]
+        """The token of each id, as the vocabulary writes it; bytes as their text, a part of a character as \\xe4."""
+        names = [self._inner.id_to_token(int(i)) or UNK for i in ids]
+        if type(self._inner.decoder).__name__ != "ByteLevel":
+            return names
+        return [name if set(name) - BYTES.keys() else _text_of_bytes(name) for name in names]
 
     def save(self, path: Path) -> None:
         """Write it as a `tokenizer.json`, which `tokenizer=file tokenizer.path=...` reads again."""
         path.write_text(self.serialized, encoding="utf-8")
+
+
+def _text_of_bytes(name: str) -> str:
+    return bytes(BYTES[char] for char in name).decode("utf-8", errors="backslashreplace")
 
 
 def load(path: Path) -> Tokenizer:
@@ -134,7 +199,7 @@ def obtain(
         return {"sample_documents": len(texts), "sample_bytes": size}
 
     described = settings.model_dump()
-    folder, facts = cache.obtain("tokenizers", digest([described, corpus.identity, SPECIAL, SAMPLE, ALPHABET]), make)
+    folder, facts = cache.obtain("tokenizers", digest([described, corpus.identity, SPECIAL, SAMPLE, LETTERS]), make)
     tokenizer = load(folder / TOKENIZER_FILE)
     if tokenizer.vocabulary_size < settings.vocabulary_size:
         reached = f"the text supports a vocabulary of {tokenizer.vocabulary_size:,} of the {settings.vocabulary_size:,}"
@@ -163,10 +228,11 @@ def _sample(corpus: Corpus, report: Report) -> tuple[list[str], int]:
 
 def train(texts: list[str], settings: TrainedTokenizer) -> Tokenizer:
     """The same tokenizer, to the byte, for the same texts; its vocabulary is smaller where they support no more."""
-    learn = _byte_bpe if settings.kind == "byte_bpe" else _wordpiece
     try:
         with _no_panic():
-            return Tokenizer(learn(texts, settings.vocabulary_size))
+            if settings.kind == "byte_bpe":
+                return Tokenizer(_byte_bpe(texts, settings.vocabulary_size))
+            return Tokenizer(_wordpiece(texts, settings.vocabulary_size, settings.alphabet))
     except ImportError:
         # the library's fault, or that of a file in its place: not the text's
         raise
@@ -193,7 +259,26 @@ def _byte_bpe(texts: list[str], size: int) -> tokenizers.Tokenizer:
     return inner
 
 
-def _wordpiece(texts: list[str], size: int) -> tokenizers.Tokenizer:
+def alphabet_of(counts: Counter[str], size: int, most: int | None) -> list[str]:
+    """The characters that a WordPiece of `size` ids knows: the `most` commonest.
+
+    With most None they are the commonest LETTERS, in half of the vocabulary as each is in it twice, within a word and
+    at its start; and Chinese characters, each a word, in the other half: 4,000 of them are all but 0.6% of a text.
+    """
+    commonest = sorted((char for char in counts if not char.isspace()), key=lambda char: (-counts[char], char))
+    if most is not None:
+        return commonest[:most]
+    letters = [char for char in commonest if not is_ideograph(char)]
+    ideographs = [char for char in commonest if is_ideograph(char)]
+    return letters[: min(LETTERS, size // 4)] + ideographs[: size // 2 - len(SPECIAL)]
+
+
+def is_ideograph(char: str) -> bool:
+    """Whether a character is one of Chinese."""
+    return any(first <= ord(char) <= last for first, last in IDEOGRAPHS)
+
+
+def _wordpiece(texts: list[str], size: int, most: int | None) -> tokenizers.Tokenizer:
     """WordPiece as BERT's (Devlin et al. 2019): lower-cased words without accents.
 
     The trainer numbers the continuing characters, `##x`, in the order of a hash that differs between processes, and
@@ -206,15 +291,14 @@ def _wordpiece(texts: list[str], size: int) -> tokenizers.Tokenizer:
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update(normalizer.normalize_str(text))
-    commonest = sorted((char for char in counts if not char.isspace()), key=lambda char: (-counts[char], char))
-    alphabet = sorted(commonest[: min(ALPHABET, size // 4)])
+    alphabet = sorted(alphabet_of(counts, size, most))
 
     learner = Tokenizer(models.WordPiece(unk_token=UNK))
     learner.normalizer, learner.pre_tokenizer = normalizer, pre_tokenizers.BertPreTokenizer()
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
         min_frequency=2,
-        special_tokens=[*SPECIAL, *("##" + char for char in alphabet)],
+        special_tokens=[*SPECIAL, *("##" + char for char in alphabet if not is_ideograph(char))],
         initial_alphabet=alphabet,
         limit_alphabet=len(alphabet),
         show_progress=False,

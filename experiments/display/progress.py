@@ -85,6 +85,7 @@ class Display:
         bits_per_byte: float | None = None,
         unigram_loss: float | None = None,
         perplexity: float | None = None,
+        unknown_share: float | None = None,
         **scores: float,
     ) -> None:
         """Show an evaluation on the validation split; losses in nats per predicted token."""
@@ -94,6 +95,8 @@ class Display:
         parts += [f"{_words(name)} {value:.4g}" for name, value in scores.items()]
         if bits_per_byte is not None:
             parts.append(f"{bits_per_byte:.3f} bits/byte")
+        if unknown_share:
+            parts.append(f"{unknown_share:.2%} [UNK]")
         if unigram_loss is not None:
             parts.append(f"(unigram {unigram_loss:.2f})")
         self.message(f"{self._step(step)}  {'  '.join(parts)}")
@@ -197,11 +200,16 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
     unit = " nats per predicted token" if result.scores is None else " per target"
     total = (result.parameters or {}).get("total")
     parts = ", ".join(f"{name} {count:,}" for name, count in (result.parameters or {}).items() if name != "total")
-    speed = _number(result.tokens_per_second, ",.0f", " tok/s")
+    rate, several = result.tokens_per_second, result.devices > 1
+    speed = _number(rate, ",.0f", " tok/s")
     spread = _number(result.tokens_per_second_spread, ",.0f", "", " +- ")
     cost, meaning, memory = result.flops_per_token, result.throughput_meaning, megabytes(result.peak_memory_bytes)
+    if several and rate is not None:
+        spread += f" on {result.devices} devices, {rate / result.devices:,.0f} each"
+    if several and memory:
+        memory += f" of the device that needed most, {megabytes(result.peak_memory_of_all_bytes)} of all"
     conditions = [
-        result.device,
+        f"{result.devices} times {result.device}" if several else result.device,
         result.precision,
         f"kernel {result.backend}" if result.backend else None,
         "layers by torch.compile" if result.compiled else None,
@@ -216,6 +224,7 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
         ("training loss", _number(result.training_loss, ".4f")),
         ("perplexity", "" if result.perplexity is None else significant(result.perplexity)),
         ("bits per byte", _number(result.bits_per_byte, ".4f")),
+        ("unknown", _number(result.unknown_share or None, ".2%", " of the tokens are [UNK], which no loss counts")),
         *(
             (name.upper(), f"{value:.2f} ({result.scored_texts} texts, {result.text_scores_meaning})")
             for name, value in (result.text_scores or {}).items()

@@ -45,7 +45,7 @@ def as_markdown(rows: list[Row]) -> str:
     if not rows:
         return ""
     keys = list(rows[0])
-    rule = ["---:" if _is_number_column(rows, key) else "---" for key in keys]
+    rule = ["---:" if is_number_column(rows, key) else "---" for key in keys]
     lines = [keys, rule, *([readable(key, row[key]).replace("|", "\\|") for key in keys] for row in rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -73,7 +73,8 @@ def time_text(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _is_number_column(rows: list[Row], key: str) -> bool:
+def is_number_column(rows: list[Row], key: str) -> bool:
+    """Whether a column has numbers, which stand on the right."""
     return any(isinstance(row[key], int | float) for row in rows)
 
 
@@ -89,18 +90,30 @@ def _print_table(rows: list[Row], caption: str, console: Console) -> None:
     if _fits(whole, console):
         console.print(whole)
         return
-    # too wide: what all rows share is said once, above, and the longest column goes; at the worst a block a row
+    # too wide: what all rows share is said once, above, and the longest column goes under its row; at the worst a block
     shared = {key: value for key, value in rows[0].items() if all(row[key] == value for row in rows)}
     rest = [{key: row[key] for key in row if key not in shared} for row in rows]
     console.print(_block(shared), "")
-    for left_out in ((), ("run",)):
-        table = _table([{key: row[key] for key in row if key not in left_out} for row in rest], caption, broken="_\n")
-        if _fits(table, console):
-            console.print(table)
-            return
+    table = _table(rest, caption, broken="_\n")
+    if _fits(table, console):
+        console.print(table)
+        return
+    table = _table([{key: row[key] for key in row if key != "run"} for row in rest], "", broken="_\n")
+    if "run" in rest[0] and _fits(table, console):
+        _print_with_names(table, [row["run"] for row in rest], caption, console)
+        return
     for row in rest:
         console.print(_block(row), "")
     console.print(caption, end="")
+
+
+def _print_with_names(table: Table, names: list[str], caption: str, console: Console) -> None:
+    """A table with a name under each of its rows, whole, as other commands take it."""
+    with console.capture() as captured:
+        console.print(table)
+    lines = captured.get().splitlines()
+    named = [f"{line}\n  {name}" for line, name in zip(lines[-len(names) :], names, strict=True)]
+    print(*lines[: -len(names)], *named, *([caption] if caption else []), sep="\n", file=console.file)
 
 
 def _fits(table: Table, console: Console) -> bool:
@@ -116,7 +129,7 @@ def _padded(rows: list[Row]) -> list[str]:
     columns = []
     for key in rows[0] if rows else []:
         column = [_title(key), *(readable(key, row[key]) for row in rows)]
-        width, right = max(map(len, column)), _is_number_column(rows, key)
+        width, right = max(map(len, column)), is_number_column(rows, key)
         columns.append([value.rjust(width) if right else value.ljust(width) for value in column])
     return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
 
@@ -129,7 +142,7 @@ def _table(rows: list[Row], caption: str, broken: str = "_") -> Table:
         width = (
             SENTENCE if any(" " in str(row[key]) for row in rows) else max(len(readable(key, row[key])) for row in rows)
         )
-        side: Literal["left", "right"] = "right" if _is_number_column(rows, key) else "left"
+        side: Literal["left", "right"] = "right" if is_number_column(rows, key) else "left"
         table.add_column(_title(key).replace("_", broken), justify=side, min_width=width)
     for row in rows:
         table.add_row(*(Text(readable(key, value)) for key, value in row.items()))

@@ -55,13 +55,23 @@ GROUP_MODULES = {
 }
 
 
+# what transformers takes for a key that is not there
+DEFAULTS: dict[str, Any] = {
+    "num_hidden_groups": 1, "embedding_size": 128, "hidden_act": "gelu_new", "layer_norm_eps": 1e-12,
+    "type_vocab_size": 2, "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "initializer_range": 0.02,
+    "max_position_embeddings": 512,
+}  # fmt: skip
+
+
 class AlbertFormat(Format):
     """ALBERT with its masked-token head, and with that for the order of sentences if there is one."""
 
     model_type: ClassVar[str] = "albert"
+    unused: ClassVar[str] = r"albert\.embeddings\.position_ids"
 
     def overrides(self, config: Mapping[str, Any]) -> list[str]:
         """The overrides that make our model theirs. Mistake: names what we don't have."""
+        config = DEFAULTS | dict(config)
         require_config(config, {"inner_group_num": 1, "tie_word_embeddings": True})
         groups, layers = config["num_hidden_groups"], config["num_hidden_layers"]
         if groups not in (1, layers):

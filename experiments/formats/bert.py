@@ -1,7 +1,8 @@
-"""`BertForMaskedLM` of transformers, and the same with a key size of its own (RoBERTa+, bert4keras).
+"""`BertForMaskedLM` of transformers, and the same with sizes of its own (RoBERTa+, bert4keras).
 
-A key size or value size other than hidden_size / heads stands in config.json as bert4keras writes it,
-`attention_key_size` and `attention_head_size`: transformers doesn't know these keys, and refuses such weights.
+A key size or value size other than hidden_size / heads, and an embedding narrower than the layers, stand in config.json
+as bert4keras writes them, `attention_key_size`, `attention_head_size` and `embedding_size`: transformers doesn't know
+these keys, and refuses such weights.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from experiments.formats.format import Format
-from experiments.formats.requirements import require_config, text
+from experiments.formats.requirements import our_activation, require_config, text
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
@@ -60,6 +61,7 @@ RENAMED = {
     "bert.embeddings.position_embeddings": "embedding.position",
     "bert.embeddings.token_type_embeddings": "embedding.token_type",
     "bert.embeddings.LayerNorm": "embedding.norm",
+    "bert.encoder.embedding_hidden_mapping_in": "embedding.projection",
     "bert.encoder.layer.N.attention.self.query": "encoder.layers.N.attention.query",
     "bert.encoder.layer.N.attention.self.key": "encoder.layers.N.attention.key",
     "bert.encoder.layer.N.attention.self.value": "encoder.layers.N.attention.value",
@@ -73,76 +75,93 @@ RENAMED = {
     "cls.predictions.decoder": "head.output",
     "cls.predictions": "head",
 }
-THEIRS = {ours: theirs for theirs, ours in RENAMED.items()}
 # parameters of a LayerNorm in checkpoints that were once TensorFlow's
 OLD = {"LayerNorm.gamma": "LayerNorm.weight", "LayerNorm.beta": "LayerNorm.bias"}
 
 
 class BertFormat(Format):
-    """BERT with its masked-token head."""
+    """BERT with its masked-token head. Its subclasses are the same function under other names."""
 
     model_type: ClassVar[str] = "bert"
+    architecture: ClassVar[str] = "BertForMaskedLM"
     # the pooler and the next-sentence head of a pre-training checkpoint, and positions that are only counted
     unused: ClassVar[str] = r"bert\.pooler\..*|cls\.seq_relationship\..*|bert\.embeddings\.position_ids"
+    renamed: ClassVar[dict[str, str]] = RENAMED
+    same_numbers: ClassVar[dict[str, str]] = SAME_NUMBERS
+    activation: ClassVar[str] = "hidden_act"
+    fixed: ClassVar[dict[str, Any]] = FIXED
+    defaults: ClassVar[dict[str, Any]] = DEFAULTS
 
     def overrides(self, config: Mapping[str, Any]) -> list[str]:
         """The overrides that make our model theirs. Mistake: names what we don't have."""
-        complete = DEFAULTS | dict(config)
-        if missing := sorted(set(SAME_NUMBERS.values()) - set(complete)):
+        complete = self.defaults | dict(config)
+        if missing := sorted(set(self.same_numbers.values()) - set(complete)):
             raise Mistake(f"config.json lacks {', '.join(missing)}")
-        needed = {
-            "position_embedding_type": "absolute",
-            "is_decoder": False,
-            "add_cross_attention": False,
-            "embedding_size": complete["hidden_size"],
-        }
-        require_config(complete, needed)
-        if (activation := complete["hidden_act"]) not in ACTIVATIONS:
-            raise Mistake(f"hidden_act = {activation!r} of config.json: must be one of {', '.join(ACTIVATIONS)}")
-        value_size = complete.get("attention_head_size") or complete["hidden_size"] // complete["num_attention_heads"]
+        require_config(
+            complete,
+            {
+                "position_embedding_type": "absolute",
+                "is_decoder": False,
+                "add_cross_attention": False,
+                "sinusoidal_pos_embds": False,
+            },
+        )
+        numbers = {ours: complete[theirs] for ours, theirs in self.same_numbers.items()}
+        value_size = complete.get("attention_head_size") or numbers["hidden_size"] // numbers["heads"]
         values = {
             "variant": "multi_head",
             "objective": "masked",
-            **FIXED,
-            **{ours: complete[theirs] for ours, theirs in SAME_NUMBERS.items()},
+            **self.fixed,
+            **numbers,
+            "length": numbers["length"] - self.first_position(complete),
             "key_size": complete.get("attention_key_size") or value_size,
             "value_size": value_size,
-            "model.activation": ACTIVATIONS[activation],
+            "model.embedding_size": complete.get("embedding_size") or numbers["hidden_size"],
+            "model.activation": our_activation(complete[self.activation], ACTIVATIONS),
             "model.tied": bool(complete["tie_word_embeddings"]),
         }
         return [f"{key}={text(value)}" for key, value in values.items()]
 
     def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
         """low_rank_value is multi-head attention with the same parameters, so it is expressed too."""
-        if problems := list(_inexpressible(settings)):
+        if problems := list(self._inexpressible(settings)):
             raise Mistake("; ".join(problems))
         named = {ours: theirs for theirs, ours in ACTIVATIONS.items() if theirs != "gelu_pytorch_tanh"}
         written = {
-            "architectures": ["BertForMaskedLM"],
+            "architectures": [self.architecture],
             "model_type": self.model_type,
             "vocab_size": vocabulary_size,
-            **{theirs: _value(settings, ours) for ours, theirs in SAME_NUMBERS.items()},
-            "hidden_act": named[settings.model.activation],
+            **{theirs: _value(settings, ours) for ours, theirs in self.same_numbers.items()},
+            self.activation: named[settings.model.activation],
             "tie_word_embeddings": settings.model.tied,
         }
-        if not _is_plain(settings):
+        if not _has_plain_heads(settings):
             written |= {"attention_key_size": settings.key_size, "attention_head_size": settings.value_size}
+        if settings.model.embedding_size != settings.hidden_size:
+            written["embedding_size"] = settings.model.embedding_size
         return written
 
     def note(self, settings: Settings) -> str | None:
         """Sizes that transformers has no place for are said."""
-        if _is_plain(settings):
-            return None
-        return (
-            f"key_size={settings.key_size} and value_size={settings.value_size} are written as attention_key_size and "
-            "attention_head_size: `attn import` reads them, transformers does not load such weights"
+        own = (
+            {}
+            if _has_plain_heads(settings)
+            else {"key_size": "attention_key_size", "value_size": "attention_head_size"}
         )
+        if settings.model.embedding_size != settings.hidden_size:
+            own["model.embedding_size"] = "embedding_size"
+        if not own:
+            return None
+        sizes = ", ".join(f"{key}={_value(settings, key)} as {theirs}" for key, theirs in own.items())
+        return f"for `attn import`, as transformers does not load such weights: {sizes}"
 
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Leave the output embedding out if it is the input's."""
-        ours = {_renamed(_modern(name), RENAMED, "is no weight of a BertForMaskedLM"): state[name] for name in state}
+        complaint = f"is no weight of a {self.architecture}"
+        ours = {_renamed(_modern(name), self.renamed, complaint): state[name] for name in state}
         if "head.bias" not in ours and "head.output.bias" not in ours:
-            raise Mistake("there is no masked-token head (cls.predictions) in this checkpoint")
+            head = next(theirs for theirs, module in self.renamed.items() if module == "head.transform.dense")
+            raise Mistake(f"there is no masked-token head ({head}) in this checkpoint")
         # the bias is stored twice, and the decoder's is the one that is added
         ours["head.bias"] = ours.pop("head.output.bias", ours.get("head.bias"))  # type: ignore[arg-type]
         output = ours.get("head.output.weight")
@@ -151,30 +170,28 @@ class BertFormat(Format):
         return ours
 
     def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
-        """Their names of our weights; the output bias is stored twice."""
-        theirs = {_renamed(name, THEIRS, "has no place in a BertForMaskedLM"): value for name, value in state.items()}
-        theirs["cls.predictions.decoder.bias"] = state["head.bias"].clone()
-        return theirs
+        """Their names of our weights; the output bias is stored by each name that it has."""
+        names = {ours: theirs for theirs, ours in self.renamed.items()}
+        output, bias = names["head.output"], state["head.bias"]
+        rest = {name: value for name, value in state.items() if name != "head.bias" or "head" in names}
+        theirs = {_renamed(name, names, f"has no place in a {self.architecture}"): rest[name] for name in rest}
+        return theirs | {f"{output}.bias": bias.clone()}
+
+    def _inexpressible(self, settings: Settings) -> Iterator[str]:
+        variant, name = settings.variant, self.model_type.upper()
+        if variant["name"] not in ("multi_head", "low_rank_value") or not variant["scaled"]:
+            unscaled = " with scaled=false" if variant.get("scaled") is False else ""
+            yield f"variant={variant['name']}{unscaled} is not the attention of a {name}"
+        if settings.objective.kind != "masked":
+            yield f"objective={settings.objective.kind}: a {name} predicts masked tokens"
+        for key, needed in self.fixed.items():
+            if (value := _value(settings, key)) != needed:
+                yield f"{key}={text(value)}: a {name} has {text(needed)}"
+        if "model.token_types" in self.same_numbers and settings.model.token_types < 1:
+            yield f"model.token_types=0: a {name} has at least 1"
 
 
-def _inexpressible(settings: Settings) -> Iterator[str]:
-    variant = settings.variant
-    if variant["name"] not in ("multi_head", "low_rank_value") or not variant["scaled"]:
-        unscaled = " with scaled=false" if variant.get("scaled") is False else ""
-        yield f"variant={variant['name']}{unscaled} is not the attention of a BERT"
-    if settings.objective.kind != "masked":
-        yield f"objective={settings.objective.kind}: a BERT predicts masked tokens"
-    for key, needed in FIXED.items():
-        if (value := _value(settings, key)) != needed:
-            yield f"{key}={text(value)}: a BERT has {text(needed)}"
-    if settings.model.embedding_size != settings.hidden_size:
-        yield f"model.embedding_size={settings.model.embedding_size}: a BERT has that of the layers"
-    if settings.model.token_types < 1:
-        yield "model.token_types=0: a BERT has at least 1"
-
-
-def _is_plain(settings: Settings) -> bool:
-    """Whether transformers has a place for these sizes."""
+def _has_plain_heads(settings: Settings) -> bool:
     return settings.key_size * settings.heads == settings.value_size * settings.heads == settings.hidden_size
 
 

@@ -25,6 +25,8 @@ class Format(ABC):
     model_type: ClassVar[str]  # of config.json
     # a pattern of the names of weights that our model has no place for and does without: they are left out on import
     unused: ClassVar[str] = "(?!)"
+    # what stands around a text, and around a pair of texts, that such a model reads
+    frame: ClassVar[tuple[str, str]] = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
 
     @abstractmethod
     def overrides(self, config: Mapping[str, Any]) -> list[str]:
@@ -45,6 +47,14 @@ class Format(ABC):
     def completed(self, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Mapping[str, Any]:
         """The config.json with what only the weights tell."""
         return config
+
+    def first_position(self, config: Mapping[str, Any]) -> int:
+        """The row of their position table for the first token of a text; ours has none of those before it."""
+        return 0
+
+    def with_tokens(self, config: Mapping[str, Any], tokens: Mapping[str, int]) -> dict[str, Any]:
+        """The config.json with the ids of special tokens, `pad_token_id`, `bos_token_id` and `eos_token_id`."""
+        return {**config, **tokens}
 
     def note(self, settings: Settings) -> str | None:
         """What the user of an export has to know."""

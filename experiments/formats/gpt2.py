@@ -53,13 +53,23 @@ PARTS = ("query", "key", "value")
 IGNORED = re.compile(r".*\.attn\.(masked_)?bias")  # the causal mask, which older versions stored
 
 
+# what transformers takes for a key that is not there
+DEFAULTS: dict[str, Any] = {
+    "n_positions": 1024, "n_embd": 768, "n_layer": 12, "n_head": 12, "activation_function": "gelu_new",
+    "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1, "layer_norm_epsilon": 1e-5, "initializer_range": 0.02,
+}  # fmt: skip
+PUBLISHED = re.compile(r"(wte|wpe|ln_f|h)\..*")  # names of the published weights, which lack the model's own
+
+
 class Gpt2Format(Format):
     """GPT-2 with its language-modelling head."""
 
     model_type: ClassVar[str] = "gpt2"
+    frame: ClassVar[tuple[str, str]] = ("[CLS] $A", "[CLS] $A [SEP] $B")
 
     def overrides(self, config: Mapping[str, Any]) -> list[str]:
         """The overrides that make our model theirs. Mistake: names what we don't have."""
+        config = DEFAULTS | dict(config)
         needed = {"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False}
         require_config(config, {**needed, "embd_pdrop": config["resid_pdrop"]})
         activation = our_activation(config["activation_function"], ACTIVATIONS)
@@ -116,7 +126,8 @@ class Gpt2Format(Format):
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Our state dict of theirs; without an output embedding if it is the input's. Mistake: an unknown name."""
         ours: dict[str, Tensor] = {}
-        for name, tensor in state.items():
+        for published, tensor in state.items():
+            name = f"transformer.{published}" if PUBLISHED.fullmatch(published) else published
             if IGNORED.fullmatch(name):
                 continue
             module, _, parameter = name.rpartition(".")

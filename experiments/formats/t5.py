@@ -37,6 +37,9 @@ class T5Format(Format):
     """T5, of version 1.0 or 1.1."""
 
     model_type: ClassVar[str] = "t5"
+    frame: ClassVar[tuple[str, str]] = ("$A [SEP]", "$A [SEP] $B [SEP]")
+    # a bias of the cross-attention, which T5 has not, in the published weights
+    unused: ClassVar[str] = r"decoder\.block\.0\.layer\.1\.EncDecAttention\.relative_attention_bias\.weight"
 
     def completed(self, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, Any]:
         """The config.json with `tie_word_embeddings` as its weights have it: transformers 5 writes true for every T5.
@@ -76,6 +79,8 @@ class T5Format(Format):
             "model.attention_dropout": config.get("dropout_rate", 0.1),
             "model.initial_std": None,
         }
+        if "n_positions" in config:
+            values["length"] = config["n_positions"]
         return [f"{key}={text(value)}" for key, value in values.items()]
 
     def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
@@ -105,12 +110,10 @@ class T5Format(Format):
             "tie_word_embeddings": tied,
         }
 
-    def note(self, settings: Settings) -> str | None:
-        """Which tokens begin and end its targets."""
-        return (
-            "its targets begin with [CLS] and end with [SEP]: give their ids to `generate` as decoder_start_token_id "
-            "and eos_token_id"
-        )
+    def with_tokens(self, config: Mapping[str, Any], tokens: Mapping[str, int]) -> dict[str, Any]:
+        """A T5 has no token before a text but that before its targets."""
+        rest = {name: value for name, value in tokens.items() if name != "bos_token_id"}
+        return {**config, **rest, "decoder_start_token_id": tokens["bos_token_id"]}
 
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Our state dict, with the same tensors; without an output embedding if it is the input's.

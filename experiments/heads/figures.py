@@ -58,6 +58,26 @@ def layer_colours(layers: int) -> list[tuple[float, ...]]:
     return [colours(0.88 * layer / max(1, layers - 1)) for layer in range(layers)]
 
 
+def share_scales(alike: Sequence[Figure]) -> None:
+    """Give axes of one title, in figures of one kind, the same limits and the same colours."""
+    if len({len(figure.axes) for figure in alike}) > 1:
+        return
+    for several in zip(*(figure.axes for figure in alike), strict=True):
+        # a colour bar follows its picture
+        if len({each.get_title(loc="left") for each in several}) > 1 or several[0].get_label() == "<colorbar>":
+            continue
+        images = [image for each in several for image in each.images]
+        for image in images:
+            image.set_clim(min(each.norm.vmin for each in images), max(each.norm.vmax for each in images))
+        for each in several if not images else ():
+            each.set_xbound(*_union([other.get_xbound() for other in several]))
+            each.set_ybound(*_union([other.get_ybound() for other in several]))
+
+
+def _union(bounds: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    return min(low for low, _ in bounds), max(high for _, high in bounds)
+
+
 @styled
 def thumbnails(maps: Sequence[Array]) -> Figure:
     """Every attention map [N, M] of a text, a row a layer, a column a head; each from white to its largest weight."""

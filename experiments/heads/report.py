@@ -7,23 +7,29 @@ import functools
 import html
 import io
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow
 from matplotlib.figure import Figure
 from pyarrow import parquet
 
+from experiments.heads import figures
 from experiments.heads.measures.pruning import export
 from experiments.heads.section import Section
+from experiments.record.digested import write_digests
 from experiments.record.durable import folder_for, replacing, write
 
 ASSETS = Path(__file__).parent / "assets"
+BLOCK = re.compile(r'<section id="[^"]*"><h2>(.*?)</h2>.*?</section>', re.DOTALL)
+EARLIER = '<p class="none">From an earlier call of attn heads.</p>'
 
 
 def save(sections: Sequence[Section], folder: Path) -> None:
     """NAME.parquet for every table, NAME.png and NAME.svg for every picture, NAME/ for every model.
 
+    `digests.json` has the digests of the tables, for those who read them.
     Raises RunFolderError.
     """
     folder_for(folder)
@@ -38,10 +44,14 @@ def save(sections: Sequence[Section], folder: Path) -> None:
                 temporary.write_bytes(svg(figure))
         for name, (run, removed) in section.models.items():
             export(run, removed, folder / name)
+    write_digests(folder, [f"{name}.parquet" for section in sections for name in section.tables])
 
 
-def page(runs: Sequence[tuple[str, str, Sequence[Section]]]) -> str:
-    """The page, which needs nothing beside it: a column a run, each (name, a line about it, its sections)."""
+def page(runs: Sequence[tuple[str, str, Sequence[Section]]], earlier: Mapping[str, str] | None = None) -> str:
+    """The page, which needs nothing beside it: a column a run, each (name, a line about it, its sections).
+
+    earlier: sections as HTML, by title, that stay if the runs have none of that title.
+    """
     # in the order of the run that has most
     fullest_first = sorted((sections for _, _, sections in runs), key=len, reverse=True)
     titles = list(dict.fromkeys(section.title for sections in fullest_first for section in sections))
@@ -51,6 +61,9 @@ def page(runs: Sequence[tuple[str, str, Sequence[Section]]]) -> str:
         cells = "".join(f"<div>{_cell(sections.get(title))}</div>" for sections in columns)
         anchor = _anchor(title)
         blocks.append(f'<section id="{anchor}"><h2>{html.escape(title)}</h2><div class="runs">{cells}</div></section>')
+    kept = {title: block for title, block in (earlier or {}).items() if title not in titles}
+    blocks += [block if EARLIER in block else block.replace("</h2>", f"</h2>{EARLIER}", 1) for block in kept.values()]
+    titles += kept
     heads = "".join(f"<div><h1>{html.escape(name)}</h1><p>{html.escape(about)}</p></div>" for name, about, _ in runs)
     links = "".join(f'<a href="#{_anchor(title)}">{html.escape(title)}</a>' for title in titles)
     return (ASSETS / "page.html").read_text(encoding="utf-8").format(
@@ -65,8 +78,29 @@ def page(runs: Sequence[tuple[str, str, Sequence[Section]]]) -> str:
 
 
 def write_page(path: Path, runs: Sequence[tuple[str, str, Sequence[Section]]]) -> None:
-    """Raises RunFolderError."""
-    write(path, page(runs))
+    """Write the page. Sections that the page of a run had before, and that were not made now, stay and say so.
+
+    Raises RunFolderError.
+    """
+    earlier = {}
+    if len(runs) == 1 and path.exists():
+        found = BLOCK.finditer(path.read_text(encoding="utf-8"))
+        earlier = {html.unescape(block[1]): block[0] for block in found}
+    write(path, page(runs, earlier))
+
+
+def share_scales(several: Sequence[Sequence[Section]]) -> None:
+    """Give the pictures of several runs the same scales and colours, so that what looks alike is alike.
+
+    A map of attention keeps its own: the darkest is the largest of its map.
+    """
+    by_name: dict[str, list[Figure]] = {}
+    for section in (section for sections in several for section in sections if section.maps is None):
+        for name, figure in section.figures.items():
+            by_name.setdefault(name, []).append(figure)
+    for alike in by_name.values():
+        figures.share_scales(alike)
+    svg.cache_clear()
 
 
 def _cell(section: Section | None) -> str:

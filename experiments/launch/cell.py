@@ -10,25 +10,30 @@ import os
 import signal
 import sys
 import threading
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from experiments.config.check import from_tree
 from experiments.data.errors import DataError
 from experiments.display.progress import Display, summary
 from experiments.launch.assignment import Assignment, keep_to
 from experiments.launch.prepare import prepare_apart
+from experiments.launch.processes import Launched, group_of, with_followers
 from experiments.measure.cores import Neighbours
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.folder import RunFolder, run_name
+from experiments.record.mirrors import Mirrors
 from experiments.record.result import Result
-from experiments.record.wandb_mirror import Tracker
 from experiments.settings.digest import digest
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Failure, Mistake
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.interruption import Interrupted, Interruption
+
+if TYPE_CHECKING:
+    from experiments.training.distribution import World
 
 EXIT_CODES = {"done": ExitCode.DONE, "nan": ExitCode.NOT_FINITE, "oom": ExitCode.OUT_OF_MEMORY}
 
@@ -60,10 +65,26 @@ def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> No
         raise DataError(f"{folder.path} was trained on other text than there is now; {anew}")
 
 
-def execute(settings: Settings, cells_at_once: int = 1) -> ExitCode:
+def execute(settings: Settings, cells_at_once: int = 1, place: Launched | None = None) -> ExitCode:
     """Train, continue, or find done; the exit code, of SIGINT and SIGTERM too. Raises Failure.
 
     cells_at_once: cells that are trained side by side with this one, itself counted.
+    place: which one this process is where torchrun has started several for the run.
+    """
+    if place is None:
+        return _lead(settings, cells_at_once, with_followers(settings, folder_of(settings)))
+    with group_of(settings, place) as group:
+        if place.rank == 0:
+            return _lead(settings, cells_at_once, nullcontext(group))
+        from experiments.training.follower import follow
+
+        follow(settings, group)
+        return ExitCode.DONE
+
+
+def _lead(settings: Settings, cells_at_once: int, processes: AbstractContextManager[World]) -> ExitCode:
+    """The same, as the process that has the run's folder; `processes`: a block with those that take its steps.
+
     After a mistake that only the data or the sizes could show, a folder that was made for this run is removed again.
     """
     folder = folder_of(settings)
@@ -79,7 +100,8 @@ def execute(settings: Settings, cells_at_once: int = 1) -> ExitCode:
                 # torch is imported only now: a mistake in the settings or the data, or a finished run, needs none
                 from experiments.training.train import train
 
-                result = train(settings, folder, Tracker(), display, neighbours)
+                with processes as world:
+                    result = train(settings, folder, Mirrors(), display, neighbours, world)
         except Mistake:
             folder.discard()
             if is_first:

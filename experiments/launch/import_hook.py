@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
+
+from experiments.training.interruption import SIGNALS, handled
 
 LIBRARIES = {"numpy", "torch"}
 
@@ -29,26 +30,17 @@ def signals_held() -> Iterator[None]:
     """A block in which no handler of SIGINT and SIGTERM runs; what came is sent again right after it.
 
     Handlers are replaced, not the thread's mask: a signal that another thread receives runs its handler in this one.
-    A signal that Python does not handle has its effect at once. Outside the main thread, where no handler runs, the
-    block is as any other.
+    A signal that Python does not handle has its effect at once. Outside the main thread no handler runs anyway.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
     received: list[int] = []
 
     def receive(number: int, frame: FrameType | None) -> None:
         received.append(number)
 
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
-    for held in handlers:
-        signal.signal(held, receive)
     try:
-        yield
+        with handled(receive, [number for number in SIGNALS if callable(signal.getsignal(number))]):
+            yield
     finally:
-        for held, handler in handlers.items():
-            signal.signal(held, handler)
         for number in dict.fromkeys(received):
             signal.raise_signal(number)
 

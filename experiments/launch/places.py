@@ -29,7 +29,7 @@ class Place:
 
     cores: tuple[int, ...] = ()  # numbers; none on a GPU
     pinned: bool = False  # whether its process is kept to them, or may move to others that are idle
-    device: str | None = None  # the GPU, as CUDA_VISIBLE_DEVICES names it; None on a CPU
+    device: str | None = None  # the GPU, or several, as CUDA_VISIBLE_DEVICES names them; None on a CPU
 
 
 class Places:
@@ -44,11 +44,12 @@ class Places:
         self._devices: list[str] | None = None
 
     def take(self, settings: Settings) -> Place | None:
-        """A place for a cell, or None while there is none: a GPU, or as many cores as it has threads."""
+        """A place for a cell, or None while there is none: for each of its devices a GPU, or cores for its threads."""
         if self._taken == self.at_once:
             return None
-        threads = min(settings.trainer.threads, self._all)
-        place = self._take_device() if on_gpu(settings) else self._take_cores(threads)
+        devices = device_count(settings)
+        threads = min(settings.trainer.threads * devices, self._all)
+        place = self._take_devices(devices) if on_gpu(settings) else self._take_cores(threads)
         self._taken += place is not None
         return place
 
@@ -57,7 +58,7 @@ class Places:
         self._taken -= 1
         self._cores = sorted([*self._cores, *place.cores])
         if self._devices is not None and place.device is not None:
-            self._devices.append(place.device)
+            self._devices += place.device.split(",")
 
     def _take_cores(self, count: int) -> Place | None:
         if len(self._cores) < count:
@@ -65,12 +66,15 @@ class Places:
         taken, self._cores = self._cores[:count], self._cores[count:]
         return Place(tuple(taken), self._pinned)
 
-    def _take_device(self) -> Place | None:
+    def _take_devices(self, count: int) -> Place | None:
         if self._devices is None:
             from experiments.measure.hardware import visible_gpus
 
             self._devices = visible_gpus()
-        return Place(device=self._devices.pop(0)) if self._devices else None
+        if len(self._devices) < count:
+            return None
+        taken, self._devices = self._devices[:count], self._devices[count:]
+        return Place(device=",".join(taken))
 
 
 def on_gpu(settings: Settings) -> bool:
@@ -78,6 +82,18 @@ def on_gpu(settings: Settings) -> bool:
     from experiments.measure.hardware import resolve_device
 
     return settings.trainer.device != "cpu" and resolve_device(settings.trainer.device).type == "cuda"
+
+
+def device_count(settings: Settings) -> int:
+    """Over how many devices a run goes: `auto` is every GPU that there is, or cores for its threads."""
+    devices = settings.trainer.devices
+    if devices != "auto":
+        return devices
+    if on_gpu(settings):
+        from experiments.measure.hardware import visible_gpus
+
+        return len(visible_gpus())
+    return max(1, len(usable()) // settings.trainer.threads)
 
 
 def places_for(cells: Sequence[Settings], workers: Workers) -> Places:
@@ -103,12 +119,12 @@ def places_for(cells: Sequence[Settings], workers: Workers) -> Places:
 
 
 def _capacity(cells: Sequence[Settings]) -> int:
-    threads = [cell.trainer.threads for cell in cells if not on_gpu(cell)]
+    threads = [cell.trainer.threads * device_count(cell) for cell in cells if not on_gpu(cell)]
     places = len(usable()) // min(threads) if threads else 0
-    if len(threads) < len(cells):
+    if devices := [device_count(cell) for cell in cells if on_gpu(cell)]:
         from experiments.measure.hardware import visible_gpus
 
-        places += len(visible_gpus())
+        places += len(visible_gpus()) // min(devices)
     return max(1, places)
 
 

@@ -12,6 +12,8 @@ from experiments.config.compose import compose_raw, resolve
 from experiments.config.grid import grid
 from experiments.measure.cores import check_threads
 from experiments.model.kernel import check_kernel
+from experiments.record.mirrors import check_loggers
+from experiments.settings.extras import check_installed
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
@@ -78,12 +80,13 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
 
 
 def _check_cell(settings: Settings, *, runs_here: bool) -> None:
-    """Raises Mistake for a run that nothing ends; where it runs here, for a kernel or cores that are not there."""
+    """Raises Mistake for a run that nothing ends; where it runs here, for a kernel, cores or a logger not there."""
     planned_steps(settings)
     # a launcher of Hydra's may train on other machines than this one
     if runs_here:
         check_threads(settings.trainer.threads)
         check_kernel(settings)
+        check_loggers(settings.logger)
 
 
 def check_data(cells: list[Settings]) -> None:
@@ -108,5 +111,8 @@ def _deciding(overrides: list[str], name: str) -> tuple[DictConfig, str]:
     """Hydra's own settings and `runs`, from the overrides that decide them and from the overlays that they name."""
     keys = ("hydra/launcher=", "hydra/sweeper=", "hydra.mode=", "experiment=", "runs=")
     deciding = [override for override in overrides if override.startswith(keys) and "," not in override]
+    for override in deciding:
+        if override.startswith("hydra/launcher=submitit_"):
+            check_installed("slurm", override, "submitit")
     composed = compose_raw(deciding, with_hydra=True, name=name)
     return composed.hydra, str(composed.runs)

@@ -7,9 +7,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
+from contextlib import suppress
+from pathlib import Path
 
 from experiments.config.check import from_tree
 from experiments.data.errors import DataError
+from experiments.data.store import Cache
 from experiments.display.progress import Display
 from experiments.launch.child import child, why_ended
 from experiments.record.folder import RunFolder
@@ -25,15 +29,23 @@ def prepare_apart(settings: Settings, folder: RunFolder) -> None:
     if source.is_ready():
         return
     print(f"making the corpus, {source.name}, for the first time", file=sys.stderr)
-    process = subprocess.run(
-        **child("experiments.launch.prepare", folder.path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
-    )
+    started = time.monotonic()
+    try:
+        process = subprocess.run(
+            **child("experiments.launch.prepare", folder.path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            text=True,
+        )  # fmt: skip
+    finally:
+        # a signal to this process ended it in the middle, as would a lack of memory
+        with suppress(OSError):
+            Cache(Path(settings.cache), None).sweep()
     if process.returncode == ExitCode.MISTAKE:
         raise DataError(process.stdout.strip())
     if process.returncode < 0:
         raise Failure(f"making the corpus, {source.name}: {why_ended(process.returncode, '')}")
     if process.returncode:
         raise RuntimeError(f"making the corpus, {source.name}, ended with exit code {process.returncode}")
+    print(f"the corpus was made in {time.monotonic() - started:.0f} s", file=sys.stderr)
 
 
 def main() -> ExitCode:

@@ -7,14 +7,12 @@ from its run folder.
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import IO, Protocol
 
 from experiments.launch.assignment import Assignment
@@ -27,7 +25,7 @@ from experiments.record.result import Result
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Failure
 from experiments.settings.run import Settings
-from experiments.training.interruption import Interrupted
+from experiments.training.interruption import Interrupted, handled
 
 POLL_SECONDS = 0.2
 FAILURES = (ExitCode.FAILED, ExitCode.MISTAKE)  # of a cell that may not have begun
@@ -161,7 +159,8 @@ def run_cells(
     Raises Interrupted when this process was told to stop; all cells have then saved and ended.
     """
     queue = _Queue(cells, places, server, ended)
-    with _received_signals() as received, queue:
+    received: list[int] = []
+    with handled(lambda number, frame: received.append(number)), queue:
         forwarded = 0
         while queue.running or (queue.waiting and not received):
             if not received:
@@ -228,19 +227,3 @@ class _Queue:
 def outcome_of(folder: RunFolder, state: str) -> Outcome:
     """The outcome that a ledger tells: `done`, or the reason why not."""
     return Outcome(folder, folder.result(), "") if state == "done" else Outcome(folder, None, state)
-
-
-@contextmanager
-def _received_signals() -> Iterator[list[int]]:
-    """SIGINT and SIGTERM, as they come, in a list; they have no other effect within the block."""
-    received: list[int] = []
-
-    def receive(number: int, frame: FrameType | None) -> None:
-        received.append(number)
-
-    before = {number: signal.signal(number, receive) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield received
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -17,8 +17,12 @@ def resolve_device(device: str) -> torch.device:
     """`auto` is the GPU if there is one. Raises Mistake for a GPU that isn't there."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if device == "cuda" and not torch.cuda.is_available():
-        raise Mistake("trainer.device=cuda, but torch sees no GPU here; allowed: auto, cpu")
+    if device.startswith("cuda"):
+        there = ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+        if not torch.cuda.is_available():
+            raise Mistake(f"trainer.device={device}, but torch sees no GPU here; allowed: auto, cpu")
+        if device not in there:
+            raise Mistake(f"trainer.device={device}: there is no such GPU here; allowed: auto, cpu, {', '.join(there)}")
     return torch.device(device)
 
 

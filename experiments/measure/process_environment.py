@@ -7,7 +7,7 @@ import sys
 
 TUNED = {
     # two threads beside a busy core fall off a cliff while OpenMP spins for long, and are slower than one where it
-    # sleeps at once: it spins for 5,000 rounds (docs/performance.md)
+    # sleeps at once: it spins for 5,000 rounds (docs/kernels.md)
     "OMP_WAIT_POLICY": "PASSIVE",
     "GOMP_SPINCOUNT": "5000",
     # glibc, keep what is freed, in huge pages: by default it goes back to the system and is asked for again in every

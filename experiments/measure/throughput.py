@@ -44,12 +44,16 @@ class Throughput:
 
     def start(self) -> None:
         """The first step is about to be taken."""
-        self._started = time.perf_counter()
+        self._started, self._processor_started = time.perf_counter(), time.process_time()
         self._steps = 0
 
     def elapsed(self) -> float:
         """Seconds since the start."""
         return time.perf_counter() - self._started
+
+    def processor_seconds(self) -> float:
+        """Seconds of processor time of all threads of this process since the start: a busy machine adds none."""
+        return time.process_time() - self._processor_started
 
     @contextmanager
     def step(self) -> Iterator[Counted]:

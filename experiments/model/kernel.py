@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,11 +27,14 @@ def check_kernel(settings: Settings) -> None:
         raise Mistake(f"backend=triton: {refusal}; here it must be one of {others}")
 
 
-def keep_kernel(settings: Settings) -> None:
-    """Have the compiled kernel built into the cache of the settings, and looked for there; nothing is built yet."""
+def keep_kernel(settings: Settings, say: Callable[[str], None] | None = None) -> None:
+    """Have the compiled kernel built into the cache of the settings, and looked for there; nothing is built yet.
+
+    say: receives a line before the kernel is built and one after it.
+    """
     from attention.kernels import compiled
 
-    compiled.build_in(Path(settings.cache))
+    compiled.build_in(Path(settings.cache), say)
 
 
 def why_slower(settings: Settings, device: torch.device) -> str | None:

@@ -115,6 +115,10 @@ class Vocabulary(Protocol):
         """Id of [PAD]."""
 
     @property
+    def unk_id(self) -> int:
+        """Id of [UNK]; that of the end of a text where nothing is unknown."""
+
+    @property
     def cls_id(self) -> int:
         """Id of [CLS]."""
 
@@ -123,8 +127,8 @@ class Vocabulary(Protocol):
         """Id of [SEP]."""
 
     @property
-    def mask_id(self) -> int:
-        """Id of [MASK]."""
+    def mask_id(self) -> int | None:
+        """Id of [MASK]; None where no model of the vocabulary hides tokens."""
 
     @property
     def sentinel_ids(self) -> Sequence[int]:

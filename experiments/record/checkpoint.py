@@ -20,7 +20,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from experiments.record.durable import folder_for, replacing, write
+from experiments.record.durable import replacing, swept, write
 from experiments.record.folder import CONFIG, PREFIX, TOKENIZER, RunFolder, checksum, configuration_digest
 from experiments.settings.digest import file_digest
 from experiments.settings.group import WhichCheckpoint
@@ -45,10 +45,12 @@ def save(folder: Path, which: WhichCheckpoint, step: int, tensors: dict[str, Ten
     Raises RunFolderError when it can't be written; the earlier checkpoints are then as they were.
     """
     path = folder / f"{PREFIX[which]}-{step:09d}.safetensors"
-    folder_for(folder)
+    swept(folder)
     with replacing(path) as temporary:
         with _as_os_error():
             save_file(tensors, temporary, {"header": json.dumps(header)})
+        # the library's own file is for its user alone
+        temporary.chmod(0o644)
         # before the file gets its name: one without a checksum is no checkpoint, a checksum without a file is nothing
         write(path.with_suffix(".sha256"), file_digest(temporary) + "\n")
     others = [file for file in _files(folder, which) if file != path]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import errno
+import glob
 import json
 import math
+import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from experiments.settings.digest import sealed, unsealed
-from experiments.settings.disk import make_folder, read_bytes, to_disk
+from experiments.settings.disk import make_folder, read_bytes, take_lock, to_disk
 from experiments.settings.mistake import Failure
 from experiments.settings.plain import from_json
 
@@ -79,21 +81,39 @@ def new_folder(path: Path) -> Iterator[Path]:
     """Yield a folder beside `path` to be filled; it becomes `path` if the block succeeds, and is removed if not.
 
     `path` must not be there, or be empty: who comes second fails and changes nothing. What is in the folder is on the
-    disk before it gets its name. Raises RunFolderError.
+    disk before it gets its name. What a killed process has left of it is removed. Raises RunFolderError.
     """
     with disk_errors_as_failures(path):
         make_folder(path.parent)
-        partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        try:
-            yield partial
-            partial.chmod(0o755)
-            for each in (*partial.rglob("*"), partial):
-                to_disk(each)
-            partial.rename(path)
-            to_disk(path.parent)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
+        for left in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):
+            with suppress(FileNotFoundError), _locked(left) as abandoned:
+                if abandoned:
+                    shutil.rmtree(left, ignore_errors=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent))
+        with _locked(partial):
+            try:
+                yield partial
+                partial.chmod(0o755)
+                for each in (*partial.rglob("*"), partial):
+                    to_disk(each)
+                partial.rename(path)
+                to_disk(path.parent)
+            except BaseException:
+                shutil.rmtree(partial, ignore_errors=True)
+                raise
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Hold the lock of a folder as long as the process lives; False where another has it, or there are no locks."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        free = False
+        with suppress(OSError):
+            free = take_lock(descriptor)
+        yield free
+    finally:
+        os.close(descriptor)
 
 
 def write(path: Path, text: str) -> None:
@@ -117,6 +137,18 @@ def folder_for(path: Path) -> Path:
     with disk_errors_as_failures(path):
         make_folder(path)
     return path
+
+
+def swept(folder: Path) -> Path:
+    """The same for files that a library writes: what a killed process was writing is removed, all hidden files.
+
+    Only one process at a time may write there. Raises RunFolderError.
+    """
+    with disk_errors_as_failures(folder):
+        make_folder(folder)
+        for left in folder.glob(".*"):
+            left.unlink()
+    return folder
 
 
 def to_json(value: Any, indent: int | None = None) -> str:

@@ -30,7 +30,7 @@ from experiments.record.lock import Lock
 from experiments.record.metrics import Metrics
 from experiments.record.result import Result
 from experiments.settings.digest import bytes_digest, digest, file_digest
-from experiments.settings.disk import read_bytes
+from experiments.settings.disk import made_folder, read_bytes
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.plain import from_yaml
@@ -41,6 +41,7 @@ LOCATION_KEYS = frozenset({"runs", "cache", "logger", "pretrained"})
 RENDERED = "tables"  # of the runs' folder: papers' tables as they were last rendered
 CONFIG, ENVIRONMENT, METRICS, RESULT = "config.yaml", "environment.json", "metrics.jsonl", "result.json"
 TOKENIZER = "tokenizer.json"
+PREDICTIONS = "predictions.json"  # of a fine-tuned run
 SEAL = b"# sha256 of the lines above: "  # the last line of config.yaml
 # key of result.json: the digest of each file that its numbers rest on
 FILES = "files"
@@ -48,8 +49,15 @@ FINAL = ("done", "imported")  # status of a run that no command goes on from
 
 
 def configuration_digest(settings: dict[str, Any]) -> str:
-    """Eight hex digits of SHA-256 over all the settings that can change a result."""
+    """Eight hex digits of SHA-256 over all the settings that can change a result.
+
+    Which GPU it is, of several, changes none, nor does the number of devices that share the work.
+    """
     deciding = {key: value for key, value in settings.items() if key not in LOCATION_KEYS}
+    if isinstance(trainer := deciding.get("trainer"), dict):
+        deciding["trainer"] = {key: value for key, value in trainer.items() if key != "devices"}
+        if str(trainer.get("device")).startswith("cuda:"):
+            deciding["trainer"]["device"] = "cuda"
     return digest(deciding)[:8]
 
 
@@ -130,8 +138,9 @@ class RunFolder:
 
         Raises RunFolderError also if another process has the folder, or if it holds a run of another configuration.
         """
-        self._made = not self.path.exists()
-        folder_for(self.path)
+        folder_for(self.path.parent)
+        with disk_errors_as_failures(self.path):
+            self._made = made_folder(self.path)
         try:
             self._lock.acquire()
             recorded = self.config() if (self.path / CONFIG).exists() else None
@@ -145,6 +154,7 @@ class RunFolder:
             if recorded is None or (recorded != settings and (result is None or result.status != "done")):
                 write(self.path / CONFIG, config_text(settings))
         except BaseException:
+            self.discard()
             self.close()
             raise
 
@@ -161,8 +171,8 @@ class RunFolder:
         self._lock.release()
 
     def discard(self) -> None:
-        """Remove the folder if `create` of this object made it, no checkpoint is in it and nobody trains in it."""
-        if self._made and not any(self.checkpoint.glob("*")) and self.holder() is None:
+        """Remove the folder if `create` of this object made it, no checkpoint is in it and nobody else trains in it."""
+        if self._made and not any(self.checkpoint.glob("*")) and (self._lock.held or self.holder() is None):
             shutil.rmtree(self.path, ignore_errors=True)
 
     def holder(self) -> str | None:
@@ -234,7 +244,7 @@ class RunFolder:
     def _digests(self) -> dict[str, str]:
         """Hex SHA-256 of each file that the numbers rest on, and that is there."""
         digests = {METRICS: self.metrics.digest()}
-        for name in (CONFIG, ENVIRONMENT, TOKENIZER):
+        for name in (CONFIG, ENVIRONMENT, TOKENIZER, PREDICTIONS):
             with disk_errors_as_failures(self.path / name):
                 digests[name] = file_digest(self.path / name) if (self.path / name).exists() else None
         return {name: digest for name, digest in digests.items() if digest is not None}
@@ -259,7 +269,9 @@ def differing_file(recorded: Any, digests: Mapping[str, str]) -> str | None:
     """
     if not isinstance(recorded, dict):
         raise ValueError(f"{FILES}: no mapping of digests")
-    return next((name for name in sorted(recorded.keys() | digests) if recorded.get(name) != digests.get(name)), None)
+    # no number rests on predictions that a result has never known
+    names = recorded.keys() | (digests.keys() - {PREDICTIONS})
+    return next((name for name in sorted(names) if recorded.get(name) != digests.get(name)), None)
 
 
 class _Dumper(yaml.SafeDumper):

@@ -19,7 +19,7 @@ from experiments.settings.disk import read_bytes
 
 INDEX_FILE = ".index.sqlite"
 # counted up whenever what is derived from a file changes: an index of another version is made anew
-VERSION = 2
+VERSION = 3
 WAIT_SECONDS = 5.0
 ABSENT = "-"
 

@@ -8,15 +8,25 @@ from pathlib import Path
 from typing import Any
 
 from experiments.record.durable import RunFolderError
-from experiments.record.folder import CONFIG, ENVIRONMENT, FILES, FINAL, METRICS, RESULT, RunFolder, differing_file
+from experiments.record.folder import (
+    CONFIG,
+    ENVIRONMENT,
+    FILES,
+    FINAL,
+    METRICS,
+    PREDICTIONS,
+    RESULT,
+    TOKENIZER,
+    RunFolder,
+    differing_file,
+)
 from experiments.record.index import Index
 from experiments.record.result import Result
 from experiments.settings.digest import file_digest, unsealed
 from experiments.settings.plain import from_json
 
 CHANGED = "changed"  # the status of a run that is not as it was when its result was written: it has no numbers
-# the tokenizer, which may be large, is checked by whoever uses it
-BESIDE = (CONFIG, ENVIRONMENT, METRICS)
+BESIDE = (CONFIG, ENVIRONMENT, METRICS, TOKENIZER, PREDICTIONS)
 
 
 def marked_result(folder: Path, index: Index, say: Callable[[str], None]) -> dict[str, Any] | None:
@@ -46,8 +56,7 @@ def _parse(folder: Path, content: bytes) -> dict[str, Any]:
     except ValueError as error:
         raise ValueError(f"{folder / RESULT}: {error}") from error
     digests = {name: file_digest(folder / name) for name in BESIDE if (folder / name).exists()}
-    expected = {name: digest for name, digest in recorded.items() if name in BESIDE}
-    if result["status"] in FINAL and (name := differing_file(expected, digests)):
+    if result["status"] in FINAL and (name := differing_file(recorded, digests)):
         raise ValueError(f"{folder / name}: not as it was when {RESULT} was written")
     return result
 

@@ -33,6 +33,7 @@ class Result:
     unigram_loss: Number | None  # of predicting every token from the frequencies of the training split
     perplexity: Number | None
     bits_per_byte: Number | None
+    unknown_share: Number | None = None  # [UNK] among the tokens of the validation split, which no loss counts
     text_scores: dict[str, Number] | None = None  # of texts that the model wrote by itself, as its objective names them
     text_scores_meaning: str | None = None  # how they were computed, such as sacrebleu's signature
     scored_texts: int | None = None  # of the validation split
@@ -41,11 +42,12 @@ class Result:
     scores: dict[str, Number] | None = None  # of a task, which has no perplexity
 
     # speed and memory
-    tokens_per_second: Number | None  # non-padding tokens, steady state
+    tokens_per_second: Number | None  # non-padding tokens, steady state, of all devices together
     tokens_per_second_spread: Number | None  # same unit; what it is stands in throughput_meaning
     throughput_meaning: str | None  # how it was measured
-    peak_memory_bytes: int | None
+    peak_memory_bytes: int | None  # of the device that needed most
     peak_memory_meaning: str | None  # what it counts
+    peak_memory_of_all_bytes: int | None = None  # the sum over the devices of the last start
 
     # cost
     parameters: dict[str, int] | None  # by part, and `total`
@@ -57,13 +59,15 @@ class Result:
     skipped_steps: int  # by the guard, on a non-finite loss or gradient
     tokens: int
     epochs: Number
-    wall_seconds: Number  # over all the starts of the run
+    wall_seconds: Number  # over all the starts of the run, from the first step on
+    processor_seconds: Number | None = None  # of all threads, likewise: what the run cost, however busy the machine was
 
     # conditions
     backend: str | None  # attention kernels that ran, joined by +
     precision: str | None
     compiled: bool | None = None  # layers by torch.compile; None where nobody recorded it
     device: str | None
+    devices: int = 1  # that shared its batches when it ended, each such a one
     micro_batch: int | None  # sequences at once
     cells_at_once: int = 1  # of its sweep, trained side by side on this machine while it was
     # share of the time, of its last start, in which other processes had its cores; None: not known

@@ -34,19 +34,19 @@ LOWEST = ("loss", "perplexity", "validation_loss", "validation_perplexity", "bit
 HIGHEST = ("tokens_per_second", "peak_memory_bytes")
 
 
+Place = tuple[str, str | None]  # project, entity
+
+
 class TrackingError(RuntimeError):
     """W&B can't be used at all: one line with the reason and what to do."""
 
 
-class Tracker:
-    """The mirror of one run. No method raises, prints, or waits for a network longer than the bounds above.
+class WandbMirror:
+    """The mirror of one run in W&B; `sync` can still upload everything from the run folder after a failure."""
 
-    The first failure ends the mirroring, not the run; it is noted in the run's log.txt, and `sync` can still upload
-    everything from the run folder. `state` says in a few words where the run is mirrored.
-    """
+    name = "W&B"
 
     def __init__(self) -> None:
-        self.state = "W&B off"
         self._wandb: ModuleType | None = None
         self._run: Any = None
         self._folder: RunFolder | None = None
@@ -55,45 +55,36 @@ class Tracker:
         self._next_step = 0
 
     def start(self, folder: RunFolder, settings: dict[str, Any], group: str | None = None) -> None:
-        """Begin to mirror `folder`, whose metrics.jsonl has been truncated to the step from which the run goes on.
-
-        group: the sweep's name; settings["logger"]["group"] wins over it.
-        """
+        """Begin the run, or go on with it where it is online."""
         mode = _mode(settings["logger"]["wandb"])
         if mode == "off":
             return
         self._folder, self._logger = folder, settings["logger"]
         group = settings["logger"]["group"] or group
-        try:
-            _remember(folder, group=group)
-            self._wandb = _import()
-            self._run = self._begin(folder, settings, group, mode)
-            self._next_step = _replay(self._run, folder)
-            _remove_others(folder, keep=Path(self._run.dir).parent)
-        except Exception as error:
-            self._give_up(error)
+        _remember(folder, group=group)
+        self._wandb = _import()
+        self._run = self._begin(folder, settings, group, mode)
+        self._next_step = _replay(self._run, folder)
+        _remove_others(folder, keep=Path(self._run.dir).parent)
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
         """Mirror the metrics of one step; a step that the server already has is left out."""
-        if self._run is None or step < self._next_step:
-            return
-        try:
+        if self._run is not None and step >= self._next_step:
             _log(self._run, step, metrics)
-        except Exception as error:
-            self._give_up(error)
 
     def finish(self, result: Result) -> None:
         """Write the summary and end the mirror."""
         if self._run is None:
             return
-        try:
-            _finish(self._run, result)
-            if self._online:
-                assert self._folder is not None
-                _remember(self._folder, uploaded=_uploadable(self._folder, self._logger, result))
-        except Exception as error:
-            self._give_up(error)
-        self._run = None
+        _finish(self._run, result)
+        if self._online:
+            assert self._folder is not None
+            _remember(self._folder, uploaded=_uploadable(self._folder, self._logger, result))
+
+    def give_up(self) -> None:
+        """End the service: a broken one prints its traceback when the process ends."""
+        if self._wandb is not None:
+            self._wandb.teardown()
 
     def _begin(self, folder: RunFolder, settings: dict[str, Any], group: str | None, mode: str) -> Any:
         assert self._wandb is not None
@@ -103,25 +94,13 @@ class Tracker:
             try:
                 run = _init(self._wandb, folder, settings, group, root, online=True)
                 self._online = True
-                self.state = f"W&B online: {run.url}"
                 return run
             except Exception as error:
                 obstacle = f"the online start failed ({_line(error)})"
                 # the failed start keeps the run's id taken until the service has gone
                 self._wandb.teardown()
         folder.log(f"W&B is offline, as {obstacle}")
-        self.state = f"W&B offline: {root / 'wandb'}"
         return _init(self._wandb, folder, settings, group, root, online=False)
-
-    def _give_up(self, error: Exception) -> None:
-        self._run = None
-        self.state = "W&B off after a failure"
-        assert self._folder is not None
-        self._folder.log(f"W&B failed and is off from here on, the run is not affected: {_line(error)}")
-        if self._wandb is not None:
-            # without it a broken service prints its traceback when the process ends
-            with suppress(Exception):
-                self._wandb.teardown()
 
 
 def connect() -> ModuleType:
@@ -133,12 +112,13 @@ def connect() -> ModuleType:
     return wandb
 
 
-def sync(folders: Iterable[RunFolder], project: str | None, entity: str | None, report: Callable[[str], None]) -> int:
+def sync(folders: Iterable[RunFolder], place: Place, named: bool, report: Callable[[str], None]) -> int:
     """Upload runs that were recorded offline, each as one W&B run; returns how many could not be uploaded.
 
-    Only steps that the server doesn't have are sent, and a run that was uploaded whole is skipped. project, entity:
-    None for those of the run's own settings. report: takes one line a run. Raises TrackingError, within a few
-    seconds, if nobody is logged in or the server can't be reached.
+    Only steps that the server doesn't have are sent, and a run that was uploaded whole is skipped. place: where to,
+    whatever the run's settings say, which may be somebody else's. named: whether the user named it; a run that was
+    uploaded elsewhere is skipped too if not. report: takes one line a run. Raises TrackingError, within a few seconds,
+    if nobody is logged in or the server can't be reached.
     """
     try:
         wandb = connect()
@@ -147,7 +127,7 @@ def sync(folders: Iterable[RunFolder], project: str | None, entity: str | None, 
 
     def attempt(folder: RunFolder) -> bool:
         try:
-            report(f"{folder.name}: {_upload(wandb, folder, project, entity)}")
+            report(f"{folder.name}: {_upload(wandb, folder, place, named)}")
         except Exception as error:
             report(f"{folder.name}: not uploaded: {_line(error)}")
             # a run that failed keeps its id taken until the service has gone
@@ -159,15 +139,16 @@ def sync(folders: Iterable[RunFolder], project: str | None, entity: str | None, 
     return sum(not attempt(folder) for folder in folders)
 
 
-def _upload(wandb: ModuleType, folder: RunFolder, project: str | None, entity: str | None) -> str:
+def _upload(wandb: ModuleType, folder: RunFolder, place: Place, named: bool) -> str:
     settings = folder.config()
-    logger = {**settings["logger"]}
-    logger |= {"project": project or logger["project"], "entity": entity or logger["entity"]}
+    where = dict(zip(("project", "entity"), place, strict=True))
+    own, logger = settings["logger"], {**settings["logger"], **where}
     result = folder.result()
     folder.check_files()
     state = _uploadable(folder, logger, result)
     memory = _memory(folder)
-    if memory.get("uploaded") == state:
+    before = memory.get("uploaded")
+    if before == state or (not named and isinstance(before, dict) and {**before, **where} == state):
         return "uploaded before"
     holder = folder.holder()
     if holder and not any(path.parent.name.startswith("offline-") for path in _files(folder)):
@@ -179,7 +160,13 @@ def _upload(wandb: ModuleType, folder: RunFolder, project: str | None, entity: s
         count = sum(metrics["step"] >= first for metrics in folder.metrics.read())
         _finish(run, result)
         _remember(folder, uploaded=state)
-        return f"{count} steps uploaded to {run.url}"
+        other = "" if named or own == logger else f"; its own settings name {_path(own)}, --project uploads it there"
+        return f"{count} steps uploaded to {run.url}{other}"
+
+
+def _path(logger: dict[str, Any]) -> str:
+    """A place as --project takes it."""
+    return "/".join(str(part) for part in (logger["entity"], logger["project"]) if part)
 
 
 def log_tables(name: str, tables: dict[str, list[dict[str, Any]]], logger: dict[str, Any], root: Path) -> str:

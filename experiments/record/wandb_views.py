@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from experiments.record.durable import to_json, write
 from experiments.record.folder import RENDERED
 from experiments.record.wandb_mirror import connect
 from experiments.settings.disk import read_bytes
+from experiments.settings.extras import check_installed
 from experiments.settings.mistake import Mistake, first_line
 from experiments.settings.plain import from_json
 
@@ -20,8 +20,7 @@ MEMORY = ".views.json"
 def owner(entity: str | None) -> str:
     """The entity, or that of who is logged in. Raises Mistake without W&B's library of views, TrackingError without a
     login: before anything is built."""
-    if importlib.util.find_spec("wandb_workspaces") is None:
-        raise Mistake("--wandb needs W&B's library of workspaces", "pip install -c constraints.txt -e '.[dashboard]'")
+    check_installed("dashboard", "--wandb", "wandb_workspaces")
     wandb = connect()
     return entity or str(wandb.Api().default_entity)
 

@@ -34,11 +34,16 @@ def read_bytes(path: Path) -> bytes:
         return file.read()
 
 
-@contextmanager
-def lock_file(path: Path) -> Iterator[int]:
+def open_lock(path: Path) -> int:
     """Open the file of a lock, made where there is none; the lock goes when it is closed. Raises OSError."""
     # without waiting for whoever reads a pipe in its place
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
+
+
+@contextmanager
+def lock_file(path: Path) -> Iterator[int]:
+    """A block in which the file of a lock is open. Raises OSError."""
+    descriptor = open_lock(path)
     try:
         yield descriptor
     finally:
@@ -75,5 +80,19 @@ def make_folder(path: Path) -> None:
     while not missing[-1].parent.is_dir():
         missing.append(missing[-1].parent)
     for each in reversed(missing):
-        each.mkdir(exist_ok=True)
-        to_disk(each.parent)
+        made_folder(each)
+
+
+def made_folder(path: Path) -> bool:
+    """Make a folder in one that is there, as `make_folder` does; whether it is this process that made it.
+
+    Raises OSError.
+    """
+    try:
+        path.mkdir()
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+        return False
+    to_disk(path.parent)
+    return True

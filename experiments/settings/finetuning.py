@@ -20,14 +20,14 @@ LIBRARIES = {"f1": "sklearn", "matthews": "sklearn", "pearson": "scipy", "spearm
 class ExampleSource(Group):
     """Where the examples of a task are: a data set of the hub, or local files with the same columns."""
 
-    name: Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]  # of the task, in the run's name
     path: Text  # owner/name of the hub, or a folder that a data set was downloaded to
     subset: Text | None  # configuration of the data set
     revision: Text  # branch, tag or commit; the commit it resolved to is recorded
     train: Text  # a split expression, or a local .parquet, .json or .jsonl file
     validation: Text | dict[str, Text]  # likewise; several by their names, each scored by itself
     train_examples: Size | None  # at most so many
-    validation_examples: Size | None
+    validation_examples: Size | None  # likewise
 
     has_labels: ClassVar[bool] = False  # its targets are labels, each with a probability that can be smoothed
 
@@ -60,15 +60,16 @@ class Span(ExampleSource):
 
     kind: Literal["span"]
     validation: Text  # a single split: each window is of a question by its number in it
-    id: Text  # columns
-    question: Text
-    context: Text
-    answers: Text
+    id: Text  # column
+    question: Text  # column
+    context: Text  # column
+    answers: Text  # column, of {text: [...], answer_start: [...]}
     document_stride: Size  # tokens from the start of one window to that of the next
     max_question: Size  # tokens
     max_answer: Size  # tokens
     n_best: Size  # starts, and ends, of a window that are tried
-    window_score: Literal["logits", "log_probabilities"]
+    window_score: Literal["logits", "log_probabilities"]  # what spans of different windows are compared by
+    scores_of: Literal["squad", "cmrc"]  # whose definition of the scores
 
     def check(self, length: int) -> None:
         """[CLS] question [SEP] context [SEP] must have room for at least one token of the context."""
@@ -104,7 +105,7 @@ class Labelled(ExampleSource):
 
     texts: Annotated[list[Text], Field(min_length=1, max_length=2)]  # columns
     label: Text  # column
-    metrics: Sequence[str]
+    metrics: Sequence[str]  # the scores, of which the first counts
 
     @property
     def score_names(self) -> list[str]:
@@ -123,7 +124,7 @@ class Classification(Labelled):
     has_labels: ClassVar[bool] = True
     kind: Literal["classification"]
     labels: Annotated[list[Text], Field(min_length=2)]  # by their numbers
-    metrics: Annotated[list[ClassMetric], Field(min_length=1)]
+    metrics: Annotated[list[ClassMetric], Field(min_length=1)]  # the scores, of which the first counts
 
     @property
     def outputs(self) -> int:
@@ -141,7 +142,7 @@ class Regression(Labelled):
     """A number for a text, or for a pair of texts."""
 
     kind: Literal["regression"]
-    metrics: Annotated[list[NumberMetric], Field(min_length=1)]
+    metrics: Annotated[list[NumberMetric], Field(min_length=1)]  # the scores, of which the first counts
 
     @property
     def outputs(self) -> int:
@@ -165,7 +166,7 @@ class FinetuningSettings(Settings):
     """A run that goes on from the weights of another; `objective`, `data` and `tokenizer` are what those learned by."""
 
     pretrained: Text  # folder of the pretrained run
-    checkpoint: WhichCheckpoint
+    checkpoint: WhichCheckpoint  # which of its checkpoints
     origin: Origin
     epochs: Positive | None  # the first limit reached ends the run
     task: Benchmark

@@ -1,4 +1,4 @@
-"""The mirror of the run folder in W&B."""
+"""The mirrors of the run folder."""
 
 from __future__ import annotations
 
@@ -8,10 +8,12 @@ from experiments.settings.group import Group, Text
 
 
 class Logger(Group):
-    """W&B, a mirror of the run folder."""
+    """W&B, TensorBoard and trackio, each a mirror of the run folder; any of them together."""
 
     wandb: Literal["auto", "offline", "online", "off"]  # auto: online when logged in
-    project: Text
-    entity: Text | None
-    group: Text | None  # null: the sweep's name
-    tags: list[str]
+    tensorboard: bool  # in the folder tensorboard of the runs
+    trackio: bool  # in the folder trackio of the runs
+    project: Text  # of W&B and trackio
+    entity: Text | None  # of W&B; null: the account's own
+    group: Text | None  # of W&B and trackio; null: the sweep's name
+    tags: list[str]  # of the run in W&B

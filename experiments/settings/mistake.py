@@ -35,3 +35,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
 def first_line(error: BaseException) -> str:
     """The first line of an exception's message; its class's name if it has none."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def shortened(text: str) -> str:
+    """The text; of one longer than 200 characters only both ends."""
+    return text if len(text) <= 200 else f"{text[:120]}...{text[-60:]}"

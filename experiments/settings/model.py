@@ -22,23 +22,27 @@ else:
 class Model(Group):
     """The layers around the attention; sizes in features, lengths in tokens."""
 
-    hidden_size: Size
-    intermediate_size: Size
+    hidden_size: Size  # width of the stream that the layers add to
+    intermediate_size: Size  # inner width of the feed-forward
     embedding_size: Size  # width of the embeddings; where it is not hidden_size, linear maps lead there and back
-    layers: Size
+    layers: Size  # depth of the model
     sharing: Literal["none", "attention", "feed_forward", "all"]  # sub-layers that are the same in all layers
     length: Size  # longest sequence; the size of a learned position table
-    norm: Norm
-    norm_kind: NormName
-    norm_epsilon: Positive
+    norm: Norm  # where norms stand: after a sub-layer, before it, on both sides, or after it with a scaled residual
+    norm_kind: NormName  # what a norm computes, see norms.md
+    norm_epsilon: Positive  # added to the variance
     embedding_norm: bool  # a norm on the sum of the embeddings
-    position: PositionName
-    rotary_base: Positive
+    first_norm: bool  # with norm=pre, before the first attention too, as before every other sub-layer
+    position: PositionName  # how the model knows where a token stands
+    rotary_base: Positive  # rotary features turn by 1 to 1 / base radians a token
+    local_window: Size | None  # tokens to either side that local layers attend to; null: every layer attends to all
+    global_every: Size  # the first of so many layers attends to all tokens, the others are local
+    local_rotary_base: Positive  # rotary_base of the local layers
     sinusoidal_base: Positive  # the slowest sinusoid turns by about 1 / base a token
     position_start: Literal["normal", "sinusoidal"]  # of learned positions
     relative_buckets: Annotated[int, Field(ge=4)]  # T5's buckets of distance, both directions together
     relative_distance: Size  # distances from here on share the last bucket
-    activation: Literal["gelu", "gelu_tanh", "relu"]
+    activation: Literal["gelu", "gelu_tanh", "relu"]  # of the feed-forward
     gated: bool  # the feed-forward has a second inner map, which the activation's output multiplies
     linear_bias: bool  # biases of the attention's and the feed-forward's linear maps
     token_types: Count  # rows of the token-type table; 0 = no table
@@ -58,6 +62,14 @@ class Model(Group):
             raise ValueError(
                 f"relative_buckets {self.relative_buckets} must be even, and less than 4 times "
                 f"relative_distance {self.relative_distance}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _first(self) -> Model:
+        if not self.first_norm and (self.norm != "pre" or self.sharing in ("attention", "all")):
+            raise ValueError(
+                f"first_norm false: is of norm=pre and sharing=none, not of norm={self.norm}, sharing={self.sharing}"
             )
         return self
 

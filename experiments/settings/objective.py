@@ -18,7 +18,6 @@ class ObjectiveSettings(Group):
 
     architecture: ClassVar[str]  # the model that it trains, a key of experiments.model.build.ARCHITECTURES
     reads_targets: ClassVar[bool] = True  # the model is given what it predicts, hidden by what may attend to it
-    encodes: ClassVar[bool] = False  # it trains an encoder, where every position attends to the whole text
     reads_pairs: ClassVar[bool] = False  # its data are pairs, of a source and a target sentence
     generates: ClassVar[bool] = False  # its model is also scored by texts that it writes by itself
     pads: ClassVar[bool] = False  # rows are filled up with padding: how much, only the text says

@@ -30,5 +30,7 @@ POSITION_KINDS = {
     "rotary": PositionKind(rotation="experiments.model.layers.position:rotary"),
     # Raffel et al. 2020, 1910.10683
     "relative": PositionKind(bias="experiments.model.layers.position:relative_bias"),
+    # Press et al. 2022, 2108.12409
+    "alibi": PositionKind(bias="experiments.model.layers.position:alibi"),
     "none": PositionKind(),
 }

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from attention.kernels import kernel_modules
 from experiments.settings.data import DataSettings
+from experiments.settings.devices import largest_part
 from experiments.settings.group import Group, Positive, Seed, Size, Text
 from experiments.settings.kinds import one_of
 from experiments.settings.logger import Logger
@@ -35,19 +36,19 @@ class Settings(Group):
     """One run, whole. `variant` is checked against the constructor it names."""
 
     # what people vary; groups refer to these by interpolation
-    heads: Size
-    key_size: Size
-    value_size: Size
-    hidden_size: Size
-    layers: Size
-    norm: Norm
-    length: Annotated[int, Field(ge=8)]
-    batch_size: Size
-    learning_rate: Positive
-    max_steps: Size | None
-    precision: Precision
-    backend: BackendName
-    seed: Seed
+    heads: Size  # attention heads of a layer
+    key_size: Size  # d_k, width of queries and keys per head
+    value_size: Size  # d_v, width of values per head
+    hidden_size: Size  # width of the stream that the layers add to
+    layers: Size  # depth of the model
+    norm: Norm  # where norms stand, see norms.md
+    length: Annotated[int, Field(ge=8)]  # tokens a sequence
+    batch_size: Size  # sequences a step
+    learning_rate: Positive  # its peak
+    max_steps: Size | None  # steps; null: another limit ends the run
+    precision: Precision  # auto: bf16 where the hardware is fast at it
+    backend: BackendName  # kernel of the attention; auto: the fastest that is exact for the case
+    seed: Seed  # of starting values, batches, masks and dropout
     runs: Text  # folder of the run folders
     cache: Text  # folder of tokenizers and packed corpora
     # groups
@@ -65,6 +66,29 @@ class Settings(Group):
     def row_length(self) -> int:
         """Tokens of a row of the packed data."""
         return self.objective.row_length(self.length)
+
+    def why_not_over(self, devices: int) -> str | None:
+        """Why the run can't go over so many devices, in a sentence; None where it can."""
+        trainer, model = self.trainer, self.model
+        largest = largest_part(trainer.batch_size, devices)
+        drops = model.dropout or model.attention_dropout or self.variant.get("dropout")
+        if devices == 1:
+            return None
+        if trainer.device.startswith("cuda:"):
+            return f"trainer.device={trainer.device}: is one GPU; over {devices} devices it must be auto or cuda"
+        if model.norms_by_batch:
+            return (
+                f"model.norm_kind={model.norm_kind}: its running statistics follow the parts of a batch one after the "
+                f"other, so trainer.devices must be 1, not {devices}"
+            )
+        if largest == 0:
+            return f"batch_size={trainer.batch_size}: each of {devices} devices needs a sequence of every batch"
+        if drops and (size := trainer.micro_batch or trainer.batch_size) > largest:
+            return (
+                f"trainer.micro_batch={size}: dropout is drawn for each micro-batch, and for {devices} devices to have "
+                f"one each it must be at most {largest}; set it on one device too for the same run"
+            )
+        return None
 
     @model_validator(mode="after")
     def _long_enough(self) -> Settings:
@@ -88,6 +112,12 @@ class Settings(Group):
                 f"model.norm_kind = {self.model.norm_kind}: objective={self.objective.kind} gives the model the tokens "
                 "that it predicts, and the statistics of a batch would leak them; use layer or rms"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _shared(self) -> Settings:
+        if self.trainer.devices != "auto" and (reason := self.why_not_over(self.trainer.devices)):
+            raise ValueError(reason)
         return self
 
     @model_validator(mode="after")

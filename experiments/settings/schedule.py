@@ -13,7 +13,7 @@ class Decay(Group):
     """Warm-up, then a decay over the planned steps."""
 
     kind: Literal["linear", "cosine"]
-    warmup_steps: Count
+    warmup_steps: Count  # steps in which the learning rate rises from 0 in a line
     final: Share  # learning rate at the end, as a share of the peak
 
 
@@ -21,7 +21,7 @@ class Endless(Group):
     """Warm-up, then a course that needs no end."""
 
     kind: Literal["inverse_sqrt", "constant"]
-    warmup_steps: Count
+    warmup_steps: Count  # steps in which the learning rate rises from 0 in a line
 
 
 Schedule = Annotated[Decay | Endless, Field(discriminator="kind")]

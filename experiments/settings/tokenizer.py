@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from experiments.settings.group import Group, Text
+from experiments.settings.group import Group, Size, Text
 
 
 class TrainedTokenizer(Group):
@@ -14,13 +14,21 @@ class TrainedTokenizer(Group):
 
     kind: Literal["byte_bpe", "wordpiece"]
     vocabulary_size: Annotated[int, Field(ge=300)]  # ids, special tokens included; a small text may support fewer
+    # characters that WordPiece knows at most, the commonest; null: by script, as `tokenizer.alphabet_of` says
+    alphabet: Size | None = None
+
+    @model_validator(mode="after")
+    def _room(self) -> TrainedTokenizer:
+        if self.alphabet is not None and 2 * self.alphabet > self.vocabulary_size:
+            raise ValueError(f"alphabet {self.alphabet}: is at most half of vocabulary_size {self.vocabulary_size}")
+        return self
 
 
 class FileTokenizer(Group):
     """A `tokenizer.json` of the tokenizers library."""
 
     kind: Literal["file"]
-    path: Text
+    path: Text  # a tokenizer.json
 
 
 Tokenizer = Annotated[TrainedTokenizer | FileTokenizer, Field(discriminator="kind")]

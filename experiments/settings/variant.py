@@ -88,20 +88,27 @@ def _meaning(argument: ast.arg, path: Path) -> Any:
     if argument.arg == "dropout":
         return Fraction
     try:
-        return _type(argument.annotation)
+        return _type(_given(argument.annotation))
     except (KeyError, AttributeError) as error:
         source = ast.unparse(argument.annotation)
         raise Mistake(f"{path.name}: {argument.arg}: {source} is not made of {', '.join(TYPES)}, Literal") from error
 
 
+def _given(node: ast.expr) -> ast.expr:
+    """Without `| None`: that is for callers who leave a size to the constructor, and a YAML says what it is."""
+    if isinstance(node, ast.BinOp) and ast.unparse(node.right) == "None":
+        return node.left
+    return node
+
+
 def _type(node: ast.expr) -> Any:
-    """The type that a syntax tree stands for: a name, a constant, `A | B`, `list[A]` or `Literal[...]`."""
+    """The type that a syntax tree stands for: a name, a constant, `A | B`, a list or sequence, `Literal[...]`."""
     if isinstance(node, ast.Constant):
         return node.value
     if isinstance(node, ast.BinOp):
         return Union[_type(node.left), _type(node.right)]  # noqa: UP007 - built at run time
     if isinstance(node, ast.Subscript):
         inner = tuple(map(_type, node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]))
-        container: Any = {"list": list, "Literal": Literal}[ast.unparse(node.value)]
+        container: Any = {"list": list, "Sequence": list, "Literal": Literal}[ast.unparse(node.value)]
         return container[inner]
     return TYPES[ast.unparse(node)]

@@ -7,13 +7,12 @@ from typing import Any
 
 from experiments.measure.cores import BUSY
 from experiments.record.dotted import value_at
+from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.overrides import by_stage, key_of, merged, parse
 from experiments.tables.definition.published import Published
 from experiments.tables.definition.request import Request, without_folder
-from experiments.tables.plan import Plan
 from experiments.tables.sources.source import Finding
 from experiments.tables.step_times import StepTimes
-from experiments.tables.verdicts.evidence import Anytime, Evidence, Planned, Waiting
 
 # how the evidence may be looked at
 LOOKS = {
@@ -32,7 +31,7 @@ ALIKE = {
 
 
 def facts(
-    request: Request, findings: Findings, published: Published | None, evidence: Evidence, plans: Sequence[Plan],
+    request: Request, findings: Findings, published: Published | None, evidence: Evidence, plans: Sequence[str],
     step_times: StepTimes,
 ) -> Iterator[tuple[str, str]]:  # fmt: skip
     """Names and values of the conditions: paper, budget, seeds, text, machine, code, ..., and the command."""
@@ -49,7 +48,7 @@ def facts(
         yield f"fine-tuning, {name}", "; ".join([" ".join(overrides), *_examples(name, results)])
     yield "seeds", _spans(sorted({seed for _, seed in findings}))
     yield "evidence", LOOKS[evidence.name]
-    yield from (("plan", plan.says) for plan in plans)
+    yield from (("plan", line) for line in plans)
     yield "margin", f"{budget.margin.value:g}: {budget.margin.reason}"
     yield from ((f"positions, {name}", scheme.label) for name, scheme in request.schemes.items())
     yield from _learning_rates(request)

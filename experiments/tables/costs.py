@@ -45,16 +45,29 @@ def cell_costs(source: Source, finetunings: Sequence[str], console: Console) -> 
     return rows, left
 
 
+def listing(runs: Path) -> tuple[list[Row], str]:
+    """A row for every table with its cells at each budget, and a caption; nothing is composed or measured."""
+    rows: list[Row] = []
+    for name in names():
+        table = load(name)
+        counts: dict[str, int] = {
+            budget: _count(Request(name, table, budget, range(1), runs=runs)) for budget in table.budgets
+        }
+        rows.append({"table": name, "shows": table.shows} | {budget: counts.get(budget) for budget in BUDGETS})
+    return rows, "cells at each budget; attn table --dry-run says what they cost on this machine"
+
+
 def table_costs(runs: Path, console: Console) -> tuple[list[Row], str]:
     """A row for every table with its cost at each budget, if each cell costs what the baseline does; a caption."""
     from experiments.tables.sources.calibration import remembered
 
     settings, rows = compose([]), []
-    # to compose them all takes half a minute
+    # to compose them all takes half a minute, so that what was found is kept
     yamls = {str(path.relative_to(CONF)): path.read_text(encoding="utf-8") for path in sorted(CONF.rglob("*.yaml"))}
     key = ["list", digest(yamls)]
-    for name in names():
+    for number, name in enumerate(known := names(), start=1):
         table = load(name)
+        console.print(f"costs of {name}, {number} of {len(known)}", markup=False, highlight=False, soft_wrap=True)
         row: Row = {"table": name, "shows": table.shows}
         for budget_name in BUDGETS:
             row[budget_name] = None
@@ -84,7 +97,7 @@ def _baseline_cost(request: Request, console: Console) -> list[float | None] | N
 def _said(request: Request, prediction: Prediction) -> str:
     """What all cells of a budget cost."""
     budget = request.budget
-    count = len(request.configurations) * budget.seeds
+    count = _count(request)
     if prediction.seconds is None:
         return f"{count} cells, unknown time"
     time = time_text(count * prediction.seconds)
@@ -92,6 +105,10 @@ def _said(request: Request, prediction: Prediction) -> str:
     tokens = f", {_short(count * prediction.tokens)} tokens" if prediction.tokens else ""
     finetunings = f", then {', '.join(budget.finetune)}" if budget.finetune else ""
     return f"{count} cells, {time}{memory}{tokens}{finetunings}"
+
+
+def _count(request: Request) -> int:
+    return len(request.configurations) * request.budget.seeds
 
 
 def _left(missing: Sequence[Prediction]) -> str:

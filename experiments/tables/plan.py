@@ -17,12 +17,21 @@ from experiments.record.durable import folder_for, read_sealed, write_sealed
 from experiments.record.folder import RENDERED
 from experiments.settings.digest import digest
 from experiments.settings.mistake import Mistake, first_line
+from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.request import Request
 from experiments.tables.seeds import begun_seeds, has_begun
 from experiments.tables.sources.source import Source
-from experiments.tables.verdicts.evidence import Anytime, Evidence, Planned, Waiting
 
 PLANS = "plans"  # in the folder of the rendered tables
+# of a plan: what must be now as it was then, and how it reads
+PARTS = {
+    "definition": "the table or its overrides",
+    "rows": "its rows",
+    "comparisons": "its comparisons",
+    "margin": "its margin",
+    "cells": "the settings of its cells",
+    "code": "the code",
+}
 
 
 @dataclass(frozen=True)
@@ -83,14 +92,24 @@ def evidence_for(request: Request, source: Source, planned: Sequence[Plan]) -> E
 
     A plan that is not complete decides nothing yet. One whose table or code has changed since is none.
     """
+    of_these = [plan for plan in planned if plan.seeds == list(request.seeds)]
+    if not of_these:
+        return Anytime()
     now = _plan(request, source, request.seeds)
-    if not any(replace(plan, date=now.date) == now for plan in planned):
+    if not any(replace(plan, date=now.date) == now for plan in of_these):
         return Anytime()
     there = all(source.finding(cell).state in ("done", "diverged") for cell in source.cells)
     return Planned() if there else Waiting()
 
 
-def _plan(request: Request, source: Source, seeds: range) -> Plan:
+def line_of(plan: Plan, request: Request, source: Source) -> str:
+    """The plan in a line, which says so where it is void, and of what is no longer what was planned."""
+    now = _plan(request, source.with_seeds(plan.seeds), plan.seeds)
+    changed = [meaning for key, meaning in PARTS.items() if getattr(plan, key) != getattr(now, key)]
+    return plan.says + (f"; void, as {' and '.join(changed)} changed since" if changed else "")
+
+
+def _plan(request: Request, source: Source, seeds: Sequence[int]) -> Plan:
     rows = request.configurations
     claims = request.claims.values()
     settings = (source.timed(row) for row in rows)

@@ -9,17 +9,16 @@ from typing import Any
 import numpy as np
 
 from experiments.record.dotted import value_at
+from experiments.statistics.evidence import Anytime, Evidence, interval, standard_error
 from experiments.tables.conditions import Findings, distinct, facts, notes
 from experiments.tables.definition.published import Number, Published
 from experiments.tables.definition.request import Configuration, Request
 from experiments.tables.definition.table import Budget, Row
 from experiments.tables.marks import Mark, mark
-from experiments.tables.plan import Plan
 from experiments.tables.seeds import has_begun
 from experiments.tables.sources.source import Finding, Source
 from experiments.tables.step_times import NOT_MEASURED, StepTimes
-from experiments.tables.verdicts.evidence import Anytime, Evidence, interval, standard_error
-from experiments.tables.verdicts.verdict import Measures, Verdict, decide
+from experiments.tables.verdict import Measures, Verdict, decide
 
 Line = dict[str, Any]
 
@@ -45,7 +44,7 @@ def report(
     published: Published | None,
     step_times: StepTimes = NOT_MEASURED,
     evidence: Evidence | None = None,
-    plans: Sequence[Plan] = (),
+    plans: Sequence[str] = (),
 ) -> Report:
     """The table of what the source's cells have come to so far.
 
@@ -55,7 +54,7 @@ def report(
         published: what the paper printed; None: nothing.
         step_times: what the table's bench measured.
         evidence: anytime-valid unless the seeds were planned.
-        plans: those that were made of this table, whatever their seeds.
+        plans: a line about each that was made of this table, whatever its seeds.
     """
     evidence = evidence or Anytime()
     found = ((cell, source.finding(cell)) for cell in source.cells)

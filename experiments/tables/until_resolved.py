@@ -6,7 +6,8 @@ Verdicts stay valid however seeds are chosen, as the evidence may be looked at a
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,14 +15,16 @@ from rich.console import Console
 
 from experiments.display.rows import time_text
 from experiments.launch.places import Workers
+from experiments.statistics.comparison import AnyComparison
+from experiments.statistics.evidence import MOST_SEEDS
 from experiments.tables.definition.request import Request
 from experiments.tables.report import Report
-from experiments.tables.sources.source import Cell, Source
-from experiments.tables.verdicts.comparison import AnyComparison
-from experiments.tables.verdicts.evidence import MOST_SEEDS
+from experiments.tables.seeds import begun_seeds
+from experiments.tables.sources.source import Cell, Finding, Source
 
 FIRST_SEEDS = 4  # of every row, before anything can be said of spreads
 FAILURES = 3  # cells of a row that fail: the row gets no more
+UNMADE = ("missing", "pretrained")  # a cell to be made, anew or from where it was cut
 
 
 @dataclass(frozen=True)
@@ -74,12 +77,15 @@ def next_step(request: Request, source: Source, report: Report) -> Step | None:
     First every row gets FIRST_SEEDS. Then, of the comparisons that still decide a claim, the one that needs the least
     further time gets its next seed.
     """
-    first = [cell for cell in source.with_seeds(range(FIRST_SEEDS)).cells if _is_missing(source, cell)]
+    begun = source.with_seeds(sorted({*range(FIRST_SEEDS), *begun_seeds(source)}))
+    findings = {cell: begun.finding(cell) for cell in begun.cells}
+    first = [cell for cell, finding in findings.items() if cell.seed < FIRST_SEEDS and finding.state in UNMADE]
     if first:
         seed = first[0].seed
         return Step([cell for cell in first if cell.seed == seed], f"seed {seed} of every row")
-    seconds = _seconds(source, report)
-    failing = {row for row in request.configurations if _failures(source, row) >= FAILURES}
+    seconds = _seconds(findings)
+    failures = Counter(cell.row for cell, finding in findings.items() if finding.state in ("failed", "refused"))
+    failing = {row for row, count in failures.items() if count >= FAILURES}
     candidates = [each for each in _open(request, report) if not failing & set(each.rows)]
     for chosen in sorted(candidates, key=lambda each: each.cost(seconds)):
         if cells := _next_seed(source, chosen.rows):
@@ -110,26 +116,17 @@ def _next_seed(source: Source, rows: Sequence[str]) -> list[Cell]:
     """The missing cells of the first seed that one of the rows lacks; empty where all have MOST_SEEDS."""
     for first in range(0, MOST_SEEDS, FIRST_SEEDS):
         block = source.with_seeds(range(first, first + FIRST_SEEDS))
-        missing = [cell for cell in block.cells if cell.row in rows and _is_missing(block, cell)]
+        missing = [cell for cell in block.cells if cell.row in rows and block.finding(cell).state in UNMADE]
         if missing:
             return [cell for cell in missing if cell.seed == missing[0].seed]
     return []
 
 
-def _is_missing(source: Source, cell: Cell) -> bool:
-    """Whether a cell is to be made, anew or from where it was cut."""
-    return source.with_seeds([cell.seed]).finding(cell).state in ("missing", "pretrained")
-
-
-def _failures(source: Source, row: str) -> int:
-    return sum(source.finding(cell).state in ("failed", "refused") for cell in source.cells if cell.row == row)
-
-
-def _seconds(source: Source, report: Report) -> dict[str, float]:
-    """The mean time of a cell of each row."""
+def _seconds(findings: Mapping[Cell, Finding]) -> dict[str, float]:
+    """The mean processor time of a cell of each row."""
     times: dict[str, list[float]] = {}
-    for cell in source.cells:
-        if seconds := source.finding(cell).result.get("wall_seconds"):
+    for cell, finding in findings.items():
+        if seconds := finding.result.get("processor_seconds") or finding.result.get("wall_seconds"):
             times.setdefault(cell.row, []).append(seconds)
     return {row: float(np.mean(of_row)) for row, of_row in times.items()}
 

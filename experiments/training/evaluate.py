@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,10 +15,11 @@ from torch import nn
 from experiments.data.packing import Packed
 from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.objectives.loss import Sums
-from experiments.objectives.objective import Batch, Objective, Scored
+from experiments.objectives.objective import Batch, Objective, Scored, Vocabulary
 from experiments.training.compiling import eager
-from experiments.training.micro_batches import Forward, split
+from experiments.training.micro_batches import Forward, shortage_shared, split
 
+COUNTED = 1 << 12  # sequences whose tokens are counted at once
 EVALUATION_BATCH = 64  # sequences that make a batch: a constant, so that the positions don't depend on the batch size
 
 
@@ -30,6 +32,7 @@ class Evaluation:
     bits_per_byte: float | None
     unigram_loss: float | None  # nats, of the training split's single-token frequencies on the same targets
     tokens: int  # predicted
+    unknown_share: float | None = None  # [UNK] among the tokens of the split's text, which no objective predicts
     order_loss: float | None = None  # nats per sequence whose segments' order is to be told
     order_accuracy: float | None = None  # share of these that is told right; 0.5 by chance
     scores: dict[str, float] | None = None  # of a task
@@ -57,41 +60,53 @@ def evaluate(
 
     What is predicted depends on the split and on `objective.evaluation_seed` alone. `unigram` [vocabulary] counts the
     training split's tokens, or the targets of a task; empty where these are numbers, of which there is no unigram loss.
+    Each process takes some parts; what they come to is put in their order, so the scores are the same in any number of
+    processes, bit by bit, where the parts are.
     """
     forward = replace(forward, label_smoothing=0.0)
-    totals, targets = np.zeros(len(Sums._fields)), np.zeros(len(unigram), dtype=np.int64)
+    targets = np.zeros(len(unigram), dtype=np.int64)
     tokens = labels = 0
-    logits: list[npt.NDArray[np.floating]] = []
+    scored: list[tuple[int, list[float], npt.NDArray[np.floating] | None]] = []
+
+    def parts() -> Iterator[Batch]:
+        nonlocal tokens, labels, targets
+        for batch in evaluation_batches(packed, objective, sequences):
+            tokens += len(batch.targets)
+            labels += 0 if batch.labels is None else len(batch.labels)
+            if len(unigram):
+                targets += np.bincount(batch.targets.numpy(), minlength=len(unigram))
+            yield from split(batch, micro_batch)
+
     was_training = model.training
     model.eval()
     try:
         # as `attn evaluate` does, and no code is made for the last, shorter batch
-        with torch.inference_mode(), eager(model):
-            for batch in evaluation_batches(packed, objective, sequences):
-                for part in split(batch, micro_batch):
-                    logits_PV, sums = forward.predict(part)
-                    totals += [float(each) for each in sums]
-                    if isinstance(objective, Scored):
-                        logits.append(logits_PV.float().cpu().numpy())
-                    # or they would be in memory beside the next part's
-                    del logits_PV
-                tokens += len(batch.targets)
-                labels += 0 if batch.labels is None else len(batch.labels)
-                if len(unigram):
-                    targets += np.bincount(batch.targets.numpy(), minlength=len(unigram))
+        with shortage_shared(forward.world), torch.inference_mode(), eager(model):
+            for index, part in forward.world.share(parts()):
+                logits_PV, sums = forward.predict(part)
+                kept = logits_PV.float().cpu().numpy() if isinstance(objective, Scored) else None
+                scored.append((index, [float(each) for each in sums], kept))
+                # or they would be in memory beside the next part's
+                del logits_PV
     finally:
         model.train(was_training)
+    everywhere = sorted(itertools.chain(*forward.world.gather(scored)), key=lambda part: part[0])
+    totals, logits = np.zeros(len(Sums._fields)), [kept for _, _, kept in everywhere if kept is not None]
+    for _, sums_of_part, _ in everywhere:
+        totals += sums_of_part
     nats, _, order_nats, correct = totals.tolist()
     loss = nats / tokens
     if isinstance(objective, Scored):
         guess = unigram_loss(targets, unigram, frozenset()) if len(unigram) else None
-        return Evaluation(loss, None, None, guess, tokens, None, None, *objective.scores(logits))
+        scores, predictions = objective.scores(logits)
+        return Evaluation(loss, None, None, guess, tokens, scores=scores, predictions=predictions)
     return Evaluation(
         loss=loss,
         perplexity=perplexity(loss),
         bits_per_byte=bits_per_byte(loss, packed.token_count, packed.text_bytes),
         unigram_loss=unigram_loss(targets, unigram, objective.vocabulary.special),
         tokens=tokens,
+        unknown_share=unknown_share(packed, objective.vocabulary),
         order_loss=order_nats / labels if labels else None,
         order_accuracy=correct / labels if labels else None,
     )
@@ -110,6 +125,17 @@ def unigram_loss(targets: npt.NDArray[np.int64], unigram: npt.NDArray[np.int64],
     probabilities[ids] = shares
     there = targets > 0
     return float(-(targets[there] * np.log(probabilities[there])).sum() / targets.sum())
+
+
+def unknown_share(packed: Packed, vocabulary: Vocabulary) -> float:
+    """The share of [UNK] among a split's tokens, those that no text has left out; 0 for a tokenizer that needs none."""
+    if vocabulary.unk_id == vocabulary.sep_id:
+        return 0.0
+    counts = np.zeros(vocabulary.vocabulary_size, dtype=np.int64)
+    for start in range(0, len(packed.tokens), COUNTED):
+        counts += np.bincount(packed.tokens[start : start + COUNTED].reshape(-1), minlength=len(counts))
+    unknown = counts[vocabulary.unk_id]
+    return float(unknown / (counts.sum() - counts[sorted(vocabulary.special)].sum() + unknown))
 
 
 def evaluation_batches(packed: Packed, objective: Objective, sequences: int | None) -> Iterator[Batch]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import FrameType, TracebackType
 
 from experiments.settings.exit_code import ExitCode
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 
 class Interrupted(BaseException):
@@ -23,25 +26,22 @@ class Interrupted(BaseException):
 class Interruption:
     """Turns the signals into Interrupted: at once, or, within `deferred`, not before `check` asks for it.
 
-    A second signal doesn't wait. Outside the main thread, where Python allows no handlers, it does nothing.
+    A second signal doesn't wait. Outside the main thread it does nothing.
     """
 
     def __init__(self) -> None:
         self._deferring = False
         self._pending: int | None = None
-        self._previous: dict[int, object] = {}
+        self._block = handled(self._receive)
 
     def __enter__(self) -> Interruption:
-        if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._previous[number] = signal.signal(number, self._receive)
+        self._block.__enter__()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+        self._block.__exit__(kind, error, traceback)
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
@@ -62,8 +62,30 @@ class Interruption:
         if self._pending is not None:
             raise Interrupted(self._pending)
 
+    def note(self, number: int) -> None:
+        """Take a signal that another process of the run has received as one that waits for `check`."""
+        if self._pending is None:
+            self._pending = number
+
     def _receive(self, number: int, frame: FrameType | None) -> None:
         if self._deferring and self._pending is None:
             self._pending = number
         else:
             raise Interrupted(number)
+
+
+@contextmanager
+def handled(handler: Handler, signals: Iterable[int] = SIGNALS) -> Iterator[None]:
+    """A block in which `handler` takes the signals; the handlers of before come back when it is left.
+
+    Outside the main thread, where Python allows no handlers, the block is as any other.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in signals}
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,6 +20,7 @@ from experiments.objectives.loss import Sums, predict
 from experiments.objectives.objective import Batch
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Failure, first_line
+from experiments.training.distribution import ALONE, World
 from experiments.training.precision import autocast
 
 T = TypeVar("T")
@@ -34,17 +36,21 @@ class OutOfMemoryError(Failure):
 
 @dataclass(frozen=True)
 class Forward:
-    """The forward pass of a run: model, device, precision, the seed of its dropout, and its loss."""
+    """The forward pass of a run: model, device, precision, the seed of its dropout, its loss, and who shares it."""
 
     model: nn.Module
     device: torch.device
     precision: str
     seed: int
     label_smoothing: float = 0.0
+    world: World = ALONE
 
     def losses(self, batch: Batch, step: int, micro_batch: int) -> Iterator[Sums]:
-        """The sums of each micro-batch, its dropout a pure function of (seed, step, index); steps count from 0."""
-        for index, part in enumerate(split(batch, micro_batch)):
+        """The sums of each micro-batch that this process takes; steps count from 0.
+
+        Its dropout is a pure function of (seed, step, index), the index that it has among those of all processes.
+        """
+        for index, part in self.world.share(split(batch, micro_batch)):
             seed = dropout_seed(self.seed, step, index)
             reseed(self.model, seed)
             # the dropout of the residual stream is torch's own layer, which knows no other seed
@@ -101,8 +107,8 @@ def padded(part: Batch) -> Batch:
 def backward(forward: Forward, batch: Batch, step: int, micro_batch: int) -> Sums:
     """Add the gradient of the batch's mean loss to the parameters; returns its sums, on the CPU.
 
-    Each part is divided by the positions and labels of the whole batch, so that accumulation equals one pass up to
-    rounding.
+    Both are of the parts that this process takes. Each part is divided by the positions and labels of the whole batch,
+    so that accumulation equals one pass up to rounding.
     """
     total = torch.zeros(len(Sums._fields), dtype=torch.float64, device=forward.device)
     for part in forward.losses(batch, step, micro_batch):
@@ -128,6 +134,20 @@ def fitting(attempt: Callable[[int], T], micro_batch: int, again: Callable[[int]
             raise OutOfMemoryError(f"one sequence at a time doesn't fit in memory: {shortage}")
         micro_batch = (micro_batch + 1) // 2
         again(micro_batch)
+
+
+@contextmanager
+def shortage_shared(world: World) -> Iterator[None]:
+    """A block in which memory runs out for every process where it does for one, and then raises MemoryError."""
+    shortage = ""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        shortage = first_line(error)
+    if world.any(bool(shortage)):
+        raise MemoryError(shortage or "out of memory in another process")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -17,6 +17,7 @@ from torch.optim import Optimizer
 from attention.layers.frame import AttentionLayer
 from experiments.model.layers.position import Learned, RelativeBias
 from experiments.model.transformer import part
+from experiments.settings.extras import install_line
 from experiments.settings.mistake import Mistake
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon, Stepping
 
@@ -110,10 +111,7 @@ def lamb(model: nn.Module, config: Lamb) -> list[Optimizer]:
     try:
         from pytorch_optimizer import Lamb
     except ImportError as error:
-        raise Mistake(
-            f"optimizer=lamb needs the package pytorch_optimizer ({error}): "
-            "pip install -c constraints.txt -e '.[optimizers]'"
-        ) from error
+        raise Mistake(f"optimizer=lamb needs pytorch_optimizer: {error}", install_line("optimizers")) from error
     optimizer = Lamb(
         [group | {"adam": not group["matrices"]} for group in parameter_groups(model, model.parameters(), config)],
         lr=config.learning_rate,

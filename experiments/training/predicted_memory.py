@@ -74,6 +74,7 @@ class Ids(NamedTuple):
     vocabulary_size: int
     special: frozenset[int] = frozenset(range(5))
     pad_id: int = 0
+    unk_id: int = 1
     cls_id: int = 2
     sep_id: int = 3
     mask_id: int = 4

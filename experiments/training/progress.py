@@ -51,8 +51,10 @@ class Header:
     code: dict[str, str]  # digest of each file
     backend: str  # attention kernels that run
     wall_seconds: float
+    processor_seconds: float
     peak_memory_bytes: int
     rates: list[float]  # tokens a second of the steady steps
+    devices: int = 1  # of the newest start
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Header:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,12 +26,15 @@ from experiments.record.code_digest import code_digests, differing
 from experiments.record.durable import replacing
 from experiments.record.environment import describe
 from experiments.record.folder import TOKENIZER, RunFolder, configuration_digest
-from experiments.record.wandb_mirror import Tracker
+from experiments.record.mirrors import Mirrors
+from experiments.settings.devices import largest_part
 from experiments.settings.digest import digest
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
+from experiments.tasks.task import Task
 from experiments.training.compiling import TRIED, choose, compile_layers
+from experiments.training.distribution import World
 from experiments.training.micro_batches import Forward, split
 from experiments.training.optimizer import optimizer_state
 from experiments.training.progress import Header, Progress
@@ -40,13 +44,25 @@ from experiments.training.step import Learner, learner_of
 LONG_STEPS = 500  # a run of fewer is over soon anyway
 
 
+class Used(NamedTuple):
+    """What a process has used since the start."""
+
+    peak_bytes: int
+    processor_seconds: float
+
+    @classmethod
+    def of(cls, memory: PeakMemory, throughput: Throughput) -> Used:
+        """What they have counted."""
+        return cls(memory.peak_bytes(), throughput.processor_seconds())
+
+
 @dataclass
 class Run:
     """A run in memory: the learner that takes its steps, and all that stands around it."""
 
     settings: Settings
     folder: RunFolder
-    tracker: Tracker
+    mirrors: Mirrors
     display: Display
     dataset: Dataset
     learner: Learner
@@ -57,6 +73,7 @@ class Run:
     backend: str = ""  # attention kernels that run
     throughput: Throughput = field(default_factory=Throughput)
     earlier_seconds: float = 0.0  # of this run's former starts, and of a trial of torch.compile
+    earlier_processor_seconds: float = 0.0  # of its former starts
     earlier_peak_bytes: int = 0
 
     @property
@@ -70,6 +87,11 @@ class Run:
         return self.learner.forward
 
     @property
+    def world(self) -> World:
+        """This process and the others that take the steps with it."""
+        return self.forward.world
+
+    @property
     def objective(self) -> Objective:
         """What the model learns to do."""
         return self.learner.objective
@@ -79,10 +101,18 @@ class Run:
         """Seconds since the first step, over all starts, with those of a trial of torch.compile."""
         return self.earlier_seconds + self.throughput.elapsed()
 
-    @property
+    def processor_seconds(self) -> float:
+        """Seconds of processor time since the first step, over all starts and all processes."""
+        return self.earlier_processor_seconds + sum(each.processor_seconds for each in self.used())
+
     def peak_memory_bytes(self) -> int:
-        """Peak memory over all starts; `memory.meaning` says what it counts."""
-        return max(self.earlier_peak_bytes, self.memory.peak_bytes())
+        """Peak memory over all starts, of the device that needed most; `memory.meaning` says what it counts."""
+        return max(self.earlier_peak_bytes, *(each.peak_bytes for each in self.used()))
+
+    def used(self) -> list[Used]:
+        """What each process has used since the start."""
+        with self.world.together("tell_used"):
+            return self.world.gather(Used.of(self.memory, self.throughput))
 
     def limit_reached(self) -> bool:
         """Whether the planned steps are taken, or the time is up."""
@@ -99,33 +129,25 @@ class Run:
         self.display.message(message)
 
 
-def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Display, neighbours: Neighbours) -> Run:
+def set_up(
+    settings: Settings, folder: RunFolder, mirrors: Mirrors, display: Display, neighbours: Neighbours, world: World
+) -> Run:
     """Everything before the first step. Raises Mistake for what the user has to change."""
-    trainer = settings.trainer
-    device = resolve_device(trainer.device)
-    check_threads(trainer.threads)
-    torch.set_num_threads(trainer.threads)
-    keep_kernel(settings)
+    device = prepare_process(settings, world, display.message)
     source = task_of(settings)
     dataset = source.prepare(display.stage)
     planned = planned_steps(settings, len(dataset.train.tokens))
     with replacing(folder.path / TOKENIZER) as temporary:
         dataset.tokenizer.save(temporary)
-    objective = source.objective(dataset.tokenizer)
+    with world.together("set_up", identities(settings, dataset)):
+        learner = build_learner(settings, source, dataset, device, world)
     run = Run(
         settings=settings,
         folder=folder,
-        tracker=tracker,
+        mirrors=mirrors,
         display=display,
         dataset=dataset,
-        learner=learner_of(
-            settings,
-            source.build_initialized_model(dataset.tokenizer.vocabulary_size).to(device),
-            objective,
-            dataset.train,
-            device=device,
-            precision=resolve_precision(trainer.precision, device),
-        ),
+        learner=learner,
         planned=planned,
         progress=Progress(),
         memory=PeakMemory(device),
@@ -133,6 +155,7 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
     )
     run.learner.say = run.say
     begin(run)
+    align(run)
     folder.go_on()
     folder.write_environment(
         describe(torch_facts(run), settings.seed, run.backend)
@@ -141,7 +164,7 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
     say_how_busy(run)
     if (reason := why_slower(settings, device)) is not None:
         run.say(reason)
-    tracker.start(folder, settings.model_dump())
+    mirrors.start(folder, settings.model_dump())
     if planned is not None and planned <= settings.schedule.warmup_steps:
         run.say(
             f"the learning rate only rises: schedule.warmup_steps={settings.schedule.warmup_steps} of the "
@@ -151,6 +174,54 @@ def set_up(settings: Settings, folder: RunFolder, tracker: Tracker, display: Dis
     run.memory.reset()
     run.throughput.start()
     return run
+
+
+def prepare_process(settings: Settings, world: World, say: Callable[[str], None] | None = None) -> torch.device:
+    """Have torch compute as the settings say; the device of this process. Raises Mistake.
+
+    say: receives a line before the attention kernel is built and one after it.
+    """
+    trainer = settings.trainer
+    device = resolve_device(trainer.device)
+    if device.type == "cuda":
+        if world.size > 1:
+            device = torch.device("cuda", world.local_rank)
+        if device.index is not None:
+            torch.cuda.set_device(device)
+    check_threads(trainer.threads)
+    torch.set_num_threads(trainer.threads)
+    keep_kernel(settings, say)
+    return device
+
+
+def build_learner(settings: Settings, source: Task, dataset: Dataset, device: torch.device, world: World) -> Learner:
+    """The learner of a run at its beginning."""
+    return learner_of(
+        settings,
+        source.build_initialized_model(dataset.tokenizer.vocabulary_size).to(device),
+        source.objective(dataset.tokenizer),
+        dataset.train,
+        device=device,
+        precision=resolve_precision(settings.trainer.precision, device),
+        world=world,
+    )
+
+
+def identities(settings: Settings, dataset: Dataset) -> dict[str, str]:
+    """What all processes of a run must have alike, each by a digest."""
+    tree = settings.model_dump()
+    return {
+        "the settings": configuration_digest(tree),
+        "the text": digest(dataset.identity),
+        "the code": digest(code_digests(tree, None)),
+    }
+
+
+def align(run: Run) -> None:
+    """Have the other processes go on from where this one is: weights, moments, and how they are computed with."""
+    how = (run.forward.precision, run.learner.micro_batch, run.backend, run.progress.compiled)
+    with run.world.together("align", *how):
+        run.world.spread([*tensors(run.learner).values()])
 
 
 def say_how_busy(run: Run) -> None:
@@ -174,7 +245,7 @@ def begin(run: Run) -> None:
     checkpoint = newest_checkpoint(run)
     if checkpoint is None:
         # before anything is written: a first batch that can't be made is the user's to mend
-        run.backend = "+".join(kernels(run))
+        run.backend = kernels(run.learner, run.settings)
         # a trial is part of the run's time
         run.earlier_seconds = seconds(lambda: decide_to_compile(run), run.forward.device)
         run.throughput.start()
@@ -184,7 +255,7 @@ def begin(run: Run) -> None:
     header = Header.of(checkpoint)
     # a run keeps the precision that it began with
     run.learner.forward = replace(run.forward, precision=header.precision)
-    run.backend = "+".join(kernels(run))
+    run.backend = kernels(run.learner, run.settings)
     if run.backend != header.backend:
         reason = why_slower(run.settings, run.forward.device)
         raise Mistake(
@@ -193,8 +264,10 @@ def begin(run: Run) -> None:
             f"bring {header.backend} back, or begin anew in another folder with runs=FOLDER",
         )
     return_to(run, checkpoint)
-    run.earlier_seconds, run.earlier_peak_bytes = header.wall_seconds, header.peak_memory_bytes
-    run.throughput = Throughput(header.rates)
+    run.earlier_seconds, run.earlier_processor_seconds = header.wall_seconds, header.processor_seconds
+    run.earlier_peak_bytes = header.peak_memory_bytes
+    # the speed of other devices is none of these
+    run.throughput = Throughput(header.rates if header.devices == run.world.size else None)
     run.say(f"going on from step {run.progress.step}")
     if run.progress.compiled:
         compile_layers(run.model, lengths_vary=run.objective.lengths_vary)
@@ -243,9 +316,9 @@ def newest_checkpoint(run: Run) -> Checkpoint | None:
 def return_to(run: Run, checkpoint: Checkpoint) -> None:
     """Take weights, moments, progress and metrics back to where the checkpoint was written."""
     header = Header.of(checkpoint)
-    restore(tensors(run), checkpoint.tensors)
+    restore(tensors(run.learner), checkpoint.tensors)
     run.progress = header.progress
-    run.learner.micro_batch = header.micro_batch
+    run.learner.micro_batch = min(header.micro_batch, largest_part(run.learner.batch_size, run.world.size))
     run.folder.metrics.return_to(header.metrics, run.say)
 
 
@@ -263,33 +336,34 @@ def write_checkpoint(run: Run) -> None:
         code=code_digests(settings, run.backend),
         backend=run.backend,
         wall_seconds=run.wall_seconds,
-        peak_memory_bytes=run.peak_memory_bytes,
+        processor_seconds=run.processor_seconds(),
+        peak_memory_bytes=run.peak_memory_bytes(),
         rates=list(run.throughput.rates),
+        devices=run.world.size,
     )
-    save(run.folder.checkpoint, "newest", run.progress.step, tensors(run), header.to_dict())
+    save(run.folder.checkpoint, "newest", run.progress.step, tensors(run.learner), header.to_dict())
 
 
-def tensors(run: Run) -> dict[str, Tensor]:
+def tensors(learner: Learner) -> dict[str, Tensor]:
     """The live tensors that a checkpoint holds."""
-    return weights(run.model) | {
-        f"optimizer/{name}": tensor for name, tensor in optimizer_state(run.model, run.learner.optimizers).items()
+    return weights(learner.model) | {
+        f"optimizer/{name}": tensor for name, tensor in optimizer_state(learner.model, learner.optimizers).items()
     }
 
 
-def kernels(run: Run) -> list[str]:
-    """The attention kernels of this run: one sequence goes through the model as in training, and as in evaluation."""
-    part = next(split(run.learner.batch(0), 1), None)
+def kernels(learner: Learner, settings: Settings) -> str:
+    """The attention kernels of a run, joined by `+`: a sequence goes through as in training, and as in evaluation."""
+    part = next(split(learner.batch(0), 1), None)
     if part is None:
-        settings = run.settings
         raise Mistake(f"objective={settings.objective.kind} finds nothing to predict at length={settings.length}")
     names: set[str] = set()
     for training in (False, True):
-        run.model.train(training)
-        with wrong_arguments(run.settings.variant):
-            run.forward.loss(part)
-        names.update(run.model.kernels())
-    run.model.train()
-    return sorted(names)
+        learner.model.train(training)
+        with wrong_arguments(settings.variant):
+            learner.forward.loss(part)
+        names.update(learner.model.kernels())
+    learner.model.train()
+    return "+".join(sorted(names))
 
 
 def torch_facts(run: Run) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
 import torch
@@ -23,10 +23,12 @@ from experiments.model.layers.batch_norm import commit, discard
 from experiments.model.transformer import Transformer
 from experiments.objectives.loss import Sums
 from experiments.objectives.objective import Batch, Objective
+from experiments.settings.devices import largest_part
 from experiments.settings.run import Settings
 from experiments.training import optimizer
+from experiments.training.distribution import ALONE, World
 from experiments.training.guard import NonFiniteError, describe, locate
-from experiments.training.micro_batches import Forward, backward, fitting
+from experiments.training.micro_batches import Forward, backward, fitting, shortage_shared
 
 
 class Regularizer(Protocol):
@@ -97,16 +99,19 @@ class Learner:
 
         Raises OutOfMemoryError where not even one sequence at a time fits.
         """
+        world = self.forward.world
 
         def attempt(micro_batch: int) -> Sums:
             self.forget_gradient()
-            with self._forward_passes(index):
+            with shortage_shared(world), self._forward_passes(index):
                 sums = backward(self.forward, batch, index, micro_batch)
             if self.regularizer is not None:
                 self.regularizer.term().backward()
             return sums
 
         sums, self.micro_batch = fitting(attempt, self.micro_batch, lambda size: self.make_room(index + 1, size))
+        world.sum_gradients(self.parameters())
+        world.sum(sums)
         return sums
 
     def gradient_norm(self) -> Tensor:
@@ -133,8 +138,10 @@ class Learner:
         return nullcontext() if self.regularizer is None else self.regularizer.forward_passes(index)
 
     def _repeat_forward(self, batch: Batch, index: int) -> None:
+        # all parts, in whichever process they were
+        forward = replace(self.forward, world=ALONE)
         with self._forward_passes(index):
-            for _ in self.forward.losses(batch, index, self.micro_batch):
+            for _ in forward.losses(batch, index, self.micro_batch):
                 pass
 
 
@@ -146,19 +153,22 @@ def learner_of(
     *,
     device: torch.device,
     precision: str,
+    world: World = ALONE,
 ) -> Learner:
     """The learner that the settings describe, of a model on `device`; `precision` is fp32 or bf16.
+
+    world: the processes that take its steps together, each with a learner of its own.
 
     Raises Mistake where a library of the optimizer is missing.
     """
     trainer = settings.trainer
     return Learner(
         model=model,
-        forward=Forward(model, device, precision, settings.seed, trainer.label_smoothing),
+        forward=Forward(model, device, precision, settings.seed, trainer.label_smoothing, world),
         objective=objective,
         sequences=sequences,
         optimizers=optimizer.build_optimizers(model, settings.optimizer),
         batch_size=trainer.batch_size,
-        micro_batch=min(trainer.micro_batch or trainer.batch_size, trainer.batch_size),
+        micro_batch=min(trainer.micro_batch or trainer.batch_size, largest_part(trainer.batch_size, world.size)),
         clip=settings.optimizer.clip,
     )

@@ -37,6 +37,7 @@ def extent(run: Run) -> dict[str, Any]:
         "tokens": progress.tokens,
         "epochs": progress.step * run.settings.trainer.batch_size / len(run.dataset.train.tokens),
         "wall_seconds": run.wall_seconds,
+        "processor_seconds": run.processor_seconds(),
     }
 
 
@@ -58,6 +59,7 @@ def quality(run: Run) -> dict[str, Any]:
         "unigram_loss": measured.get("unigram_loss"),
         "perplexity": measured.get("perplexity"),
         "bits_per_byte": measured.get("bits_per_byte"),
+        "unknown_share": measured.get("unknown_share"),
         "order_loss": measured.get("order_loss"),
         "order_accuracy": measured.get("order_accuracy"),
         "scores": measured.get("scores"),
@@ -87,11 +89,12 @@ def speed_and_memory(run: Run) -> dict[str, Any]:
         "tokens_per_second": rate,
         "tokens_per_second_spread": speed.spread,
         "throughput_meaning": speed.meaning,
-        "peak_memory_bytes": run.peak_memory_bytes,
+        "peak_memory_bytes": run.peak_memory_bytes(),
+        "peak_memory_of_all_bytes": sum(each.peak_bytes for each in run.used()),
         "peak_memory_meaning": run.memory.meaning,
         "parameters": run.model.parameter_counts(),
         "flops_per_token": flops,
-        "mfu": None if rate is None else mfu(rate, flops, run.forward.device, run.forward.precision),
+        "mfu": None if rate is None else mfu(rate / run.world.size, flops, run.forward.device, run.forward.precision),
     }
 
 
@@ -102,6 +105,7 @@ def conditions(run: Run) -> dict[str, Any]:
         "precision": run.forward.precision,
         "compiled": run.progress.compiled,
         "device": device_name(run.forward.device),
+        "devices": run.world.size,
         "micro_batch": run.learner.micro_batch,
         "cells_at_once": run.neighbours.cells_at_once,
         "waited_for_cores": run.neighbours.waited_share(),

@@ -7,6 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any
 
+from experiments.data.packing import Dataset
 from experiments.display.progress import Display
 from experiments.measure.cores import Neighbours
 from experiments.measure.mfu import mfu
@@ -14,24 +15,33 @@ from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.objectives.objective import Scored
 from experiments.record.checkpoint import origin, save, weights
 from experiments.record.durable import RunFolderError, to_json, write
-from experiments.record.folder import RESULT, RunFolder
+from experiments.record.folder import PREDICTIONS, RESULT, RunFolder
+from experiments.record.mirrors import Mirrors
 from experiments.record.result import Result, Status
-from experiments.record.wandb_mirror import Tracker
 from experiments.settings.mistake import first_line
 from experiments.settings.run import Settings
+from experiments.training.distribution import ALONE, World
 from experiments.training.evaluate import Evaluation, evaluate
 from experiments.training.guard import NonFiniteError
 from experiments.training.interruption import Interrupted, Interruption
 from experiments.training.micro_batches import OutOfMemoryError, fitting, is_out_of_memory
-from experiments.training.run import Run, newest_checkpoint, return_to, set_up, write_checkpoint
+from experiments.training.run import Run, align, newest_checkpoint, return_to, set_up, write_checkpoint
 from experiments.training.schedule import learning_rate
+from experiments.training.step import Learner
 from experiments.training.summary import flops_per_token, summarize
 
 # the metrics that are measured: all the others are the same, bit by bit, however often a run on a CPU was killed
 MEASURED = ("tokens_per_second", "peak_memory_bytes", "wall_seconds", "mfu")
 
 
-def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Display, neighbours: Neighbours) -> Result:
+def train(
+    settings: Settings,
+    folder: RunFolder,
+    mirrors: Mirrors,
+    display: Display,
+    neighbours: Neighbours,
+    world: World = ALONE,
+) -> Result:
     """Train in `folder`, from its newest good checkpoint on if there is one, until the first limit is reached.
 
     Returns the result, which is also in the folder: `done`, `nan` (the guard gave up) or `oom` (not one sequence fits).
@@ -39,26 +49,28 @@ def train(settings: Settings, folder: RunFolder, tracker: Tracker, display: Disp
     SIGINT and SIGTERM raise Interrupted when the step under way is finished and in a checkpoint. Before that, and
     before any other exception leaves, a result that says why is written. In a thread other than the main one signals
     are not handled.
+    world: this process, the first, and the others that take the steps with it.
     """
     run: Run | None = None
     try:
         with Interruption() as interruption:
-            run = set_up(settings, folder, tracker, display, neighbours)
+            world.when_signalled(interruption.note)
+            run = set_up(settings, folder, mirrors, display, neighbours, world)
             with interruption.deferred():
                 take_steps(run, interruption)
             result = summarize(run, settings, "done", None)
-        return conclude(result, folder, tracker)
+        return conclude(result, folder, mirrors)
     except BaseException as error:
         status, reason = status_and_reason(error)
         folder.log(f"{status}: {reason}")
         if status in ("nan", "oom"):
-            return conclude(summarize(run, settings, status, reason), folder, tracker)
+            return conclude(summarize(run, settings, status, reason), folder, mirrors)
         if run is None and (folder.path / RESULT).exists():
             # an earlier start's, which says more than that this one did not begin
             raise
         # the folder may be what failed
         with suppress(RunFolderError):
-            conclude(summarize(run, settings, status, reason), folder, tracker)
+            conclude(summarize(run, settings, status, reason), folder, mirrors)
         raise
 
 
@@ -90,7 +102,8 @@ def take_step(run: Run, step: int) -> None:
     """Take the step and count it. Raises NonFiniteError before a weight has changed."""
     progress = run.progress
     with run.throughput.step() as counted:
-        batch, sums, progress.gradient_norm = run.learner.take(step, rate(run, step))
+        with run.world.together("take", step, rate(run, step)):
+            batch, sums, progress.gradient_norm = run.learner.take(step, rate(run, step))
         counted.tokens = batch.tokens_read
     progress.tokens += batch.tokens_read
     progress.loss_sum += float(sums.tokens)
@@ -150,6 +163,7 @@ def _go_back(run: Run, fault: NonFiniteError, step: int) -> None:
         # every checkpoint is damaged, or was written after the step: there is nothing to go back to
         raise fault
     return_to(run, checkpoint)
+    align(run)
     run.progress.skipped = skipped
     # a start after a kill must know of it too
     write_checkpoint(run)
@@ -168,7 +182,7 @@ def log_and_evaluate(run: Run) -> None:
         return
     metrics = {"step": progress.step, "tokens": progress.tokens, **metrics, "wall_seconds": run.wall_seconds}
     run.folder.metrics.append(metrics)
-    run.tracker.log(progress.step, metrics)
+    run.mirrors.log(progress.step, metrics)
     if "loss" in metrics:
         run.display.update(metrics)
     loss = metrics.get("validation_loss")
@@ -205,28 +219,17 @@ def training_metrics(run: Run) -> dict[str, Any]:
         "learning_rate": rate(run, progress.step),
         "gradient_norm": progress.gradient_norm,
         "tokens_per_second": speed,
-        "peak_memory_bytes": run.peak_memory_bytes,
+        "peak_memory_bytes": run.peak_memory_bytes(),
     }
-    used = speed and mfu(speed, flops_per_token(run), run.forward.device, run.forward.precision)
+    used = speed and mfu(speed / run.world.size, flops_per_token(run), run.forward.device, run.forward.precision)
     return metrics if used is None else {**metrics, "mfu": used}
 
 
 def validation_metrics(run: Run) -> dict[str, Any]:
     """The evaluation of the weights as they are now; the best so far are saved."""
     progress, settings, dataset = run.progress, run.settings, run.dataset
-
-    def attempt(micro_batch: int) -> Evaluation:
-        return evaluate(
-            run.model,
-            run.forward,
-            dataset.validation,
-            dataset.unigram,
-            run.objective,
-            sequences=settings.trainer.evaluation_sequences,
-            micro_batch=micro_batch,
-        )
-
-    evaluation, _ = fitting(attempt, run.learner.micro_batch, lambda size: run.learner.make_room(progress.step, size))
+    with run.world.together("validate", progress.step):
+        evaluation = validate(run.learner, dataset, settings.trainer.evaluation_sequences, progress.step)
     metrics = {f"validation_{name}": value for name, value in evaluation.numbers().items()}
     if not math.isfinite(evaluation.loss):
         return metrics
@@ -239,9 +242,27 @@ def validation_metrics(run: Run) -> dict[str, Any]:
         header |= origin(settings.model_dump(), dataset.tokenizer.digest)
         save(run.folder.checkpoint, "best", progress.step, weights(run.model), header)
     if evaluation.predictions is not None:
-        write(run.folder.path / "predictions.json", to_json(evaluation.predictions) + "\n")
+        write(run.folder.path / PREDICTIONS, to_json(evaluation.predictions) + "\n")
     run.display.evaluation(progress.step, **evaluation.numbers())
     return metrics
+
+
+def validate(learner: Learner, dataset: Dataset, sequences: int | None, step: int) -> Evaluation:
+    """The evaluation on the validation split, with half as many sequences at once as often as memory runs out."""
+
+    def attempt(micro_batch: int) -> Evaluation:
+        return evaluate(
+            learner.model,
+            learner.forward,
+            dataset.validation,
+            dataset.unigram,
+            learner.objective,
+            sequences=sequences,
+            micro_batch=micro_batch,
+        )
+
+    evaluation, _ = fitting(attempt, learner.micro_batch, lambda size: learner.make_room(step, size))
+    return evaluation
 
 
 def status_and_reason(error: BaseException) -> tuple[Status, str]:
@@ -256,10 +277,10 @@ def status_and_reason(error: BaseException) -> tuple[Status, str]:
     return "failed", reason
 
 
-def conclude(result: Result, folder: RunFolder, tracker: Tracker) -> Result:
+def conclude(result: Result, folder: RunFolder, mirrors: Mirrors) -> Result:
     """The result, written to the folder and mirrored."""
     try:
         folder.write_result(result)
     finally:
-        tracker.finish(result)
+        mirrors.finish(result)
     return result

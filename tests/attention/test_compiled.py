@@ -6,6 +6,7 @@ import functools
 import multiprocessing
 import os
 import stat
+import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,11 +19,12 @@ from attention.layers.attend import attend
 
 
 @pytest.fixture
-def threads():
-    """Two threads here, as many as there were afterwards."""
+def threads(monkeypatch):
+    """threads(N): N threads here, which share examples however small; as many as there were afterwards. First two."""
+    monkeypatch.setattr(compiled, "SHARED_WEIGHTS", 1)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
-    yield
+    yield torch.set_num_threads
     torch.set_num_threads(before)
 
 
@@ -104,6 +106,43 @@ def test_the_same_again_is_the_same_bit_by_bit(threads, B, dropout):
     tensors = leaves(B, 200, (6, 6, 6), 8, 8, torch.float32)
     results = [run(tensors, "compiled", dropout=dropout, dropout_seed=4) for _ in range(3)]
     assert all(torch.equal(one, other) for each in results[1:] for one, other in zip(results[0], each, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("causal", [False, True])
+def test_more_threads_than_examples_share_their_sums_in_one_order(threads, dtype, causal):
+    """With 2 threads each has an example of its own before they share the third; 9 share all, several at a time."""
+    tensors = leaves(3, 90, (5, 7, 3), 9, 5, dtype)
+    plain = [tensor.detach().requires_grad_() for tensor in leaves(3, 90, (5, 5, 5), 9, 9, dtype)[:3]]
+
+    def results(number: int) -> list[torch.Tensor]:
+        threads(number)
+        output = attend(*plain, causal=causal, backend="compiled")
+        return [*run(tensors, "compiled", causal=causal), output, *torch.autograd.grad(output.sum(), plain)]
+
+    alone = results(1)
+    for number in (2, 9):
+        got, again = results(number), results(number)
+        assert all(map(torch.equal, got, again))
+        *shared, logits, weights = got[:6]
+        assert all(map(torch.equal, [*shared, *got[6:]], [*alone[:4], *alone[6:]]))
+        torch.testing.assert_close([logits, weights], alone[4:6])
+
+
+@pytest.mark.parametrize("B", [1, 4])
+@pytest.mark.parametrize("mixes", [False, True])
+def test_the_workspace_is_bounded_by_the_inputs_whatever_the_threads(threads, B, mixes):
+    tensors = [tensor.detach().bfloat16() for tensor in leaves(B, 1024, (24, 24, 24), 32, 32)]
+    matrices = tensors[3:] if mixes else [None, None]
+    inputs = sum(tensor.nbytes for tensor in tensors[:3])
+
+    def workspace(number: int) -> int:
+        threads(number)
+        each = compiled._Tensors(*tensors[:3], *matrices, None, None, None)
+        return compiled._Arguments(each, causal=False, scale=1.0, dropout=0.0).workspace_bytes(backward=True)
+
+    sizes = [workspace(number) for number in (1, 2, 8, 64, 512)]
+    assert sizes == sorted(sizes) and sizes[0] < 3 * inputs and sizes[-1] < 12 * inputs
 
 
 def test_dropout_is_drawn_again_in_the_backward():
@@ -274,8 +313,18 @@ def test_an_interrupted_build_leaves_no_process_and_no_file(elsewhere, monkeypat
         compiled._build()
     assert [path.name for path in elsewhere.rglob("*") if path.is_file()] == ["lock"]
     status = Path("/proc") / (tmp_path / "pid").read_text().strip() / "status"
-    # killed: gone, or not yet waited for by the process that adopts it
-    assert not status.exists() or "State:\tZ" in status.read_text()
+
+    def is_dead() -> bool:
+        """Gone, or not yet waited for by the process that adopts it."""
+        try:
+            return "State:\tZ" in status.read_text()
+        except (FileNotFoundError, ProcessLookupError):
+            return True
+
+    deadline = time.monotonic() + 30
+    while not is_dead():
+        assert time.monotonic() < deadline, "it was not killed"
+        time.sleep(0.01)
 
 
 def _built(folders: tuple[Path, Path]) -> str:
@@ -314,13 +363,15 @@ def test_a_library_that_was_cut_short_is_built_again(elsewhere):
 
 
 def test_the_folder_is_the_callers_and_a_loaded_library_stays(elsewhere, monkeypatch):
-    another = elsewhere.with_name("another")
+    another, said = elsewhere.with_name("another"), list[str]()
     monkeypatch.setenv("ATTN_CACHE", str(elsewhere.with_name("environment")))
     monkeypatch.setenv("CXX", "false")
     assert "false ended with code 1" in str(compiled.absence())
     monkeypatch.delenv("CXX")
-    compiled.build_in(another)
-    assert compiled.absence() is None and list(another.rglob("*.so")) and not elsewhere.exists()
+    compiled.build_in(another, said.append)
+    assert compiled.absence() is None and len(said) == 2
+    assert said[0].startswith("building the attention kernel with ") and said[1].startswith("the kernel was built in ")
+    assert list(another.rglob("*.so")) and not elsewhere.exists()
     loaded = compiled.library()
     compiled.build_in(elsewhere)
     assert compiled.library() is loaded

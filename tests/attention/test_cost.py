@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from attention import multi_head, talking_heads
+from attention import build, multi_head, talking_heads
 from attention.layers.cost import Cost
 
 TABLE = [
@@ -20,12 +20,9 @@ TABLE = [
 @pytest.mark.parametrize("row", TABLE)
 def test_talking_heads_cost_n_m_h_times_both_head_numbers_more(row):
     heads, plain_parameters, talking_parameters, plain_multiplies, talking_multiplies = row
-    size = 768 // heads
     with torch.device("meta"):
-        plain = multi_head.Attention(768, 768, heads, size, size, True, False, 0.0, "auto").cost(512, 512)
-        talking = talking_heads.Attention(
-            768, 768, heads, heads, heads, size, size, True, ["logits", "weights"], [], "random", False, 0.0, "auto"
-        ).cost(512, 512)
+        plain = multi_head.Attention(768, heads, linear_bias=False).cost(512, 512)
+        talking = talking_heads.Attention(768, heads, linear_bias=False).cost(512, 512)
     assert plain.parameters == plain_parameters
     assert talking.parameters == talking_parameters
     assert round(plain.multiplies / 1e9, 3) == plain_multiplies
@@ -35,8 +32,8 @@ def test_talking_heads_cost_n_m_h_times_both_head_numbers_more(row):
 
 def test_a_dynamic_projection_adds_its_parameters_and_its_product():
     def cost(static: list[str], dynamic: list[str]) -> Cost:
-        sizes = (8, 6, 2, 3, 4, 5, 5)
-        return talking_heads.Attention(*sizes, True, static, dynamic, "random", False, 0.0, "auto").cost(7, 9)
+        layer = talking_heads.Attention(8, 2, 3, 4, 5, 5, 6, static=static, dynamic=dynamic, linear_bias=False)
+        return layer.cost(7, 9)
 
     both = ["logits", "weights"]
     static = cost(both, [])
@@ -49,5 +46,37 @@ def test_a_dynamic_projection_adds_its_parameters_and_its_product():
     assert cost([], ["x2l", "m2w"]).parameters == x2l.parameters + 6 * 3 * 4 - (2 * 3 + 3 * 4)
 
 
+CACHED = {
+    # numbers kept of 9 memory positions of width 6, of 4 heads with keys of 3 and values of 2
+    "multi_head": 9 * 4 * (3 + 2),
+    "multi_query": 9 * (3 + 2),
+    "grouped_query": 9 * 2 * (3 + 2),
+    "latent": 9 * 2,
+    "linear": 4 * (3 * 2 + 3),
+    "sliding_window": 9 * 4 * (3 + 2),
+    "sinks": 9 * 4 * (3 + 2),
+    # with the rows of five queries before the next
+    "multi_token": 9 * 4 * (3 + 2) + 5 * 4 * 3,
+    # the shared keys, and the content bias of each head
+    "collaborative": 9 * (4 * 3 + 4 * 2 + 4),
+    "low_rank_value": 9 * 4 * (3 + 2),
+    "differential": 9 * 4 * (2 * 3 + 2),
+    "talking_heads": 9 * 4 * (3 + 2),
+}
+
+
+@pytest.mark.parametrize("name", CACHED)
+def test_what_is_kept_of_the_memory(name):
+    layer = build(name, 8, 4, key_size=3, value_size=2, memory_size=6)
+    assert layer.cost(7, 9).cached == CACHED[name]
+
+
+def test_what_else_is_kept_of_the_memory():
+    assert build("general_bilinear", 8, 4, memory_size=6).cost(7, 9).cached == 9 * 6, "the memory itself"
+    assert build("sliding_window", 8, 4, window=2).cost(9, 9).cached == 3 * 2 * 8
+    dynamic = build("talking_heads", 8, 4, dynamic=["x2l", "m2l"]).cost(7, 9).cached
+    assert dynamic == 9 * (2 * 8 + 4 * 4), "a projection for each position of the memory"
+
+
 def test_costs_add_up():
-    assert Cost(1, 2) + Cost(10, 20) == Cost(11, 22)
+    assert Cost(1, 2, 3) + Cost(10, 20, 30) == Cost(11, 22, 33)

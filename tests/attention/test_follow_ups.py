@@ -59,15 +59,15 @@ def test_differential(text, backend):
 
 
 def test_differential_with_half_the_key_size_has_the_parameters_of_multi_head():
-    ours = differential.Attention(12, 12, 3, 2, 4, 0.8, False, 0.0, "auto").cost(7, 7).parameters
+    ours = differential.Attention(12, 3, key_size=2, linear_bias=False).cost(7, 7).parameters
     # but for the four vectors of lambda and the gain of the norm
-    assert ours - 4 * 2 - 4 == multi_head.Attention(12, 12, 3, 4, 4, True, False, 0.0, "auto").cost(7, 7).parameters
+    assert ours - 4 * 2 - 4 == multi_head.Attention(12, 3, linear_bias=False).cost(7, 7).parameters
 
 
 @pytest.mark.parametrize("lambda_init", [1.0, 1.5])
 def test_differential_refuses_to_multiply_its_heads_by_nothing(lambda_init):
     with pytest.raises(ValueError, match="lambda_init: is 1"):
-        differential.Attention(12, 12, 3, 2, 4, lambda_init, False, 0.0, "auto")
+        differential.Attention(12, 3, lambda_init=lambda_init)
 
 
 @BACKENDS

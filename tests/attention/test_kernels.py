@@ -103,11 +103,16 @@ def test_blocked_equals_the_reference_whatever_the_block(case, block_bytes):
 
 
 @given(cases(STATIC_TERMS), st.integers(1, 3))
-def test_compiled_equals_the_reference_whatever_the_tasks(case, tasks):
+def test_compiled_equals_the_reference_whatever_the_threads(case, threads):
     leaves, options = case
     bias = leaves.pop("bias", None)
-    with mock.patch.object(compiled, "_chunks", lambda *_: min(tasks, leaves["query"].shape[1])):
-        check_equal(leaves, "compiled", bias=None if bias is None else bias.detach(), **options)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with mock.patch.object(compiled, "SHARED_WEIGHTS", 1):
+            check_equal(leaves, "compiled", bias=None if bias is None else bias.detach(), **options)
+    finally:
+        torch.set_num_threads(before)
 
 
 @given(cases())

@@ -17,11 +17,19 @@ from attention import (
     collaborative,
     gated,
     general_bilinear,
+    grouped_query,
     knocking_heads,
+    latent,
+    linear,
     low_rank_value,
     multi_head,
     multi_query,
+    multi_token,
+    qk_norm,
+    sinks,
+    sliding_window,
     talking_heads,
+    value_residual,
 )
 
 Pair = tuple[nn.Module, multi_head.Attention]
@@ -65,7 +73,7 @@ def gated_limit() -> Pair:
 
 def general_bilinear_limit() -> Pair:
     """The multi-head layer of key and value size D_M whose key and value maps are the identity in each head."""
-    limit = general_bilinear.Attention(12, 10, 3, scaled=True, **SHARED)
+    limit = general_bilinear.Attention(12, 3, 10, **SHARED)
     layer = multi_head_like(limit, key_size=10, value_size=10)
     for same in (layer.key, layer.value):
         nn.init.zeros_(same.bias)
@@ -73,9 +81,29 @@ def general_bilinear_limit() -> Pair:
     return limit, layer
 
 
+def grouped_query_limit() -> Pair:
+    """A group for each head."""
+    limit = grouped_query.Attention(**SIZES, groups=3)
+    return limit, multi_head_like(limit)
+
+
 def knocking_heads_limit() -> Pair:
     """The layer as it starts."""
     limit = knocking_heads.Attention(**SIZES, scaled=True)
+    return limit, multi_head_like(limit)
+
+
+def latent_limit() -> Pair:
+    """A latent vector that is the memory."""
+    limit = latent.Attention(**SIZES, latent_size=10)
+    nn.init.eye_(limit.latent.weight)
+    return limit, multi_head_like(limit)
+
+
+def linear_limit() -> Pair:
+    """Keys that are all the same: both weigh all positions alike."""
+    limit = linear.Attention(**SIZES)
+    nn.init.zeros_(limit.key.weight)
     return limit, multi_head_like(limit)
 
 
@@ -97,11 +125,45 @@ def multi_query_limit() -> Pair:
     return limit, layer
 
 
+def multi_token_limit() -> Pair:
+    """The layer as it starts."""
+    limit = multi_token.Attention(**SIZES)
+    return limit, multi_head_like(limit)
+
+
+def qk_norm_limit() -> Pair:
+    """A division by almost the same number, sqrt(epsilon), which the gains take back."""
+    limit = qk_norm.Attention(**SIZES, epsilon=1e20)
+    nn.init.constant_(limit.query_norm.weight, 1e10)
+    nn.init.constant_(limit.key_norm.weight, 1e10)
+    return limit, multi_head_like(limit)
+
+
+def sinks_limit() -> Pair:
+    """Sinks that take up no weight."""
+    limit = sinks.Attention(**SIZES)
+    nn.init.constant_(limit.sink.logit, -1e4)
+    return limit, multi_head_like(limit)
+
+
+def sliding_window_limit() -> Pair:
+    """A memory of its own, which is attended to as a whole."""
+    limit = sliding_window.Attention(**SIZES, window=1)
+    return limit, multi_head_like(limit)
+
+
 def talking_heads_limit() -> Pair:
     """P_l = P_w = I."""
     sizes = {key: value for key, value in SIZES.items() if key != "heads"}
     mixing: dict[str, Any] = {"static": ["logits", "weights"], "dynamic": [], "start": "identity", "scaled": True}
     limit = talking_heads.Attention(**sizes, **mixing, key_heads=3, softmax_heads=3, value_heads=3)
+    return limit, multi_head_like(limit)
+
+
+def value_residual_limit() -> Pair:
+    """The layer's own values alone."""
+    limit = value_residual.Attention(**SIZES)
+    limit.balance.weight.data.copy_(torch.tensor([0.0, 1.0]))
     return limit, multi_head_like(limit)
 
 
@@ -113,10 +175,18 @@ def talking_heads_limit() -> Pair:
         collaborative_limit,
         gated_limit,
         general_bilinear_limit,
+        grouped_query_limit,
         knocking_heads_limit,
+        latent_limit,
+        linear_limit,
         low_rank_value_limit,
         multi_query_limit,
+        multi_token_limit,
+        qk_norm_limit,
+        sinks_limit,
+        sliding_window_limit,
         talking_heads_limit,
+        value_residual_limit,
     ],
 )
 def test_the_limit_is_multi_head(limit: Callable[[], Pair], length: int):
@@ -128,3 +198,21 @@ def test_the_limit_is_multi_head(limit: Callable[[], Pair], length: int):
     outputs = [layer(x, memory, mask=mask) for layer in layers]
     torch.testing.assert_close(*outputs)
     torch.testing.assert_close(*(torch.autograd.grad(output.square().sum(), (x, memory)) for output in outputs))
+
+
+def test_a_window_of_the_length_is_multi_head_to_itself():
+    torch.manual_seed(0)
+    limit = sliding_window.Attention(12, 3, window=6)
+    layer, x = multi_head.Attention(12, 3), torch.randn(2, 7, 12)
+    layer.load_state_dict(limit.state_dict())
+    torch.testing.assert_close(limit(x), layer(x))
+    longer = torch.cat([x, x[:, :1]], dim=1)
+    assert not torch.allclose(limit(longer), layer(longer))
+
+
+def test_one_group_is_multi_query():
+    torch.manual_seed(0)
+    limit, layer = grouped_query.Attention(**SIZES, groups=1), multi_query.Attention(**SIZES)
+    layer.load_state_dict(limit.state_dict())
+    x, memory = torch.randn(2, 7, 12), torch.randn(2, 5, 10)
+    torch.testing.assert_close(limit(x, memory), layer(x, memory))

@@ -32,7 +32,7 @@ def test_multi_head_is_torchs_multihead_attention_with_masks_and_gradients(backe
     torch.manual_seed(0)
     other = nn.MultiheadAttention(HIDDEN, 3, batch_first=True, dtype=torch.float64)
     nn.init.normal_(other.in_proj_bias)
-    layer = multi_head.Attention(HIDDEN, HIDDEN, 3, 4, 4, True, True, 0.0, backend).double()
+    layer = multi_head.Attention(HIDDEN, 3, backend=backend).double()
     copy_into(layer, other)
     x = torch.randn(2, length, HIDDEN, dtype=torch.float64, requires_grad=True)
     memory = torch.randn(2, length + 2, HIDDEN, dtype=torch.float64)
@@ -99,7 +99,7 @@ def talking_heads_equations(layer: talking_heads.Attention, X: Tensor, M: Tensor
 def test_talking_heads_are_the_papers_equations(backend, static, dynamic):
     torch.manual_seed(0)
     layer = talking_heads.Attention(
-        HIDDEN, MEMORY, 2, 5, 3, 4, 6, True, static, dynamic, "random", True, 0.0, backend
+        HIDDEN, 2, 5, 3, 4, 6, MEMORY, static=static, dynamic=dynamic, backend=backend
     ).double()
     for projection in (layer.logits_projection, layer.weights_projection):
         for term in (projection.query, projection.memory):
@@ -114,9 +114,9 @@ def test_talking_heads_are_the_papers_equations(backend, static, dynamic):
 
 
 def test_zero_dynamic_terms_are_the_static_form():
-    sizes = (HIDDEN, MEMORY, 2, 5, 3, 4, 6, True, ["logits", "weights"])
-    static = talking_heads.Attention(*sizes, [], "random", True, 0.0, "auto")
-    dynamic = talking_heads.Attention(*sizes, ["x2l", "m2l", "x2w", "m2w"], "random", True, 0.0, "auto")
+    sizes = (HIDDEN, 2, 5, 3, 4, 6, MEMORY)
+    static = talking_heads.Attention(*sizes)
+    dynamic = talking_heads.Attention(*sizes, dynamic=["x2l", "m2l", "x2w", "m2w"])
     dynamic.load_state_dict(static.state_dict(), strict=False)
     for projection in (dynamic.logits_projection, dynamic.weights_projection):
         nn.init.zeros_(projection.query)
@@ -157,12 +157,12 @@ def test_a_mask_mixed_by_the_logits_projection_would_be_nan_and_after_it_is_exac
 )
 def test_head_numbers_and_choices_that_do_not_fit_are_named(sizes, static, dynamic, start, message):
     with pytest.raises(ValueError, match=message):
-        talking_heads.Attention(12, 12, *sizes, 3, 3, True, static, dynamic, start, True, 0.0, "auto")
+        talking_heads.Attention(12, *sizes, 3, 3, static=static, dynamic=dynamic, start=start)
 
 
 def test_one_projection_allows_other_head_numbers_on_its_side():
     for sizes, static, dynamic in (((4, 6, 6), ["logits"], []), ((6, 6, 4), ["weights"], []), ((4, 6, 6), [], ["m2l"])):
-        layer = talking_heads.Attention(12, 12, *sizes, 3, 3, True, static, dynamic, "random", True, 0.0, "auto")
+        layer = talking_heads.Attention(12, *sizes, 3, 3, static=static, dynamic=dynamic)
         assert layer(torch.randn(2, 5, 12)).shape == (2, 5, 12)
 
 
@@ -177,14 +177,14 @@ def test_the_random_start_keeps_the_variance_of_the_logits():
 
 def test_an_sdpa_backend_refuses_talking_heads_when_the_layer_is_made():
     with pytest.raises(ValueError, match="backend: sdpa can't do this: it can't mix heads"):
-        talking_heads.Attention(12, 12, 3, 3, 3, 4, 4, True, ["logits"], [], "random", True, 0.0, "sdpa")
-    layer = talking_heads.Attention(12, 12, 3, 3, 3, 4, 4, True, [], [], "random", True, 0.0, "sdpa")
+        talking_heads.Attention(12, 3, static=["logits"], backend="sdpa")
+    layer = talking_heads.Attention(12, 3, static=[], backend="sdpa")
     assert layer(torch.randn(2, 5, 12)).shape == (2, 5, 12) and layer.kernel == "sdpa"
 
 
 def test_unscaled_is_the_scaled_layer_with_a_query_sqrt_of_the_key_size_larger():
-    scaled = multi_head.Attention(HIDDEN, HIDDEN, 3, 4, 4, True, True, 0.0, "auto")
-    unscaled = multi_head.Attention(HIDDEN, HIDDEN, 3, 4, 4, False, True, 0.0, "auto")
+    scaled = multi_head.Attention(HIDDEN, 3)
+    unscaled = multi_head.Attention(HIDDEN, 3, scaled=False)
     unscaled.load_state_dict(scaled.state_dict())
     with torch.no_grad():
         scaled.query.weight.mul_(2), scaled.query.bias.mul_(2)
@@ -194,7 +194,7 @@ def test_unscaled_is_the_scaled_layer_with_a_query_sqrt_of_the_key_size_larger()
 
 def test_additive_is_bahdanaus_equation_also_in_several_blocks(monkeypatch):
     torch.manual_seed(0)
-    layer = additive.Attention(HIDDEN, MEMORY, 2, 3, 4, True, 0.0, "auto").double()
+    layer = additive.Attention(HIDDEN, 2, 3, 4, MEMORY).double()
     x, memory = torch.randn(2, 7, HIDDEN).double(), torch.randn(2, 5, MEMORY).double()
     query, key, value = layer.project(x, memory)
     heads = []
@@ -214,7 +214,7 @@ def test_additive_is_bahdanaus_equation_also_in_several_blocks(monkeypatch):
 
 
 def test_additive_adds_a_position_bias():
-    layer = additive.Attention(HIDDEN, HIDDEN, 2, 3, 4, True, 0.0, "auto")
+    layer = additive.Attention(HIDDEN, 2, 3, 4)
     x, bias = torch.randn(2, 7, HIDDEN), torch.zeros(1, 2, 7, 7)
     bias[..., 3:] = -math.inf
     torch.testing.assert_close(layer(x, bias=bias), layer(x, x[:, :3]))
@@ -222,7 +222,7 @@ def test_additive_adds_a_position_bias():
 
 def test_general_bilinear_is_one_full_form_a_head():
     torch.manual_seed(0)
-    layer = general_bilinear.Attention(HIDDEN, MEMORY, 3, True, False, 0.0, "auto").double()
+    layer = general_bilinear.Attention(HIDDEN, 3, MEMORY, linear_bias=False).double()
     x, memory = torch.randn(7, HIDDEN).double(), torch.randn(5, MEMORY).double()
     forms = layer.query.weight.view(3, MEMORY, HIDDEN)
     heads = [(x @ form.t() @ memory.t() / math.sqrt(MEMORY)).softmax(-1) @ memory for form in forms]
@@ -230,11 +230,11 @@ def test_general_bilinear_is_one_full_form_a_head():
 
 
 def test_low_rank_value_has_the_rank_of_the_value_size_and_the_parameters_of_multi_head():
-    layer = low_rank_value.Attention(HIDDEN, HIDDEN, 3, 4, 2, True, False, 0.0, "auto").double()
+    layer = low_rank_value.Attention(HIDDEN, 3, 4, 2, linear_bias=False).double()
     value = layer.project(*2 * [torch.eye(HIDDEN).double()[None]])[2]
     assert value.shape == (1, HIDDEN, 3, HIDDEN)
     assert [torch.linalg.matrix_rank(value[0, :, head]).item() for head in range(3)] == [2, 2, 2]
-    multi_head.Attention(HIDDEN, HIDDEN, 3, 4, 2, True, False, 0.0, "auto").load_state_dict(layer.state_dict())
+    multi_head.Attention(HIDDEN, 3, 4, 2, linear_bias=False).load_state_dict(layer.state_dict())
 
 
 def test_a_logits_map_of_a_head_has_at_most_the_rank_of_the_key_size_until_heads_mix():

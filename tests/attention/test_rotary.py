@@ -47,7 +47,7 @@ def test_bf16_angles_are_exact_far_out():
 
 
 def test_attention_with_rotary_knows_the_order():
-    layer = multi_head.Attention(8, 8, 2, 4, 4, True, True, 0.0, "auto")
+    layer = multi_head.Attention(8, 2)
     x = torch.randn(1, 6, 8)
     flipped = layer(x.flip(1), rotary=Rotary(1e4)).flip(1)
     assert not torch.allclose(flipped, layer(x, rotary=Rotary(1e4)))

@@ -16,6 +16,9 @@ from omegaconf import DictConfig, OmegaConf
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from experiments.config.compose import compose
+from experiments.settings.variant import arguments_of
+
 ROOT = Path(__file__).parents[2]
 VARIANTS = sorted(path.stem for path in (ROOT / "conf/variant").glob("*.yaml"))
 HIDDEN, MEMORY = 12, 10
@@ -63,13 +66,28 @@ def test_the_keys_of_the_yaml_are_the_arguments_of_the_constructor(variant):
     parameters = inspect.signature(module(variant).Attention).parameters
     assert list(arguments(variant)) == list(parameters)
     assert group(variant).name == variant
-    assert all(parameter.default is inspect.Parameter.empty for parameter in parameters.values())
+    wanted = [name for name, parameter in parameters.items() if parameter.default is inspect.Parameter.empty]
+    assert len(wanted) == 2 and wanted[0] == "hidden_size" and wanted[1].endswith("heads")
 
 
-def test_the_yaml_begins_with_its_definition_and_its_paper(variant):
+def test_the_defaults_of_the_constructor_are_those_of_the_yaml(variant):
+    """So `Attention(512, 8)` is what `attn train hidden_size=512 heads=8` trains."""
+    if group(variant).get("module", variant) != variant:
+        pytest.skip("its class has the defaults of another YAML")
+    settings = compose([f"variant={variant}", "hidden_size=24", "heads=4"])
+    ours = module(variant).Attention(24, 4)
+    theirs = module(variant).Attention(**arguments_of(settings.variant))
+    shapes = [{name: tensor.shape for name, tensor in each.state_dict().items()} for each in (ours, theirs)]
+    assert shapes[0] == shapes[1] and ours.sizes == theirs.sizes and ours.scale == theirs.scale
+    for name, parameter in list(inspect.signature(module(variant).Attention).parameters.items())[2:]:
+        given = settings.variant[name]
+        assert parameter.default is None or parameter.default == (tuple(given) if type(given) is list else given), name
+
+
+def test_the_yaml_begins_with_its_definition_its_paper_and_its_equation(variant):
     lines = (ROOT / f"conf/variant/{variant}.yaml").read_text(encoding="ascii").splitlines()
-    assert all(line.startswith("# ") for line in lines[:2]) and not lines[2].startswith("#")
-    assert "arXiv" in lines[1]
+    assert all(line.startswith("# ") for line in lines[:3]) and not lines[3].startswith("#")
+    assert "arXiv" in lines[1] and lines[2].startswith("# $") and lines[2].endswith("$")
 
 
 @pytest.mark.parametrize("length", [1, 7, 63])
@@ -235,7 +253,7 @@ for name in {modules}:
     importlib.import_module(name)
 import attention.layers.rotary
 from attention.multi_head import Attention
-Attention(12, 12, 3, 4, 4, True, True, 0.0, "auto").cost(7, 7)
+Attention(12, 3).cost(7, 7)
 foreign = {{"hydra", "omegaconf", "typer", "wandb", "datasets", "tokenizers", "experiments", "pydantic"}}
 print(*sorted(foreign & set(sys.modules)))
 """

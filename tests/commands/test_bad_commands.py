@@ -36,7 +36,7 @@ FLAGS = ("--mulitrun", "--config-dir", "--config-name=x", "-cd", "--", "---", "-
 # commands that name something that there is not
 NAMED = (
     ["evaluate", "nope"], ["evaluate", ""], ["evaluate", "a/../nope"], ["heads", "nope"], ["heads", "a", "b", "c"],
-    ["export", "nope", "there"], ["sync", "nope"], ["compare", "nope"], ["dashboard", "nope"], ["import", "nope"],
+    ["export", "nope", "there"], ["sync", "nope"], ["compare", "nope"], ["dashboard", "nope"], ["import", "./nope"],
     ["finetune", "nope", "task=squad"], ["finetune", "task=squad"], ["finetune", "nope"], ["table", "nope/none"],
     ["table", "shazeer2020/haeds"], ["table", "shazeer2020/heads", "--seeds", "0-999999999"],
     ["table", "shazeer2020/heads", "--seeds", "9" * 5000], ["table", "shazeer2020/heads", "--seeds", "-1"],

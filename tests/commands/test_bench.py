@@ -19,7 +19,7 @@ from attention.kernels.problem import Problem, Projection
 from attention.layers import attend as core
 from experiments.bench import rounds
 from experiments.bench.check import check
-from experiments.bench.contenders import Contender, get_ready, made_up_batch
+from experiments.bench.contenders import Contender, build, made_up_batch
 from experiments.bench.peers import PEERS
 from experiments.bench.side_by_side import groups, spread
 from experiments.bench.worker import Ended, Turn, Worker, repeat
@@ -48,17 +48,17 @@ class Inside(Worker):
     """A contender within this process: the same is run, its memory is not told apart."""
 
     def __init__(self, contender):
-        self.device, self.ready = contender.device, get_ready(contender)
+        self.device, self.built = contender.device, build(contender)
 
     def __exit__(self, kind, error, trace):
         return None
 
-    def size(self):
-        return self.ready.size
+    def work(self):
+        return self.built.work
 
     def go(self, times):
-        took = seconds(functools.partial(repeat, self.ready.run, times), self.device) / times
-        return Turn(took, 1, self.ready.kernels())
+        took = seconds(functools.partial(repeat, self.built.run, times), self.device) / times
+        return Turn(took, 1, self.built.kernels())
 
 
 @pytest.fixture
@@ -127,7 +127,7 @@ def test_a_kernel_without_float64_is_compared_in_the_precision_that_is_timed(mon
     monkeypatch.setitem(core.REFUSALS, "triton", lambda problem: None)
     monkeypatch.setitem(core.KERNELS, "triton", single)
     found = check(contender("variant=talking_heads", "backend=triton"))
-    assert found.kernel == "triton" and ("output is off by" in found.wrong) == bool(error)
+    assert found.kernel == "triton" and ("output is off by" in found.error) == bool(error)
 
 
 def test_a_kernel_that_is_wrong_in_its_gradient_or_in_low_precision_only_is_found(monkeypatch):
@@ -139,7 +139,7 @@ def test_a_kernel_that_is_wrong_in_its_gradient_or_in_low_precision_only_is_foun
 
     monkeypatch.setattr(blocked, "_gradients", wrong)
     found = check(contender("variant=talking_heads", "backend=blocked"))
-    assert found.wrong.startswith("gradient of logits_projection.static is off by") and "output" not in found.wrong
+    assert found.error.startswith("gradient of logits_projection.static is off by") and "output" not in found.error
 
     monkeypatch.setattr(blocked, "_gradients", right)
 
@@ -147,20 +147,20 @@ def test_a_kernel_that_is_wrong_in_its_gradient_or_in_low_precision_only_is_foun
         return blocked.attend(problem) * (1 if problem.value.dtype == torch.float64 else 1.01)
 
     monkeypatch.setitem(core.KERNELS, "blocked", imprecise)
-    assert "output is off by 1.0e-02 of its size in fp32" in check(contender("backend=blocked")).wrong
+    assert "output is off by 1.0e-02 of its size in fp32" in check(contender("backend=blocked")).error
 
 
 @pytest.mark.parametrize("variant", ["multi_head", "talking_heads", "dynamic_talking_heads", "additive"])
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_the_kernels_that_auto_chooses_are_right(variant, precision):
-    assert check(contender(f"variant={variant}", f"precision={precision}", "length=65")).wrong == ""
+    assert check(contender(f"variant={variant}", f"precision={precision}", "length=65")).error == ""
 
 
 @pytest.mark.parametrize("peer", ["", *PEERS])
 def test_a_step_of_everyone_runs(peer):
-    ready = get_ready(contender("layers=2", "learning_rate=1e-2", scope="step", peer=peer))
-    ready.run()
-    assert min(ready.size) > 0 and bool(ready.kernels()) == (not peer)
+    built = build(contender("layers=2", "learning_rate=1e-2", scope="step", peer=peer))
+    built.run()
+    assert min(built.work) > 0 and bool(built.kernels()) == (not peer)
 
 
 @pytest.mark.parametrize("peer", PEERS)
@@ -182,7 +182,7 @@ def test_a_peer_predicts_the_masked_positions_and_learns(peer):
 
 def test_peak_memory_is_that_of_a_process_of_its_own():
     with Worker(contender("length=256", "batch_size=4", "variant=talking_heads", "backend=reference")) as worker:
-        assert worker.size().tokens == 4 * 256
+        assert worker.work().tokens == 4 * 256
         turn = worker.go(1)
     # the reference keeps six maps at least
     assert turn.peak_bytes > 6 * 4 * 4 * 2 * 256**2 and turn.seconds > 0 and turn.kernels == ["reference"]
@@ -199,7 +199,7 @@ def test_a_peer_has_the_environment_of_its_user_and_ours_that_of_a_training(monk
 
     def variables(peer: str) -> dict[str, str | None]:
         with Worker(contender(scope="step", peer=peer)) as worker:
-            worker.size()
+            worker.work()
             lines = Path(f"/proc/{worker.process.pid}/environ").read_text().split("\0")
         found = dict(line.split("=", 1) for line in lines if line)
         return {name: found.get(name) for name in TUNED}
@@ -214,29 +214,29 @@ def test_a_peer_has_the_environment_of_its_user_and_ours_that_of_a_training(monk
 def test_a_contender_that_cannot_be_built_or_dies_says_why():
     cannot = Contender(compose([*TINY[:5], *CPU, "tokenizer=file", "tokenizer.path=x.json"]), "step")
     with Worker(cannot) as worker, pytest.raises(Mistake, match="tokenizer=file: a bench reads no file"):
-        worker.size()
+        worker.work()
     with Worker(contender()) as worker:
-        worker.size()
+        worker.work()
         worker.process.kill()
         with pytest.raises(Ended, match="killed by SIGKILL"):
             worker.go(1)
     with Worker(contender()) as worker:
-        worker.size()
+        worker.work()
         with pytest.raises(Ended, match="ValueError: invalid literal"):
             worker.go("once")
 
 
 @pytest.mark.campaign
 def test_a_contender_whose_process_ends_is_named_and_the_others_are_timed(monkeypatch, capsys):
-    real, calls = Worker.size, itertools.count()
+    real, calls = Worker.work, itertools.count()
 
-    def size(self):
+    def work(self):
         found = real(self)
         if next(calls) == 1:
             self.process.kill()
         return found
 
-    monkeypatch.setattr(Worker, "size", size)
+    monkeypatch.setattr(Worker, "work", work)
     assert bench([*TINY, *CPU, "backend=blocked,reference"], options(), "csv", None) == 1
     printed = capsys.readouterr()
     (row,) = csv.DictReader(io.StringIO(printed.out))
@@ -301,14 +301,14 @@ def test_a_step_of_span_corruption_reads_inputs_and_targets():
     # 34 tokens, of which 5 in two spans are taken out: 34 - 5 + 2 + 1 are read by the encoder, 5 + 2 + 1 by the decoder
     assert cell.settings.row_length == 35
     assert made_up_batch(cell.settings).inputs["tokens"].shape == (2, 32)
-    assert get_ready(cell).size.tokens == 2 * (32 + 8)
+    assert build(cell).work.tokens == 2 * (32 + 8)
 
 
 def test_a_step_of_translation_reads_sentences_as_long_as_is_allowed():
-    ready = get_ready(contender("objective=translation", "model=transformer_nano", "data=pairs", "data.train=absent",
+    built = build(contender("objective=translation", "model=transformer_nano", "data=pairs", "data.train=absent",
                                 "layers=1", "length=16", "objective.bleu_pairs=0", scope="step"))  # fmt: skip
-    ready.run()
-    assert ready.size.tokens == 2 * (16 + 16)
+    built.run()
+    assert built.work.tokens == 2 * (16 + 16)
 
 
 def test_tokens_are_made_up_within_the_vocabulary():

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import cli
-from experiments.commands.ending import line_and_code, terminable
+from experiments.commands.ending import line_and_code, quiet, terminable
 from experiments.settings.exit_code import ExitCode
 from experiments.training.interruption import Interrupted
 from tests.fixtures.command import ROOT
@@ -74,6 +74,18 @@ def test_ctrl_c_before_a_command_begins_is_said_in_a_line(monkeypatch, capsys):
     with pytest.raises(SystemExit) as caught:
         cli.main()
     assert caught.value.code == 130 and capsys.readouterr().err == "attn: interrupted by SIGINT\n"
+
+
+def test_ctrl_c_in_an_import_ends_the_process_without_a_word():
+    for own, said in (("", ""), ("signal.signal(signal.SIGINT, lambda *_: print('own'))", "own\n")):
+        imported = "import signal\nfrom experiments.commands.ending import quiet"
+        code = f"{imported}\n{own}\nwith quiet(): signal.raise_signal(2)"
+        done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (0 if said else -signal.SIGINT, said, "")
+    before = signal.getsignal(signal.SIGINT)
+    with quiet():
+        assert signal.getsignal(signal.SIGINT) is (signal.SIG_DFL if before is signal.default_int_handler else before)
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 @pytest.mark.parametrize("option", ["--runs", "--out"])

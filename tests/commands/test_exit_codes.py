@@ -95,7 +95,7 @@ def test_a_method_that_does_not_fit_its_call_is_an_error_in_its_file(monkeypatch
         (["table", "shazeer2020/haeds"], ["haeds", "did you mean shazeer2020/heads?"]),
         (["evaluate", "absent", "--runs", "nowhere"], ["absent"]),
         (["export", "absent", "folder", "--runs", "nowhere"], ["absent"]),
-        (["import", "nowhere"], ["config.json"]),
+        (["import", "./nowhere"], ["./nowhere", "no such folder"]),
     ],
 )
 def test_a_mistake_is_said_in_a_line_or_two(attn, tmp_path, monkeypatch, words, names):

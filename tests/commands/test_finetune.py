@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 import string
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -18,33 +13,24 @@ from torch.testing import assert_close
 
 from experiments.commands.compare import compare_runs
 from experiments.commands.evaluate import evaluate_run
+from experiments.commands.export_checkpoint import export_run
 from experiments.commands.finetune import finetune
-from experiments.commands.import_export import export_run, import_folder
+from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.config.compose import compose
 from experiments.dashboard.page import page_data
 from experiments.dashboard.runs import chosen_runs
 from experiments.data.tokenizer import SPECIAL
 from experiments.launch.cell import execute
-from experiments.record.code_digest import code_digest
-from experiments.record.folder import RunFolder, config_text
+from experiments.record.folder import RunFolder
 from experiments.record.index import Index
 from experiments.settings.mistake import Mistake
 from experiments.tasks.finetuning.squad import squad_scores
 from experiments.training.step import Learner
-from experiments.training.train import MEASURED
 from tests.fixtures.finetuning import PRETRAINING
-from tests.fixtures.record import leave_result
+from tests.fixtures.outcome import outcome
 
 ALPHABET = [*string.ascii_lowercase, *(f"##{letter}" for letter in string.ascii_lowercase)]
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def outcome(folder: Path):
-    """All that must be the same however often a run was cut."""
-    lines = [{key: line[key] for key in line.keys() - set(MEASURED)} for line in RunFolder(folder).metrics.read()]
-    weights = {path.name: load_file(path) for path in (folder / "checkpoint").glob("*.safetensors")}
-    numbers = {(file, name): tensor.tolist() for file, all_ in weights.items() for name, tensor in all_.items()}
-    return lines, numbers, (folder / "predictions.json").read_text()
 
 
 def test_the_first_word_is_learned(tune, pretrained, home):
@@ -107,28 +93,7 @@ def test_cut_in_the_middle_it_goes_on_with_the_same_bytes(tune, words, tmp_path,
     assert RunFolder(folder).result().status != "done"
     assert finetune(again) == 0
     assert "going on from step 6" in (folder / "log.txt").read_text()
-    assert outcome(folder) == outcome(whole)
-
-
-@pytest.mark.campaign
-def test_it_goes_on_after_a_kill_with_the_same_bytes(tune, words, tmp_path, environment):
-    more = ("epochs=2", "batch_size=8", "trainer.checkpoint_every=3", "trainer.evaluate_every=20")
-    whole = tune("squad", *more)
-    again = words("squad", *more, f"runs={tmp_path / 'killed'}")
-    process = subprocess.Popen(
-        [sys.executable, str(ROOT / "cli.py"), "finetune", *again], env=environment, stderr=subprocess.DEVNULL
-    )
-    folder = tmp_path / "killed" / whole.name
-    end = time.monotonic() + 300
-    while not any(folder.glob("checkpoint/step-*[369].safetensors")):
-        assert time.monotonic() < end and process.poll() is None
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    assert not (folder / "result.json").exists()
-    assert finetune(again) == 0
-    assert "going on from step" in (folder / "log.txt").read_text()
-    assert outcome(folder) == outcome(whole)
+    assert outcome(RunFolder(folder)) == outcome(RunFolder(whole))
 
 
 def test_several_seeds_are_a_sweep_that_is_skipped_when_done(attn, words, tmp_path, capsys):
@@ -174,7 +139,7 @@ def test_what_was_fine_tuned_is_compared_by_its_scores(tune, pretrained, home, t
     ("more", "said"),
     [
         (["task=sqad"], ["no task 'sqad'", "did you mean squad?"]),
-        (["tsk=squad"], ["which task?", "there are: cola, mnli"]),
+        (["tsk=squad"], ["which task?", "there are: chnsenticorp, cmrc2018, cola, mnli"]),
         (["task=squad", "heads=4"], ["heads is the pretrained run's"]),
         (["task=squad", "variant=additive"], ["variant is the pretrained run's"]),
         (["task=squad", "learning_rat=1"], ["did you mean learning_rate?"]),
@@ -246,7 +211,7 @@ def test_an_imported_bert_is_fine_tuned_with_windows_as_long_as_its_table_or_sho
     theirs.save_pretrained(tmp_path / "theirs")
     (tmp_path / "theirs" / "vocab.txt").write_text("\n".join([*SPECIAL, *ALPHABET]) + "\n")
     text = [f"data.train={home / 'text.txt'}", f"cache={home / 'cache'}", "trainer.device=cpu"]
-    import_folder(tmp_path / "theirs", "mine", tmp_path / "imported", ["data=text", *text])
+    import_checkpoint(str(tmp_path / "theirs"), "mine", tmp_path / "imported", ["data=text", *text])
     mine = str(tmp_path / "imported" / "mine")
     with pytest.raises(Mistake, match=r"length = 65: model\.position=learned has a table of 64 positions"):
         finetune([mine, "task=sst2", "length=65"])
@@ -258,8 +223,8 @@ def test_an_imported_bert_is_fine_tuned_with_windows_as_long_as_its_table_or_sho
 
 def test_a_score_without_its_library_is_said_at_once(pretrained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("experiments.config.pretrained.find_spec", lambda name: None)
-    with pytest.raises(Mistake, match=r"task=cola is scored with sklearn\n.*\[finetune\]"):
+    monkeypatch.setattr("experiments.settings.extras.find_spec", lambda name: None)
+    with pytest.raises(Mistake, match=r"the score of task=cola needs sklearn\n.*\[finetune\]"):
         finetune([str(pretrained), "task=cola"])
     assert not any(tmp_path.iterdir())
 
@@ -273,39 +238,29 @@ def test_a_run_that_is_not_finished_is_refused(pretrained, tmp_path, monkeypatch
     assert [path.name for path in tmp_path.iterdir()] == ["begun"]
 
 
-@pytest.mark.parametrize("objective", ["span_corruption", "translation", "causal"])
-def test_what_is_no_encoder_is_refused_by_name(pretrained, tmp_path, monkeypatch, objective):
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(pretrained, tmp_path / "decoder")
-    model = {"span_corruption": ["model=t5_nano"], "translation": ["model=transformer_nano", "data=multi30k"]}
-    tree = compose(model.get(objective, [f"objective={objective}"])).model_dump()
-    assert tree["objective"]["kind"] == objective
-    (tmp_path / "decoder" / "config.yaml").write_text(config_text(tree))
-    result = RunFolder(tmp_path / "decoder").result().to_dict()
-    leave_result(tmp_path / "decoder", **result | {"code_digest": code_digest(tree, result["backend"])})
-    with pytest.raises(Mistake, match=f"decoder: its objective={objective} trains no encoder"):
-        finetune([str(tmp_path / "decoder"), "task=sst2"])
-    assert [path.name for path in tmp_path.iterdir()] == ["decoder"]
+# a decoder alone, and an encoder with a decoder, which tells sentences apart by no token types
+MODELS = {"causal": [], "span_corruption": ["objective.sentinels=20", "model.position=relative"]}
 
 
 def tuned_from(objective: str, tune, home: Path, tmp_path: Path, *more: str):
     """The result of a fine-tuning of what another objective trained."""
     own = [f"runs={tmp_path / 'own'}", f"cache={home / 'cache'}", "data=text", f"data.train={home / 'text.txt'}"]
-    assert execute(compose([*PRETRAINING, *own, f"objective={objective}", "model.token_types=2"])) == 0
+    model = MODELS.get(objective, ["model.token_types=2"])
+    assert execute(compose([*PRETRAINING, *own, f"objective={objective}", *model])) == 0
     (run,) = (path for path in (tmp_path / "own").iterdir() if path.is_dir())
     result = RunFolder(tune("sst2", "batch_size=16", *more, run=str(run))).result()
     assert result.status == "done" and result.order_loss is None and result.perplexity is None
     return result
 
 
-@pytest.mark.parametrize("objective", ["masked_sop", "permutation"])
+@pytest.mark.parametrize("objective", ["masked_sop", "permutation", "causal", "span_corruption"])
 def test_what_another_objective_trained_is_fine_tuned_too(tune, home, tmp_path, objective):
     result = tuned_from(objective, tune, home, tmp_path, "epochs=1")
     assert result.scores.keys() == {"accuracy"} and result.validation_loss < 1
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("objective", ["masked_sop", "permutation"])
+@pytest.mark.parametrize("objective", ["masked_sop", "permutation", "causal", "span_corruption"])
 def test_what_another_objective_trained_learns_too(tune, home, tmp_path, objective):
     assert tuned_from(objective, tune, home, tmp_path, "epochs=6").scores["accuracy"] > 97
 

@@ -85,6 +85,23 @@ def test_two_runs_side_by_side(attn, tiny, tmp_path):
     assert "Not in this run." in both
 
 
+def test_a_section_that_was_made_earlier_stays_and_says_so(tmp_path):
+    path = tmp_path / "index.html"
+    first, gates = Section("What the heads look at", "one"), Section("Gates <L0>", "expensive")
+    report.write_page(path, [("a", "about", [first, gates])])
+    assert report.EARLIER not in path.read_text()
+    for _ in range(2):
+        report.write_page(path, [("a", "about", [Section("What the heads look at", "two")])])
+        text = path.read_text()
+        assert text.count(report.EARLIER) == 1 and text.count("expensive") == 1 and text.count("<section") == 2
+        assert "<p>two</p>" in text and "<p>one</p>" not in text and text.count(">Gates &lt;L0&gt;<") == 2
+    report.write_page(path, [("a", "about", [first, gates])])
+    assert report.EARLIER not in path.read_text()
+    # another page, of two runs, has its own
+    report.write_page(path, [("a", "", [first]), ("b", "", [first])])
+    assert "expensive" not in path.read_text()
+
+
 def test_a_name_with_html_in_it_stays_text():
     text = report.page([("<img src=x onerror=alert(1)>", "</p><script>", [Section("Title", "a < b")])])
     assert "<img src=x" not in text and "&lt;img src=x" in text and "</p><script>" not in text and "a &lt; b" in text
@@ -113,7 +130,7 @@ def test_no_name_is_no_run(tmp_path):
 def test_what_cannot_be_shown_is_said(tmp_path, monkeypatch):
     assert "there is no run 'nothing'" in refused(tmp_path, ["nothing"])
     assert "3 runs" in refused(tmp_path, ["a", "b", "c"])
-    monkeypatch.setattr(command, "find_spec", lambda name: None)
+    monkeypatch.setattr("experiments.settings.extras.find_spec", lambda name: None)
     assert re.search(r"needs matplotlib, .*sklearn\n.*\.\[heads\]", refused(tmp_path, ["a"]))
 
 

@@ -13,8 +13,9 @@ from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from experiments.commands.evaluate import evaluate_run
+from experiments.commands.export_checkpoint import export_run
 from experiments.commands.heads import show_heads
-from experiments.commands.import_export import export_run, import_folder
+from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.config.check import from_tree
 from experiments.data.tokenizer import SPECIAL, from_vocabulary
 from experiments.formats import format as format_module
@@ -66,7 +67,7 @@ def logits(folder: Path, tokens: torch.Tensor) -> torch.Tensor:
 
 def test_an_imported_run_computes_the_same_and_can_be_exported_again(bert, text, tmp_path, capsys):
     runs = tmp_path / "runs"
-    import_folder(bert, "mine", runs, [*text, f"cache={tmp_path / 'cache'}"])
+    import_checkpoint(str(bert), "mine", runs, [*text, f"cache={tmp_path / 'cache'}"])
     folder = RunFolder(runs / "mine")
     result = folder.result()
     assert result.status == "imported" and str(bert) in result.reason
@@ -94,7 +95,7 @@ def test_an_imported_run_computes_the_same_and_can_be_exported_again(bert, text,
 
 @pytest.mark.usefixtures("undrawn")
 def test_the_heads_of_an_imported_run_are_shown(bert, text, tmp_path):
-    import_folder(bert, "mine", tmp_path / "runs", [*text, f"cache={tmp_path / 'cache'}"])
+    import_checkpoint(str(bert), "mine", tmp_path / "runs", [*text, f"cache={tmp_path / 'cache'}"])
     show_heads(["mine"], tmp_path / "runs", HeadsOptions(sequences=2))
     assert (tmp_path / "runs/mine/heads/index.html").exists()
 
@@ -103,7 +104,7 @@ def test_a_file_of_torch_is_read_as_tensors_and_what_would_run_code_is_not(bert,
     state = load_file(bert / "model.safetensors")
     (bert / "model.safetensors").unlink()
     torch.save(state, bert / "pytorch_model.bin")
-    import_folder(bert, "fine", tmp_path / "runs", [])
+    import_checkpoint(str(bert), "fine", tmp_path / "runs", [])
 
     class Evil:
         def __reduce__(self):
@@ -112,14 +113,14 @@ def test_a_file_of_torch_is_read_as_tensors_and_what_would_run_code_is_not(bert,
     with (bert / "pytorch_model.bin").open("wb") as file:
         pickle.dump({"weight": Evil()}, file)
     with pytest.raises(Mistake, match="can't be read as tensors alone"):
-        import_folder(bert, "evil", tmp_path / "runs", [])
+        import_checkpoint(str(bert), "evil", tmp_path / "runs", [])
     assert not (tmp_path / "ran").exists() and not (tmp_path / "runs/evil").exists()
 
 
 def test_a_pre_training_checkpoint_loses_its_pooler_and_says_so(bert, tmp_path, capsys):
     state = load_file(bert / "model.safetensors")
     save_file(state | {"bert.pooler.dense.weight": torch.ones(24, 24)}, bert / "model.safetensors")
-    import_folder(bert, "mine", tmp_path / "runs", [])
+    import_checkpoint(str(bert), "mine", tmp_path / "runs", [])
     assert "left out, as our model has no place for them: bert.pooler.dense.weight" in capsys.readouterr().out
 
 
@@ -132,7 +133,7 @@ def test_a_key_size_of_its_own_comes_from_a_converted_file(bert, tmp_path, capsy
             prefix = f"bert.encoder.layer.{layer}.attention.self.{name}"
             state |= {f"{prefix}.weight": torch.randn(36, 24), f"{prefix}.bias": torch.randn(36)}
     save_file(state, bert / "model.safetensors")
-    import_folder(bert, "plus", tmp_path / "runs", [])
+    import_checkpoint(str(bert), "plus", tmp_path / "runs", [])
     assert RunFolder(tmp_path / "runs/plus").config()["key_size"] == 9
     export_run("plus", tmp_path / "again", tmp_path / "runs", "best", "bert")
     assert "transformers does not load such weights" in capsys.readouterr().out
@@ -161,8 +162,9 @@ def spoil(folder: Path, **keys: object) -> None:
         (lambda folder: spoil(folder, model_type=["bert"]), r"model_type = \['bert'\]: must be one of"),
         (lambda folder: spoil(folder, num_attention_heads=0), r"config\.json: a size is no number, or is 0"),
         (lambda folder: spoil(folder, hidden_size="24"), r"config\.json: a size is no number, or is 0"),
-        (lambda folder: spoil(folder, vocab_size=15), "vocab_size = 15 of config.json, but the tokenizer has 14"),
-        (lambda folder: spoil(folder, hidden_act="silu"), "hidden_act = 'silu'"),
+        (lambda folder: spoil(folder, vocab_size=13), "vocab_size = 13 of config.json, but the tokenizer has 14"),
+        (lambda folder: spoil(folder, vocab_size=15), r"token.weight is \[14, 24\], not \[15, 24\]"),
+        (lambda folder: spoil(folder, hidden_act="silu"), "activation 'silu' of config.json"),
         (lambda folder: spoil(folder, num_hidden_layers=3), "another model: it lacks model/encoder.layers.2"),
         (lambda folder: spoil(folder, intermediate_size=40), r"inner.weight is \[36, 24\], not \[40, 24\]"),
         (lambda folder: (folder / "vocab.txt").unlink(), "neither tokenizer.json nor vocab.txt"),
@@ -178,23 +180,23 @@ def spoil(folder: Path, **keys: object) -> None:
 def test_what_can_not_be_imported_is_named_and_leaves_nothing(bert, tmp_path, damage, said):
     damage(bert)
     with pytest.raises(Mistake, match=said):
-        import_folder(bert, "mine", tmp_path / "runs", [])
+        import_checkpoint(str(bert), "mine", tmp_path / "runs", [])
     assert not (tmp_path / "runs/mine").exists()
 
 
 def test_a_file_is_no_folder_to_import(bert, tmp_path):
     with pytest.raises(Mistake, match="there is no config"):
-        import_folder(bert / "config.json", "mine", tmp_path / "runs", [])
+        import_checkpoint(str(bert / "config.json"), "mine", tmp_path / "runs", [])
 
 
 def test_nothing_is_overwritten(bert, tmp_path):
-    import_folder(bert, "mine", tmp_path / "runs", [])
+    import_checkpoint(str(bert), "mine", tmp_path / "runs", [])
     with pytest.raises(Mistake, match="exists already"):
-        import_folder(bert, "mine", tmp_path / "runs", [])
+        import_checkpoint(str(bert), "mine", tmp_path / "runs", [])
     with pytest.raises(Mistake, match="exists already"):
         export_run("mine", bert, tmp_path / "runs", "best", None)
     with pytest.raises(Mistake, match="--name a/b"):
-        import_folder(bert, "a/b", tmp_path / "runs", [])
+        import_checkpoint(str(bert), "a/b", tmp_path / "runs", [])
 
 
 def test_of_two_imports_by_one_name_the_first_to_end_stays_whole(bert, tmp_path, monkeypatch):
@@ -203,19 +205,19 @@ def test_of_two_imports_by_one_name_the_first_to_end_stays_whole(bert, tmp_path,
 
     def slowly(self, size):
         if next(at_once, False):
-            import_folder(bert, "mine", runs, ["seed=1"])
+            import_checkpoint(str(bert), "mine", runs, ["seed=1"])
         return start(self, size)
 
     monkeypatch.setattr(Pretraining, "build_initialized_model", slowly)
     with pytest.raises(RunFolderError, match="another process has made this folder"):
-        import_folder(bert, "mine", runs, ["seed=2"])
+        import_checkpoint(str(bert), "mine", runs, ["seed=2"])
     assert RunFolder(runs / "mine").config()["seed"] == 1 and RunFolder(runs / "mine").result().status == "imported"
     assert [path.name for path in runs.iterdir()] == ["mine"]
 
 
 def test_a_run_that_no_format_expresses_is_refused_by_name(bert, tmp_path):
     runs = tmp_path / "runs"
-    import_folder(bert, "mine", runs, [])
+    import_checkpoint(str(bert), "mine", runs, [])
     config = RunFolder(runs / "mine").config()
     other = config | {"norm": "pre", "model": config["model"] | {"norm": "pre", "head_transform": False}}
     (runs / "mine/config.yaml").write_text(config_text(other))
@@ -230,7 +232,7 @@ def test_a_run_that_no_format_expresses_is_refused_by_name(bert, tmp_path):
 
 def test_every_file_of_the_folder_is_a_format():
     folder = Path(format_module.__file__).parent
-    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "format", "requirements"}
+    files = {path.stem for path in folder.glob("*.py")} - {"__init__", "format", "requirements", "source"}
     assert set(formats()) == files
 
 
@@ -290,20 +292,23 @@ def test_other_formats_there_and_back(other, text, tmp_path, capsys):
     runs = tmp_path / "runs"
     is_t5 = "T5" in (other / "config.json").read_text()
     words = [*text, f"cache={tmp_path / 'cache'}", *(["objective.sentinels=20", "length=16"] if is_t5 else [])]
-    import_folder(other, "mine", runs, words)
+    import_checkpoint(str(other), "mine", runs, words)
     export_run("mine", tmp_path / "again", runs, "best", None)
     assert_close(outputs(tmp_path / "again"), outputs(other), rtol=0, atol=1e-5)
-    assert ("decoder_start_token_id" in capsys.readouterr().out) == is_t5
-    import_folder(tmp_path / "again", "second", runs, words)
+    assert json.loads((tmp_path / "again/config.json").read_text()).get("decoder_start_token_id") == (
+        2 if is_t5 else None
+    )
+    import_checkpoint(str(tmp_path / "again"), "second", runs, words)
     first, second = (json.loads((runs / name / "result.json").read_text()) for name in ("mine", "second"))
     assert first["parameters"] == second["parameters"]
+    capsys.readouterr()
     evaluate_run("mine", [], runs, "best", "json")
-    (row,) = json.loads(capsys.readouterr().out.split("\n", 1)[1])
+    (row,) = json.loads(capsys.readouterr().out)
     assert row["loss"] > 0
 
 
 @pytest.mark.parametrize("other", ["t5"], indirect=True)
 def test_a_t5_whose_tokenizer_has_fewer_sentinels_is_refused(other, tmp_path):
     with pytest.raises(Mistake, match=r"objective\.sentinels=100: the tokenizer of .* has 20") as refused:
-        import_folder(other, "mine", tmp_path / "runs", [])
+        import_checkpoint(str(other), "mine", tmp_path / "runs", [])
     assert not (tmp_path / "runs/mine").exists() and "objective.sentinels=20" in str(refused.value)

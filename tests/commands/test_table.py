@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -86,61 +84,6 @@ def test_a_table_is_made_rendered_and_shared(attn, short, tmp_path, heads_table,
     assert "1 of 2 done, refused" in refused.stdout and "has changed since" in refused.stdout
 
 
-TWO_ROWS = """
-title: One or two
-shows: that a second head helps
-paper: nobody
-source: runs
-baseline: one
-margin: {value: 0.01, reason: made for the test}
-rows:
-  one: {label: one head, overrides: heads=1}
-  two: {label: two heads, overrides: heads=2}
-claims:
-  S1: {says: Two are better, parts: [two > one]}
-budgets:
-  nano: {task: a task, seeds: 1, overrides: ""}
-"""
-OF_TWO_ROWS = """
-import sys
-from pathlib import Path
-from experiments.tables.definition import folder
-from experiments.commands import table as command
-folder.TABLES = Path("tables")
-sys.exit(command.show_table("me2026/heads", sys.argv[1:], command.TableOptions(format="csv")))
-"""
-
-
-@pytest.mark.campaign
-def test_a_table_killed_at_random_goes_on_where_it_was(attn, tiny, tmp_path, environment, monkeypatch, chance):
-    """The killed one has a process a cell, as from a shell; the numbers are those of cells that nobody cut."""
-    from experiments.tables.definition import folder
-
-    (tmp_path / "tables" / "me2026").mkdir(parents=True)
-    (tmp_path / "tables" / "me2026" / "heads.yaml").write_text(TWO_ROWS)
-    monkeypatch.setattr(folder, "TABLES", tmp_path / "tables")
-    words = [*(word for word in tiny if not word.startswith("max_steps")), "max_steps=80"]
-    cut = subprocess.Popen([sys.executable, "-c", OF_TWO_ROWS, *words], cwd=tmp_path, env=environment)
-    end = time.monotonic() + 240
-    while not list(tmp_path.glob("runs/*/checkpoint/step-*.safetensors")):
-        assert cut.poll() is None and time.monotonic() < end
-        time.sleep(0.01)
-    time.sleep(chance.random())
-    cut.kill()
-    cut.wait()
-    # its cell hears of that, saves and ends
-    for output in tmp_path.glob("runs/*/output.txt"):
-        while "goes on from" not in output.read_text() and not (output.parent / "result.json").exists():
-            assert time.monotonic() < end
-            time.sleep(0.05)
-    whole = attn("table", "me2026/heads", "--format", "csv", *words)
-    uncut = attn("table", "me2026/heads", "--format", "csv", "--runs", "uncut", *words)
-    assert whole.returncode == uncut.returncode == 0, whole.output
-    ours, theirs = rows_of(whole.stdout), rows_of(uncut.stdout)
-    assert [row["validation_loss"] for row in ours.values()] == [row["validation_loss"] for row in theirs.values()]
-    assert len(ours) == 2 and {row["state"] for row in ours.values()} == {"done"}
-
-
 def outcome(settings, tokens_per_second: float, padding: float = 0.0):
     """The outcome of 8 steps; a share of their tokens is padding, which isn't counted."""
     from experiments.launch.worker import Outcome, folder_of
@@ -149,6 +92,14 @@ def outcome(settings, tokens_per_second: float, padding: float = 0.0):
     tokens = 8 * settings.batch_size * settings.length * sides * (1 - padding)
     known = {"tokens_per_second": tokens_per_second, "tokens": tokens, "steps": 8}
     return Outcome(folder_of(settings), type("Known", (), known)(), "")
+
+
+@pytest.mark.parametrize("asked", ["--dry-run", "--plan=4"])
+def test_a_file_that_is_missing_is_named_before_anything_is_measured(attn, tmp_path, heads_table, asked):
+    done = attn("table", NAME, asked, "data=text", "data.train=missing.txt")
+    assert done.returncode == 2 and done.stdout == ""
+    assert "data.train=missing.txt: there is no such file" in done.stderr and "calibrating" not in done.stderr
+    assert not list(tmp_path.glob("runs/*"))
 
 
 def test_a_dry_run_predicts_from_a_calibration_that_is_kept(attn, short, tmp_path, monkeypatch, heads_table):
@@ -203,8 +154,8 @@ def test_the_list_is_composed_anew_only_when_a_yaml_has_changed(attn, tmp_path, 
     yaml.write_text("one: 1\n")
 
     def listed() -> str:
-        done = attn("table", "--format", "csv")
-        assert done.returncode == 0, done.output
+        done = attn("table", "--dry-run", "--format", "csv")
+        assert done.returncode == 0 and f"costs of {TABLE}, 1 of 1" in done.stderr, done.output
         return rows_of(done.stdout, "table")[TABLE]["nano"]
 
     # a time that could not be found is looked for again
@@ -383,7 +334,25 @@ def test_the_list_names_every_table_and_what_it_costs(capsys, monkeypatch, tmp_p
 
     monkeypatch.setattr(costs, "source_of", lambda request, rows: Cheap())
     monkeypatch.setenv("ATTN_CACHE", str(tmp_path))
-    assert show_table(None, [], TableOptions(format="csv")) == 0
+    assert show_table(None, [], TableOptions(format="csv", dry_run=True)) == 0
     rows = rows_of(capsys.readouterr().out, "table")
     assert set(rows) == set(costs.names())
     assert rows["shazeer2020/heads"]["nano"] == "80 cells, 2.7 h, 0.5 GB, 80.0M tokens"
+
+
+def test_what_is_computed_is_shown_without_scipy_and_not_computed(attn, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy", None)
+    shown = attn("table", "bhojanapalli2020/theorem1", "--render-only")
+    assert shown.returncode == 0, shown.stderr
+    made = attn("table", "bhojanapalli2020/theorem1")
+    assert made.returncode == 2 and "attn table bhojanapalli2020/theorem1 needs scipy" in made.stderr
+
+
+def test_the_list_alone_composes_and_measures_nothing(capsys, monkeypatch):
+    from experiments.tables import costs
+
+    monkeypatch.setattr(costs, "source_of", lambda *anything: pytest.fail("a source was asked"))
+    monkeypatch.setattr(costs, "compose", lambda *anything: pytest.fail("settings were composed"))
+    assert show_table(None, [], TableOptions(format="csv")) == 0
+    rows = rows_of(capsys.readouterr().out, "table")
+    assert set(rows) == set(costs.names()) and rows["shazeer2020/heads"]["nano"] == "80"

@@ -6,14 +6,17 @@ import json
 import re
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from experiments.config.command_line import check_overrides, split_arguments
+from experiments.config.command_line import answer, check_overrides, split_arguments
 from experiments.config.completion import complete
 from experiments.config.compose import compose
+from experiments.config.messages import groups_of
 from experiments.settings.mistake import Mistake
+from experiments.settings.position import POSITION_KINDS
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -96,6 +99,19 @@ def test_a_task_is_shown_without_a_run(attn, flags):
     assert done.returncode == 0 and "not_entailment" in done.stdout, done.stderr
 
 
+def test_the_help_shows_the_choices_of_a_key(attn):
+    lines = attn("train", "--help").stdout.splitlines()
+    assert "norm: post | pre | sandwich | deep" in lines and "model.position: " + " | ".join(POSITION_KINDS) in lines
+    assert any(line.startswith("backend: auto | ") for line in lines)
+    assert any(line.startswith("precision: ") for line in attn("finetune", "--help").stdout.splitlines())
+
+
+def test_heads_that_do_not_divide_the_hidden_size_are_told(attn):
+    line = "heads=7 does not divide hidden_size=192: key_size=27, so that all heads together are 189 wide\n"
+    assert attn("train", "heads=7", "--dry-run").stderr.count(line) == 1
+    assert "does not divide" not in attn("train", "heads=7", "key_size=32", "--dry-run").stderr
+
+
 def test_hydra_answers_its_own_flags(attn, shell):
     assert "heads: 12" in attn("train", "heads=12", "--cfg", "job").stdout
     assert "hidden_size: 192" in attn("train", "--cfg", "job", "--resolve", "-p", "model").stdout
@@ -131,8 +147,9 @@ def test_completion(words, incomplete, expected):
 # bash asks in a process of its own; here one process answers all
 ASKED = """
 import json, os, sys, cli
-for words in json.loads(sys.argv.pop()):
-    os.environ |= {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_ATTN_COMPLETE": "complete_bash"}
+for shell, words in json.loads(sys.argv.pop()):
+    os.environ |= {"COMP_WORDS": words, "COMP_CWORD": str(words.count(" ")), "_ATTN_COMPLETE": f"complete_{shell}"}
+    os.environ |= {"_TYPER_COMPLETE_ARGS": words, "_TYPER_COMPLETE_FISH_ACTION": "get-args"}
     sys.argv = ["attn"]
     try: cli.main()
     except SystemExit: pass
@@ -140,13 +157,14 @@ for words in json.loads(sys.argv.pop()):
 """
 
 
-def test_completion_as_bash_asks_for_it():
+def test_completion_as_bash_and_fish_ask_for_it():
     expected = {
-        "attn tr": "train",
-        "attn train variant=talk": "variant=talking_heads",
-        "attn compare --so": "--sort",
-        "attn finetune talking_heads task=mn": "task=mnli",
-        "attn finetune talking_heads task=squad task.n_b": "task.n_best=",
+        ("bash", "attn tr"): "train",
+        ("bash", "attn train variant=talk"): "variant=talking_heads",
+        ("bash", "attn compare --so"): "--sort",
+        ("bash", "attn finetune talking_heads task=mn"): "task=mnli",
+        ("bash", "attn finetune talking_heads task=squad task.n_b"): "task.n_best=",
+        ("fish", "attn train heads=6 variant=talk"): "variant=talking_heads",
     }
     command = [sys.executable, "-c", ASKED, json.dumps([*expected])]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
@@ -196,3 +214,22 @@ def test_what_a_value_refers_to_is_named():
     message = "seed refers to it, but there is no setting 'learning_rat'\n  did you mean learning_rate"
     with pytest.raises(Mistake, match=message):
         compose(["seed=${learning_rat}"])
+
+
+def test_an_answer_that_nobody_reads_is_an_error_of_the_output_and_two_questions_are_refused(monkeypatch):
+    with open("/dev/full", "w") as full, monkeypatch.context() as patched:  # noqa: PTH123
+        patched.setattr(sys, "stdout", full)
+        with pytest.raises(OSError, match="No space left") as caught:
+            answer([], ["--cfg", "job"])
+        assert caught.value.filename is None
+        patched.undo()
+        with suppress(OSError):
+            full.close()
+    with pytest.raises(Mistake, match="--info --cfg: only one of them"):
+        split_arguments(["--info", "--cfg", "job"])
+
+
+def test_the_help_lists_the_groups_that_the_command_takes(attn):
+    for command, name in (("train", "config"), ("finetune", "finetune")):
+        listed = attn(command, "--help").stdout.split("Groups (")[1].split("Settings (")[0]
+        assert {line.split(":")[0] for line in listed.splitlines()[2:] if line} == groups_of(name)

@@ -12,11 +12,15 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from experiments.commands.dashboard import write_dashboard
+from experiments.record.digested import write_digests
 from experiments.record.durable import write_sealed
 from experiments.record.folder import config_text
+from tests.fixtures.browser import Opened, chromium
 from tests.fixtures.record import leave_result
 
 Make = Callable[..., Path]
+__all__ = ["chromium"]
 
 
 def config(variant: str = "multi_head", heads: int = 6, seed: int = 0, **more: Any) -> dict[str, Any]:
@@ -90,6 +94,7 @@ def measured() -> Callable[..., None]:
         (folder / "heads").mkdir()
         for name, table in rows.items():
             parquet.write_table(pa.Table.from_pylist(table), folder / "heads" / f"{name}.parquet")
+        write_digests(folder / "heads", [f"{name}.parquet" for name in rows])
 
     return leave
 
@@ -112,3 +117,14 @@ def table(tmp_path: Path) -> Callable[..., None]:
         write_sealed(path, made)
 
     return leave
+
+
+@pytest.fixture
+def open_runs(chromium, tmp_path):
+    """open_runs(): the page of what `make` has left."""
+
+    def opened(width: int = 1280) -> Opened:
+        write_dashboard([], tmp_path / "runs", tmp_path / "page.html", watch=False, show=False)
+        return Opened(chromium, tmp_path / "page.html", width)
+
+    return opened

@@ -41,3 +41,20 @@ def test_heads_without_room_are_left_out_and_it_is_said(make, measured, tmp_path
     data = page_data([], tmp_path / "runs")
     assert list(data["heads"]) == [0, 1]
     assert data["notes"][-1] == "The heads of 1 more runs have no room here."
+
+
+def test_a_table_of_heads_that_was_changed_is_left_out_and_named(make, measured, tmp_path):
+    folder = make("a")
+    measured(folder)
+    table, digests = folder / "heads" / "importance.parquet", folder / "heads" / "digests.json"
+    whole = table.read_bytes()
+    assert list(page_data([], tmp_path / "runs")["heads"]) == [0]
+    for path, content, reason in (
+        (table, whole.replace(b"gradient", b"gradjent"), "importance.parquet: it was changed: its digest differs"),
+        (digests, b"{}", "digests.json: it has no digest"),
+        (digests, None, "heads.parquet: it has no digest"),
+    ):
+        table.write_bytes(whole)
+        path.unlink() if content is None else path.write_bytes(content)
+        data = page_data([], tmp_path / "runs")
+        assert not data["heads"] and any(reason in note for note in data["notes"]), data["notes"]

@@ -30,42 +30,47 @@ def test_fifty_long_runs_are_under_two_megabytes(make, tmp_path):
     data = page_data([], tmp_path / "runs")
     assert len(page.page(data).encode()) < 2e6
     assert data["points"] == 200
-    assert all(len(curve["training"]) == len(curve["validation"]) == 200 for curve in data["curves"].values())
+    assert all(len(run[kind]["loss"]) == 200 for run in data["curves"]["runs"].values() for kind in run)
+    (mean,) = data["curves"]["means"].values()
+    assert len(mean["validation"]["step"]) == len(mean["validation"]["half"]) == 200
 
 
 def test_settings_and_measures_are_told_apart(make, tmp_path):
     make("a", learning_rate=0.1)
     make("b", learning_rate=0.2, speed=1234.5678)
     data = page_data([], tmp_path / "runs")
-    assert {"variant", "heads", "seed", "learning_rate"} <= set(data["settings"])
-    assert not {"loss", "perplexity", "status", "backend", "tokens", "run"} & set(data["settings"])
-    rows = [dict(zip(data["columns"], row, strict=True)) for row in data["rows"]]
-    assert [row["learning_rate"] for row in rows] == [0.1, 0.2]
-    assert rows[1]["tokens_per_second"] == 1234.57 and rows[0]["parameters"] == 10**6
-    assert data["points"] is None and data["unigram"] == 6.5
+    assert data["settings"] == ["learning_rate"] == data["telling"]
+    assert [each["values"] for each in data["configurations"]] == [[0.1], [0.2]]
+    means = dict(zip(data["measures"], data["configurations"][1]["means"], strict=True))
+    assert means["tokens_per_second"] == 1234.57 and means["loss"] == 4.5
+    assert data["shared"]["parameters"] == 10**6 and data["shared"]["heads"] == 6
+    assert data["points"] is None and data["comparisons"][0]["unigram"] == 6.5
 
 
 def test_runs_of_different_objectives_are_told_apart(make, tmp_path):
-    make("a", heads=6, objective={"kind": "masked"})
+    for seed in (0, 1):
+        make(f"a{seed}", heads=6, objective={"kind": "masked"}, seed=seed)
     make("b", heads=12, objective={"kind": "causal"})
     data = page_data([], tmp_path / "runs")
-    assert data["columns"][0] == data["settings"][0] == "objective"
-    assert [row[0] for row in data["rows"]] == ["masked", "causal"]
-    assert "different objectives" in data["notes"][1]
-    alike = page_data(["objective=causal"], tmp_path / "runs")
-    assert "objective" not in alike["columns"] and len(alike["notes"]) == 1
+    assert [each["says"] for each in data["comparisons"]] == ["objective.kind masked", "objective.kind causal"]
+    assert [each["comparison"] for each in data["configurations"]] == [0, 1]
+    assert data["comparisons"][1]["baselines"] == [1] and data["comparisons"][0]["differences"] == {0: {}}
 
 
-def test_many_runs_share_out_the_curves(make, tmp_path, monkeypatch):
-    monkeypatch.setattr(page, "CURVES", 3)
-    monkeypatch.setattr(page, "CURVE_POINTS", 6)
-    for seed in range(5):
-        make(f"run-{seed}", seed=seed)
+def test_whole_configurations_share_out_the_curves(make, tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "CURVES", 6)
+    monkeypatch.setattr(page, "CURVE_NUMBERS", 100)
+    for heads in (1, 2, 3, 4, 6):
+        for seed in range(2):
+            make(f"run-{heads}-{seed}", heads=heads, seed=seed, losses=(6.0, 5.0, 4.5, 4.0 + heads + seed))
     data = page_data([], tmp_path / "runs")
-    assert len(data["rows"]) == 5 and list(data["curves"]) == [0, 2, 4] and data["points"] == 2
-    # losses 6, 5, 4.5, 4 by twos, and the evaluations as they are
-    assert [point[-1] for point in data["curves"][0]["training"]] == [5.5, 4.25]
-    assert [point[-1] for point in data["curves"][0]["validation"]] == [5.5, 4.5]
+    # three of five, from the lowest loss to the highest, each with all of its seeds
+    assert [data["configurations"][int(number)]["name"][-1] for number in data["curves"]["means"]] == ["1", "3", "6"]
+    assert len(data["curves"]["runs"]) == 6 and data["points"] == 2
+    curve = data["curves"]["means"][0]["training"]
+    # the first two losses and the others, by twos, of both seeds
+    assert curve["loss"] == [5.5, 5.0] and curve["step"] == [20, 40]
+    assert data["curves"]["runs"][0]["training"]["loss"] == [5.5, 4.75]
 
 
 def test_tables_without_room_are_left_out_and_it_is_said(make, table, tmp_path, monkeypatch):
@@ -90,13 +95,13 @@ def test_names_are_data_and_no_tags(make, tmp_path):
     parser.feed(text)
     assert tags.count("script") == 2 and "img" not in tags
     data = held(text)
-    assert sorted(row[data["columns"].index("run")] for row in data["rows"]) == [name, "b"]
+    assert sorted(row[data["run_columns"].index("run")] for row in data["runs"]) == [name, "b"]
 
 
 def test_nothing_in_the_page_names_another_file(make, tmp_path):
     make("a")
     text = page.page(page_data([], tmp_path / "runs"))
-    assert not re.search(r"(src|href)\s*=|url\((?!#)|@import|fetch\(|XMLHttpRequest|import\(", text)
+    assert not re.search(r"(src|href)\s*=\s*[\"']|url\((?!#)|@import|fetch\(|XMLHttpRequest|import\(", text)
     assert set(re.findall(r"https?://[^\s\"'<]+", text)) == {"http://www.w3.org/2000/svg"}
 
 
@@ -127,7 +132,7 @@ def test_watching_rewrites_when_there_is_news_and_ends_quietly(make, tmp_path, m
     write_dashboard([], tmp_path / "runs", out, watch=True, show=False)
     (first, second, third), last = seen, held(out.read_text())
     assert first[0] == second[0] and third[0] != second[0]
-    assert [len(data["curves"]["0"]["training"]) for _, data in seen] == [4, 4, 5]
+    assert [len(data["curves"]["runs"]["0"]["training"]["loss"]) for _, data in seen] == [4, 4, 5]
     assert first[1]["refresh"] == command.WATCH_SECONDS and last["refresh"] == 0
 
 

@@ -1,14 +1,14 @@
-"""What the page reads: which runs, in which state, and curves thinned by hand-worked rules."""
+"""Which runs the page reads, and in which state."""
 
 from __future__ import annotations
 
 import fcntl
-import json
 import math
 
 import pytest
 
-from experiments.dashboard.runs import averaged, chosen_runs, curve_of, evenly, parse_metrics
+from experiments.dashboard.curves import curve_of
+from experiments.dashboard.runs import chosen_runs
 from experiments.record.index import Index
 from experiments.settings.mistake import Mistake
 
@@ -20,29 +20,6 @@ def chosen(tmp_path):
             return chosen_runs(list(which), tmp_path / "runs", index)
 
     return choose
-
-
-def test_neighbours_become_one_with_their_mean_loss_where_the_last_stands():
-    points = [[10, 100, 1.0, 4.0], [20, 200, 2.0, 2.0], [30, 300, 3.0, None], [40, 400, 4.0, 1.0], [50, 500, 5.0, None]]
-    assert averaged(points, 5) is points
-    assert averaged(points, 3) == [[20, 200, 2.0, 3.0], [40, 400, 4.0, 1.0], [50, 500, 5.0, None]]
-
-
-def test_evenly_keeps_the_first_and_the_last():
-    assert evenly([1, 2, 3], 3) == [1, 2, 3]
-    assert evenly(list(range(101)), 5) == [0, 25, 50, 75, 100]
-
-
-def test_metrics_become_curves():
-    first = {"step": 10, "tokens": 100, "wall_seconds": 1.5, "loss": "inf", "validation_loss": 6.0}
-    second = {"step": 20, "tokens": 200, "wall_seconds": 3.0, "loss": 5.0, "tokens_per_second": 70.0}
-    content = json.dumps(first) + "\n" + json.dumps(second) + '\n{"step": 30, "lo'
-    curve = parse_metrics(content.encode())
-    assert curve["training"] == [[10, 100, 1.5, None], [20, 200, 3.0, 5.0]]
-    assert curve["validation"] == [[10, 100, 1.5, 6.0]]
-    assert (curve["lines"], curve["evaluations"]) == (2, 1)
-    assert curve["last"]["steps"] == 20 and curve["last"]["tokens_per_second"] == 70.0
-    assert parse_metrics(b"")["last"] == {}
 
 
 def test_a_comma_means_either(make, chosen):
@@ -84,7 +61,7 @@ def test_a_run_without_a_line_yet_is_there(make, chosen, tmp_path):
     (run,) = chosen()
     assert run["validation_loss"] is None
     with Index(tmp_path / "runs") as index:
-        assert curve_of(folder, index)["training"] == []
+        assert curve_of(folder, index)["training"] == {}
 
 
 def test_a_damaged_run_is_marked_or_left_out_and_said(make, chosen, capsys):

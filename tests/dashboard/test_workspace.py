@@ -71,7 +71,7 @@ def test_it_is_made_once_and_then_updated(make, measured, tmp_path, monkeypatch,
     from experiments.dashboard import workspace as module
 
     saved = []
-    monkeypatch.setattr(view, "connect", lambda: None)
+    monkeypatch.setattr(view, "owner", lambda entity: entity or "someone")
     monkeypatch.setattr(ws.Workspace, "save", lambda self: saved.append(self))
     monkeypatch.setattr(ws.Workspace, "url", property(lambda self: f"https://there/{self.name}"))
     theirs = ws.Workspace(entity="someone", project="attn", name="kept")
@@ -109,7 +109,7 @@ def test_a_server_that_refuses_is_told_in_a_line(make, tmp_path, monkeypatch):
     def refuse(self):
         raise RuntimeError("permission\ndenied")
 
-    monkeypatch.setattr(view, "connect", lambda: None)
+    monkeypatch.setattr(view, "owner", lambda entity: entity or "someone")
     monkeypatch.setattr(ws.Workspace, "save", refuse)
     make("a")
     with pytest.raises(Mistake, match="the workspace of someone/attn was not saved: permission denied"):

@@ -78,6 +78,33 @@ def test_wordpiece_lower_cases_and_joins_pieces(texts: list[str]) -> None:
     assert tokenizer.encode(["\u4e2d"])[0].tolist() == [1]
 
 
+CHINESE = "".join(chr(0x4E00 + i) for i in range(1500))
+
+
+def test_wordpiece_knows_chinese_characters_beside_letters_and_by_default_as_many_as_half_of_it() -> None:
+    texts = [CHINESE, CHINESE + " abc abd" * 50]
+
+    def unknown(size: int, alphabet: int | None) -> int:
+        tokenizer = train(texts, TrainedTokenizer(kind="wordpiece", vocabulary_size=size, alphabet=alphabet))
+        assert 1 not in tokenizer.encode(["abc abd"])[0].tolist() and tokenizer.vocabulary_size <= size
+        return tokenizer.encode([CHINESE])[0].tolist().count(1)
+
+    assert unknown(4000, None) == 0
+    assert unknown(1000, None) == 1500 - (500 - len(SPECIAL))
+    assert unknown(4000, 104) == 1500 - 100  # a, b, c and d are the commonest four
+    with pytest.raises(ValueError, match="alphabet 501: is at most half of vocabulary_size 1000"):
+        unknown(1000, 501)
+
+
+def test_the_tokens_of_bytes_read_as_text() -> None:
+    texts = ["\u4e2d\u6587 text\n" * 50]
+    tokenizer = train(texts, TrainedTokenizer(kind="byte_bpe", vocabulary_size=300))
+    (ids,) = tokenizer.encode(["\u4e2d text\n\u00e4"])
+    shown = tokenizer.tokens(ids)
+    assert "\u4e2d" in shown and "\n" in "".join(shown) and shown[-2:] == ["\\xc3", "\\xa4"]
+    assert tokenizer.tokens([4]) == ["[MASK]"]
+
+
 def test_wordpiece_keeps_the_commonest_characters_of_a_large_alphabet() -> None:
     many = "".join(chr(0x4E00 + i) for i in range(500))
     tokenizer = train([many + " abc" * 50], TrainedTokenizer(kind="wordpiece", vocabulary_size=300))
@@ -107,10 +134,13 @@ def test_what_is_no_tokenizer_is_said(trained: Tokenizer, tmp_path: Path) -> Non
         with pytest.raises(DataError, match=r"tokenizer.json is not a tokenizer.json of the tokenizers library: "):
             load(path)
     tree = json.loads(trained.serialized)
-    tree["added_tokens"] = [token for token in tree["added_tokens"] if token["content"] != "[MASK]"]
-    del tree["model"]["vocab"]["[MASK]"]
+    tree["added_tokens"] = [token for token in tree["added_tokens"] if token["content"] != "[SEP]"]
+    del tree["model"]["vocab"]["[SEP]"]
     path.write_text(json.dumps(tree))
-    with pytest.raises(DataError, match=r"tokenizer.json: the special tokens .* are needed; there is no \[MASK\]"):
+    with pytest.raises(
+        DataError,
+        match=r"tokenizer.json: the special tokens .* are needed; there is no \[SEP\] or </s> or <\|endoftext\|>",
+    ):
         load(path)
 
 

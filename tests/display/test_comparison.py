@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 import time
 from pathlib import Path
 
@@ -36,6 +37,8 @@ def runs(tmp_path) -> Path:
         folder = tmp_path / each.pop("run")
         folder.mkdir()
         (folder / "config.yaml").write_text(config_text(each["config"]))
+        (folder / "tokenizer.json").write_text("{}")
+        (folder / "predictions.json").write_text("[0.5]")
         leave_result(folder, **each)
     return tmp_path
 
@@ -99,6 +102,8 @@ def test_a_damaged_result_is_marked_and_said_and_has_no_number(runs, capsys, con
         ("result.json", '"validation_loss": 5.0', '"validation_loss": 4.0'),
         ("result.json", '"heads": 6', '"heads": 12'),
         ("config.yaml", "heads: 6", "heads: 12"),
+        ("tokenizer.json", "{}", "[]"),
+        ("predictions.json", "0.5", "1.0"),
     ],
 )
 def test_a_run_that_was_edited_is_marked_too_when_it_is_in_the_index(runs, capsys, name, before, after):
@@ -112,7 +117,7 @@ def test_a_run_that_was_edited_is_marked_too_when_it_is_in_the_index(runs, capsy
         captured = capsys.readouterr()
         row = {row["run"]: row for row in json.loads(captured.out)}["a"]
         assert (row["status"], row["loss"]) == ("changed", None)
-        assert row["heads"] == (6 if name == "result.json" else None)
+        assert row["heads"] == (None if name == "config.yaml" else 6)
         assert captured.err.startswith(f"changed: {runs / 'a' / name}: ") and captured.err.count("\n") == 1
 
 
@@ -183,6 +188,20 @@ def test_a_narrow_terminal_gets_what_rows_share_above_the_table():
     assert "heads 6" in above and "peak_memory 500 MB" in above and "parameters 2,000,000" in above
     assert table.split("\n")[0].split() == ["seed", "loss", "run"]
     assert all(len(line) <= 60 for line in narrow.file.getvalue().splitlines())
+
+
+@pytest.mark.parametrize("width", [40, 50, 60, 80])
+def test_a_narrow_terminal_keeps_names_and_numbers_whole(width):
+    names = [f"talking_heads-l2-d48-h6-k8-v8-pre-s{seed}-84d63673" for seed in (0, 1)]
+    rows = table_of([result(name, 5.0 + seed, seed=seed) for seed, name in enumerate(names)])
+    rows = [
+        row | {"tokens_per_second": 10273.4 + row["seed"], "peak_memory_bytes": 288e6 + row["loss"]} for row in rows
+    ]
+    narrow = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    show(rows, "table", console=narrow)
+    said = narrow.file.getvalue()
+    for whole in (*names, "5.0000", "6.0000", "10,273", "10,274", "288 MB"):
+        assert re.search(rf"(?<![\w,.]){re.escape(whole)}(?![\w,.])", said), (whole, said)
 
 
 def test_markdown_is_rounded_and_json_is_not(runs, capsys):

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import TINY
+from tests.fixtures.tiny import TINY
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")

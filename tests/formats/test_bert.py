@@ -125,20 +125,10 @@ def test_there_and_back_is_the_same_model(more):
     assert ("attention_key_size" in written) == bool(more) == (FORMAT.note(settings) is not None)
 
 
-def test_a_roberta_plus_config_is_read():
-    """RoBERTa+ Tiny as its table has it: 4 layers, 312 wide, 12 heads, key size 104, but the factorised embedding."""
-    json = {"vocab_size": 100, "hidden_size": 312, "num_hidden_layers": 4, "num_attention_heads": 12}
-    json |= {"intermediate_size": 1248, "max_position_embeddings": 512, "attention_key_size": 104}
-    settings = compose(FORMAT.overrides(json))
-    assert (settings.key_size, settings.value_size, settings.heads, settings.layers) == (104, 26, 12, 4)
-    with pytest.raises(Mistake, match="embedding_size = 128"):
-        FORMAT.overrides(json | {"embedding_size": 128})
-
-
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"hidden_act": "silu"}, "hidden_act = 'silu'"),
+        ({"hidden_act": "silu"}, "activation 'silu'"),
         ({"position_embedding_type": "relative_key"}, "position_embedding_type = 'relative_key'"),
         ({"is_decoder": True}, "is_decoder = True"),
         ({"intermediate_size": None}, "config.json lacks intermediate_size"),

@@ -22,3 +22,19 @@ def test_the_legend_of_relations_covers_no_row():
     (axes,) = figure.axes
     legend = axes.get_legend().get_window_extent()
     assert not any(legend.overlaps(text.get_window_extent()) for text in [*axes.texts, axes.title])
+
+
+def test_pictures_side_by_side_have_the_same_scales():
+    low, high = ({"entropy": np.array([[0.1, top]]), "confidence": np.array([[0.2, top / 2]])} for top in (0.4, 1.6))
+    alike = [figures.by_layer_and_head(panels) for panels in (low, high)]
+    figures.share_scales(alike)
+    limits = [[image.get_clim() for axes in figure.axes for image in axes.images] for figure in alike]
+    assert limits[0] == limits[1] == [(0, 1.6), (0, 0.8)]
+    curves = [
+        figures.pruning_curve({"by gradient": ([2, 0], [4.0, top])}, ([2, 0], [4, 4], [4, top]), 6.0)
+        for top in (5.0, 9.0)
+    ]
+    figures.share_scales(curves)
+    (one,), (other,) = (figure.axes for figure in curves)
+    # heads are counted down from left to right in both
+    assert one.get_ylim() == other.get_ylim() and one.get_ylim()[1] > 9 and one.get_xlim()[0] > one.get_xlim()[1]

@@ -71,6 +71,7 @@ def test_forked_cells_side_by_side_are_those_of_fresh_processes_bit_by_bit(serve
     assert (forked[0].folder.path / "output.txt").read_text().count(": done\n") == 1
 
 
+@pytest.mark.campaign
 def test_a_cell_that_cannot_train_ends_no_other(server, cells):
     wrong, right = cells("mixed", "data.train=/nowhere/text.txt")[0], cells("mixed")[1]
     outcomes = run_cells([wrong, right], Places(1), server)

@@ -67,3 +67,14 @@ def test_a_process_that_is_killed_is_said_in_a_line(asked, monkeypatch, tmp_path
     with pytest.raises(Failure, match=r"killed by SIGKILL \(out of memory\?\)") as caught:
         prepare_apart(*asked())
     assert caught.value.exit_code == ExitCode.FAILED
+
+
+def test_what_a_killed_process_was_making_is_removed(asked, monkeypatch, tmp_path):
+    left = tmp_path / "cache" / "tokenizers" / "half.partial"
+    killed = tmp_path / "killed"
+    killed.write_text(f"#!/bin/sh\nmkdir -p {left}\nkill -9 $$\n")
+    killed.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(killed))
+    with pytest.raises(Failure, match="killed by SIGKILL"):
+        prepare_apart(*asked())
+    assert left.parent.exists() and not left.exists()

@@ -174,9 +174,10 @@ def test_the_reason_is_of_this_attempt_and_not_of_one_before(tiny, tmp_path, mon
 
 
 @pytest.mark.campaign
-def test_hydras_joblib_launcher_runs_the_same_cells(shell, tiny, tmp_path):
-    pytest.importorskip("hydra_plugins.hydra_joblib_launcher")
-    done = shell("train", "-m", "heads=1,2", "hydra/launcher=joblib", "hydra.launcher.n_jobs=2", *tiny)
+@pytest.mark.parametrize(("launcher", "options"), [("joblib", ["hydra.launcher.n_jobs=2"]), ("submitit_local", [])])
+def test_launchers_of_hydra_run_the_same_cells(shell, tiny, tmp_path, launcher, options):
+    pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher")
+    done = shell("train", "-m", "heads=1,2", f"hydra/launcher={launcher}", *options, *tiny)
     assert done.returncode == 0, done.stdout + done.stderr
     assert statuses(tmp_path / "runs") == ["done", "done"]
 

@@ -109,8 +109,8 @@ def test_smoothed_labels_by_hand():
 
 
 def test_bleu_without_sacrebleu_is_refused_before_training(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(Mistake, match=r"objective\.bleu_pairs=8 \(0: no BLEU\): needs sacrebleu.*translation"):
+    monkeypatch.setattr("experiments.settings.extras.find_spec", lambda name: None)
+    with pytest.raises(Mistake, match=r"objective\.bleu_pairs=8 \(0: no BLEU\) needs sacrebleu\n.*translation"):
         PLAIN.model_copy(update={"bleu_pairs": 8}).build(VOCABULARY)
     with pytest.raises(Mistake, match=r"objective\.bleu_pairs=null"):
         PLAIN.model_copy(update={"bleu_pairs": None}).build(VOCABULARY)

@@ -91,6 +91,19 @@ def test_a_folder_is_on_the_disk_with_its_files_before_it_has_its_name(tmp_path,
     assert sorted(synchronized[:-1]) == sorted(inside) and synchronized[-1] == str(tmp_path)
 
 
+def test_what_a_killed_process_left_of_a_new_folder_is_removed_and_what_a_living_one_fills_is_not(tmp_path):
+    left = tmp_path / ".new.abc.partial"
+    left.mkdir()
+    (left / "half").write_text("h")
+    with new_folder(tmp_path / "new") as filled:
+        assert not left.exists()
+        with pytest.raises(RunFolderError, match="another process has made this folder"), new_folder(tmp_path / "new"):
+            assert filled.exists()
+            (tmp_path / "new" / "theirs").mkdir(parents=True)
+        (tmp_path / "new" / "theirs").rmdir()
+    assert [path.name for path in tmp_path.iterdir()] == ["new"]
+
+
 @pytest.mark.parametrize(
     ("number", "said"),
     [

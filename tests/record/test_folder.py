@@ -239,6 +239,43 @@ def test_a_file_that_changed_after_the_result_is_named(folder, settings, result)
     folder.check_files()
 
 
+def test_predictions_are_covered_where_a_result_knows_them(folder, settings, result):
+    predictions = folder.path / "predictions.json"
+    folder.write_result(result)
+    predictions.write_text("{}")
+    folder.check_files()
+    folder.write_result(result)
+    predictions.write_text("[]")
+    with pytest.raises(RunFolderError, match=r"predictions\.json: not as it was"):
+        folder.check_files()
+
+
+def test_a_folder_that_cannot_be_begun_is_removed_and_one_that_was_there_is_not(settings, tmp_path, monkeypatch):
+    def full(path, text):
+        raise RunFolderError("full")
+
+    monkeypatch.setattr("experiments.record.folder.write", full)
+    for existing in (False, True):
+        path = tmp_path / "runs" / "one"
+        if existing:
+            path.mkdir()
+        with pytest.raises(RunFolderError, match="full"):
+            RunFolder(path).create(settings)
+        assert path.exists() == existing
+
+
+def test_a_lock_whose_folder_was_removed_meanwhile_is_none(folder, settings, monkeypatch):
+    def take_when_removed(descriptor, *, wait=False):
+        folder.discard()
+        return True
+
+    monkeypatch.setattr("experiments.record.lock.take_lock", take_when_removed)
+    other = RunFolder(folder.path)
+    with pytest.raises(RunFolderError, match="removed by another process in the meantime"):
+        other.create(settings)
+    assert not folder.path.exists()
+
+
 def test_the_lock_goes_with_a_killed_process(settings, python, tmp_path):
     code = """if True:
         import json, os, sys

@@ -69,7 +69,7 @@ def test_runs_in_one_process_stay_apart(train):
     script = """
 for seed in (0, 1):
     settings["seed"] = seed
-    folder, tracker = RunFolder(f"{path}-{seed}"), Tracker()
+    folder, mirrors = RunFolder(f"{path}-{seed}"), Mirrors()
     begin(); train(seed, 4); end()
 """
     assert train(script).stderr == ""
@@ -120,8 +120,9 @@ begin(); train(0, 2); os.killpg(0, signal.SIGINT); time.sleep(0.5); train(2, 4);
 
 
 def test_wandb_that_cannot_be_imported_is_noted(train):
-    done = train("sys.modules['wandb'] = None\nbegin(); train(0, 4); end(); print(tracker.state)")
-    assert (done.stdout, done.stderr) == ("W&B off after a failure\n", "")
+    done = train("sys.modules['wandb'] = None\nbegin(); train(0, 4); end()")
+    assert (done.stdout, done.stderr) == ("", "")
+    assert "W&B failed and is off from here on" in (train.folder.path / "log.txt").read_text()
     assert train.folder.metrics.read() == train.lines
 
 
@@ -133,12 +134,12 @@ def test_off_leaves_no_trace(train, settings, mode, variable):
     assert not (train.folder.path.parent / "wandb").exists()
 
 
-def test_importing_the_tracker_imports_neither_wandb_nor_torch(python):
+def test_importing_the_mirrors_imports_no_library_of_a_logger_and_no_torch(python):
     code = """if True:
         import sys
         from experiments.record import environment
         from experiments.display import progress as display
-        from experiments.record import wandb_mirror as tracking
-        print({"wandb", "torch", "rich"} & set(sys.modules))
+        from experiments.record import mirrors
+        print({"wandb", "tensorboard", "trackio", "torch", "rich"} & set(sys.modules))
     """
     assert python(code).stdout == "set()\n"

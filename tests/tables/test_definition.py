@@ -27,6 +27,7 @@ from experiments.tables.sources.runs import Runs
 
 DEARER = {("shazeer2020/projections", "C9 from the identity"), ("bhojanapalli2020/figure1", "wider")}
 TRAINED = [name for name in names() if load(name).source == "runs"]
+MEASURED = ["clark2019/head_distance", "shazeer2020/projection_structure"]  # of trained runs
 
 
 @functools.cache
@@ -83,6 +84,17 @@ def test_every_row_composes_at_a_budget_and_so_does_the_baseline_of_the_paper(na
     check_rates(name)
 
 
+@pytest.mark.parametrize("name", MEASURED)
+def test_rows_that_look_at_one_run_share_it(name):
+    table = load(name)
+    assert set(table.budgets) == set(BUDGETS)
+    for budget in BUDGETS:
+        source = source_of(Request(name, table, budget, range(1)))
+        assert len({cell.name for cell in source.cells}) == len(table.rows)
+        trainings = {row.overrides.replace(row.overrides.split()[-1], "") for row in table.rows.values()}
+        assert len(source._runs.cells) == len(trainings) < len(table.rows)
+
+
 def test_a_cell_that_two_tables_share_is_one_run():
     """So both show the same number."""
     rows = {
@@ -123,6 +135,16 @@ def test_larger_budgets_have_the_text_and_the_windows_of_their_tasks(name):
             assert config.data.max_documents is None, "all of the text, so that it is not read over and over"
         if of_budget.finetune:
             assert config.length >= 128 and config.tokenizer.vocabulary_size >= 16384
+
+
+@pytest.mark.parametrize("budget", ["nano", *(pytest.param(each, marks=pytest.mark.campaign) for each in BUDGETS[1:])])
+def test_the_mechanisms_of_today_have_equal_parameters(budget):
+    table, counts = load("follow_ups/today"), {}
+    for row in table.rows.values():
+        config = compose(merged(parse(table.budgets[budget].overrides), parse(row.overrides)))
+        with torch.device("meta"):
+            counts[row.label] = Bert(config.model, config.variant, 8192).parameter_counts()["total"]
+    assert all(count == pytest.approx(counts["multi-head"], rel=0.005) for count in counts.values()), counts
 
 
 def check_rows(name: str, budget: str, rows: dict[str, Row]) -> None:
@@ -193,7 +215,7 @@ def test_sizes_are_those_of_the_layer_that_is_trained():
 @pytest.mark.parametrize("name", ["shazeer2020/heads", "shazeer2020/heads_t5", "shazeer2020/albert"])
 def test_the_projections_parameters_are_as_claimed(name):
     from experiments.launch.report import check_buildable
-    from experiments.tables.verdicts.verdict import Measures, decide
+    from experiments.tables.verdict import Measures, decide
 
     table, source = load(name), runs(name, "nano")
     cells = {cell.row.removesuffix("@relative"): cell for cell in source.cells if cell.row.endswith("@relative")}
@@ -267,11 +289,14 @@ def test_a_wrong_yaml_is_refused_by_name():
     assert broken(budgets__nano__seeds=0) == "warmup.yaml: budgets.nano.seeds = 0: must be at least 1"
     tuned = {"chosen": 1e-3, "where": "here", "tried": {"1e-3": 5.0, "3e-3": 4.0}}
     assert "not the best of those tried" in broken(budgets__nano__learning_rates={"post": tuned})
+    assert "a number stands for a score, and this claim is of step_time" in broken(
+        claims__C10={"says": "it", "of": "step_time", "parts": ["pre_none6 > 0.1"]}
+    )
     medium = yaml.safe_load((TABLES / "bhojanapalli2020" / "table1.yaml").read_text())["budgets"]["medium"]
     assert "did you mean finetune.squad.scores" in broken(budgets__medium=medium | {"score": "finetune.sqad.scores.f1"})
     assert "this budget has no such fine-tuning" in broken(budgets__medium=medium | {"columns": ["finetune.squad.f1"]})
     assert "can't stand in for finetune.squad" in broken(budgets__medium=medium | {"diverged": "unigram_loss"})
-    assert "trains nothing" in broken(source="column_stochastic", budgets__medium=medium)
+    assert "has nothing that could be fine-tuned" in broken(source="column_stochastic", budgets__medium=medium)
     told = broken(budgets__nano__learning_rates={"pots": tuned | {"tried": {}}})
     assert "the family post has none (did you mean pots?)" in told
     assert "no set 'maskd' (did you mean masked?)" in broken(budgets__nano__learning_rates="maskd")

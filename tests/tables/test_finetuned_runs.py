@@ -165,7 +165,6 @@ def test_killed_in_the_middle_it_goes_on_with_the_same_numbers(attn, words, tmp_
         ({"finetune": {"first": "task=sst2 seed=4"}}, [], "seed is the pretraining's"),
         ({"finetune": {"first": "task=sst2 epochs=-1"}}, [], "epochs = -1"),
         ({"score": "finetune.first.scores.acuracy"}, [], "did you mean accuracy?"),
-        ({"overrides": "objective=causal"}, [], "objective=causal trains no encoder"),
         ({}, ["finetune.frist.epochs=1"], "did you mean first?"),
         ({}, ["finetune.first.epoch=1"], "did you mean epochs?"),
         ({"finetune": {}, "score": "validation_loss"}, ["finetune.first.epochs=1"], "this budget fine-tunes nothing"),

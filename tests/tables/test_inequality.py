@@ -26,6 +26,11 @@ def test_sides_are_sums():
     assert part.contrast == {"d": 1, "c": -1, "b": -1, "a": 1}
     (part,) = parse("0 > a")
     assert part.contrast == {"a": -1}
+    assert part.constant == 0
+    (part,) = parse("a > 0.25")
+    assert (part.contrast, part.constant) == ({"a": 1}, -0.25)
+    (part,) = parse("1 ~ a - b")
+    assert (part.contrast, part.constant) == ({"a": -1, "b": 1}, 1)
     (part,) = parse("b - a = layers * (h_k * h + h * h_v)")
     assert part.contrast == {"b": 1, "a": -1}
 

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import re
+import shutil
+import subprocess
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
 from experiments.settings.mistake import Mistake
 from experiments.tables.definition import published
+from experiments.tables.definition.inequality import parse
+from experiments.tables.definition.published import Number
 from experiments.tables.definition.request import Request, load
+from experiments.tables.rendering.published_difference import published_difference
 from experiments.tables.rendering.render import claim_rows, render, write_all
 from experiments.tables.report import Report, report
 from experiments.tables.sources.source import Cell, Finding
@@ -73,6 +80,31 @@ def made(changes: dict[tuple[str, int], Finding] | None = None, overrides: tuple
 
 def line(found: Report, row: str) -> dict:
     return next(each for each in found.lines if each["row"] == row)
+
+
+def test_what_is_printed_is_compared_as_ours_is():
+    found = made()
+    (pair,) = parse("h8 > h16")
+    assert str(published_difference(pair, found)) == "+0.28 squad_f1"  # 90.89 - 90.61
+    assert not published_difference(pair, found).comparable
+    (trend,) = parse("h8 > h16 > h32 by h")
+    # a line through three places one apart: the ends' difference
+    assert published_difference(trend, found).value == pytest.approx(90.89 - 90.45)
+    (counted,) = parse("h8 - h16 = h")
+    assert published_difference(counted, found) is None
+
+
+def test_a_printed_perplexity_is_compared_as_a_loss():
+    found = made()
+    printed = found.request.table.published.model_copy(update={"metric": "ppl"})
+    table = found.request.table.model_copy(update={"published": printed})
+    numbers = {"h8": {"ppl": Number(4.92, None, "")}, "h16": {"ppl": Number(5.29, None, "")}, "h32": {}}
+    found = replace(found, request=replace(found.request, table=table), printed=numbers)
+    (pair,) = parse("h8 > h16")
+    difference = published_difference(pair, found)
+    assert difference.value == pytest.approx(math.log(4.92 / 5.29)) and difference.comparable
+    (unread,) = parse("h8 > h32")
+    assert published_difference(unread, found) is None
 
 
 def test_means_errors_ranks_and_signs():
@@ -183,6 +215,19 @@ def test_latex_is_booktabs_and_escaped():
     ((columns, inside),) = re.findall(r"begin{tabular}{([lr]+)}(.*?)end{tabular}", body, re.DOTALL)
     lines = re.findall(r"(.*) \\\\\n", inside)
     assert lines and {len(re.split(r"(?<!\\)&", line)) for line in lines} == {len(columns)}
+
+
+def test_latex_compiles_and_fits_the_page(tmp_path):
+    pdflatex = shutil.which("pdflatex")
+    if pdflatex is None:
+        pytest.skip("there is no pdflatex on this machine: apt install texlive-latex-base texlive-latex-recommended")
+    packages = r"\usepackage{booktabs}\usepackage{graphicx}"
+    text = rf"\documentclass{{article}}{packages}\begin{{document}}{render(made(), 'latex')}\end{{document}}"
+    (tmp_path / "table.tex").write_text(text)
+    done = subprocess.run([pdflatex, "-interaction=nonstopmode", "table.tex"], cwd=tmp_path, capture_output=True)
+    log = (tmp_path / "table.log").read_text(errors="replace")
+    assert done.returncode == 0 and (tmp_path / "table.pdf").exists(), log[-2000:]
+    assert "Overfull" not in log, re.findall(r"Overfull.*", log)
 
 
 def test_latex_says_as_much_of_a_claim_as_the_other_formats():

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 from rich.console import Console
 
+from experiments.config.compose import compose
 from experiments.settings.mistake import Mistake
 from experiments.tables import plan as plans_module
 from experiments.tables.definition.request import Request, load
-from experiments.tables.plan import evidence_for, make_plan, plans
+from experiments.tables.plan import evidence_for, line_of, make_plan, plans
 from experiments.tables.report import report
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.source import Cell, Finding
@@ -165,7 +166,7 @@ def test_a_plan_comes_before_its_seeds_and_then_decides_by_students_t(tmp_path):
     planned.make(planned.cells, "", QUIET)
     evidence = evidence_for(asked, planned, plans(asked))
     assert evidence.name == "planned"
-    made = report(asked, planned, None, evidence=evidence, plans=plans(asked))
+    made = report(asked, planned, None, evidence=evidence, plans=[plan.says for plan in plans(asked)])
     assert made.verdicts[0].word == "holds" and "Student's t" in dict(made.facts)["evidence"]
     assert "seeds 2 to 5, 2 comparisons" in dict(made.facts)["plan"]
     # other seeds are not those of the plan, whatever else is the same
@@ -182,6 +183,12 @@ def test_a_plan_of_another_definition_or_code_is_none(tmp_path, monkeypatch):
     assert evidence_for(asked, source, plans(asked)).name == "planned, not complete"
     other = Request(NAME, load(NAME), "nano", range(4), ["layers=2"], tmp_path, names_seeds=True)
     assert evidence_for(other, source, plans(other)).name == "anytime"
+    (plan,) = plans(asked)
+    assert line_of(plan, asked, source) == plan.says
+    assert line_of(plan, other, source) == f"{plan.says}; void, as the table or its overrides changed since"
+    monkeypatch.setattr(plans_module, "code_digests", lambda settings, backend: {"other": "code"})
+    monkeypatch.setattr(Made, "timed", lambda source, row: compose([]))
+    assert line_of(plan, asked, source).endswith("; void, as the code changed since")
 
 
 def test_seeds_that_have_begun_can_not_be_planned(tmp_path):

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from experiments.settings.mistake import Mistake
+from experiments.statistics.comparison import Compared
+from experiments.statistics.evidence import Planned
 from experiments.tables.definition.table import Budget, Claim, Margin
-from experiments.tables.verdicts.comparison import Compared
-from experiments.tables.verdicts.evidence import Planned
-from experiments.tables.verdicts.verdict import Measures, Verdict, decide
+from experiments.tables.verdict import Measures, Verdict, decide
 
 BUDGET = Budget(task="a task", seeds=3, overrides="", margin=Margin(value=0.1, reason="by hand"))
 HIGHER = BUDGET.model_copy(update={"better": "higher"})

@@ -8,15 +8,15 @@ import shutil
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file
 
 from experiments.display.progress import Display
 from experiments.measure.cores import Neighbours
 from experiments.record.folder import RunFolder
+from experiments.record.mirrors import Mirrors
 from experiments.record.result import Result
-from experiments.record.wandb_mirror import Tracker
 from experiments.settings.run import Settings
-from experiments.training.train import MEASURED, train
+from experiments.training.train import train
+from tests.fixtures.outcome import outcome as of_folder
 
 WIDTH, HEADS, LAYERS, LENGTH, BATCH = 32, 4, 2, 16, 8
 
@@ -59,11 +59,15 @@ def tiny(cache: Path, text: Path, **changes) -> Settings:
             "sharing": "none",
             "length": LENGTH,
             "norm": "pre",
+            "first_norm": True,
             "norm_kind": "layer",
             "norm_epsilon": 1e-6,
             "embedding_norm": True,
             "position": "learned",
             "rotary_base": 10000.0,
+            "local_window": None,
+            "global_every": 3,
+            "local_rotary_base": 10000.0,
             "sinusoidal_base": 10000.0,
             "position_start": "normal",
             "relative_buckets": 8,
@@ -103,6 +107,7 @@ def tiny(cache: Path, text: Path, **changes) -> Settings:
             "max_minutes": None,
             "precision": "fp32",
             "device": "cpu",
+            "devices": 1,
             "threads": 1,
             "compile": False,
             "label_smoothing": 0.0,
@@ -113,7 +118,15 @@ def tiny(cache: Path, text: Path, **changes) -> Settings:
             "guard": "stop",
             "guard_limit": 2,
         },
-        "logger": {"wandb": "off", "project": "test", "entity": None, "group": None, "tags": []},
+        "logger": {
+            "wandb": "off",
+            "tensorboard": False,
+            "trackio": False,
+            "project": "test",
+            "entity": None,
+            "group": None,
+            "tags": [],
+        },
     }
     for key, value in changes.items():
         group, _, name = key.rpartition("__")
@@ -146,7 +159,7 @@ def settings(corpus):
 def train_in(path: Path, settings: Settings, neighbours=None) -> tuple[Result, RunFolder]:
     with RunFolder(path) as folder, Display() as display:
         folder.create(settings.model_dump())
-        return train(settings, folder, Tracker(), display, neighbours or Neighbours()), folder
+        return train(settings, folder, Mirrors(), display, neighbours or Neighbours()), folder
 
 
 @pytest.fixture
@@ -170,12 +183,5 @@ def plain_copy(plain_run, tmp_path):
 
 @pytest.fixture(scope="session")
 def outcome():
-    """outcome(folder): all that a run on a CPU must end with, however often it was cut: its metrics and its tensors."""
-
-    def read(folder: RunFolder):
-        lines = [{key: line[key] for key in line.keys() - set(MEASURED)} for line in folder.metrics.read()]
-        files = {path.name: load_file(path) for path in folder.checkpoint.glob("*.safetensors")}
-        assert files
-        return lines, {(file, name): tensor.tolist() for file, all in files.items() for name, tensor in all.items()}
-
-    return read
+    """outcome(folder): all that a run on a CPU must end with, however often it was cut."""
+    return of_folder

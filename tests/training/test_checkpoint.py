@@ -39,6 +39,14 @@ def test_the_newest_two_and_one_best_are_kept(tmp_path):
     ]  # fmt: skip
 
 
+def test_what_a_killed_process_was_writing_is_removed_and_all_may_read_a_checkpoint(tmp_path):
+    for name in (".tmp39cZp6", ".best-000000001.safetensors.partial"):
+        (tmp_path / name).write_text("half")
+    save(tmp_path, "newest", 2, state(2), {})
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-000000002.safetensors", "step-000000002.sha256"]
+    assert (tmp_path / "step-000000002.safetensors").stat().st_mode & 0o777 == 0o644
+
+
 def test_going_back_drops_what_is_later(tmp_path, said):
     for step in (1, 5, 9, 2):
         save(tmp_path, "newest", step, state(step), {"step": step})

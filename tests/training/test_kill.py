@@ -24,7 +24,7 @@ torch.set_num_threads(1)
 from experiments.measure.cores import Neighbours
 from experiments.display.progress import Display
 from experiments.record.folder import RunFolder
-from experiments.record.wandb_mirror import Tracker
+from experiments.record.mirrors import Mirrors
 from experiments.settings.run import Settings
 from experiments.training.interruption import Interrupted
 from experiments.training.train import train
@@ -33,7 +33,7 @@ settings = Settings.model_validate_json(sys.stdin.read())
 with RunFolder(sys.argv[1]) as folder, Display() as display:
     folder.create(settings.model_dump())
     try:
-        train(settings, folder, Tracker(), display, Neighbours())
+        train(settings, folder, Mirrors(), display, Neighbours())
     except Interrupted as interrupted:
         sys.exit(interrupted.exit_code)
 """
@@ -66,11 +66,6 @@ def wait_for_step(process, folder: Path, step: int) -> None:
 @pytest.fixture
 def long(settings):
     return settings(max_steps=150, trainer__checkpoint_every=7, trainer__evaluate_every=30)
-
-
-@pytest.mark.campaign
-def test_killed_at_random_moments_it_ends_with_the_same_bytes(long, go, outcome, tmp_path, chance, scale):
-    check_kills(long, go, outcome, tmp_path, chance, 3 * scale, within=50)
 
 
 def test_killed_once_it_ends_with_the_same_bytes(settings, go, outcome, tmp_path, with_kernel):

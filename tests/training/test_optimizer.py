@@ -216,7 +216,7 @@ def go_with(settings, go):
 
 def test_a_missing_library_is_said(monkeypatch):
     monkeypatch.setitem(sys.modules, "pytorch_optimizer", None)
-    with pytest.raises(Mistake, match=r"optimizer=lamb needs the package pytorch_optimizer.*\.\[optimizers\]"):
+    with pytest.raises(Mistake, match=r"(?s)optimizer=lamb needs pytorch_optimizer.*\.\[optimizers\]"):
         build_optimizers(Model(), CONFIGS["lamb"])
 
 

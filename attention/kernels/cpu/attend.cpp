@@ -1,76 +1,152 @@
 // Softmax attention whose heads may mix, on a CPU: forward and backward.
 //
-// Tasks share no sums, so the result doesn't depend on which thread does what. All sums are in float (double for
-// double), whatever the inputs' type.
+// Every sum has one order, whichever thread adds to it. All sums are in float (double for double), whatever the inputs'
+// type.
 
-#include "task.h"
+#include "tile.h"
 
 #include <omp.h>
+#include <vector>
 
-template <class T> static int64_t thread_bytes(const Problem &problem, bool backward) {
-    return Task<T>(problem, nullptr, backward).bytes;
-}
+// Tiles that threads work on together before they wait for each other. Whatever the threads, these tiles take at most
+// so many times the bytes of the queries, keys and values, or are a single one.
+constexpr int64_t TILES_PER_THREAD = 4, TILES_SHARE = 8;
 
-// how many numbers a task sums gradients of keys and values in
-template <class T> static int64_t slot_of(const Problem &problem) {
-    const Task<T> task(problem, nullptr, true);
-    return task.key_sums() + task.value_sums();
-}
+// Who works where: each thread on groups of its own, then all together on the groups that are left, a few at a time
+template <class T> struct Work {
+    const Problem &problem;
+    const bool backward;
+    const int64_t groups, own;  // of all examples; how many of them are a thread's own
+    std::vector<Memory<T>> memories;
+    std::vector<Tile<T>> tiles;
+    int64_t bytes;  // of workspace
 
-// where rows are divided into chunks, their sums are added up at the end
-static int64_t tasks_of(const Problem &problem) { return problem.batch * problem.groups * problem.chunks; }
-static int64_t slots_of(const Problem &problem) { return problem.chunks == 1 ? problem.threads : tasks_of(problem); }
-
-template <class T> static void run(const Problem &problem, bool backward) {
-    using Sum = typename arithmetic<T>::Sum;
-    const int64_t bytes = thread_bytes<T>(problem, backward), slot = slot_of<T>(problem), tasks = tasks_of(problem);
-    const int64_t groups = problem.groups, chunks = problem.chunks, threads = problem.threads;
-    // numbers of the projections, 0 for one that is not there
-    const int64_t P_l = problem.logits_projection ? problem.key_heads * problem.softmax_heads : 0;
-    const int64_t P_w = problem.weights_projection ? problem.softmax_heads * problem.value_heads : 0;
-    // heads of an example lie side by side in memory: they go to one thread where there are enough tasks
-    const int64_t share = std::max<int64_t>(1, std::min(groups * chunks, tasks / (4 * threads)));
-    char *workspace = static_cast<char *>(problem.workspace);
-    Sum *all_sums = reinterpret_cast<Sum *>(workspace + threads * bytes);
-#pragma omp parallel num_threads(int(threads))
-    {
-        const int64_t thread = omp_get_thread_num();
-        Task<T> task(problem, workspace + thread * bytes, backward);
-#pragma omp for schedule(dynamic, share)
-        for (int64_t number = 0; number < tasks; number++) {
-            const int64_t chunk = number % chunks, group = number / chunks;
-            const int64_t begin = problem.queries * chunk / chunks, end = problem.queries * (chunk + 1) / chunks;
-            Sum *grad_keys = all_sums + (chunks == 1 ? thread : number) * slot;
-            Sum *grad_values = grad_keys + task.key_sums();
-            // a projection has one group only: its tasks are the chunks of the examples
-            Sum *grad_P_l = static_cast<Sum *>(problem.grad_logits_projection) + number * P_l;
-            Sum *grad_P_w = static_cast<Sum *>(problem.grad_weights_projection) + number * P_w;
-            task.choose(group / groups, group % groups);
-            task.pack_memory(backward);
-            if (backward) std::fill(grad_keys, grad_keys + slot, Sum(0));
-            for (int64_t start = begin; start < end; start += task.tile) {
-                const int64_t stop = std::min(end, start + task.tile);
-                if (backward) task.backward(start, stop, grad_keys, grad_values, grad_P_l, grad_P_w);
-                else task.forward(start, stop);
-            }
-            if (backward && chunks == 1) task.finish(grad_keys, grad_values);
+    // without a workspace only its size is found out
+    Work(const Problem &problem, bool backward, char *workspace)
+        : problem(problem), backward(backward), groups(problem.batch * problem.groups), own(groups - problem.together) {
+        Space space{nullptr};
+        const Tile<T> one(problem, space, backward);
+        const int64_t tile_bytes = space.next - static_cast<char *>(nullptr);
+        int64_t memories_at_once = std::min(problem.threads, own), tiles_at_once = memories_at_once;
+        if (problem.together) {
+            const int64_t of_group = one.tiles_of_group(), wanted = problem.threads * (backward ? TILES_PER_THREAD : 1);
+            const int64_t shared = std::min(problem.together, (problem.threads + of_group - 1) / of_group);
+            const int64_t most = std::max<int64_t>(1, TILES_SHARE * input_bytes() / tile_bytes);
+            memories_at_once = std::max(memories_at_once, shared);
+            tiles_at_once = std::max(tiles_at_once, std::min({wanted, shared * of_group, most}));
         }
-        if (backward && chunks > 1) {
-#pragma omp for schedule(dynamic)
-            for (int64_t group = 0; group < problem.batch * groups; group++) {
-                Sum *sum = all_sums + group * chunks * slot;
-                for (int64_t chunk = 1; chunk < chunks; chunk++)
-                    for (int64_t i = 0; i < slot; i++) sum[i] += sum[chunk * slot + i];
-                task.choose(group / groups, group % groups);
-                task.finish(sum, sum + task.key_sums());
+        space = {workspace};
+        memories.reserve(memories_at_once), tiles.reserve(tiles_at_once);
+        for (int64_t i = 0; i < memories_at_once; i++) memories.emplace_back(problem, space, backward);
+        for (int64_t i = 0; i < tiles_at_once; i++) tiles.emplace_back(problem, space, backward);
+        bytes = space.next - workspace;
+    }
+
+    int64_t input_bytes() const {
+        const int64_t of_queries = problem.queries * problem.key_heads * problem.key_size;
+        const int64_t of_memory = problem.memory * (problem.key_heads * problem.key_size +
+                                                    problem.value_heads * problem.value_size);
+        return problem.batch * (of_queries + of_memory) * int64_t(sizeof(T));
+    }
+
+    // one thread's part of the groups that are a thread's own
+    void apart() {
+        // heads of an example lie side by side in memory: they go to one thread where there are enough groups
+        const int64_t share = std::max<int64_t>(1, std::min(problem.groups, own / (4 * problem.threads)));
+#pragma omp for schedule(dynamic, share)
+        for (int64_t group = 0; group < own; group++) {
+            Memory<T> &memory = memories[omp_get_thread_num()];
+            Tile<T> &tile = tiles[omp_get_thread_num()];
+            memory.choose(group);
+            for (int64_t part = 0; part < memory.parts(); part++) memory.pack(part);
+            for (int64_t number = 0; number < tile.tiles_of_group(); number++) {
+                tile.choose(memory, number);
+                if (!backward) {
+                    tile.forward();
+                    continue;
+                }
+                tile.compute_used();
+                for (int64_t head = 0; head < tile.value_heads; head++) tile.add_values(head, 0, problem.memory);
+                tile.compute_gradients(memory.grad_P_l, memory.grad_P_w);
+                for (int64_t head = 0; head < tile.key_heads; head++) tile.add_keys(head, 0, problem.memory);
             }
+            for (int64_t part = 0; backward && part < memory.parts(); part++) memory.finish(part);
         }
     }
-}
+
+    // one thread's part of the groups that all share
+    void together() {
+        const int64_t at_once = memories.size(), parts = memories[0].parts(), of_group = tiles[0].tiles_of_group();
+        for (int64_t first = own; first < groups; first += at_once) {
+            const int64_t count = std::min(at_once, groups - first);
+#pragma omp single
+            for (int64_t group = 0; group < count; group++) memories[group].choose(first + group);
+#pragma omp for collapse(2)
+            for (int64_t group = 0; group < count; group++)
+                for (int64_t part = 0; part < parts; part++) memories[group].pack(part);
+            if (!backward) {
+#pragma omp for schedule(dynamic)
+                for (int64_t number = 0; number < count * of_group; number++) {
+                    Tile<T> &tile = tiles[omp_get_thread_num()];
+                    tile.choose(memories[number / of_group], number % of_group);
+                    tile.forward();
+                }
+                continue;
+            }
+            for (int64_t begin = 0; begin < count * of_group; begin += tiles.size())
+                step(begin, std::min<int64_t>(count * of_group, begin + tiles.size()), of_group);
+#pragma omp for collapse(2)
+            for (int64_t group = 0; group < count; group++)
+                for (int64_t part = 0; part < parts; part++) memories[group].finish(part);
+        }
+    }
+
+    // the backward of tiles [begin, end) of the groups that are packed, which have so many each
+    void step(int64_t begin, int64_t end, int64_t of_group) {
+#pragma omp for schedule(dynamic)
+        for (int64_t number = begin; number < end; number++) {
+            Tile<T> &tile = tiles[number - begin];
+            tile.choose(memories[number / of_group], number % of_group);
+            tile.compute_used();
+        }
+        add(begin, end, of_group, tiles[0].value_heads, &Tile<T>::add_values);
+#pragma omp for schedule(dynamic)
+        for (int64_t number = begin; number < end; number++) tiles[number - begin].compute_own_gradients();
+#pragma omp single nowait
+        for (int64_t number = begin; number < end; number++)
+            memories[number / of_group].add_projections(tiles[number - begin].grad_P_l, tiles[number - begin].grad_P_w);
+        add(begin, end, of_group, tiles[0].key_heads, &Tile<T>::add_keys);
+    }
+
+    // adds to the sums of each head, a block of the memory at a time, in the order of the tiles
+    void add(int64_t begin, int64_t end, int64_t of_group, int64_t heads,
+             void (Tile<T>::*add)(int64_t, int64_t, int64_t) const) const {
+        const int64_t first = begin / of_group, last = (end - 1) / of_group;
+        const int64_t blocks = (problem.memory + BLOCK - 1) / BLOCK;
+#pragma omp for collapse(3) schedule(dynamic)
+        for (int64_t group = first; group <= last; group++)
+            for (int64_t head = 0; head < heads; head++)
+                for (int64_t block = 0; block < blocks; block++)
+                    for (int64_t number = std::max(begin, group * of_group);
+                         number < std::min(end, (group + 1) * of_group); number++)
+                        (tiles[number - begin].*add)(head, block * BLOCK, (block + 1) * BLOCK);
+    }
+};
 
 template <class T> static int64_t bytes_of(const Problem &problem, bool backward) {
-    return problem.threads * thread_bytes<T>(problem, backward) +
-           (backward ? slots_of(problem) * slot_of<T>(problem) * int64_t(sizeof(typename arithmetic<T>::Sum)) : 0);
+    return Work<T>(problem, backward, nullptr).bytes;
+}
+
+template <class T> static void run(const Problem &problem, bool backward) {
+    Work<T> work(problem, backward, static_cast<char *>(problem.workspace));
+    const int64_t most = backward && problem.together ? problem.threads : work.tiles.size();
+#pragma omp parallel num_threads(int(std::min(problem.threads, most)))
+    {
+#pragma omp for
+        for (size_t i = 0; i < work.tiles.size(); i++) work.tiles[i].pack_projections(backward);
+        work.apart();
+        work.together();
+    }
 }
 
 // type: 0 float, 1 bfloat16, 2 double

@@ -15,11 +15,11 @@ const HEAD_MEASURES = {
   relevance: "relevance, in its layer",
 };
 
-/** The run whose heads are shown: the chosen one, if its heads were measured; else the first shown that has them. */
+/** The run whose heads are shown: the chosen one, or the first of the chosen configuration or of those shown. */
 function runWithHeads(visible) {
-  const measured = (row) => data.heads[row.number];
-  const chosen = rows.find((row) => row.run === state.run);
-  return chosen ? (measured(chosen) ? chosen : null) : visible.find(measured);
+  const measured = (run) => data.heads[run.number];
+  const chosen = configurations.find((row) => row.name === state.chosen);
+  return chosen ? (chosen.runs.find((run) => run.run === state.run && measured(run)) ?? chosen.runs.find(measured)) : visible.flatMap((row) => row.runs).find(measured);
 }
 
 function drawHeadsOfRun(visible) {
@@ -31,7 +31,7 @@ function drawHeadsOfRun(visible) {
   const all = Object.keys(data.heads).length;
   const others = all > 1 ? ` ${counted(all)} runs here have their heads measured: choose one in a chart or the table.` : "";
   byId("whose").replaceChildren(
-    ...(found ? [html("b", {}, row.run), `; attn heads writes its attention maps and more.${others}`] : [`attn heads has not measured those of the chosen run.${others}`]),
+    ...(found ? [html("b", {}, row.run), `; attn heads writes its attention maps and more.${others}`] : [`attn heads has not measured those of the chosen configuration.${others}`]),
   );
   for (const id of ["measures", "plane", "projections"]) byId(id).hidden = !found;
   if (!found) return;
@@ -67,8 +67,9 @@ function drawMeasure(found) {
 
 function drawPlane(found) {
   plane.draw({
-    x: { title: "Distance, in two dimensions" },
-    y: { title: "" },
+    x: { title: "Distance, in two dimensions (square root of nats)" },
+    y: { title: "The same distance" },
+    equal: true,
     series: [...grouped(found.plane, ([layer]) => layer)].map(([layer, heads]) => ({
       group: layer - 1,
       symbols: true,

@@ -2,81 +2,81 @@
 "use strict";
 
 const data = JSON.parse(document.getElementById("data").textContent);
-const rows = data.rows.map((values, number) => ({
-  ...Object.fromEntries(data.columns.map((column, place) => [column, values[place]])),
-  number,
-}));
+const byId = (id) => document.getElementById(id);
+const entries = (names, values) => Object.fromEntries(names.map((name, place) => [name, values[place]]));
+const runs = data.runs.map((values, number) => ({ ...entries(data.run_columns, values), number }));
+const configurations = data.configurations.map((each, number) => {
+  const row = {
+    ...entries(data.settings, each.values), ...entries(data.measures, each.means), number, name: each.name,
+    comparison: each.comparison, runs: each.runs.map((run) => runs[run]), ended: each.ended.map((run) => runs[run]),
+    errors: entries(data.measures, each.errors), halves: each.halves,
+  }; // prettier-ignore
+  for (const run of row.runs) run.of = row;
+  row.names = row.runs.map((run) => run.run);
+  row.seeds = seedsOf(row);
+  return row;
+});
 if (data.task) ofTask();
+const columns = ["name", ...data.settings, ...data.measures];
 const GROUPS = 20; // the most that the legend names
 const HANDS = 5000; // milliseconds after a touch during which the page doesn't load itself again
-const varying = data.settings.filter((column) => new Set(rows.map((row) => String(row[column]))).size > 1);
-const telling = varying.filter((column, place) => {
-  const kinds = (columns) => new Set(rows.map((row) => columns.map((each) => row[each]).join("\0"))).size;
-  return kinds(varying.slice(0, place + 1)) > kinds(varying.slice(0, place));
-});
-const apart = telling.filter((column) => column !== "seed");
-for (const row of rows) row.configuration = named(row);
 
 const state = {
-  // losses of different objectives are not comparable: then each has a colour of its own
-  by: data.columns.includes("objective") ? "objective" : "variant",
-  lines: "seeds",
-  x: "tokens",
-  y: "validation loss",
-  hidden: [],
-  ranges: {},
-  filter: "",
-  sort: "loss",
-  measure: "entropy",
-  run: null,
-  theme: null,
-  paused: false,
-};
+  comparison: 0, baseline: null, rest: false, by: "variant", lines: "means", x: "tokens", y: "validation loss", logx: false,
+  logy: false, smooth: 0, zoom: {}, hidden: [], ranges: {}, filter: "", sort: "loss", columns: null, pinned: [], open: [],
+  measure: "entropy", chosen: null, run: null, theme: null, paused: false,
+}; // prettier-ignore
 try {
   Object.assign(state, JSON.parse(decodeURIComponent(location.hash.slice(1)) || "{}"));
 } catch {
   // an address that was cut short shows the page as it is by default
 }
+if (!data.comparisons[state.comparison]) state.comparison = 0;
 
-const byId = (id) => document.getElementById(id);
-const change = (news) => {
-  Object.assign(state, news);
+const comparison = () => data.comparisons[state.comparison];
+function remember() {
   history.replaceState(null, "", `#${encodeURIComponent(JSON.stringify(state))}`);
+}
+function change(news) {
+  Object.assign(state, news);
+  remember();
   draw();
+}
+/** Choose a configuration, or one run of it; choosing it again takes the choice back. */
+const select = (name, run = null) =>
+  change(name === state.chosen && run === state.run ? { chosen: null, run: null } : { chosen: name, run });
+const zooming = (id) => (range) => {
+  state.zoom = { ...state.zoom, [id]: range ?? undefined };
+  remember();
 };
-const select = (run) => change({ run: run === state.run ? null : run });
-const curves = new Chart(byId("curves"), select);
-const speed = new Chart(byId("speed"), select);
-const memory = new Chart(byId("memory"), select);
-const heads = new Chart(byId("heads"), select);
+const forest = new Forest(byId("forest"), select);
+const losses = new Forest(byId("losses"), select);
+const [curves, speed, memory] = ["curves", "speed", "memory"].map((id) => new Chart(byId(id), select, zooming(id)));
+const facetCharts = new Facets(byId("heads"), (figure) => new Chart(figure, select));
 const measures = new HeatMap(byId("measures"));
-const plane = new Chart(byId("plane"), select);
+const plane = new Chart(byId("plane"), () => {});
 const projections = new HeatMap(byId("projections"));
 const parallel = new Parallel(
   byId("parallel"),
   (column, range) => change({ ranges: { ...state.ranges, [column]: range } }),
   select,
 );
-const table = new Table(byId("table"), (sort) => change({ sort }), select);
+const table = new Table(byId("table"), change, select);
 
-/** Name of a row's settings as far as they tell runs apart: "talking_heads, heads 24". */
-function named(row) {
-  const known = apart.filter((column) => row[column] !== null);
-  return (
-    known.map((column) => (column === "variant" ? row.variant : `${column} ${row[column]}`)).join(", ") || row.variant
-  );
+/** How many seeds have ended, and what became of the others. */
+function seedsOf(row) {
+  const left = row.runs.filter((run) => !row.ended.includes(run));
+  const kinds = [...grouped(left, (run) => run.status)].map(([status, of]) => `${of.length} ${status}`);
+  return [row.ended.length, ...kinds].join(", ");
 }
 
 /** The groups by the chosen key: value -> number; the largest when there are too many, the others together are -1. */
 function groupsOf() {
-  const found = [...grouped(rows, (row) => String(row[state.by]))];
+  const found = [...grouped(configurations, (row) => String(row[state.by]))];
   const kept = [...found].sort((a, b) => b[1].length - a[1].length).slice(0, GROUPS);
-  const names = sortedBy(
-    kept.map(([name, members]) => ({ name, value: members[0][state.by] })),
-    "value",
-  ).map(({ name }) => name);
+  const values = kept.map(([name, members]) => ({ name, value: members[0][state.by] }));
   return {
-    numbers: new Map(names.map((name, number) => [name, number])),
+    numbers: new Map(sortedBy(values, "value").map(({ name }, number) => [name, number])),
     sizes: new Map(found.map(([name, members]) => [name, members.length])),
   };
 }
@@ -85,36 +85,93 @@ function draw() {
   const groups = groupsOf();
   const groupName = (row) => (groups.numbers.has(String(row[state.by])) ? String(row[state.by]) : "others");
   const group = (row) => groups.numbers.get(groupName(row)) ?? -1;
-  const test = parsedFilter(state.filter, data.columns);
-  const inText = test ? rows.filter(test) : rows;
-  const shownRows = inText.filter((row) => !state.hidden.includes(groupName(row)));
+  for (const row of configurations) row.compared = row.comparison === state.comparison && row.ended.length > 0;
+  const { test, faults } = parsedFilter(state.filter, columns, configurations);
+  const kept = configurations.filter((row) => test(row) && !state.hidden.includes(groupName(row)));
   const axes = [
-    ...telling.slice(0, 8).map((column) => ({ column, ordinal: true })),
+    ...data.telling.slice(0, 8).map((column) => ({ column, ordinal: true })),
     ...[...data.scores, "loss", "tokens_per_second", "peak_memory_bytes"].map((column) => ({ column })),
   ];
-  drawParallel({ axes, all: rows, group, ranges: state.ranges, selected: state.run }, shownRows);
-  const visible = shownRows.filter((row) => parallel.keeps(row, state.ranges));
+  const all = configurations.filter((row) => row.compared);
+  drawParallel(
+    { axes, all, group, ranges: state.ranges, selected: state.chosen },
+    kept.filter((row) => row.compared),
+  );
+  const visible = kept.filter((row) => !row.compared || parallel.keeps(row, state.ranges));
+  const shownRows = visible.filter((row) => row.compared);
+  const others = { rows: [], runs: [] };
+  // where nothing can be compared, what there is is shown
+  const rest = state.rest || !all.length;
+  if (rest) {
+    others.rows = visible.filter((row) => !row.compared && row.ended.length);
+    others.runs = visible.flatMap((row) => row.runs.filter((run) => !row.ended.includes(run)));
+  }
+  const baseline = drawBaselines();
   drawLegend(groups, groupName);
-  drawCurves(visible, group, groupName);
-  drawScatter(speed, visible, group, "tokens_per_second", "high");
-  drawScatter(memory, visible, group, "peak_memory_bytes", "low");
-  drawHeads(visible, group, groupName);
-  drawTable(visible, group);
+  drawAnswer(shownRows, baseline);
+  drawForest(shownRows, baseline, group);
+  drawCurves(shownRows, others, group, baseline);
+  drawScatter(speed, shownRows, others, group, "tokens_per_second", "high");
+  drawScatter(memory, shownRows, others, group, "peak_memory_bytes", "low");
+  drawHeads(shownRows, group);
+  drawTable(rest ? visible : shownRows, group, baseline);
   drawHeadsOfRun(visible);
-  byId("filter").setAttribute("aria-invalid", String(!test));
-  const unknown = test ? "" : "; the filter names no column";
-  byId("count").textContent = `${counted(visible.length)} of ${counted(rows.length)} runs${unknown}`;
-  byId("clear").hidden = !(state.filter || state.hidden.length || Object.values(state.ranges).some(Boolean));
+  drawCounts(shownRows, all, faults);
   document.documentElement.style.colorScheme = state.theme ?? "light dark";
+}
+
+/** The menu of baselines; the configuration that is the baseline now. */
+function drawBaselines() {
+  const known = comparison().baselines.map((number) => configurations[number]);
+  const baseline = known.find((row) => row.name === state.baseline) ?? known[0];
+  const menu = byId("baseline");
+  menu.replaceChildren(...known.map((row) => html("option", { value: row.name }, cut(row.name))));
+  if (baseline) menu.value = baseline.name;
+  return baseline;
+}
+
+/** What is compared, what is left out of it and why, and what is wrong with the filter. */
+function drawCounts(shownRows, all, faults) {
+  const compared = all.flatMap((row) => row.ended).length;
+  const unfinished =
+    configurations.flatMap((row) => row.runs).length - configurations.flatMap((row) => row.ended).length;
+  const others = runs.length - compared - unfinished;
+  const left = [
+    unfinished && `${counted(unfinished)} not finished`,
+    others && `${counted(others)} of other conditions`,
+  ].filter(Boolean);
+  const part = shownRows.length < all.length ? `${counted(shownRows.length)} of ` : "";
+  byId("count").textContent =
+    `${part}${counts(all.length, "configuration")}, ${counted(compared)} of ${counts(runs.length, "run")}`;
+  byId("left").textContent = left.length ? `Not compared: ${left.join(", ")}` : "";
+  byId("rest").parentElement.hidden = !left.length;
+  byId("fault").textContent = faults.join("; ");
+  byId("filter").setAttribute("aria-invalid", String(faults.length > 0));
+  byId("clear").hidden = !(state.filter || state.hidden.length || Object.values(state.ranges).some(Boolean));
 }
 
 /** A task has no perplexity, and its loss is not of tokens. */
 function ofTask() {
   MEASURES.loss[1] = MEASURES.unigram_loss[1] = "per target";
-  for (const name of Object.keys(CURVES)) {
-    CURVES[name][1] = CURVES[name][1].replace("nats per predicted token", "per target");
-    if (CURVES[name][2]) delete CURVES[name];
+  for (const [name, quantity] of Object.entries(QUANTITIES)) {
+    quantity[2] = quantity[2].replace("nats per predicted token", "per target");
+    if (quantity[3]) delete QUANTITIES[name];
   }
+}
+
+/** What else was logged beside losses. */
+function logged() {
+  for (const of of Object.values(data.curves.means))
+    for (const kind of ["training", "validation"])
+      for (const name of Object.keys(of[kind]))
+        if (!["step", "tokens", "seconds", "loss", "half"].includes(name)) {
+          const called = name.replaceAll("_", " ").replace(" bytes", " (bytes)");
+          QUANTITIES[kind === "training" ? called : `validation ${called}`] ??= [
+            kind,
+            name,
+            called[0].toUpperCase() + called.slice(1),
+          ];
+        }
 }
 
 /** A menu that sets the state of the same name: value -> what it is called. */
@@ -125,27 +182,57 @@ function choices(key, options) {
   menu.value = state[key];
   menu.addEventListener("change", () => {
     // another axis has no use for the range of the one before, another key for the groups hidden
-    if (key === "x" || key === "y") curves.zoomed = null;
-    change({ [key]: menu.value, ...(key === "by" ? { hidden: [] } : {}) });
+    const zoom =
+      key === "comparison"
+        ? { zoom: {} }
+        : key === "x" || key === "y"
+          ? { zoom: { ...state.zoom, curves: undefined } }
+          : {};
+    change({
+      [key]: key === "comparison" ? Number(menu.value) : menu.value,
+      ...zoom,
+      ...(key === "by" ? { hidden: [] } : {}),
+    });
   });
+}
+
+/** A box that sets the state of the same name. */
+function switches(key) {
+  byId(key).checked = state[key];
+  byId(key).addEventListener("change", () =>
+    change({ [key]: byId(key).checked, zoom: key === "rest" ? state.zoom : {} }),
+  );
 }
 
 const isDark = () => (state.theme ? state.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
 
 function start() {
-  const keys = [...new Set(["variant", ...varying, "configuration"])];
-  choices(
-    "by",
-    Object.fromEntries(keys.map((key) => [key, key === "configuration" ? "all settings but the seed" : key])),
+  logged();
+  const keys = [...new Set(["variant", ...data.telling, ...data.settings, "name"])].filter(
+    (key) => key === "name" || data.settings.includes(key),
   );
-  choices("lines", { seeds: "mean over seeds", group: "mean of the group", runs: "every run" });
-  choices("y", Object.fromEntries(Object.keys(CURVES).map((name) => [name, name])));
+  choices("by", Object.fromEntries(keys.map((key) => [key, key === "name" ? "all settings but the seed" : key])));
+  choices("lines", { means: "mean over seeds", runs: "every run" });
+  choices("y", Object.fromEntries(Object.keys(QUANTITIES).map((name) => [name, name])));
   choices("x", Object.fromEntries(Object.entries(AXES).map(([key, [name]]) => [key, name])));
   choices("measure", HEAD_MEASURES);
-  byId("filter").value = state.filter;
-  byId("filter").addEventListener("input", () => change({ filter: byId("filter").value }));
+  choices("comparison", Object.fromEntries(data.comparisons.map(({ says }, place) => [place, cut(says || "all", 60)])));
+  byId("comparison").parentElement.hidden = data.comparisons.length < 2;
+  byId("baseline").addEventListener("change", () => change({ baseline: byId("baseline").value }));
+  for (const key of ["rest", "logx", "logy"]) switches(key);
+  byId("smooth").value = state.smooth;
+  byId("smooth").addEventListener("input", () => change({ smooth: Number(byId("smooth").value) }));
+  listenToFilter();
   byId("clear").addEventListener("click", clear);
   byId("theme").addEventListener("click", () => change({ theme: isDark() ? "light" : "dark" }));
+  for (const button of document.querySelectorAll("[data-format]"))
+    button.addEventListener("click", () => {
+      const { lines, numeric } = table.text();
+      save(
+        `runs.${button.dataset.format}`,
+        new Blob([tableText(lines, button.dataset.format, numeric)], { type: "text/plain" }),
+      );
+    });
   document.addEventListener("keydown", (event) => {
     const typing = ["INPUT", "SELECT"].includes(document.activeElement?.tagName);
     if (event.key === "Escape") clear();
@@ -156,9 +243,25 @@ function start() {
   });
   byId("notes").textContent = data.notes.join(" ");
   byId("written").textContent = data.written;
+  // on a phone the legend would fill the first screen
+  byId("groups").open = !matchMedia("(max-width: 760px)").matches;
   drawPaperTables();
   watch();
   draw();
+}
+
+function listenToFilter() {
+  const field = byId("filter");
+  const complete = () =>
+    byId("completions").replaceChildren(
+      ...completions(field.value, columns, configurations).map((value) => html("option", { value })),
+    );
+  field.value = state.filter;
+  field.addEventListener("focus", complete);
+  field.addEventListener("input", () => {
+    complete();
+    change({ filter: field.value });
+  });
 }
 
 function clear() {

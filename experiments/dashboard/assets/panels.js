@@ -1,44 +1,50 @@
-// The panels: from the rows that are visible to what the charts, the axes and the table draw.
+// The panels: from the configurations that are visible to what the charts, the axes and the table draw.
 "use strict";
 
 // the most that is drawn
 const LINES = 80;
 const MARKS = 2000;
 const PATHS = 400;
+const RUNGS = 40;
+// more points than these are drawn without intervals and seeds
+const BARS = 60;
 // more lines than these are drawn without symbols
 const MARKED = 16;
+const FACETS = 4;
 const AXES = {
-  tokens: ["tokens", "Tokens", short, 1],
-  step: ["steps", "Steps", short, 0],
-  seconds: ["time", "Time (h:mm:ss)", duration, 2, timeTicks],
+  tokens: ["tokens", "Tokens", short, "tokens"],
+  step: ["steps", "Steps", short, "step"],
+  seconds: ["time", "Time (h:mm:ss)", duration, "seconds", timeTicks],
 };
-const CURVES = {
-  "validation loss": ["validation", "Validation loss (nats per predicted token)", false],
-  "validation perplexity": ["validation", "Validation perplexity", true],
-  "training loss": ["training", "Training loss (nats per predicted token)", false],
-  "training perplexity": ["training", "Training perplexity", true],
+// what is drawn against them: kind and column of a curve, title, how it is written
+const QUANTITIES = {
+  "validation loss": ["validation", "loss", "Validation loss (nats per predicted token)"],
+  "validation perplexity": ["validation", "loss", "Validation perplexity", Math.exp],
+  "training loss": ["training", "loss", "Training loss (nats per predicted token)"],
+  "training perplexity": ["training", "loss", "Training perplexity", Math.exp],
+  "difference to the baseline": ["validation", "loss", "Validation loss, less the baseline's (nats)"],
 };
+const DIFFERENCE = "difference to the baseline";
+const half = (row, column) => row.halves[column] ?? null;
+const counts = (number, one, many = `${one}s`) => `${counted(number)} ${number === 1 ? one : many}`;
 
 function drawLegend({ numbers, sizes }, groupName) {
-  const others = rows.filter((row) => groupName(row) === "others").length;
+  const others = configurations.filter((row) => groupName(row) === "others").length;
   const entries = [...numbers, ...(others ? [["others", -1]] : [])];
   const focused = document.activeElement?.dataset?.group;
   const buttons = entries.map(([name, number]) => {
     const { colour, dash, symbol } = look(number);
     const style = `stroke:${colour};stroke-dasharray:${dash || "none"}`;
+    const line = svg("path", { class: "line", d: "M-18,0H18", style });
     const swatch = svg(
       "svg",
       { viewBox: "-18 -7 36 14", width: 36, height: 14, "aria-hidden": "true" },
-      svg("path", { class: "line", d: "M-18,0H18", style }),
+      line,
       svg("path", { d: symbol, style: `fill:${colour}` }),
     );
-    const button = html(
-      "button",
-      { type: "button", "aria-pressed": String(!state.hidden.includes(name)), "data-group": name },
-      swatch,
-      name,
-    );
-    button.title = "Click hides or shows it everywhere, Shift-click shows it alone";
+    const pressed = String(!state.hidden.includes(name));
+    const button = html("button", { type: "button", "aria-pressed": pressed, "data-group": name }, swatch, cut(name));
+    button.title = `${name}: click hides or shows it everywhere, Shift-click shows it alone`;
     button.append(html("small", {}, String(sizes.get(name) ?? others)));
     button.addEventListener("click", (event) =>
       change({ hidden: event.shiftKey ? onlyOne(entries, name) : toggled(state.hidden, name) }),
@@ -49,152 +55,154 @@ function drawLegend({ numbers, sizes }, groupName) {
   if (focused !== undefined) buttons.find((button) => button.dataset.group === focused)?.focus();
 }
 
-const toggled = (hidden, name) => (hidden.includes(name) ? hidden.filter((each) => each !== name) : [...hidden, name]);
+const toggled = (names, name) => (names.includes(name) ? names.filter((each) => each !== name) : [...names, name]);
 const onlyOne = (entries, name) => entries.map(([each]) => each).filter((each) => each !== name);
 
-/** The name of a group whose runs all have the objective of the row: no mean is taken over several. */
-const ofObjective = (name, row) => (row.objective && state.by !== "objective" ? `${name}, ${row.objective}` : name);
-
-function drawCurves(visible, group, groupName) {
-  const [kind, yTitle, asPerplexity] = CURVES[state.y];
-  const [menuName, xTitle, format, place, round] = AXES[state.x];
-  const pointsOf = (row) =>
-    data.curves[row.number][kind]
-      .map((point) => ({ x: point[place], y: point[3] }))
-      .filter((point) => isNumber(point.x) && isNumber(point.y));
-  const drawable = visible.filter((row) => data.curves[row.number] && pointsOf(row).length);
-  const groupOfOne = (row) => ofObjective(groupName(row), row);
-  const key = { seeds: (row) => row.configuration, group: groupOfOne, runs: (row) => row.number }[state.lines];
-  const lines = [...grouped(drawable, key).values()];
-  const drawn = evenly(lines, LINES).map((members) => ({ members, points: band(members.map(pointsOf)) }));
-  const chosen = drawable.find((row) => row.run === state.run);
-  if (chosen && state.lines !== "runs")
-    drawn.push({
-      members: [chosen],
-      points: pointsOf(chosen).map((point) => ({ ...point, low: point.y, high: point.y, n: 1 })),
-    });
-  const of = (loss) => (asPerplexity ? Math.exp(loss) : loss);
-  const number = (loss) => shown(of(loss), asPerplexity ? "perplexity" : "loss");
-  const series = drawn.map(({ members, points }) => {
-    const alone = members.length === 1 ? members[0].run : null;
-    const name = alone ?? (state.lines === "group" ? groupOfOne(members[0]) : members[0].configuration);
-    const text = (point) => {
-      const range = point.n > 1 ? ` (${number(point.low)} to ${number(point.high)}, ${point.n} runs)` : "";
-      return [
-        name,
-        `${state.y} ${number(point.y)}${range}`,
-        `${menuName} ${format === duration ? duration(point.x) : counted(point.x)}`,
-      ];
-    };
-    const marked = drawn.length <= MARKED && points.length <= 30;
-    const last = points.map((point) => ({
-      x: point.x,
-      y: of(point.y),
-      low: of(point.low),
-      high: of(point.high),
-      text: () => text(point),
-      run: alone,
-    }));
-    return {
-      group: group(members[0]),
-      line: true,
-      symbols: marked,
-      points: last,
-      selected: alone !== null && alone === state.run,
-    };
-  });
-  const guess = data.task ? "frequencies of the targets" : "single-token frequencies";
-  const guides = data.unigram === null ? [] : [{ y: of(data.unigram), name: guess }];
-  curves.draw({
-    x: { title: xTitle, format, round },
-    y: { title: yTitle, log: asPerplexity, format: asPerplexity ? whole : short },
-    series,
-    guides,
-    empty: "None of these runs has reached an evaluation.",
-  });
-  const said = [];
-  if (series.some((each) => each.points.some((point) => point.high > point.low)))
-    said.push(
-      `Lines are means where more than half of the runs reach, bands go from the lowest to the highest ${state.lines === "seeds" ? "seed" : "run"}.`,
-    );
-  if (lines.length > LINES) said.push(`${LINES} of ${counted(lines.length)} lines are drawn: filter to see others.`);
-  const without = visible.filter((row) => !data.curves[row.number]).length;
-  if (without)
-    said.push(
-      `${counted(visible.length - without)} of these ${counted(visible.length)} runs have their curve in this file: attn dashboard with key=value words picks others.`,
-    );
-  if (data.points) said.push(`Curves are thinned to ${data.points} points.`);
-  note("curves", said);
-}
-
-function drawScatter(chart, visible, group, column, better) {
+function drawScatter(chart, shownRows, others, group, column, better) {
   const scale = SCALES[column] ?? 1;
+  const of = data.task ? (loss) => loss : Math.exp;
   const quality = data.task ? "loss" : "perplexity";
-  const known = visible.filter((row) => isNumber(row[column]) && isNumber(row[quality]));
-  const pointOf = (row) => ({
-    x: row[column] * scale, y: row[quality], run: row.run, row, selected: row.run === state.run,
-    text: () => [row.run, `${quality} ${shown(row[quality], quality)}`, `${title(column).toLowerCase()} ${shown(row[column], column)} ${unit(column)}`],
-  }); // prettier-ignore
-  const points = known.map(pointOf);
+  const known = shownRows.filter((row) => isNumber(row[column]) && isNumber(row.loss));
+  const point = (row, name) => ({ x: row[column] * scale, y: of(row.loss), key: (row.of ?? row).name, row, group: group(row.of ?? row),
+    text: () => [name, `${quality} ${shown(of(row.loss), quality)}`, `${title(column).toLowerCase()} ${shown(row[column], column)} ${unit(column)}`] }); // prettier-ignore
+  const points = known.map((row) => {
+    const [up, along] = [half(row, "loss"), half(row, column)];
+    return { ...point(row, `${row.name}: mean of ${counts(row.ended.length, "seed")}`), selected: row.name === state.chosen,
+      ...(up === null || known.length > BARS ? {} : { low: of(row.loss - up), high: of(row.loss + up) }),
+      ...(along === null || known.length > BARS ? {} : { left: (row[column] - along) * scale, right: (row[column] + along) * scale }) }; // prettier-ignore
+  });
   const front = paretoFront(points, better);
   const drawn = points.length > MARKS ? [...new Set([...evenly(points, MARKS), ...front])] : points;
-  const series = [...grouped(drawn, (point) => group(point.row))].map(([number, members]) => ({
-    group: number,
-    symbols: true,
-    points: members,
-  }));
+  const seeds = known.length <= BARS ? known.filter((row) => row.ended.length > 1).flatMap((row) => row.ended) : [];
+  const hollow = [...others.runs, ...others.rows]
+    .filter((row) => isNumber(row[column]) && isNumber(row.loss))
+    .slice(0, MARKS);
+  const series = (points, more) =>
+    [...grouped(points, (each) => each.group)].map(([number, members]) => ({
+      group: number,
+      symbols: true,
+      ...more,
+      points: members,
+    }));
+  chart.zoomed = state.zoom[chart.figure.id] ?? null;
   chart.draw({
     x: { title: labelled(column) },
     y: { title: `Validation ${quality}`, log: !data.task, format: data.task ? short : whole },
-    series,
+    series: [
+      ...series(
+        seeds.map((run) => point(run, `${run.of.name}, seed ${run.seed}`)),
+        { faint: true },
+      ),
+      ...series(
+        hollow.map((row) => point(row, row.run ?? row.name)),
+        { hollow: true },
+      ),
+      ...series(drawn),
+    ],
     fronts: front.length ? [front] : [],
     better,
   });
-  const said = ["Ringed: the Pareto front, runs that no other beats in both."];
+  const bars = known.length <= BARS ? ", bars its 95% interval, small dots the seeds" : "";
+  const said = [
+    `A symbol is a configuration: the mean of its seeds${bars}. Ringed: the Pareto front, means that no other beats in both.`,
+  ];
   if (drawn.length < points.length)
-    said.push(`${counted(drawn.length)} of ${counted(points.length)} runs are drawn, the front whole.`);
-  if (known.length < visible.length)
-    said.push(`Runs without these numbers: ${counted(visible.length - known.length)}.`);
+    said.push(`${counted(drawn.length)} of ${counted(points.length)} are drawn, the front whole.`);
+  if (hollow.length) said.push("Hollow: not finished, or of other conditions.");
   note(chart.figure.id, said);
 }
 
-function drawHeads(visible, group, groupName) {
-  const known = visible.filter((row) => isNumber(row.heads) && isNumber(row.loss));
-  const by = (row) => ofObjective(state.by === "heads" ? row.variant : groupName(row), row);
-  const series = [...grouped(known, by)].map(([name, members]) => {
-    const points = [...grouped(members, (row) => row.heads)].map(([count, runs]) => {
-      const { y, low, high, n } = spread(runs.map((row) => row.loss));
-      const range = n > 1 ? ` (${low.toFixed(4)} to ${high.toFixed(4)}, ${n} runs)` : "";
-      return {
-        x: count,
-        y,
-        low,
-        high,
-        text: () => [name, `heads ${count}`, `validation loss ${y.toFixed(4)}${range}`],
-        run: n === 1 ? runs[0].run : null,
-      };
-    });
-    return {
-      group: state.by === "heads" ? -1 : group(members[0]),
-      line: true,
-      symbols: true,
-      points: points.sort((a, b) => a.x - b.x),
-    };
-  });
-  const counts = [...new Set(known.map((row) => row.heads))];
-  heads.draw({
-    x: { title: "Heads", log: true, ticks: counts, format: String },
-    y: { title: labelled("loss") },
-    series,
-  });
-  const means = [...grouped(known, (row) => `${by(row)}\0${row.heads}`).values()];
-  const mixed = telling.filter((column) => means.some((runs) => new Set(runs.map((row) => row[column])).size > 1));
-  note(
-    "heads",
-    mixed.length
-      ? [`Each point is the mean over ${mixed.join(", ")}; the band goes from the lowest to the highest run.`]
-      : [],
+/** Loss against heads where their number differs; else the losses of all configurations under each other. */
+function drawHeads(shownRows, group) {
+  const known = shownRows.filter((row) => isNumber(row.loss));
+  const heads = [...new Set(known.map((row) => row.heads ?? data.shared.heads))].filter(isNumber);
+  const isForest = heads.length < 2;
+  byId("heads").hidden = isForest;
+  byId("losses").hidden = !isForest;
+  const told = (row) => [
+    row.name,
+    `validation loss ${shown(row.loss, "loss")}${half(row, "loss") === null ? "" : ` ± ${shown(half(row, "loss"), "loss")}`}, ${counts(row.ended.length, "seed")}`,
+  ];
+  if (isForest) return drawLosses(known, group, told);
+  const facets = data.telling.filter((column) => ["layers", "hidden_size"].includes(column));
+  const parts = sortedBy(
+    [...grouped(known, (row) => facets.map((column) => `${column} ${row[column]}`).join(", "))].map(([name, rows]) => ({
+      name,
+      rows,
+    })),
+    "name",
+  ).slice(0, FACETS);
+  const y = extent(
+    known.flatMap((row) => [row.loss - (half(row, "loss") ?? 0), row.loss + (half(row, "loss") ?? 0)]),
+    false,
   );
+  facetCharts.show(
+    parts.map((part) => part.name),
+    (chart, place) => {
+      const others = data.telling.filter((column) => column !== "heads");
+      const lines = grouped(parts[place].rows, (row) => others.map((column) => row[column]).join("\0"));
+      const series = evenly([...lines.values()], LINES).map((rows) => {
+        const name = others
+          .filter((column) => !facets.includes(column))
+          .map((column) => (column === "variant" ? rows[0].variant : `${column} ${rows[0][column]}`))
+          .join(", ");
+        const points = sortedBy(rows, "heads").map((row) => {
+          const width = lines.size > BARS ? null : half(row, "loss");
+          return {
+            x: row.heads,
+            y: row.loss,
+            key: row.name,
+            selected: row.name === state.chosen,
+            text: () => told(row),
+            ...(width === null ? {} : { low: row.loss - width, high: row.loss + width, whisker: true }),
+          };
+        });
+        return {
+          group: state.by === "heads" ? -1 : group(rows[0]),
+          name,
+          label: lines.size <= 8 ? name : null,
+          line: true,
+          symbols: true,
+          points,
+        };
+      });
+      const only = chart.zoomed ? {} : { whole: () => ({ x: extent(heads, true), y }) };
+      Object.assign(chart, only);
+      chart.draw({
+        x: { title: "Heads", log: true, ticks: heads, format: String },
+        y: { title: labelled("loss") },
+        series,
+      });
+    },
+  );
+  const without = grouped(known, (row) => facets.map((column) => row[column]).join("\0")).size - parts.length;
+  const lines = grouped(known, (row) =>
+    data.telling
+      .filter((column) => column !== "heads")
+      .map((column) => row[column])
+      .join("\0"),
+  ).size;
+  note("heads", [
+    ...(lines > LINES ? [`At most ${LINES} of ${counted(lines)} lines are drawn.`] : []),
+    "A line joins configurations that differ in nothing but their heads; bars are 95% intervals.",
+    ...(without > 0 ? [`${without} more sizes are not drawn: filter.`] : []),
+  ]);
+}
+
+function drawLosses(known, group, told) {
+  const rows = sortedBy(known, "loss");
+  losses.draw({
+    title: labelled("loss"), brief: labelled("loss"), heading: ["mean, ± 95% interval", "seeds"], zero: null, margin: 0, empty: "No run has finished.",
+    rows: rows.slice(0, RUNGS).map((row) => ({
+      group: group(row), name: row.name, mean: row.loss, half: half(row, "loss"), seeds: row.ended.map((run) => run.loss), key: row.name,
+      numbers: [`${shown(row.loss, "loss")}${half(row, "loss") === null ? "" : ` ± ${shown(half(row, "loss"), "loss")}`}`, String(row.ended.length)],
+      word: "", selected: row.name === state.chosen, text: () => told(row),
+    })),
+  }); // prettier-ignore
+  note("losses", [
+    "Small dots are seeds. Whether two differ is better told above, where seeds are paired.",
+    ...(rows.length > RUNGS ? [`The best ${RUNGS} of ${counted(rows.length)} are drawn.`] : []),
+  ]);
 }
 
 function drawParallel(what, shownRows) {
@@ -204,60 +212,73 @@ function drawParallel(what, shownRows) {
   const drawn = evenly(kept, PATHS);
   parallel.draw({ ...what, rows: drawn });
   const said = [
-    "Drag along an axis, or use its arrow keys, to keep the runs of a range in every panel; a click on it keeps all.",
+    "A line is a configuration, its outcomes are means. Drag along an axis, or use its arrow keys, to keep those of a range in every panel; a click on it keeps all.",
   ];
   if (drawn.length < kept.length) said.push(`${drawn.length} of ${counted(kept.length)} lines are drawn.`);
   note("parallel", said);
 }
 
-function drawTable(visible, group) {
-  const measured = data.columns.filter((column) => !data.settings.includes(column) && column !== "run");
-  const differing = measured.filter(
-    (column) => column === "loss" || new Set(rows.map((row) => String(row[column]))).size > 1,
-  );
-  const columns = [...telling, ...differing, "run"];
+function drawTable(rows, group, baseline) {
+  const differing = data.measures.filter((column) => column === "loss" || !(column in data.shared));
+  const all = ["seeds", ...data.settings, ...differing];
+  const columns = state.columns
+    ? all.filter((column) => state.columns.includes(column))
+    : all.filter((column) => !data.telling.includes(column) || data.telling.length < 6);
+  drawColumnChoice(all, columns);
   table.draw({
-    rows: visible,
+    rows,
     columns,
-    order: data.columns.includes(state.sort.replace(/^-/, "")) ? state.sort : "loss",
-    selected: state.run,
+    sort: ["name", ...all].includes(state.sort.replace(/^-/, "")) ? state.sort : "loss",
+    pinned: state.pinned,
+    open: state.open,
+    selected: state.chosen,
     group,
   });
-  const same = data.columns.filter(
-    (column) => !columns.includes(column) && !varying.includes(column) && rows[0][column] !== null,
+  const value = (column) =>
+    html("b", {}, `${shown(data.shared[column], column)} ${column === "wall_seconds" ? "" : unit(column)}`.trim());
+  const shared = Object.keys(data.shared).filter((column) => column !== "status");
+  byId("shared").replaceChildren(
+    ...(shared.length
+      ? ["All runs: ", ...shared.map((column) => html("span", {}, `${title(column)} `, value(column)))]
+      : []),
   );
-  const shared = same.map((column) =>
-    html(
-      "span",
-      {},
-      `${title(column)} `,
-      html(
-        "b",
-        {},
-        column === "wall_seconds"
-          ? shown(rows[0][column], column)
-          : `${shown(rows[0][column], column)} ${unit(column)}`.trim(),
-      ),
-    ),
-  );
-  byId("shared").replaceChildren(...(shared.length ? ["All runs: ", ...shared] : []));
-  const chosen = rows.find((row) => row.run === state.run);
-  const best = sortedBy(visible, "loss")[0];
+  const chosen = configurations.find((row) => row.name === state.chosen);
   byId("chosen").hidden = !chosen;
-  if (!chosen) return;
-  const unlike = varying
-    .filter((column) => best && chosen[column] !== best[column])
-    .map((column) => `${column} ${shown(chosen[column], column)} (there ${shown(best[column], column)})`);
-  const loss =
-    best && isNumber(chosen.loss) && isNumber(best.loss)
-      ? ` Validation loss ${shown(chosen.loss, "loss")}, there ${shown(best.loss, "loss")}.`
-      : "";
-  byId("chosen").replaceChildren(
-    html("b", {}, chosen.run),
-    chosen === best
-      ? " has the lowest validation loss of the runs shown."
-      : ` differs from the best run shown in ${unlike.join(", ") || "no setting"}.${loss}`,
-  );
+  if (chosen) sayChosen(chosen, baseline);
+}
+
+function sayChosen(chosen, baseline) {
+  const parts = [html("b", {}, chosen.name)];
+  if (chosen === baseline) parts.push(" is the baseline.");
+  else if (baseline) {
+    const unlike = data.settings
+      .filter((column) => chosen[column] !== baseline[column])
+      .map((column) => `${column} ${shown(chosen[column], column)} (there ${shown(baseline[column], column)})`);
+    parts.push(` differs from the baseline in ${unlike.join(", ") || "no setting"}.`);
+    const found = comparison().differences[baseline.number]?.[chosen.number];
+    if (found)
+      parts.push(
+        ` Its loss is ${signed(found.mean)} nats from the baseline's${isNumber(found.half) ? ` ${interval(found)}` : ""}, ${counts(found.n, "shared seed")}: ${found.word}. `,
+      );
+    else if (!chosen.compared)
+      parts.push(
+        ` It is not compared: ${chosen.ended.length ? `its conditions are others${data.comparisons[chosen.comparison].says ? ` (${data.comparisons[chosen.comparison].says})` : ""}` : "none of its runs has finished"}. `,
+      );
+  }
+  if (chosen !== baseline && comparison().baselines.includes(chosen.number)) {
+    const button = html("button", { type: "button" }, "Make it the baseline");
+    button.addEventListener("click", () => change({ baseline: chosen.name }));
+    parts.push(button);
+  }
+  byId("chosen").replaceChildren(...parts);
+}
+
+function drawColumnChoice(all, columns) {
+  byId("columns").replaceChildren(...all.map((column) => {
+    const box = html("input", { type: "checkbox", ...(columns.includes(column) ? { checked: "" } : {}) });
+    box.addEventListener("change", () => change({ columns: toggled(columns, column) }));
+    return html("label", {}, box, ` ${title(column)}`);
+  })); // prettier-ignore
 }
 
 function note(id, said) {

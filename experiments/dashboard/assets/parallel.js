@@ -1,4 +1,4 @@
-// Parallel coordinates: an axis a column, a line a run. A range dragged on an axis keeps the runs inside it, everywhere.
+// Parallel coordinates: an axis a column, a line a configuration. A range dragged on an axis keeps those inside it.
 "use strict";
 
 const STOPS = 4; // parts of a measured axis that the arrow keys choose
@@ -11,6 +11,10 @@ class Parallel {
     this.surface = svg("svg", { class: "chart", role: "group", "aria-label": figure.dataset.name });
     this.tip = html("div", { class: "tip", role: "status", hidden: "" });
     this.scroll = html("div", { class: "scroll" }, this.surface);
+    toolbar(
+      figure,
+      pictureButtons(figure, () => this.surface),
+    );
     figure.append(this.scroll, this.tip);
     new ResizeObserver(() => this.what && this.draw(this.what)).observe(figure);
   }
@@ -56,7 +60,7 @@ class Parallel {
       .filter(([, value]) => isNumber(value) && value !== -1);
     const path = points.map(([at, value, axis]) => `${at.toFixed(1)},${axis.scale.pixel(value).toFixed(1)}`);
     const { colour, dash } = look(this.what.group(row));
-    const chosen = row.run === this.what.selected ? " selected" : "";
+    const chosen = row.name === this.what.selected ? " selected" : "";
     const line = svg("path", {
       class: `line thin${chosen}`,
       d: `M${path.join("L")}`,
@@ -64,13 +68,13 @@ class Parallel {
     });
     line.addEventListener("pointermove", (event) => this.show(row, event));
     line.addEventListener("pointerleave", () => (this.tip.hidden = true));
-    line.addEventListener("click", () => this.onSelect(row.run));
+    line.addEventListener("click", () => this.onSelect(row.name));
     return line;
   }
 
   show(row, event) {
     const box = this.figure.getBoundingClientRect();
-    const lines = [row.run, ...this.axes.map(({ column }) => `${labelled(column)}: ${shown(row[column], column)}`)];
+    const lines = [row.name, ...this.axes.map(({ column }) => `${labelled(column)}: ${shown(row[column], column)}`)];
     this.tip.replaceChildren(...lines.map((line) => html("div", {}, line)));
     this.tip.hidden = false;
     this.tip.style.left = `${Math.max(0, Math.min(event.clientX - box.left + 14, box.width - this.tip.offsetWidth))}px`;

@@ -1,85 +1,175 @@
-// The table of runs: sorted by any column, a hundred rows at a time.
+// The table of configurations: sorted by any column, their seeds folded out, a hundred rows at a time.
 "use strict";
 
 const ROWS = 100;
 
 class Table {
-  /** onSort(order) is told of a clicked column, onSelect(run) of a chosen row. */
-  constructor(element, onSort, onSelect) {
-    Object.assign(this, { element, onSort, onSelect, limit: ROWS });
+  /** change(news): tells the page of a new `sort`, `pinned` or `open` of its state; onSelect(name), of a chosen row. */
+  constructor(element, change, onSelect) {
+    Object.assign(this, { element, change, onSelect, limit: ROWS });
   }
 
-  /** what: {rows, columns, order, selected, look(row)}. */
+  /** what: {rows, columns, sort, pinned, open, selected, group(row)}; a row has its `runs`. */
   draw(what) {
     this.what = what;
-    const head = html(
-      "tr",
+    this.columns = [
+      ...what.columns.filter((column) => what.pinned.includes(column)),
+      ...what.columns.filter((column) => !what.pinned.includes(column)),
+    ];
+    this.sorted = sortedBy(what.rows, what.sort);
+    const head = html("tr", {}, this.heading("name"), ...this.columns.map((column) => this.heading(column)));
+    const body = html("tbody", {}, ...this.sorted.slice(0, this.limit).flatMap((row) => this.lines(row)));
+    const table = html(
+      "table",
       {},
-      html("th", { class: "mark" }, html("span", { class: "hidden" }, "group")),
-      ...what.columns.map((column) => this.heading(column)),
+      html("caption", { class: "hidden" }, "Configurations"),
+      html("thead", {}, head),
+      body,
     );
-    const rows = sortedBy(what.rows, what.order);
-    const body = html("tbody", {}, ...rows.slice(0, this.limit).map((row) => this.row(row)));
-    const table = html("table", {}, html("caption", { class: "hidden" }, "Runs"), html("thead", {}, head), body);
-    const parts = [html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of runs" }, table)];
-    if (rows.length > this.limit) {
-      const more = html("button", { type: "button" }, `Show ${Math.min(ROWS, rows.length - this.limit)} more`);
+    const parts = [
+      html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of configurations" }, table),
+    ];
+    if (this.sorted.length > this.limit) {
+      const more = html("button", { type: "button" }, `Show ${Math.min(ROWS, this.sorted.length - this.limit)} more`);
       more.addEventListener("click", () => {
         this.limit += ROWS;
         this.draw(this.what);
       });
-      const said = `The first ${counted(this.limit)} of ${counted(rows.length)} rows. `;
-      parts.push(html("p", { class: "note" }, said, more));
+      parts.push(
+        html("p", { class: "note" }, `The first ${counted(this.limit)} of ${counted(this.sorted.length)} rows. `, more),
+      );
     }
     // keep where the reader has scrolled to and what has the focus
-    const left = this.element.querySelector(".scroll")?.scrollLeft ?? 0;
+    const { scrollLeft, scrollTop } = this.element.querySelector(".scroll") ?? {};
     const focused = this.element.contains(document.activeElement) ? document.activeElement.dataset : {};
     this.element.replaceChildren(...parts);
-    this.element.querySelector(".scroll").scrollLeft = left;
+    this.pin();
+    Object.assign(this.element.querySelector(".scroll"), { scrollLeft, scrollTop });
     for (const [key, value] of Object.entries(focused))
       this.element.querySelector(`[data-${key}="${CSS.escape(value)}"]`)?.focus();
   }
 
+  /** Let the name and the pinned columns stay where they are when the others are scrolled away. */
+  pin() {
+    let left = 0;
+    for (let place = 0; place <= this.what.pinned.filter((column) => this.columns.includes(column)).length; place++) {
+      const cells = this.element.querySelectorAll(`tr > :nth-child(${place + 1})`);
+      for (const cell of cells)
+        (Object.assign(cell.style, { position: "sticky", left: `${left}px` }), cell.classList.add("pinned"));
+      left += cells[0].getBoundingClientRect().width;
+    }
+  }
+
   heading(column) {
-    const { order } = this.what;
-    const sorted = order.replace(/^-/, "") === column;
-    const down = sorted && order.startsWith("-");
-    const arrow = sorted ? (down ? " ▼" : " ▲") : "";
-    const button = html("button", { type: "button", "data-column": column }, title(column) + arrow);
-    button.addEventListener("click", () => this.onSort(sorted && !down ? `-${column}` : column));
-    const of = column in MEASURES && unit(column) ? [html("small", {}, unit(column))] : [];
+    const { sort, pinned } = this.what;
+    const sorted = sort.replace(/^-/, "") === column;
+    const down = sorted && sort.startsWith("-");
+    const button = html(
+      "button",
+      { type: "button", "data-column": column },
+      title(column) + (sorted ? (down ? " ▼" : " ▲") : ""),
+    );
+    button.addEventListener("click", () => this.change({ sort: sorted && !down ? `-${column}` : column }));
     const heading = html(
       "th",
       { scope: "col", "aria-sort": sorted ? (down ? "descending" : "ascending") : "none" },
       button,
-      ...of,
     );
+    if (column !== "name") {
+      const is = pinned.includes(column);
+      const pin = html(
+        "button",
+        {
+          type: "button",
+          class: "pin",
+          "aria-pressed": String(is),
+          "data-pin": column,
+          title: "Keep this column in sight",
+        },
+        "⇤",
+      );
+      pin.addEventListener("click", () => this.change({ pinned: toggled(pinned, column) }));
+      heading.append(pin);
+    }
+    if (column in MEASURES && unit(column)) heading.append(html("small", {}, unit(column)));
     if (this.isNumeric(column)) heading.className = "number";
     return heading;
   }
 
-  row(row) {
+  /** The row of a configuration, and those of its runs where it is open. */
+  lines(row) {
     const { colour, symbol } = look(this.what.group(row));
     const mark = svg(
       "svg",
       { viewBox: "-7 -7 14 14", width: 14, height: 14, "aria-hidden": "true" },
       svg("path", { d: symbol, style: `fill:${colour}` }),
     );
-    const cells = this.what.columns.map((column) => {
-      if (column === "run") {
-        const button = html("button", { type: "button", "data-run": row.run }, row.run);
-        return html("th", { scope: "row" }, button);
-      }
-      return html("td", this.isNumeric(column) ? { class: "number" } : {}, shown(row[column], column));
+    const open = this.what.open.includes(row.name);
+    const fold = html(
+      "button",
+      {
+        type: "button",
+        class: "fold",
+        "aria-expanded": String(open),
+        "data-fold": row.name,
+        title: `Its ${row.runs.length} runs`,
+      },
+      open ? "▾" : "▸",
+    );
+    fold.addEventListener("click", (event) => {
+      event.stopPropagation();
+      this.change({ open: toggled(this.what.open, row.name) });
     });
+    const name = html("button", { type: "button", "data-name": row.name, title: row.name }, cut(row.name));
+    const cells = this.columns.map((column) =>
+      html("td", this.isNumeric(column) ? { class: "number" } : {}, ...this.cell(row, column)),
+    );
     const line = html(
       "tr",
-      { "aria-selected": String(row.run === this.what.selected) },
-      html("td", { class: "mark" }, mark),
+      { "aria-selected": String(row.name === this.what.selected) },
+      html("th", { scope: "row" }, fold, mark, name),
       ...cells,
     );
-    line.addEventListener("click", () => this.onSelect(row.run));
+    if (!row.compared) line.className = "rest";
+    line.addEventListener("click", () => this.onSelect(row.name));
+    return open ? [line, ...row.runs.map((run) => this.line(run))] : [line];
+  }
+
+  line(run) {
+    const said = run.reason ? `${run.status}: ${run.reason}` : run.status;
+    const name = html("button", { type: "button", "data-run": run.run, title: run.run }, cut(run.run, 36));
+    const cells = this.columns.map((column) =>
+      html(
+        "td",
+        this.isNumeric(column) ? { class: "number" } : {},
+        column === "seeds" ? said : column in run ? shown(run[column], column) : "",
+      ),
+    );
+    const line = html("tr", { class: "run" }, html("th", { scope: "row" }, `seed ${run.seed}  `, name), ...cells);
+    line.addEventListener("click", () => this.onSelect(run.of.name, run.run));
     return line;
+  }
+
+  /** A mean, and its standard error in small. */
+  cell(row, column) {
+    const error = row.errors[column];
+    const text = shown(row[column], column);
+    return isNumber(error) && error > 0 ? [text, html("small", {}, ` ±${shown(error, column)}`)] : [text];
+  }
+
+  /** All rows as text cells, under their titles. */
+  text() {
+    const errors = this.columns.filter((column) => this.sorted.some((row) => isNumber(row.errors[column])));
+    const columns = this.columns.flatMap((column) =>
+      errors.includes(column) ? [column, `${column} standard error`] : [column],
+    );
+    const value = (row, column) =>
+      column.endsWith(" standard error") ? row.errors[column.split(" ")[0]] : row[column];
+    const cells = this.sorted.map((row) => [row.name, ...columns.map((column) => String(value(row, column) ?? ""))]);
+    return {
+      lines: [["configuration", ...columns], ...cells],
+      numeric: [false, ...columns.map((column) => this.isNumeric(column.split(" ")[0]))],
+    };
   }
 
   isNumeric(column) {

@@ -88,7 +88,7 @@ class Hub(HubSet):
 
     kind: Literal["hub"]
     column: Text  # column that holds the text
-    documents: Documents
+    documents: Documents  # what makes a document: a row, the rows up to a blank one, or up to WikiText's next heading
 
     @property
     def grouping(self) -> Documents:

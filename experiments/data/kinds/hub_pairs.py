@@ -19,7 +19,7 @@ class HubPairs(HubSet):
     kind: Literal["hub_pairs"]
     column: Text | None  # that holds a text for each language; null: each language has a column
     source: Text  # language, as the column, or the set, names it
-    target: Text
+    target: Text  # language, likewise
 
     @property
     def grouping(self) -> Documents:

@@ -17,8 +17,8 @@ class PairFiles(LocalFiles):
 
     holds_pairs: ClassVar[bool] = True
     kind: Literal["pairs"]
-    source: Text  # columns of Parquet files
-    target: Text
+    source: Text  # column of Parquet files
+    target: Text  # column of Parquet files
 
     @property
     def grouping(self) -> Documents:

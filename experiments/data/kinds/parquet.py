@@ -17,7 +17,7 @@ class ParquetFiles(LocalFiles):
 
     kind: Literal["parquet"]
     column: Text  # column that holds the text
-    documents: Documents
+    documents: Documents  # what makes a document: a row, the rows up to a blank one, or up to WikiText's next heading
 
     @property
     def grouping(self) -> Documents:

@@ -15,7 +15,7 @@ class TextFiles(LocalFiles):
     """Local UTF-8 text, whose rows are its lines."""
 
     kind: Literal["text"]
-    documents: Documents
+    documents: Documents  # what makes a document: a row, the rows up to a blank one, or up to WikiText's next heading
 
     @property
     def grouping(self) -> Documents:

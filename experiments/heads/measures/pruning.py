@@ -21,7 +21,7 @@ from experiments.model.transformer import Transformer
 from experiments.objectives.loss import loss
 from experiments.objectives.objective import Batch
 from experiments.record.checkpoint import restore, weights
-from experiments.record.durable import folder_for, read_sealed, replacing, write, write_sealed
+from experiments.record.durable import read_sealed, replacing, swept, write, write_sealed
 from experiments.record.folder import CONFIG, TOKENIZER, config_text, parse_config
 from experiments.settings.disk import read_bytes
 from experiments.settings.mistake import Mistake
@@ -82,7 +82,7 @@ def export(run: TrainedRun, removed: Iterable[Head], folder: Path) -> Transforme
     """Write the model without these heads, for `load_pruned`; returns it. Raises Mistake, RunFolderError."""
     model = copy.deepcopy(run.model)
     left = remove(model, removed)
-    folder_for(folder)
+    swept(folder)
     write(folder / CONFIG, config_text(run.settings.model_dump()))
     write_sealed(folder / "heads.json", {"heads": left})
     with replacing(folder / TOKENIZER) as temporary:

@@ -15,6 +15,7 @@ from experiments.objectives.objective import Batch
 from experiments.training.evaluate import unigram_loss
 
 RANDOM_ORDERS = 3
+NOTHING = 0.05  # nats: a loss that grows by less is taken to be the same
 POINTS = 12  # numbers of heads left at which the quality is measured
 
 
@@ -53,15 +54,20 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section:
     }
     whole = curves["by gradient"][1][0]
     free = {
-        name: min(left for left, value in zip(*curve, strict=True) if value <= whole + 0.05)
+        name: min(left for left, value in zip(*curve, strict=True) if value <= whole + NOTHING)
         for name, curve in curves.items()
     }
     text = (
         f"The heads of this section are the {total} whose outputs the layers pass on. Gradient: |d loss / d gate| "
         "(Michel et al.); relevance: the share of the likeliest token's score (Voita et al.). With all heads the loss "
-        f"is {whole:.3f} nats; it is within 0.05 of that with "
-        + ", ".join(f"{left} heads left ({name})" for name, left in free.items())
-        + "."
+        f"of these {run.sequences} sequences is {whole:.3f} nats"
+        + (
+            "; without any head it is within 0.05 of that: these heads do nothing yet."
+            if curves["by gradient"][1][-1] <= whole + NOTHING
+            else "; it is within 0.05 of that with "
+            + ", ".join(f"{left} heads left ({name})" for name, left in free.items())
+            + "."
+        )
     )
     pictures = {
         "importance": figures.by_layer_and_head(panels),

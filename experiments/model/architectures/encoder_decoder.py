@@ -13,6 +13,7 @@ from experiments.model.layers.attention import build_attention
 from experiments.model.layers.decoder import Decoder, DecoderLayer
 from experiments.model.layers.embedding import Embedding
 from experiments.model.layers.encoder import Encoder, EncoderLayer
+from experiments.model.layers.local import refuse_local
 from experiments.model.layers.position import position_bias, rotation
 from experiments.model.transformer import Transformer, linear_multiplies
 from experiments.settings.mistake import Mistake
@@ -41,6 +42,7 @@ class EncoderDecoder(Transformer):
                 f"model.sharing={model.sharing}, model.embedding_size={model.embedding_size}: an encoder-decoder "
                 f"shares nothing between layers and embeds at hidden_size; set none and {model.hidden_size}"
             )
+        refuse_local(model, "an encoder-decoder")
         if model.norm == "deep":
             raise Mistake("norm=deep: its constants are those of an encoder or a decoder alone; use post or pre")
         self.length = model.length  # longest sequence of either side

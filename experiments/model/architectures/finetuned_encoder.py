@@ -16,7 +16,7 @@ from experiments.settings.model import Model
 
 
 class FinetunedEncoder(Transformer):
-    """`body`, a pretrained encoder that loses its own head, and a new one. `outputs`: labels; None for a span."""
+    """`body`, pretrained layers that lose their own head, and a new one. `outputs`: labels; None for a span."""
 
     def __init__(self, body: Bert, model: Model, outputs: int | None) -> None:
         nn.Module.__init__(self)
@@ -29,8 +29,8 @@ class FinetunedEncoder(Transformer):
     ) -> Tensor:
         """Logits [P, C], or [P, N] of a span. positions: int64 [P] into the flattened [B, N].
 
-        For a label the first position of a sequence; for a span its first, which asks where the answer begins, and its
-        second, which asks where it ends.
+        For a label one position of a sequence: its first, or its last where positions attend to none after them. For a
+        span its first, which asks where the answer begins, and its second, which asks where it ends.
         """
         if isinstance(self.head, LabelHead):
             return self.head(self.body.encode(tokens, positions, mask=mask, token_types=token_types))

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.model.architectures.bert import Bert
+from experiments.model.layers.local import refuse_local
 from experiments.model.transformer import linear_multiplies
 from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
@@ -25,13 +26,20 @@ class TwoStreamEncoder(Bert):
     Positions are the model's own, whichever it has (XLNet's are Transformer-XL's): a query starts from a learned vector
     with what is added to an embedding, and is rotated or biased as the content of its place.
 
-    Raises Mistake for a model without positions: its queries would all be the same.
+    Raises Mistake for a model without positions, whose queries would all be the same, and for attention that looks at
+    places by itself.
     """
 
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__(model, variant, vocabulary_size)
         if model.position == "none":
             raise Mistake("model.position=none: a query must know its place; use rotary, relative, learned ...")
+        refuse_local(model, "a two-stream encoder")
+        if self.layers[0].attention.positional:
+            raise Mistake(
+                f"variant={variant['name']}: it attends by places in one sequence, and here two streams lie behind "
+                "each other; use another objective than permutation"
+            )
         self.query = nn.Embedding(1, model.embedding_size)
 
     def forward(

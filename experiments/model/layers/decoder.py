@@ -41,13 +41,15 @@ class DecoderLayer(EncoderLayer):
         memory_mask: Tensor | None = None,
         bias: Tensor | None = None,
         rotary: Callable[[Tensor], Tensor] | None = None,
+        earlier: dict[str, Tensor] | None = None,
     ) -> Tensor:
         """The stream [B, N, D], or [P, D] of `positions` of the flattened batch.
 
-        memory [B, M, D]; memory_mask, bool [B, H, N, M] with each dimension full or 1, True = may attend. bias and
-        rotary are of the self-attention: positions of the two sequences don't compare.
+        memory [B, M, D]; memory_mask, bool [B, H, N, M] with each dimension full or 1, True = may attend. bias,
+        rotary and earlier are of the self-attention: positions of the two sequences don't compare.
         """
-        to_itself = {"causal": True, "bias": bias, "rotary": rotary, "dropout_seed": self.dropout_seed}
+        to_itself: dict[str, Any] = {"causal": True, "bias": bias, "rotary": rotary, "earlier": earlier}
+        to_itself["dropout_seed"] = self.dropout_seed
         to_memory = {"memory": memory, "mask": memory_mask, "dropout_seed": self.cross_dropout_seed}
         x = self.attention_residual(x_BND, functools.partial(self.attention, **to_itself))
         x = self.cross_attention_residual(x, functools.partial(self.cross_attention, **to_memory))
@@ -67,6 +69,7 @@ class Decoder(nn.Module):
 
     def forward(self, x_BND: Tensor, positions: Tensor | None = None, **context: Any) -> Tensor:
         """The stream [B, N, D]; with positions [P, D]: what follows the last attention is computed for these alone."""
+        context["earlier"] = {}
         *body, last = self.layers
         for layer in body:
             x_BND = layer(x_BND, **context)

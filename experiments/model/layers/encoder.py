@@ -5,12 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
 from experiments.model.layers.feed_forward import FeedForward
+from experiments.model.layers.local import Local
 from experiments.model.layers.norm import Residual, build_norm, ends_with_norm
 from experiments.settings.model import Model
 
@@ -88,14 +89,19 @@ class Encoder(nn.Module):
                 delattr(layer, name)
                 # held, but not registered again: every tensor has one name, the first layer's
                 layer.__dict__[name] = getattr(first, name)
+        if not model.first_norm:
+            cast("EncoderLayer", self.layers[0]).attention_residual.norm = nn.Identity()
+        self.local = Local(model)
         self.norm = None if ends_with_norm(model.norm) else build_norm(model)
         self.picks_last = model.norms_by_batch
 
     def forward(self, x_BND: Tensor, positions: Tensor | None = None, **context: Any) -> Tensor:
         """The stream [B, N, D]; with positions [P, D]: what follows the last attention is computed for these alone."""
+        context["earlier"] = {}
         *body, last = self.layers
-        for layer in body:
-            x_BND = layer(x_BND, **context)
-        x = last(x_BND, None if self.picks_last else positions, **context)
+        for number, layer in enumerate(body):
+            x_BND = layer(x_BND, **self.local.context(number, x_BND, context))
+        picked = None if self.picks_last else positions
+        x = last(x_BND, picked, **self.local.context(len(body), x_BND, context))
         x = x if self.norm is None else self.norm(x)
         return x.flatten(0, 1).index_select(0, positions) if self.picks_last and positions is not None else x

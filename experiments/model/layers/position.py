@@ -94,6 +94,11 @@ def relative_bias(model: Model, heads: int, causal: bool) -> RelativeBias:
     return RelativeBias(model.relative_buckets, model.relative_distance, heads, causal)
 
 
+def alibi(model: Model, heads: int, causal: bool) -> Alibi:
+    """ALiBi, which has no settings."""
+    return Alibi(heads)
+
+
 def first_rows(table: Tensor, length: int) -> Tensor:
     """The rows of a position table for a sequence. Raises Mistake where it is longer than the table."""
     if length > table.size(0):
@@ -147,3 +152,31 @@ class RelativeBias(nn.Module):
         bias_OH = self.table(bucket(offset_O, self.table.num_embeddings, self.distance, self.causal))
         # window w of N offsets starts at w - (N - 1): it is the row of query N - 1 - w
         return bias_OH.T.unfold(1, length, 1).flip(1)[None]
+
+
+class Alibi(nn.Module):
+    """Minus the distance times a slope of each head, on the logits (Press et al. 2022, 2108.12409); nothing is learned.
+
+    The distance counts alike before and behind, where the paper's decoder has memory before only.
+    """
+
+    def __init__(self, heads: int) -> None:
+        super().__init__()
+        self.slope_H: Tensor
+        self.register_buffer("slope_H", torch.tensor(slopes(heads)), persistent=False)
+
+    def forward(self, length: int) -> Tensor:
+        """The bias [1, H, N, N]."""
+        place_N = torch.arange(length, device=self.slope_H.device)
+        return -((place_N[:, None] - place_N).abs() * self.slope_H[:, None, None])[None]
+
+
+def slopes(heads: int) -> list[float]:
+    """ALiBi's: from 2^(-8/H) to 2^-8 in equal ratios.
+
+    Where H is no power of two, those of the power below, then every second of the power above (the authors' code,
+    attention_with_linear_biases).
+    """
+    power = 1 << (heads.bit_length() - 1)
+    own = [2.0 ** (-8 * (head + 1) / power) for head in range(power)]
+    return own + (slopes(2 * power)[::2][: heads - power] if heads > power else [])

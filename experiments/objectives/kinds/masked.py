@@ -24,7 +24,6 @@ class Masking(ObjectiveKind):
     """Which tokens are predicted, and what stands in their place: 80% [MASK], 10% random, 10% unchanged in BERT."""
 
     reads_targets: ClassVar[bool] = False
-    encodes: ClassVar[bool] = True
     rate: Annotated[float, Field(gt=0, lt=1)]  # share of the positions to predict
     mask_share: Share  # of those: replaced by [MASK]
     random_share: Share  # of those: replaced by a random token; the rest is unchanged
@@ -60,7 +59,11 @@ class MaskedObjective:
     lengths_vary = False
 
     def __init__(self, settings: Masking, vocabulary: Vocabulary) -> None:
-        self.settings, self.vocabulary = settings, vocabulary
+        if vocabulary.mask_id is None:
+            raise Mistake(
+                f"objective={settings.kind}: the tokenizer has no [MASK] or <mask>, which stands for what is hidden"
+            )
+        self.settings, self.vocabulary, self.mask_id = settings, vocabulary, vocabulary.mask_id
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
         """A pure function of its arguments. Mistake: a batch of nothing but special tokens."""
@@ -81,7 +84,7 @@ class MaskedObjective:
         role = random.random(count)
         replacement = random_tokens(random, count, special, self.vocabulary.vocabulary_size)
         replacement = np.where(role < settings.mask_share + settings.random_share, replacement, targets)
-        flat[positions] = np.where(role < settings.mask_share, self.vocabulary.mask_id, replacement)
+        flat[positions] = np.where(role < settings.mask_share, self.mask_id, replacement)
         return flat.reshape(tokens_BN.shape), positions, targets
 
     @property

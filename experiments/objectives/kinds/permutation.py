@@ -22,7 +22,6 @@ class Permutation(ObjectiveKind):
     """Tokens predicted one after another in a random order, each from all that are known."""
 
     architecture: ClassVar[str] = "two_stream_encoder"
-    encodes: ClassVar[bool] = True
     kind: Literal["permutation"]
     predict: Annotated[int, Field(ge=1)]  # K: the last 1/K of the order is predicted
     evaluation_seed: Seed  # of the fixed evaluation orders, the same for every run

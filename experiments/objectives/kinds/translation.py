@@ -4,15 +4,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from experiments.objectives.objective import Batch, Decoding, ObjectiveKind, TextScores, Vocabulary
+from experiments.settings.extras import check_installed
 from experiments.settings.group import Count, NonNegative, Size
-from experiments.settings.mistake import Mistake
 
 # sides are as long as their longest sentence, up to the next multiple: fewer shapes, for which oneDNN makes plans
 MULTIPLE = 8
@@ -42,8 +41,7 @@ class Translation(ObjectiveKind):
 
     def check_scorer(self, setting: str) -> None:
         """Raise Mistake where sacrebleu is missing, before anything is trained for it."""
-        if importlib.util.find_spec("sacrebleu") is None:
-            raise Mistake(f"{setting}: needs sacrebleu: pip install -c constraints.txt -e '.[translation]'")
+        check_installed("translation", setting, "sacrebleu")
 
     def without_generation(self) -> Translation:
         """No pair of the validation split is translated for BLEU."""

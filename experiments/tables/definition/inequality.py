@@ -6,9 +6,9 @@
     left = expression    exactly, for numbers that are not measured: `th6 - mh6 = layers * h_k * h`
     a > b > c by h       one trend: a line through the scores over log2 of the size h is better at a than at c
 
-A side is a sum of rows, or 0: `th24 - mh24 > th6 - mh6` compares two gaps. In a chain of one sign every neighbouring
-pair is a part; where a budget has not all of the rows, the sides that it has are neighbours. The steps of a trend are
-shown beside it and decide nothing: published neighbours are often within their noise.
+A side is a sum of rows, or a number: `th24 - mh24 > th6 - mh6` compares two gaps. In a chain of one sign every
+neighbouring pair is a part; where a budget has not all of the rows, the sides that it has are neighbours. The steps of
+a trend are shown beside it and decide nothing: published neighbours are often within their noise.
 """
 
 from __future__ import annotations
@@ -20,20 +20,21 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal, cast
+from typing import cast
 
 from experiments.settings.mistake import Mistake
+from experiments.statistics.comparison import Relation
 
 IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"
 TREND = re.compile(rf"(.*\S)\s+by\s+({IDENTIFIER})\s*")
-SIDE = re.compile(rf"\s*(?:0|-?\s*{IDENTIFIER}(?:\s*[+-]\s*{IDENTIFIER})*)\s*")
+NUMBER = re.compile(r"\d+(?:\.\d+)?")
+SIDE = re.compile(rf"\s*(?:{NUMBER.pattern}|-?\s*{IDENTIFIER}(?:\s*[+-]\s*{IDENTIFIER})*)\s*")
 ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
 }
 
-Relation = Literal[">", ">~", "~", "="]
 Side = dict[str, int]  # row -> how often it is added
 Sizes = Mapping[str, object]  # name -> size of a row
 
@@ -53,6 +54,11 @@ class Part:
         for row, factor in side(self.right).items() if self.relation != "=" else ():
             factors[row] = factors.get(row, 0) - factor
         return {row: factor for row, factor in factors.items() if factor}
+
+    @property
+    def constant(self) -> float:
+        """The number on the left less that on the right, where a side is one."""
+        return _number(self.left) - (_number(self.right) if self.relation != "=" else 0.0)
 
     @property
     def rows(self) -> list[str]:
@@ -132,6 +138,10 @@ def side(text: str) -> Side:
     for sign, row in re.findall(rf"([+-]?)\s*({IDENTIFIER})", text):
         factors[row] = factors.get(row, 0) + (-1 if sign == "-" else 1)
     return factors
+
+
+def _number(text: str) -> float:
+    return float(text) if NUMBER.fullmatch(text) else 0.0
 
 
 def arithmetic(expression: str, sizes: Mapping[str, object]) -> float:

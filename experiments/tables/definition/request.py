@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from experiments.tables.definition.folder import check_name, read
@@ -54,7 +55,7 @@ class Request:
         """The schemes of positions of this budget."""
         return self.table.schemes_at(self.budget_name)
 
-    @property
+    @cached_property
     def configurations(self) -> dict[str, Configuration]:
         """Every row of this budget under each of its schemes, by key; all rows of a scheme before those of the next."""
         if not self.schemes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
@@ -9,10 +10,11 @@ from pydantic import Field, field_validator, model_validator
 from experiments.settings.group import Group, Positive, Size, Text
 from experiments.settings.mistake import Mistake, nearest
 from experiments.tables.definition.folder import learning_rates
-from experiments.tables.definition.inequality import IDENTIFIER, Comparison, parse
+from experiments.tables.definition.inequality import IDENTIFIER, Comparison, Part, parse
 
 BudgetName = Literal["nano", "small", "medium", "paper"]
 Direction = Literal["higher", "lower"]
+IN_NATS = ("validation_loss", "distance")  # scores
 Identifier = Annotated[str, Field(pattern=f"^{IDENTIFIER}$")]
 
 
@@ -57,9 +59,19 @@ class Claim(Group):
     of_failure: bool = False  # about cells that do not train: those at the plateau decide as well
     published: Text | None = None  # what the paper has for it, with its evidence
 
+    @model_validator(mode="after")
+    def _numbers_are_scores(self) -> Claim:
+        if self.of != "score" and any(isinstance(part, Part) and part.constant for part in self.parsed()):
+            raise ValueError(f"parts: a number stands for a score, and this claim is of {self.of}")
+        return self
+
     def parsed(self) -> list[Comparison]:
         """Every comparison of the claim, over all rows of the table."""
         return [part for sentence in self.parts for part in parse(sentence)]
+
+    def parts_at(self, present: Mapping[str, object]) -> list[Comparison]:
+        """The comparisons of the claim that the rows which are present allow."""
+        return [part for sentence in self.parts for part in parse(sentence, present)]
 
 
 class Tuning(Group):
@@ -104,6 +116,11 @@ class Budget(Group):
         """The score as a column is called."""
         return self.score.rpartition(".")[2]
 
+    @property
+    def unit(self) -> str:
+        """The unit of the score; empty where it has one of its own."""
+        return "nats" if self.score_name in IN_NATS else ""
+
     @field_validator("learning_rates", mode="before")
     @classmethod
     def _set(cls, rates: Any) -> Any:
@@ -137,7 +154,7 @@ class Table(Group):
     title: Text
     shows: Text
     paper: Text
-    source: Text  # runs: cells of attn train; else a module of experiments/tables/numerical
+    source: Text  # runs: cells of attn train; else a module of experiments/tables/measured or numerical
     published: Printed | None = None
     rows: Annotated[dict[Identifier, Row], Field(min_length=1)]
     baseline: Text
@@ -215,7 +232,7 @@ class Table(Group):
     @model_validator(mode="after")
     def _whole_budgets(self) -> Table:
         if self.source != "runs" and any(budget.finetune for budget in self.budgets.values()):
-            raise ValueError(f"source: {self.source} trains nothing that could be fine-tuned")
+            raise ValueError(f"source: {self.source} has nothing that could be fine-tuned")
         for key, budget in self.budgets.items():
             for row in self.rows_at(key).values() if budget.learning_rates else ():
                 tuned = {family.partition("@")[0] for family in budget.learning_rates}

@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
-from scipy.optimize import least_squares
 from torch import Tensor
 
 Form = Literal["free", "given_x", "weights", "talking_heads", "construction", "counter_example"]
@@ -76,6 +75,9 @@ def rank_gap(target_NN: np.ndarray, rank: int) -> float:
 
 def best_error(fit: Fit, target_NN: np.ndarray) -> float:
     """The least relative error over all starts, by least squares (trust region, exact Jacobian)."""
+    # here, as a table of what was computed before is shown without it
+    from scipy.optimize import least_squares
+
     target, norm = torch.from_numpy(target_NN), float(np.linalg.norm(target_NN))
 
     def residual(parameters: Tensor) -> Tensor:

@@ -1,15 +1,15 @@
-"""A report as a figure: scores against what the rows vary, and the paired differences of its claims."""
+"""A report as a figure: scores against what rows vary, and the paired differences of claims beside those printed."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.record.durable import replacing
+from experiments.statistics.comparison import Compared
+from experiments.tables.rendering.published_difference import PublishedDifference, published_difference
 from experiments.tables.report import Line, Report
-from experiments.tables.verdicts.comparison import Compared
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,6 +24,9 @@ COLOURS = {
 }
 FAMILIES = ("#1f5aa6", "#c4551a", "#2f8f4e", "#7b4ba0", "#8c6d1f", "#4f4f4f")
 ROW_INCHES = 0.28
+PUBLISHED: dict[str, Any] = {
+    "marker": "D", "markersize": 5, "markerfacecolor": "white", "color": "#000000", "linestyle": ""
+}  # fmt: skip
 
 
 def save_figure(report: Report, path: Path) -> bool:
@@ -93,35 +96,59 @@ def _point(axes: Axes, report: Report, line: Line, place: float, colour: str, *,
         axes.errorbar(place, line[report.score], yerr=error, **style)
 
 
-def _draw_differences(axes: Axes, report: Report, compared: Sequence[tuple[str, Compared]]) -> None:
-    """A forest plot: mean paired difference and 95% interval of every comparison, the margin shaded."""
+class _Drawn(NamedTuple):
+    """A comparison of scores, and what the paper prints for it."""
+
+    name: str
+    comparison: Compared
+    published: PublishedDifference | None
+
+
+def _draw_differences(axes: Axes, report: Report, compared: Sequence[_Drawn]) -> None:
+    """A forest plot: mean paired difference and 95% interval of every comparison, the margin shaded.
+
+    A printed difference of the same unit is a diamond beside ours; one of another stands in words at the right.
+    """
     margin = report.request.budget.margin.value
     axes.axvspan(-margin, margin, color="#000000", alpha=0.07, linewidth=0)
     axes.axvline(0, color="#000000", linewidth=0.8)
-    drawn = [(name, each) for name, each in compared if each.mean is not None]
-    for place, (_, comparison) in enumerate(drawn):
+    drawn = [each for each in compared if each.comparison.mean is not None]
+    for place, (_, comparison, published) in enumerate(drawn):
         mean, bounds, colour = comparison.mean, comparison.interval, COLOURS[comparison.word()]
         assert mean is not None
         axes.plot(mean, place, "o", color=colour, markersize=5)
         if bounds:
             axes.plot(bounds, (place, place), color=colour, linewidth=1.6)
-    axes.set_yticks(range(len(drawn)), [name for name, _ in drawn], fontsize=8)
+        if published and published.comparable:
+            axes.plot(published.value, place, **PUBLISHED)
+    axes.set_yticks(range(len(drawn)), [each.name for each in drawn], fontsize=8)
     axes.invert_yaxis()
+    in_words = {place: each.published for place, each in enumerate(drawn) if each.published}
+    if in_words:
+        right = axes.secondary_yaxis("right")
+        right.set_yticks([*in_words], [f"paper: {each}" for each in in_words.values()], fontsize=8)
+        right.tick_params(length=0)
     axes.set_title("paired differences, 95% intervals; shaded: the margin", fontsize=9, loc="right")
     axes.set_xlabel(_unit(report))
-    words = dict.fromkeys(comparison.word() for _, comparison in drawn)
+    words = dict.fromkeys(each.comparison.word() for each in drawn)
     handles = [axes.plot([], [], "o", color=COLOURS[word], label=word)[0] for word in words]
+    if any(each.comparable for each in in_words.values()):
+        handles += axes.plot([], [], label="printed by the paper", **PUBLISHED)
     axes.figure.legend(handles=handles, fontsize=8, frameon=False, ncols=len(handles) or 1, loc="outside lower right")
 
 
-def _compared(report: Report) -> Iterator[tuple[str, Compared]]:
+def _compared(report: Report) -> Iterator[_Drawn]:
     """Every comparison of scores with its name, under each scheme."""
     for verdict in report.verdicts:
+        if verdict.claim.of != "score":
+            continue
+        parts = verdict.claim.parts_at(report.request.rows)
         for scheme, finding in verdict.findings.items():
-            for comparison in finding.comparisons:
-                if isinstance(comparison, Compared) and verdict.claim.of == "score":
-                    sentence = re.sub(r", fitted over log2 (\w+)$", r", by \1", comparison.sentence.partition(": ")[2])
-                    yield f"{verdict.key}: {sentence}" + (f" ({scheme})" if scheme else ""), comparison
+            for part, comparison in zip(parts, finding.comparisons, strict=bool(finding.comparisons)):
+                if isinstance(comparison, Compared):
+                    written = comparison.sentence.partition(": ")[2].replace(", fitted over log2 ", ", by ")
+                    name = f"{verdict.key}: {written}" + (f" ({scheme})" if scheme else "")
+                    yield _Drawn(name, comparison, published_difference(part, report))
 
 
 def _size(lines: Sequence[Line]) -> str | None:
@@ -142,5 +169,4 @@ def _variant(line: Line) -> str:
 
 
 def _unit(report: Report) -> str:
-    name = report.score.replace("_", " ")
-    return f"{name}, nats" if report.request.budget.better == "lower" else name
+    return ", ".join(filter(None, [report.score.replace("_", " "), report.request.budget.unit]))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterator
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
+from experiments.display.rows import Row, as_markdown
 from experiments.record.durable import write
 from experiments.settings.mistake import Mistake
 from experiments.tables.definition.folder import names
@@ -19,8 +22,7 @@ def write_index(folder: Path) -> Path:
     """Write the list anew from the comparisons of the folder's tables. Raises Mistake for a file that has none."""
     rendered = sorted(path.stem for path in folder.glob("*.md") if path.name != INDEX)
     lines = ["# Results", "", "Written by `attn table NAME --out FOLDER`; [how claims are decided](../tables.md).", ""]
-    lines += ["| claim | paper | verdict | budget | seeds | what is claimed |", "|---|---|---|---|---|---|"]
-    lines += [line for stem in rendered for line in _lines(stem, _claims(folder / f"{stem}{CLAIMS}"))]
+    lines += [as_markdown([row for stem in rendered for row in _rows(stem, _claims(folder / f"{stem}{CLAIMS}"))])]
     made = {stem.split("_seeds")[0] for stem in rendered}
     if missing := [name for name in names() if name.replace("/", "_") not in made]:
         lines += ["", "Not run yet:", ""]
@@ -31,27 +33,32 @@ def write_index(folder: Path) -> Path:
 
 
 def _claims(path: Path) -> list[dict[str, str]]:
-    """A row for each claim: the first of its comparisons, with the fewest and the most seeds of all."""
+    """What the comparisons of each claim share, and the fewest and the most seeds of them."""
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as file:
-        rows = [*csv.DictReader(file)]
-    claims: dict[str, dict[str, str]] = {}
+        comparisons = [*csv.DictReader(file)]
     try:
-        for row in rows:
-            claim = claims.setdefault(row["claim"], row | {"fewest": row["pairs"], "most": row["pairs"]})
-            claim["fewest"] = str(min(int(claim["fewest"]), int(row["pairs"])))
-            claim["most"] = str(max(int(claim["most"]), int(row["pairs"])))
-            claim |= {key: row[key] for key in ("says", "paper", "budget", "verdict")}
+        by_claim = {claim: [*group] for claim, group in groupby(comparisons, itemgetter("claim"))}
+        return [_claim(of_claim) for of_claim in by_claim.values()]
     except (KeyError, TypeError, ValueError) as error:
         raise Mistake(f"{path}: has no claims of a table", "remove it; the table's command writes it anew") from error
-    return list(claims.values())
 
 
-def _lines(stem: str, claims: list[dict[str, str]]) -> Iterator[str]:
-    if not claims:
-        yield f"| [{stem}]({stem}.md) | | no claim | | | |"
-    for claim in claims:
-        seeds = claim["most"] if claim["fewest"] == claim["most"] else f"{claim['fewest']} to {claim['most']}"
-        cells = [f"[{claim['claim']}]({stem}.md)", claim["paper"], f"**{claim['verdict']}**", claim["budget"], seeds]
-        yield "| " + " | ".join([*cells, claim["says"]]) + " |"
+def _claim(comparisons: list[dict[str, str]]) -> dict[str, str]:
+    pairs = [int(comparison["pairs"]) for comparison in comparisons]
+    fewest, most = min(pairs), max(pairs)
+    shared = {key: comparisons[0][key] for key in ("claim", "says", "paper", "budget", "verdict")}
+    return shared | {"seeds": str(most) if fewest == most else f"{fewest} to {most}"}
+
+
+def _rows(stem: str, claims: list[dict[str, str]]) -> Iterator[Row]:
+    for claim in claims or [dict.fromkeys(("paper", "budget", "seeds", "says"), "") | {"claim": stem, "verdict": ""}]:
+        yield {
+            "claim": f"[{claim['claim']}]({stem}.md)",
+            "paper": claim["paper"],
+            "verdict": f"**{claim['verdict']}**" if claim["verdict"] else "no claim",
+            "budget": claim["budget"],
+            "seeds": claim["seeds"],
+            "what is claimed": claim["says"],
+        }

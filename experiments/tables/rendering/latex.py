@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from experiments.display.rows import Row, readable
+from experiments.display.rows import Row, is_number_column, readable
 from experiments.tables.rendering.columns import people_table
 from experiments.tables.rendering.sentences import claimed, closing, headline, legend, summary
 from experiments.tables.report import Report
@@ -46,11 +46,16 @@ def _piece(piece: str) -> str:
 
 def _tabular(rows: list[Row]) -> str:
     keys = list(rows[0])
-    sides = "".join("r" if any(isinstance(row[key], int | float) for row in rows) else "l" for key in keys)
+    sides = "".join("r" if is_number_column(rows, key) else "l" for key in keys)
     header = _line([key.removesuffix("_bytes") for key in keys])
     body = [_line([readable(key, row[key]) for key in keys]) for row in rows]
     tabular = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", header, r"\midrule", *body, r"\bottomrule"]
-    fitted = [r"\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%", *tabular, r"\end{tabular}}", ""]
+    fitted = [
+        r"\noindent\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        *tabular,
+        r"\end{tabular}}",
+        "",
+    ]
     return "\n".join(fitted)
 
 

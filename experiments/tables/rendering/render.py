@@ -15,7 +15,7 @@ from experiments.tables.rendering.index import write_index
 from experiments.tables.rendering.latex import latex
 from experiments.tables.rendering.sentences import claimed, closing, details, headline, legend, summary
 from experiments.tables.report import Report
-from experiments.tables.verdicts.verdict import Verdict
+from experiments.tables.verdict import Verdict
 
 ENDINGS = {"table": "txt", "markdown": "md", "csv": "csv", "latex": "tex"}
 FIGURES = ("svg", "pdf")

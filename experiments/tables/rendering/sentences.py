@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 
+from experiments.statistics.comparison import AnyComparison, Compared
 from experiments.tables.definition.published import MARKS
 from experiments.tables.report import Report
-from experiments.tables.verdicts.comparison import AnyComparison, Compared
-from experiments.tables.verdicts.verdict import Verdict
+from experiments.tables.verdict import Verdict
 
 # in the order of the headline
 WORDS = {
@@ -54,8 +53,8 @@ def details(verdict: Verdict, report: Report) -> list[str]:
             lines.append(f"{scheme}: {finding.word}")
         indent = "  " if scheme else ""
         for comparison in finding.comparisons:
-            lines.append(f"{indent}{comparison_line(comparison, report, scheme, _unit(verdict))}")
             unit = _unit(verdict)
+            lines.append(f"{indent}{comparison_line(comparison, report, scheme, unit)}")
             lines += [f"{indent}  step, deciding nothing: {_numbers(step, unit)}" for step in comparison.steps]
     if verdict.left_out:
         lines.append(f"without the rows {', '.join(verdict.left_out)}, which this budget does not have")
@@ -83,7 +82,7 @@ def legend(report: Report) -> list[str]:
     meanings = [f"({mark}) {meaning}" for mark, meaning in MARKS.values() if mark in used]
     lines = ["Published numbers: " + "; ".join(meanings) + "."] if meanings else []
     baseline = report.request.table.baseline
-    unit = "nats" if report.request.budget.better == "lower" else "the score's own unit"
+    unit = report.request.budget.unit or "the score's own unit"
     lines.append(f"difference: to the row {baseline}, paired by seed, with its 95% interval, in {unit}.")
     unigram = {line["unigram_loss"] for line in report.lines if line["unigram_loss"] is not None}
     if len(unigram) == 1:
@@ -113,10 +112,9 @@ def _unit(verdict: Verdict) -> str:
 def _numbers(comparison: AnyComparison, unit: str) -> str:
     if comparison.mean is None:
         return f"{comparison.sentence}: no pair"
-    bounds = comparison.interval
-    shown = f"[{bounds[0]:+.4f}, {bounds[1]:+.4f}]" if bounds else "no finite interval yet"
+    interval = interval_text(comparison.interval, digits=4) or "no finite interval yet"
     count = len(comparison.values)
-    return f"{comparison.sentence}: {comparison.mean:+.4f} {shown}, {count} {unit}{'s' if count > 1 else ''}"
+    return f"{comparison.sentence}: {comparison.mean:+.4f} {interval}, {count} {unit}{'s' if count > 1 else ''}"
 
 
 def _advantages(comparison: AnyComparison, report: Report, scheme: str) -> Iterator[str]:
@@ -141,7 +139,5 @@ def _and(parts: Sequence[str]) -> str:
 
 
 def interval_text(bounds: tuple[float, float] | None, digits: int = 3) -> str | None:
-    """An interval as text; None where it is infinite."""
-    if bounds is None or not all(map(math.isfinite, bounds)):
-        return None
-    return f"[{bounds[0]:+.{digits}f}, {bounds[1]:+.{digits}f}]"
+    """An interval as text; None where there is none, as it would be infinite."""
+    return f"[{bounds[0]:+.{digits}f}, {bounds[1]:+.{digits}f}]" if bounds else None

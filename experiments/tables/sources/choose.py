@@ -11,14 +11,17 @@ from experiments.tables.definition.request import Request
 from experiments.tables.definition.table import Row
 from experiments.tables.sources.computed import Computed
 from experiments.tables.sources.finetuned_runs import FinetunedRuns
+from experiments.tables.sources.measured_runs import MeasuredRuns
 from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import Source
 
-NUMERICAL = Path(__file__).parents[1] / "numerical"
+TABLES = Path(__file__).parents[1]
 
 
 def source_of(request: Request, rows: Mapping[str, Row] | None = None) -> Source:
-    """The source of a request's cells: runs, fine-tuned where the budget does so, or a function of `numerical/`.
+    """The source of a request's cells: runs, fine-tuned where the budget does so; or a function of a file.
+
+    A file of `measured/` looks at the trained models of runs, one of `numerical/` trains nothing.
 
     rows: some of the request's; None: all. Raises Mistake for a source that there isn't, and for overrides that it
     doesn't take.
@@ -29,7 +32,13 @@ def source_of(request: Request, rows: Mapping[str, Row] | None = None) -> Source
     if name == "runs":
         runs = Runs(overrides, request.seeds, request.runs)
         return FinetunedRuns(runs, budget, request.overrides) if budget.finetune else runs
-    known = sorted(path.stem for path in NUMERICAL.glob("*.py") if path.stem != "__init__")
-    if name not in known:
-        raise Mistake(f"there is no source {name!r}" + nearest(name, ["runs", *known]), f"runs, {', '.join(known)}")
-    return Computed(name, overrides, request.seeds, request.runs)
+    if name in _files("measured"):
+        return MeasuredRuns(name, overrides, request.seeds, request.runs)
+    if name in _files("numerical"):
+        return Computed(name, overrides, request.seeds, request.runs)
+    known = ["runs", *_files("measured"), *_files("numerical")]
+    raise Mistake(f"there is no source {name!r}" + nearest(name, known), ", ".join(known))
+
+
+def _files(kind: str) -> list[str]:
+    return sorted(path.stem for path in (TABLES / kind).glob("*.py") if path.stem != "__init__")

@@ -3,26 +3,17 @@
 from __future__ import annotations
 
 import copy
-import importlib
-import inspect
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import yaml
 from rich.console import Console
 
 from experiments.launch.places import Workers
-from experiments.record.durable import folder_for, number, read_sealed, write_sealed
 from experiments.record.environment import describe
-from experiments.settings.digest import digest, text_digest
-from experiments.settings.mistake import Mistake, nearest
+from experiments.tables.sources.kept_numbers import KeptNumbers
 from experiments.tables.sources.source import Cell, Finding, Prediction, Value
-
-FOLDER = "computed"  # of the runs, beside the run folders
-
-Arguments = dict[str, Value]
 
 
 class Computed:
@@ -30,12 +21,11 @@ class Computed:
 
     def __init__(self, name: str, overrides: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> None:
         """Raises Mistake for an override that is no argument, and for an argument that no override gives."""
-        module = importlib.import_module(f"experiments.tables.numerical.{name}")
-        self._measure = module.measure
-        self._code = text_digest(inspect.getsource(module))
-        self._folder = runs / FOLDER
-        self._arguments = {row: self._parsed(row, of_row) for row, of_row in overrides.items()}
-        self._name = name
+        self._numbers = KeptNumbers(f"experiments.tables.numerical.{name}", runs, given=frozenset({"seed"}))
+        self._arguments = {
+            row: self._numbers.arguments(row, dict(_pair(override) for override in of_row))
+            for row, of_row in overrides.items()
+        }
         self.cells = self._cells(seeds)
 
     def with_seeds(self, seeds: Sequence[int]) -> Computed:
@@ -52,14 +42,7 @@ class Computed:
 
     def finding(self, cell: Cell) -> Finding:
         """What the cell's file says."""
-        path = self._path(cell)
-        if not path.exists():
-            return Finding("missing")
-        try:
-            record = read_sealed(path)
-        except (OSError, ValueError) as error:
-            return Finding("refused", f"{path}: {error}; remove it")
-        return Finding("done", result={key: number(value) for key, value in record.items()})
+        return self._numbers.finding(cell.name)
 
     def sizes(self, row: str) -> dict[str, Value]:
         """The arguments of a row."""
@@ -73,16 +56,14 @@ class Computed:
         """Compute what is missing, here, one cell after the other."""
         missing = [cell for cell in cells if self.finding(cell).state == "missing"]
         for count, cell in enumerate(missing, start=1):
-            path = self._path(cell)
-            folder_for(path.parent)
             record = self._record(cell)
-            write_sealed(path, record)
+            self._numbers.keep(cell.name, record)
             line = f"[{count}/{len(missing)}] {cell.row}, seed {cell.seed}: {record['wall_seconds']:.1f} s"
             console.print(line, markup=False, highlight=False)
 
     def _cells(self, seeds: Sequence[int]) -> list[Cell]:
         return [
-            Cell(row, seed, f"{self._name}-{self._digest(arguments, seed)}")
+            Cell(row, seed, self._numbers.name(arguments, seed))
             for seed in seeds
             for row, arguments in self._arguments.items()
         ]
@@ -91,24 +72,12 @@ class Computed:
         """The numbers of a cell, computed now, with what a run's result has of its circumstances."""
         arguments = self._arguments[cell.row]
         began = time.perf_counter()
-        numbers: dict[str, Any] = self._measure(seed=cell.seed, **arguments)
+        numbers: dict[str, Any] = self._numbers.measure(seed=cell.seed, **arguments)
         facts = describe({}, cell.seed, None)
-        record = {"wall_seconds": time.perf_counter() - began, "code_digest": self._code}
+        record = {"wall_seconds": time.perf_counter() - began, "code_digest": self._numbers.code}
         return numbers | record | {"device": facts["cpu"], "environment": facts, "config": arguments}
 
-    def _parsed(self, row: str, overrides: list[str]) -> Arguments:
-        """The arguments of a row. Raises Mistake for one that there isn't, and for one that is missing."""
-        known = [name for name in inspect.signature(self._measure).parameters if name != "seed"]
-        values = {key: yaml.safe_load(value) for key, _, value in (override.partition("=") for override in overrides)}
-        for key in values:
-            if key not in known:
-                raise Mistake(f"{row}: there is no setting {key!r}" + nearest(key, known), f"it has {', '.join(known)}")
-        if missing := [name for name in known if name not in values]:
-            raise Mistake(f"{row}: {', '.join(missing)} is missing")
-        return {name: values[name] for name in known}
 
-    def _digest(self, arguments: Arguments, seed: int) -> str:
-        return digest([self._code, arguments, seed])[:12]
-
-    def _path(self, cell: Cell) -> Path:
-        return self._folder / f"{cell.name}.json"
+def _pair(override: str) -> tuple[str, str]:
+    key, _, value = override.partition("=")
+    return key, value

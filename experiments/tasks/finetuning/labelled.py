@@ -73,6 +73,9 @@ class LabelledKind(TaskKind[Settings, LabelledExample]):
 
 def text_window(texts: list[np.ndarray], tokenizer: Tokenizer, length: int, target: int) -> Window:
     """One text or two; what is too long is cut, of two the longer one first."""
-    sizes = fitting_sizes([len(text) for text in texts], length - 1 - len(texts))
-    pieces = [np.append(text[:size], tokenizer.sep_id) for text, size in zip(texts, sizes, strict=True)]
+    ends: list[tuple[int, ...]] = [(tokenizer.sep_id,)]
+    if len(texts) == 2:
+        ends.insert(0, tokenizer.between)
+    sizes = fitting_sizes([len(text) for text in texts], length - 1 - sum(map(len, ends)))
+    pieces = [np.append(text[:size], end) for text, size, end in zip(texts, sizes, ends, strict=True)]
     return Window(np.concatenate([[tokenizer.cls_id], *pieces]), 1 + len(pieces[0]), [target])

@@ -23,10 +23,18 @@ class FinetuningObjective:
     evaluation_seed = 0
 
     def __init__(
-        self, task: Benchmark, length: int, token_types: bool, features: Features | None, vocabulary: Vocabulary
+        self,
+        task: Benchmark,
+        length: int,
+        features: Features | None,
+        vocabulary: Vocabulary,
+        *,
+        token_types: bool,
+        causal: bool,
     ) -> None:
-        self.task, self.length, self.token_types, self.features = task, length, token_types, features
-        self.vocabulary, self.kind = vocabulary, kind_of(task)
+        self.task, self.length, self.features, self.vocabulary = task, length, features, vocabulary
+        self.token_types, self.causal = token_types, causal
+        self.kind = kind_of(task)
 
     @property
     def predicted_share(self) -> float:
@@ -45,7 +53,10 @@ class FinetuningObjective:
         inputs = {"tokens": rows[:, :width].astype(np.int64), "mask": mask_BN}
         if self.token_types:
             inputs["token_types"] = ((position_N >= boundary_B[:, None]) & mask_BN).astype(np.int64)
-        positions_BT = np.arange(len(rows))[:, None] * width + np.arange(targets_BT.shape[1])
+        # of a causal model only the last token has seen the whole window
+        reads_last = self.causal and self.task.outputs is not None
+        place_BT = count_B[:, None] - 1 if reads_last else np.arange(targets_BT.shape[1])
+        positions_BT = np.arange(len(rows))[:, None] * width + place_BT
         return Batch(
             {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in inputs.items()},
             torch.from_numpy(positions_BT.reshape(-1)),

@@ -16,7 +16,7 @@ from experiments.settings.mistake import first_line
 
 Row = dict[str, Any]
 FILES = (".parquet", ".json", ".jsonl")
-SCORING = {"n_best", "max_answer", "window_score", "metrics"}  # settings that change no window
+SCORING = {"n_best", "max_answer", "window_score", "scores_of", "metrics"}  # settings that change no window
 ROWS_AT_ONCE = 1024  # rows of a Parquet file in memory at once
 
 

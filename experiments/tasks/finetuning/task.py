@@ -60,8 +60,14 @@ class Finetuning:
         from experiments.tasks.finetuning.objective import FinetuningObjective
 
         settings = self.settings
-        types = settings.model.token_types >= 2
-        return FinetuningObjective(settings.task, settings.length, types, self.features, vocabulary)
+        return FinetuningObjective(
+            settings.task,
+            settings.length,
+            self.features,
+            vocabulary,
+            token_types=settings.model.token_types >= 2,
+            causal=settings.objective.architecture == "causal_decoder",
+        )
 
     def tokenizer(self) -> Tokenizer:
         """The tokenizer of the pretrained run."""
@@ -72,14 +78,19 @@ class Finetuning:
         return self.tokenizer().vocabulary_size
 
     def build_model(self, vocabulary_size: int) -> FinetunedEncoder:
-        """The pretrained encoder with a new head, without values."""
+        """The pretrained layers with a new head, without values; of an encoder and a decoder the encoder's."""
         from experiments.model.architectures.bert import Bert
         from experiments.model.architectures.finetuned_encoder import FinetunedEncoder
         from experiments.tasks.pretraining import Pretraining
 
-        body = Pretraining(self.settings).build_model(vocabulary_size)
-        assert isinstance(body, Bert), "only encoders are fine-tuned"
-        return FinetunedEncoder(body, self.settings.model, self.settings.task.outputs)
+        settings = self.settings
+        if settings.objective.architecture == "encoder_decoder":
+            body = Bert(settings.model.model_copy(update={"output_scaled": False}), settings.variant, vocabulary_size)
+        else:
+            whole = Pretraining(settings).build_model(vocabulary_size)
+            assert isinstance(whole, Bert), "a model of one stack of layers"
+            body = whole
+        return FinetunedEncoder(body, settings.model, settings.task.outputs)
 
     def build_initialized_model(self, vocabulary_size: int) -> Transformer:
         """The new head is drawn from the seed."""

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 POSITIONS = "model/embedding.position.weight"
+ENCODER_BIAS, BIAS = "model/encoder_relative.", "model/relative."
 
 
 def pretrained_weights(settings: FinetuningSettings) -> dict[str, Tensor]:
@@ -29,7 +30,9 @@ def pretrained_weights(settings: FinetuningSettings) -> dict[str, Tensor]:
             f"{origin.step} with the digest {origin.digest[:8]}, or is damaged"
         )
     check_origin(checkpoint, folder, origin.tokenizer)
-    weights = {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(MODEL)}
+    tensors = checkpoint.tensors.items()
+    # the encoder of an encoder-decoder has its relative positions under its own name
+    weights = {name.replace(ENCODER_BIAS, BIAS): tensor for name, tensor in tensors if name.startswith(MODEL)}
     if (table := weights.get(POSITIONS)) is not None:
         weights[POSITIONS] = table[: settings.length]
     return weights

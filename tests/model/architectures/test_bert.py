@@ -52,13 +52,17 @@ def test_which_positions_depend_on_the_offset_only(bert_of, tokens, position):
     shifted = torch.cat((torch.zeros(3, 4, dtype=torch.int64), tokens), dim=1)
     mask = (torch.arange(11) >= 4).expand(3, 11)
     same = torch.allclose(bert(shifted, mask=mask)[:, 4:], bert(tokens), rtol=0, atol=1e-9)
-    assert same == (position in {"rotary", "relative", "none"})
+    assert same == (position in {"rotary", "relative", "alibi", "none"})
 
 
 @pytest.mark.parametrize("position", POSITIONS)
 def test_order_matters_where_there_are_positions(bert_of, tokens, position):
     bert = bert_of(position=position)
     same = torch.allclose(bert(tokens.flip(1)).flip(1), bert(tokens), rtol=0, atol=1e-9)
+    # a distance has no direction
+    assert same == (position in {"alibi", "none"})
+    swapped = tokens[:, [2, 1, 0, 3, 4, 5, 6]]
+    same = torch.allclose(bert(swapped)[:, 3:], bert(tokens)[:, 3:], rtol=0, atol=1e-9)
     assert same == (position == "none")
 
 
@@ -176,3 +180,16 @@ def test_flops_are_those_that_torch_counts(bert_of, tokens, variant, sizes, pred
 def test_the_yaml_has_the_fields_of_the_settings_in_their_order(request):
     keys = OmegaConf.load(request.config.rootpath / "conf" / "model" / "bert.yaml").keys()
     assert list(keys) == list(Model.model_fields)
+
+
+def test_the_values_of_the_first_layer_reach_every_other(bert_of, tokens):
+    bert = bert_of("value_residual", layers=3)
+    first, second, third = (layer.attention for layer in bert.layers)
+    for later in (second, third):
+        later.balance.weight.data.copy_(torch.tensor([1.0, 0.0]))
+    logits = bert(tokens)
+    for later in (second, third):
+        torch.nn.init.zeros_(later.value.weight)
+    assert_close(bert(tokens), logits)
+    torch.nn.init.zeros_(first.value.weight)
+    assert not torch.allclose(bert(tokens), logits)

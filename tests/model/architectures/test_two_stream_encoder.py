@@ -1,18 +1,22 @@
 from __future__ import annotations
 
 import itertools
+from importlib import import_module
 
 import pytest
 import torch
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
+from attention import mechanisms
 from experiments.config.messages import options
 from experiments.objectives.loss import loss
 from experiments.settings.mistake import Mistake
 
 ORDER = torch.tensor([[0, 3, 0, 1, 2, 0, 4], [1, 0, 2, 0, 0, 3, 0], [0, 0, 0, 0, 0, 0, 1]])
 POSITIONS = ["learned", "sinusoidal", "rotary", "relative"]
+# mechanisms that look at the places of the memory
+PLACED = [name for name in mechanisms() if import_module(f"attention.{name}").Attention.positional]
 
 
 @pytest.fixture
@@ -20,7 +24,7 @@ def xlnet_of(bert_of):
     return lambda *variant, **changes: bert_of(*variant, architecture="two_stream_encoder", **changes)
 
 
-@pytest.mark.parametrize("variant", options("variant"))
+@pytest.mark.parametrize("variant", [name for name in options("variant") if name not in PLACED])
 @pytest.mark.parametrize("position", POSITIONS)
 def test_a_logit_knows_what_comes_before_it_in_the_order_and_nothing_else(xlnet_of, tokens, variant, position):
     """Every token is changed in turn: exactly the predictions of what is later in the order change."""
@@ -33,6 +37,12 @@ def test_a_logit_knows_what_comes_before_it_in_the_order_and_nothing_else(xlnet_
         later = ORDER[:, place, None] < ORDER
         predicted = ORDER > 0
         assert torch.equal(differs & predicted, later & predicted)
+
+
+@pytest.mark.parametrize("variant", PLACED)
+def test_attention_that_looks_at_places_is_refused(xlnet_of, variant):
+    with pytest.raises(Mistake, match=f"variant={variant}: it attends by places"):
+        xlnet_of(variant)
 
 
 @pytest.mark.parametrize("position", POSITIONS)

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from experiments.model.layers.position import RelativeBias, bucket, sinusoids
+from experiments.model.layers.position import Alibi, RelativeBias, bucket, sinusoids, slopes
 
 
 def test_sinusoids_by_hand():
@@ -75,3 +75,17 @@ def test_layers_share_one_relative_table(bert_of):
     bert = bert_of(position="relative", heads=5, layers=3)
     tables = [parameter.shape for name, parameter in bert.named_parameters() if "relative" in name]
     assert tables == [(8, 5)]
+
+
+@pytest.mark.parametrize(
+    ("heads", "powers"), [(1, [8]), (4, [2, 4, 6, 8]), (8, range(1, 9)), (6, [2, 4, 6, 8, 1, 3]), (3, [4, 8, 2])]
+)
+def test_slopes_of_alibi_by_hand(heads, powers):
+    assert slopes(heads) == [2.0**-power for power in powers]
+
+
+def test_alibi_is_the_distance_times_the_slope():
+    bias = Alibi(2)(4)
+    assert bias.shape == (1, 2, 4, 4) and not list(Alibi(2).parameters())
+    assert_close(bias[0, 0, 1], -torch.tensor([1.0, 0.0, 1.0, 2.0]) / 16)
+    assert_close(bias[0, 1], bias[0, 0] / 16)

@@ -12,11 +12,8 @@ from experiments.model.architectures.bert import Bert
 from experiments.model.architectures.finetuned_encoder import FinetunedEncoder
 from experiments.model.architectures.sentence_order_encoder import SentenceOrder
 from experiments.model.architectures.two_stream_encoder import TwoStreamEncoder
-from experiments.model.build import ARCHITECTURES
 from experiments.objectives.loss import loss
-from experiments.settings.kinds import kinds
 from experiments.settings.model import Model
-from experiments.settings.objective import ObjectiveSettings
 
 transformers = pytest.importorskip("transformers")
 
@@ -30,7 +27,8 @@ def bert(kind: type[Bert] = Bert, **changes) -> tuple[Bert, Model]:
     model = Model(
         hidden_size=24, intermediate_size=48, embedding_size=24, layers=2, sharing="none", length=11, norm="post",
         norm_kind="layer", norm_epsilon=1e-12, embedding_norm=True, position="learned", rotary_base=10000.0,
-        sinusoidal_base=10000.0, position_start="normal",
+        sinusoidal_base=10000.0, position_start="normal", first_norm=True, local_window=None, global_every=3,
+        local_rotary_base=10000.0,
         relative_buckets=8, relative_distance=16, activation="gelu", gated=False, linear_bias=True, token_types=2,
         head_transform=True, tied=True, head_bias=True, output_scaled=False, dropout=0.0, attention_dropout=0.0,
         initial_std=0.3,
@@ -118,12 +116,6 @@ def test_nothing_is_left_of_what_only_pretraining_needs(kind, sharing):
     plain = FinetunedEncoder(Bert(model, VARIANT, 31), model, 3)
     assert ours.parameter_counts() == plain.parameter_counts()
     assert ours.flops_per_token(11, 1 / 11) == plain.flops_per_token(11, 1 / 11)
-
-
-def test_only_what_trains_an_encoder_says_that_it_does():
-    for kind in kinds("experiments.objectives.kinds", ObjectiveSettings).values():
-        made = ARCHITECTURES[kind.architecture]
-        assert kind.encodes == (issubclass(made, Bert) and not made.causal)
 
 
 def test_the_loss_of_numbers_is_the_squared_error_and_leaves_out_what_is_ignored():

@@ -15,6 +15,7 @@ from experiments.data.tokenizer import Tokenizer
 from experiments.objectives.objective import Scores
 from experiments.settings.finetuning import Span
 from experiments.tasks.finetuning.answers import QuestionWindows, answer_texts
+from experiments.tasks.finetuning.cmrc import cmrc_scores
 from experiments.tasks.finetuning.kind import HeldOut, Logits, TaskKind
 from experiments.tasks.finetuning.rows import Row, text_of
 from experiments.tasks.finetuning.squad import squad_scores
@@ -82,7 +83,7 @@ class Kind(TaskKind[Span, Question]):
         files["questions.jsonl"].write((json.dumps(facts) + "\n").encode())
 
     def scores(self, logits: list[Logits], held_out: HeldOut) -> Scores:
-        """SQuAD's scores of the best span of each question, and the spans' texts."""
+        """SQuAD's or CMRC's scores of the best span of each question, and the spans' texts."""
         length, windows = held_out.length, QuestionWindows.open(held_out.folder, held_out.length)
         # batches differ in their width
         padded = [np.pad(each, ((0, 0), (0, length - each.shape[1])), constant_values=-np.inf) for each in logits]
@@ -90,7 +91,8 @@ class Kind(TaskKind[Span, Question]):
         questions = windows.read()
         predicted = answer_texts(starts_and_ends[:, 0], starts_and_ends[:, 1], windows, questions, self.task)
         answers = {str(question["id"]): question["answers"] for question in questions}
-        return Scores(squad_scores(answers, predicted), predicted)
+        score = cmrc_scores if self.task.scores_of == "cmrc" else squad_scores
+        return Scores(score(answers, predicted), predicted)
 
 
 def question_windows(
@@ -98,12 +100,12 @@ def question_windows(
     task: Span, length: int,
 ) -> list[Window]:  # fmt: skip
     """The windows of an example. One that does not hold the whole answer has its targets at [CLS] (Devlin's code)."""
-    question = question[: task.max_question]
-    room = length - len(question) - 3
+    question = question[: min(task.max_question, length - 3 - len(tokenizer.between))]
+    head = np.concatenate([[tokenizer.cls_id], question, tokenizer.between])
+    room = length - len(head) - 1
     starts = context_starts(len(context), room, task.document_stride)
     widest_WC = widest(starts, len(context), room) if len(context) else np.zeros((1, 0), dtype=bool)
     answer = answer_tokens(offsets_C2, example.start, example.start + len(example.answers[0]))
-    head = np.concatenate([[tokenizer.cls_id], question, [tokenizer.sep_id]])
     around = (len(head), 1)
     windows = []
     for number, start in enumerate(starts):

@@ -1,0 +1,58 @@
+// A problem, and the sizes that all who work on it share.
+//
+// A group are heads that mix, or a single one, of an example. Its keys and values are packed once (`memory.h`), its
+// query rows are worked on a tile at a time (`tile.h`), and `attend.cpp` says which thread does what.
+
+#pragma once
+
+#include "packing.h"
+
+struct Problem {
+    int64_t batch, queries, memory, key_heads, softmax_heads, value_heads, key_size, value_size;
+    int64_t causal, threads, groups, together;  // groups of heads in an example; how many groups all threads share
+    int64_t drops, threshold;                   // whether weights are dropped; the hash under which one stays
+    double scale, growth;                       // growth: the factor of the weights that stay
+    uint64_t seed;
+    const void *query, *key, *value, *logits_projection, *weights_projection, *bias;
+    const uint8_t *mask;
+    int64_t bias_strides[4], mask_strides[4];
+    void *workspace, *output;  // output [batch, queries, value_heads, value_size]
+    const void *grad_output;
+    void *grad_query, *grad_key, *grad_value;
+    // [batch, key_heads, softmax_heads], [batch, softmax_heads, value_heads], in the type of the sums
+    void *grad_logits_projection, *grad_weights_projection;
+};
+
+template <class T> struct Sizes : Packing<T> {
+    using Sum = typename Packing<T>::Sum;
+    using Packing<T>::lanes_of;
+
+    const Problem &problem;
+    const bool mixes_logits, mixes_weights, drops;
+    // heads of a group, and widths of a head
+    const int64_t key_heads, softmax_heads, value_heads, key_size, value_size;
+    // sizes in whole vectors, and in lanes
+    const int64_t padded_memory, padded_key, padded_value, key_lanes, value_lanes, memory_lanes;
+    // numbers of the projections, 0 for one that is not there
+    const int64_t P_l_size, P_w_size;
+
+    explicit Sizes(const Problem &problem)
+        : problem(problem), mixes_logits(problem.logits_projection), mixes_weights(problem.weights_projection),
+          drops(problem.drops), key_heads(problem.key_heads / problem.groups),
+          softmax_heads(problem.softmax_heads / problem.groups), value_heads(problem.value_heads / problem.groups),
+          key_size(problem.key_size), value_size(problem.value_size), padded_memory(padded<Sum>(problem.memory)),
+          padded_key(padded<Sum>(key_size)), padded_value(padded<Sum>(value_size)), key_lanes(lanes_of(key_size)),
+          value_lanes(lanes_of(value_size)), memory_lanes(lanes_of(problem.memory)),
+          P_l_size(mixes_logits ? key_heads * softmax_heads : 0),
+          P_w_size(mixes_weights ? softmax_heads * value_heads : 0) {}
+};
+
+// Hands out parts of a workspace, each in whole vectors; from nullptr on it only counts their bytes
+struct Space {
+    char *next;
+
+    template <class X> void take(X *&part, int64_t size) {
+        part = reinterpret_cast<X *>(next);
+        next += (size * int64_t(sizeof(X)) + BYTES - 1) / BYTES * BYTES;
+    }
+};

@@ -1,0 +1,130 @@
+"""Linear attention (Katharopoulos et al. 2020, 2006.16236): a kernel of features in place of the softmax."""
+
+# b batch, n queries, m memory, h heads, k key size, v value size; c chunks of t positions
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from attention.kernels import autocast
+from attention.layers.attend import attend
+from attention.layers.cost import Cost
+from attention.layers.frame import AttendOptions, Sizes
+from attention.layers.projected import ProjectedAttention
+
+CHUNK = 64  # positions of a causal sequence that are computed together, from the state before them
+
+
+class Attention(ProjectedAttention):
+    """phi(q_n) S / (phi(q_n) z) in each head, S the sum over m of phi(k_m) v_m^T, z that of phi(k_m); phi = elu + 1.
+
+    Causal, both sums end at n: S and z are a recurrent state, and time grows with the length and not with its square.
+    The same is a softmax of the logits log(phi(q) phi(k)^T), to which a bias is added; that form, of all pairs, is
+    computed where a bias, a mask by query, dropout or a hook asks for the pairs. A rotary position turns q and k before
+    phi.
+    """
+
+    own_kernel = "linear"
+
+    def __init__(
+        self,
+        hidden_size: int,
+        heads: int,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        memory_size: int | None = None,
+        linear_bias: bool = True,
+        dropout: float = 0.0,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(
+            hidden_size,
+            memory_size,
+            Sizes.alike(hidden_size, heads, key_size, value_size),
+            linear_bias=linear_bias,
+            scale=1.0,
+            dropout=dropout,
+            backend=backend,
+        )
+
+    def attend(
+        self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
+    ) -> Tensor:
+        """The outputs of all heads, [B, N, H, V]."""
+        query, key, value = map(autocast.cast, (query, key, value))
+        dropout = self.dropout if self.training else 0.0
+        with autocast.disabled(query):
+            query, key = features(query), features(key)
+            mask = options.mask
+            by_pairs = options.bias is not None or dropout > 0 or self.hook is not None
+            by_pairs |= options.causal and query.shape[1] != key.shape[1]
+            if not by_pairs and (mask is None or mask.shape[2] == 1):
+                if mask is not None:
+                    key = key * mask.transpose(1, 3).to(key.dtype)  # [B, 1, h, M] to [B, M, h, 1]
+                return attend_causally(query, key, value) if options.causal else attend_by_state(query, key, value)
+            logits = torch.einsum("bnhk,bmhk->bhnm", query, key)
+            wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
+            # products that underflow have a logarithm too
+            logits = wide.clamp(min=torch.finfo(wide.dtype).tiny).log()
+            return attend(
+                query[..., :0],
+                key[..., :0],
+                value,
+                bias=logits if options.bias is None else logits + options.bias,
+                mask=mask,
+                causal=options.causal,
+                scale=1.0,
+                dropout=dropout,
+                dropout_seed=options.dropout_seed,
+                hook=self.hook,
+            )
+
+    def cost(self, queries: int, memory: int) -> Cost:
+        """The state takes m h d_k d_v multiplies and n h d_k d_v to read, its norm n h d_k; it is all that is kept."""
+        maps = super().cost(queries, 0)
+        linear = memory * (self.key.weight.numel() + self.value.weight.numel())
+        state = self.key_heads * self.key_size * self.value_size
+        norm = self.key_heads * self.key_size
+        return Cost(
+            maps.parameters, maps.multiplies + linear + (queries + memory) * state + queries * norm, state + norm
+        )
+
+
+def features(x: Tensor) -> Tensor:
+    """elu(x) + 1, without the cancellation below 0."""
+    return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
+
+
+def attend_by_state(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Every query [B, N, H, K], as features, reads the sums over the whole memory, [B, N, H, V]."""
+    state = torch.einsum("bmhk,bmhv->bhkv", key, value)
+    return normalized(torch.einsum("bnhk,bhkv->bnhv", query, state), torch.einsum("bnhk,bhk->bnh", query, key.sum(1)))
+
+
+def attend_causally(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """The same of as long a memory, to the query's own position: pairs within a chunk, and the state before it."""
+    N = query.shape[1]
+    chunk = min(CHUNK, N)
+    query, key, value = (
+        F.pad(each, (0, 0, 0, 0, 0, -N % chunk)).unflatten(1, (-1, chunk)) for each in (query, key, value)
+    )
+    pairs = torch.einsum("bcnhk,bcmhk->bchnm", query, key).tril()
+    state = torch.einsum("bcmhk,bcmhv->bchkv", key, value)
+    before, total = sum_before(state), sum_before(key.sum(2))
+    output = torch.einsum("bchnm,bcmhv->bcnhv", pairs, value) + torch.einsum("bcnhk,bchkv->bcnhv", query, before)
+    norm = pairs.sum(-1).transpose(2, 3) + torch.einsum("bcnhk,bchk->bcnh", query, total)
+    return normalized(output, norm).flatten(1, 2)[:, :N]
+
+
+def sum_before(chunks: Tensor) -> Tensor:
+    """[B, c, ...] -> the same: what the chunks before each add up to, summed at least in float32."""
+    wide = torch.promote_types(chunks.dtype, torch.float32)
+    sums = chunks[:, :-1].cumsum(1, dtype=wide).to(chunks.dtype)
+    return torch.cat([torch.zeros_like(chunks[:, :1]), sums], dim=1)
+
+
+def normalized(output: Tensor, norm: Tensor) -> Tensor:
+    """output [..., H, V] over norm [..., H]; zero where nothing is attended to."""
+    return output / norm.masked_fill(norm == 0, 1.0)[..., None]

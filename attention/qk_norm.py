@@ -1,0 +1,50 @@
+"""Query-key normalization (Henry et al. 2020, 2010.04245; Dehghani et al. 2023, 2302.05442): bounded logits."""
+
+# B batch, N queries, M memory, H heads, K key size, V value size
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from attention import multi_head
+from attention.layers.cost import Cost
+
+
+class Attention(multi_head.Attention):
+    """Multi-head attention whose queries and keys go through an RMSNorm over the features of a head, before they turn.
+
+    The gains [K] of the two norms belong to all heads. A logit is then at most sqrt(key_size) times the gains, however
+    the maps grow. Henry et al. divide by the length of the vectors and learn one factor, Dehghani et al. subtract the
+    mean too; the form here is that of most models since.
+    """
+
+    def __init__(
+        self,
+        hidden_size: int,
+        heads: int,
+        key_size: int | None = None,
+        value_size: int | None = None,
+        memory_size: int | None = None,
+        scaled: bool = True,
+        epsilon: float = 1e-6,
+        linear_bias: bool = True,
+        dropout: float = 0.0,
+        backend: str = "auto",
+    ) -> None:
+        super().__init__(hidden_size, heads, key_size, value_size, memory_size, scaled, linear_bias, dropout, backend)
+        self.query_norm = nn.RMSNorm(self.key_size, eps=epsilon)
+        self.key_norm = nn.RMSNorm(self.key_size, eps=epsilon)
+
+    def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries [B, N, H, K] and keys [B, M, H, K], normed, and values [B, M, H, V]."""
+        query, key, value = super().project(x, memory)
+        # sums of squares in the dtype of the gains, also under autocast
+        query, key = (
+            norm(each.to(norm.weight.dtype)).to(each.dtype)
+            for norm, each in ((self.query_norm, query), (self.key_norm, key))
+        )
+        return query, key, value
+
+    def cost(self, queries: int, memory: int) -> Cost:
+        """The gains of two norms more than multi-head."""
+        return super().cost(queries, memory) + Cost(parameters=2 * self.key_size)

@@ -1,0 +1,25 @@
+"""What is shared by tests and campaigns: the environment that torch begins with, and the fixtures of several rooms."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+# two processes test at once, and sums have the same order on every machine; before torch is imported
+os.environ["OMP_NUM_THREADS"] = "1"
+# Triton asks when it is first imported, which torch does: its programs run in its interpreter where there is no GPU
+if not Path("/dev/nvidiactl").exists():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
+pytest_plugins = [
+    "tests.fixtures.campaign",
+    "tests.fixtures.command",
+    "tests.fixtures.composing",
+    "tests.fixtures.figures",
+    "tests.fixtures.finetuning",
+    "tests.fixtures.kernel",
+    "tests.fixtures.processor_time",
+    "tests.fixtures.record",
+    "tests.fixtures.tables",
+    "tests.fixtures.tiny",
+]

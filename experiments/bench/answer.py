@@ -1,0 +1,89 @@
+"""What an answer costs: processor time until a difference between two configurations is resolved."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from experiments.bench.side_by_side import LeftOut
+from experiments.display.rows import Row
+from experiments.launch.local import train_cells
+from experiments.launch.places import Workers
+from experiments.launch.worker import Outcome
+from experiments.settings.mistake import Mistake
+from experiments.settings.run import Settings
+from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, interval, mean_and_deviation
+
+UPPER = 0.9  # level of the one-sided bound on a standard deviation, which a few seeds tell badly
+
+
+def answers(
+    cells: Sequence[Settings], seeds: int, difference: float, console: Console, workers: Workers
+) -> tuple[list[Row], list[LeftOut]]:
+    """A row for each configuration against the first one, and the cells that have no result.
+
+    Every configuration is trained with the seeds 0 to `seeds` - 1; what is in the run folders already is taken from
+    there. The paired differences of validation loss have a standard deviation, which says how many seeds an
+    anytime-valid interval needs to leave 0 out at a mean of `difference` [nats]; times the processor time of a pair of
+    cells that is the cost of the answer. Raises Interrupted, and Mistake for cells that differ in their seed.
+    """
+    if len(cells) < 2:
+        raise Mistake("--scope answer compares configurations", "list two or more: variant=multi_head,talking_heads")
+    by_seed = [cell.model_copy(update={"seed": seed}) for seed in range(seeds) for cell in cells]
+    if len({repr(cell.model_dump()) for cell in by_seed}) < len(by_seed):
+        raise Mistake("seed: --scope answer chooses the seeds itself", "leave seed= away, and give --seeds N")
+    outcomes = train_cells(by_seed, console, workers)
+    # by configuration, in the order of the seeds
+    trained = [outcomes[index :: len(cells)] for index in range(len(cells))]
+    failed = [outcome for of_cell in trained for outcome in of_cell if not outcome.done]
+    left_out = [LeftOut(f"{outcome.folder.name}: {outcome.reason}", failed=True) for outcome in failed]
+    first = trained[0]
+    rows = [_row(cell, of_cell, first, difference) for cell, of_cell in zip(cells, trained, strict=True)]
+    return rows, left_out
+
+
+def seeds_to_resolve(difference: float, deviation: float) -> int | None:
+    """Seeds until the anytime-valid interval of a mean `difference` leaves 0 out; None: over MOST_SEEDS."""
+    counts = range(2, MOST_SEEDS + 1)
+    return next((count for count in counts if Anytime().p_value(count, difference, deviation, 0.0) <= ALPHA), None)
+
+
+def highest_deviation(deviation: float, count: int) -> float:
+    """An upper bound of the standard deviation that `count` normal values had, by the chi-squared distribution."""
+    from scipy.stats import chi2
+
+    return deviation * math.sqrt((count - 1) / chi2.ppf(1 - UPPER, count - 1))
+
+
+def _row(cell: Settings, outcomes: Sequence[Outcome], baseline: Sequence[Outcome], difference: float) -> Row:
+    losses = _by_seed(outcomes, "validation_loss")
+    row: Row = {
+        "contender": str(cell.variant["name"]),
+        "heads": cell.heads,
+        "key_size": cell.key_size,
+        "validation_loss": float(np.mean([*losses.values()])) if losses else None,
+    }
+    unknown = ("difference", "low", "high", "spread", "seeds", "answer_minutes", "answer_minutes_at_most")
+    row |= dict.fromkeys(unknown)
+    theirs = _by_seed(baseline, "validation_loss")
+    paired = [loss - theirs[seed] for seed, loss in losses.items() if seed in theirs]
+    if outcomes is baseline or len(paired) < 2:
+        return row
+    mean, deviation = mean_and_deviation(paired)
+    row["difference"], row["spread"] = mean, deviation
+    row["low"], row["high"] = interval(Anytime(), paired) or (None, None)
+    row["seeds"] = seeds_to_resolve(difference, deviation)
+    minutes = sum(float(np.mean([*_by_seed(each, "processor_seconds").values()])) for each in (outcomes, baseline)) / 60
+    at_most = seeds_to_resolve(difference, highest_deviation(deviation, len(paired)))
+    row["answer_minutes"] = row["seeds"] and row["seeds"] * minutes
+    row["answer_minutes_at_most"] = at_most and at_most * minutes
+    return row
+
+
+def _by_seed(outcomes: Sequence[Outcome], name: str) -> dict[int, Any]:
+    """A number of the cells that have a result, by seed."""
+    return {each.result.seed: getattr(each.result, name) for each in outcomes if each.done and each.result}

@@ -1,0 +1,91 @@
+"""Whether an imported model is that of its source: the same logits and the same tokens as transformers gives."""
+
+# B sequences, N tokens
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.data.tokenizer import Tokenizer
+from experiments.settings.extras import install_line
+from experiments.settings.mistake import Mistake, first_line
+from experiments.settings.run import Settings
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from experiments.formats.format import Format
+
+TOLERANCE = 1e-3  # of the standard deviation of the logits: float32 in another order of sums stays far below it
+LONGEST = 64  # tokens of a sequence
+TEXTS = (
+    "The cat sees two dogs, and doesn't run.",
+    "In 1969 e = 2.71828; U.S.A.   (spaces)\nand a new line",
+    "\u4eca\u5929\u5929\u6c14\u5f88\u597d\uff0c\u6211\u4eec\u53bb\u516c\u56ed\u3002",
+    "na\u00efve caf\u00e9, \u00dcber \U0001f600",
+)
+
+
+def agreement(source: Path, format: Format, settings: Settings, model: nn.Module, tokenizer: Tokenizer) -> str:
+    """How far our model and tokenizer are from those that transformers reads from the folder, in words.
+
+    Its tokenizer may be made anew by its class, where ours is the file's: a text that they cut otherwise is said.
+    Raises Mistake where logits differ by more than rounding, or where transformers can't be had or can't read it.
+    """
+    if find_spec("transformers") is None:
+        raise Mistake("--check compares with transformers", install_line("peers"))
+    import torch
+    import transformers
+
+    kind = format.config(settings, tokenizer.vocabulary_size)["architectures"][0]
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    try:
+        theirs = getattr(transformers, kind).from_pretrained(source, local_files_only=True, dtype=torch.float32).eval()
+        their_tokenizer = transformers.AutoTokenizer.from_pretrained(source, local_files_only=True)
+    except Exception as error:
+        # what transformers raises for a folder that it can't read is of many kinds
+        raise Mistake(f"--check: transformers can't read {source}: {first_line(error)}") from error
+
+    def encode(text: str) -> list[int]:
+        ids: list[int] = their_tokenizer(text, add_special_tokens=False)["input_ids"]
+        return ids
+
+    with torch.inference_mode():
+        ours_PV, theirs_PV = _logits(model.eval(), theirs, settings, tokenizer)
+    furthest, spread = float((ours_PV - theirs_PV).abs().max()), float(theirs_PV.std())
+    said = (
+        f"the logits of {len(ours_PV)} tokens differ by at most {furthest:.1e} from those of {kind} of "
+        f"transformers {transformers.__version__}, whose standard deviation is {spread:.2g}"
+    )
+    if not furthest <= TOLERANCE * spread:
+        raise Mistake(f"--check: {said}")
+    same = [text for text, ids in zip(TEXTS, tokenizer.encode(TEXTS), strict=True) if ids.tolist() == encode(text)]
+    others = "".join(
+        f"\n  other tokens by {type(their_tokenizer).__name__}: {text!r}" for text in TEXTS if text not in same
+    )
+    return f"checked: {said}; {len(same)} of {len(TEXTS)} texts have the same tokens{others}"
+
+
+def _logits(ours: nn.Module, theirs: nn.Module, settings: Settings, tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:
+    """Logits [P, V] of both for the same two sequences; the second is half padding, which is left out."""
+    import torch
+
+    N = min(settings.length, LONGEST)
+    draw = torch.Generator().manual_seed(0)
+    ordinary = torch.tensor(sorted(set(range(tokenizer.vocabulary_size)) - tokenizer.special))
+    tokens_BN = ordinary[torch.randint(len(ordinary), (2, N), generator=draw)]
+    mask_BN = torch.arange(N) < torch.tensor([N, N // 2])[:, None]
+    tokens_BN = tokens_BN.masked_fill(~mask_BN, tokenizer.pad_id)
+    inputs, their_inputs = {"mask": mask_BN}, {"attention_mask": mask_BN.long()}
+    counted_BN = mask_BN
+    if settings.objective.kind == "span_corruption":
+        inputs["decoder_tokens"] = their_inputs["decoder_input_ids"] = tokens_BN[:1].flip(1).expand(2, N)
+        counted_BN = torch.ones_like(mask_BN)
+    elif settings.model.token_types >= 2:
+        inputs["token_types"] = their_inputs["token_type_ids"] = torch.randint(2, (2, N), generator=draw)
+    output = theirs(input_ids=tokens_BN, **their_inputs)
+    logits = output.prediction_logits if "prediction_logits" in output else output.logits
+    return ours(tokens_BN, **inputs)[counted_BN], logits[counted_BN]

@@ -1,0 +1,108 @@
+"""`attn export`: a run's model as a folder that Hugging Face's transformers loads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.config.recorded import pretraining
+from experiments.record.durable import new_folder, to_json
+from experiments.record.find import find_run
+from experiments.record.folder import TOKENIZER, RunFolder
+from experiments.settings.group import WhichCheckpoint
+from experiments.settings.mistake import Mistake
+from experiments.settings.run import Settings
+from experiments.tasks.pretraining import Pretraining
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from experiments.data.tokenizer import Tokenizer
+    from experiments.formats.format import Format
+
+POSITIONS = "embedding.position.weight"
+
+
+def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint, model_type: str | None) -> None:
+    """Write a run's checkpoint as a folder that transformers loads. Raises Mistake."""
+    from safetensors.torch import save_file
+
+    from experiments.data.tokenizer import load
+    from experiments.record.checkpoint import MODEL, load_weights, weights
+
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise Mistake(f"{target} exists already", "name a folder that is new or empty")
+    run = RunFolder(find_run(name, runs))
+    settings = pretraining(run)
+    tokenizer = load(run.path / TOKENIZER)
+    imported = (run.environment() or {}).get("imported", {})
+    format, config = _expressing(settings, tokenizer, model_type, imported)
+    model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
+    load_weights(model, run, tokenizer.digest, checkpoint, print)
+    ours = {key.removeprefix(MODEL): value for key, value in weights(model).items()}
+    if first := format.first_position(config):
+        ours[POSITIONS] = _after_unused_rows(ours[POSITIONS], first)
+    theirs = _each_once(format.to_hugging_face(ours, settings))
+
+    with new_folder(target) as partial:
+        save_file(theirs, partial / "model.safetensors", {"format": "pt"})
+        (partial / "config.json").write_text(to_json(config, indent=2) + "\n", encoding="utf-8")
+        tokenizer.with_frame(*format.frame).save(partial / TOKENIZER)
+        (partial / "tokenizer_config.json").write_text(tokenizer_config(tokenizer, settings), encoding="utf-8")
+    print(f"{target}: {config['architectures'][0]} of {run.name}")
+    if note := format.note(settings):
+        print(note)
+
+
+def _expressing(
+    settings: Settings, tokenizer: Tokenizer, model_type: str | None, imported: Mapping[str, Any]
+) -> tuple[Format, dict[str, Any]]:
+    """The format that can hold a model, and its whole config.json. Raises Mistake that says why none can.
+
+    Of an imported model that of its source comes first, with what else the source's config.json says.
+    """
+    from experiments.formats.format import format_of, formats
+
+    source = imported.get("model_type")
+    candidates = list(formats().values()) if model_type is None else [format_of(model_type)]
+    refusals = []
+    for each in sorted(candidates, key=lambda format: format.model_type != source):
+        try:
+            config = each.config(settings, tokenizer.vocabulary_size)
+        except Mistake as error:
+            refusals.append(f"{each.model_type}: {error}")
+            continue
+        config = each.with_tokens(config, _token_ids(tokenizer)) | {"dtype": "float32"}
+        rest = imported.get("config", {}) if each.model_type == source else {}
+        return each, {key: value for key, value in rest.items() if key != "torch_dtype"} | config
+    raise Mistake("no format can express this run:\n  " + "\n  ".join(refusals))
+
+
+def _token_ids(tokenizer: Tokenizer) -> dict[str, int]:
+    return {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
+
+
+def _after_unused_rows(table: Tensor, count: int) -> Tensor:
+    """The position table with rows in front for which there are no tokens."""
+    import torch
+
+    return torch.cat([table.new_zeros(count, table.size(1)), table])
+
+
+def _each_once(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Keep the first of several names of one tensor: safetensors holds no other, and transformers ties them again."""
+    firsts: dict[int, str] = {}
+    contiguous = {name: value.contiguous() for name, value in state.items()}
+    return {name: value for name, value in contiguous.items() if firsts.setdefault(value.data_ptr(), name) == name}
+
+
+def tokenizer_config(tokenizer: Tokenizer, settings: Settings) -> str:
+    """The special tokens by transformers' names, each that the tokenizer has: T5's has none before a text."""
+    special = {f"{role}_token": name for role, name in tokenizer.roles.items()}
+    special |= {"bos_token": special["cls_token"], "eos_token": special["sep_token"]}
+    if special["cls_token"] == special["pad_token"] != special["sep_token"]:
+        del special["cls_token"], special["bos_token"]
+    names = ["input_ids", *(["token_type_ids"] if settings.model.token_types > 1 else []), "attention_mask"]
+    tree = {"tokenizer_class": "PreTrainedTokenizerFast", "model_max_length": settings.length, **special}
+    return to_json({**tree, "model_input_names": names}, indent=2) + "\n"

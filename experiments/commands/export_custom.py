@@ -1,0 +1,96 @@
+"""`attn export --format transformers-custom`: any run as a folder with the code of its model; `attn push`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from experiments.commands.export_checkpoint import tokenizer_config
+from experiments.config.recorded import pretraining
+from experiments.record.durable import new_folder, to_json
+from experiments.record.find import find_run
+from experiments.record.folder import TOKENIZER, RunFolder
+from experiments.settings.group import WhichCheckpoint
+from experiments.settings.mistake import Mistake, first_line
+from experiments.settings.run import Settings
+from experiments.settings.variant import attention_folder
+from experiments.tasks.pretraining import Pretraining
+
+NAME = "transformers-custom"
+ROOMS = ("model", "settings")  # of experiments, whose code the folder carries
+# the class of transformers that loads a model of an architecture
+AUTO = {"causal_decoder": "AutoModelForCausalLM", "encoder_decoder": "AutoModelForSeq2SeqLM"}
+FRAME = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
+
+
+def export_custom(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint) -> None:
+    """Write a run's checkpoint, of any variant, for `from_pretrained(..., trust_remote_code=True)`. Raises Mistake."""
+    from safetensors.torch import save_file
+
+    from experiments.data.tokenizer import load
+    from experiments.record.checkpoint import MODEL, load_weights, weights
+
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise Mistake(f"{target} exists already", "name a folder that is new or empty")
+    run = RunFolder(find_run(name, runs))
+    settings = pretraining(run)
+    tokenizer = load(run.path / TOKENIZER)
+    model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
+    load_weights(model, run, tokenizer.digest, checkpoint, print)
+    stored = {f"model.{key.removeprefix(MODEL)}": value.contiguous() for key, value in weights(model).items()}
+    ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
+    with new_folder(target) as partial:
+        save_file(stored, partial / "model.safetensors", {"format": "pt"})
+        config = {**_config(settings, tokenizer.vocabulary_size), **ids}
+        (partial / "config.json").write_text(to_json(config, indent=2) + "\n", encoding="utf-8")
+        tokenizer.with_frame(*FRAME).save(partial / TOKENIZER)
+        (partial / "tokenizer_config.json").write_text(tokenizer_config(tokenizer, settings), encoding="utf-8")
+        _copy_code(partial)
+    print(f"{target}: {settings.variant['name']} of {run.name}, for from_pretrained(..., trust_remote_code=True)")
+
+
+def push(folder: Path, name: str) -> None:
+    """Send an exported folder to the hub, as owner/name. Raises Mistake where nobody is logged in, or it is refused."""
+    import huggingface_hub
+
+    if not (folder / "config.json").is_file():
+        raise Mistake(f"{folder}: there is no config.json", "attn export RUN FOLDER writes such a folder")
+    if huggingface_hub.get_token() is None:
+        raise Mistake("you are not logged in to the Hugging Face hub", "hf auth login")
+    try:
+        huggingface_hub.create_repo(name, exist_ok=True)
+        done = huggingface_hub.upload_folder(repo_id=name, folder_path=folder)
+    except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
+        raise Mistake(f"{name}: the Hugging Face hub does not take it: {first_line(error)}") from error
+    print(f"{folder}: {done}")
+
+
+def _config(settings: Settings, vocabulary_size: int) -> dict[str, object]:
+    architecture = settings.objective.architecture
+    auto = AUTO.get(architecture, "AutoModelForMaskedLM")
+    return {
+        "model_type": "attn",
+        "architectures": ["AttnModel"],
+        "auto_map": {
+            "AutoConfig": "configuration_attn.AttnConfig",
+            **dict.fromkeys(("AutoModel", auto), "modeling_attn.AttnModel"),
+        },
+        "architecture": architecture,
+        "model": settings.model.model_dump(),
+        "variant": {**settings.variant, "backend": "auto"},
+        "vocab_size": vocabulary_size,
+        "dtype": "float32",
+    }
+
+
+def _copy_code(folder: Path) -> None:
+    """The two files that transformers reads, and `source/` with the packages that they import."""
+    attention = attention_folder()
+    experiments = Path(__file__).parents[1]
+    no_bytecode = shutil.ignore_patterns("__pycache__")
+    for file in (experiments / "formats" / "custom").glob("*_attn.py"):
+        shutil.copy(file, folder)
+    shutil.copytree(attention, folder / "source" / "attention", ignore=no_bytecode)
+    for room in ROOMS:
+        shutil.copytree(experiments / room, folder / "source" / "experiments" / room, ignore=no_bytecode)
+    shutil.copy(experiments / "__init__.py", folder / "source" / "experiments")

@@ -1,0 +1,117 @@
+"""`attn import`: a run folder of a checkpoint of Hugging Face's transformers. Nothing that is read can run code."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.config.compose import compose
+from experiments.data.tokenizer import Tokenizer
+from experiments.formats.source import find_checkpoint, read_config, read_tokenizer, read_weights
+from experiments.record.code_digest import code_digest
+from experiments.record.durable import new_folder
+from experiments.record.environment import describe
+from experiments.record.folder import TOKENIZER, RunFolder
+from experiments.record.result import Result
+from experiments.settings.digest import file_digest
+from experiments.settings.mistake import Mistake
+from experiments.settings.run import Settings
+from experiments.settings.tokenizer import FileTokenizer
+from experiments.tasks.pretraining import Pretraining
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from experiments.formats.format import Format
+
+
+def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], check: bool = False) -> None:
+    """Make `runs`/`name` of a local folder, or of a name of the hub, with config.json, weights and a tokenizer.
+
+    `overrides` are further settings, such as the data that the run is to be evaluated on. check: compare its logits
+    and tokens with those of transformers first. Raises Mistake, and then makes nothing.
+    """
+    from experiments.commands.check_import import agreement
+    from experiments.formats.format import format_of
+    from experiments.record.checkpoint import MODEL, origin, restore, save, weights
+
+    name = name or Path(source).resolve().name
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
+        raise Mistake(f"--name {name}: must be of letters, digits, '.', '_' and '-'")
+    folder = RunFolder(runs / name)
+    if folder.path.exists():
+        raise Mistake(f"{folder.path} exists already", "give another --name")
+    place, origin_in_words = find_checkpoint(source)
+    config = read_config(place)
+    format = format_of(config.get("model_type"))
+    tokenizer = _of_size(read_tokenizer(place), config.get("vocab_size"), place)
+    file, state = read_weights(place)
+    own_tokenizer = FileTokenizer(kind="file", path=str(folder.path / TOKENIZER))
+    settings = compose(_overrides(format, format.completed(config, state), overrides, place))
+    settings = settings.model_copy(update={"tokenizer": own_tokenizer, "runs": str(runs)})
+    _check_sentinels(settings, tokenizer, place)
+    unused = [key for key in state if re.fullmatch(format.unused, key)]
+    ours = _ours({key: value for key, value in state.items() if key not in unused}, format, config)
+    model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
+    restore(weights(model), {MODEL + key: value for key, value in ours.items()})
+    agreed = agreement(place, format, settings, model, tokenizer) if check else None
+
+    facts = {"source": origin_in_words, "model_type": format.model_type, "weights": file.name, "config": config}
+    facts["weights_digest"] = file_digest(file)
+    result = Result.unfinished(
+        "imported", f"weights of {file}, not trained here",
+        parameters=model.parameter_counts(), steps=0, skipped_steps=0, tokens=0, epochs=0.0, wall_seconds=0.0,
+        seed=settings.seed, config=settings.model_dump(), tokenizer_digest=tokenizer.digest,
+        code_digest=code_digest(settings.model_dump(), None),
+    )  # fmt: skip
+    with new_folder(folder.path) as partial, RunFolder(partial) as made:
+        made.create(settings.model_dump())
+        tokenizer.save(made.path / TOKENIZER)
+        header = {"step": 0, "imported": facts, **origin(settings.model_dump(), tokenizer.digest)}
+        save(made.checkpoint, "best", 0, weights(model), header)
+        made.write_environment({**describe({}, settings.seed, None), "imported": facts})
+        made.write_result(result)
+    print(f"from {origin_in_words}")
+    if unused:
+        print(f"left out, as our model has no place for them: {', '.join(unused)}")
+    if agreed:
+        print(agreed)
+    print(f"{folder.path}: {sum(value.numel() for value in ours.values()):,} parameters, as {settings.variant['name']}")
+
+
+def _of_size(tokenizer: Tokenizer, size: object, place: Path) -> Tokenizer:
+    """The tokenizer with as many ids as the model: a published model may have some that its tokenizer doesn't use."""
+    if not isinstance(size, int) or size < tokenizer.vocabulary_size:
+        raise Mistake(
+            f"{place}: vocab_size = {size} of config.json, but the tokenizer has {tokenizer.vocabulary_size} ids"
+        )
+    return tokenizer if size == tokenizer.vocabulary_size else tokenizer.with_unused(size)
+
+
+def _overrides(format: Format, config: Mapping[str, Any], more: list[str], place: Path) -> list[str]:
+    """What the config.json says, but for what the user says otherwise, and that."""
+    try:
+        of_config = format.overrides(config)
+    except KeyError as error:
+        raise Mistake(f"{place / 'config.json'}: there is no {error.args[0]}") from error
+    except (TypeError, ZeroDivisionError) as error:
+        raise Mistake(f"{place / 'config.json'}: a size is no number, or is 0: {error}") from error
+    said = {override.partition("=")[0] for override in more}
+    return [*(override for override in of_config if override.partition("=")[0] not in said), *more]
+
+
+def _ours(state: Mapping[str, Tensor], format: Format, config: Mapping[str, Any]) -> dict[str, Tensor]:
+    """Our state dict, whose positions begin with that of the first token."""
+    ours = format.from_hugging_face(state)
+    if first := format.first_position(config):
+        ours["embedding.position.weight"] = ours["embedding.position.weight"][first:]
+    return ours
+
+
+def _check_sentinels(settings: Settings, tokenizer: Tokenizer, place: Path) -> None:
+    if (needed := settings.objective.sentinel_count()) > (there := len(tokenizer.sentinel_ids)):
+        raise Mistake(
+            f"objective.sentinels={needed}: the tokenizer of {place} has {there}", f"add objective.sentinels={there}"
+        )

@@ -1,0 +1,84 @@
+"""What a notebook asks of the project: a trained model, finished runs as rows, a training; by way of `experiments`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from experiments.commands.compare import results_of
+from experiments.config.check import from_tree
+from experiments.config.compose import compose
+from experiments.config.recorded import on_this_machine
+from experiments.display.comparison import table_of
+from experiments.launch.cell import execute, folder_of
+from experiments.record.find import find_run
+from experiments.record.folder import TOKENIZER, RunFolder, known_checkpoint
+from experiments.record.result import Result
+from experiments.settings.run import Settings
+
+if TYPE_CHECKING:
+    from experiments.data.tokenizer import Tokenizer
+    from experiments.model.transformer import Transformer
+
+
+class Loaded(NamedTuple):
+    """A trained run, without its text."""
+
+    model: Transformer  # on the CPU, in float32, in evaluation mode
+    tokenizer: Tokenizer
+    settings: Settings
+
+
+def load(run: str | Path, runs: str | Path = "runs", checkpoint: str = "best") -> Loaded:
+    """The model of a run with its weights, its tokenizer and its settings.
+
+    run: a run folder, its name in `runs`, or the unique start of it. checkpoint: best, of the lowest validation loss,
+    or newest. Raises Mistake where there is no such run, or none of its checkpoints is good.
+    """
+    from experiments.data import tokenizer as tokenizers
+    from experiments.record.checkpoint import load_weights
+    from experiments.tasks.choose import task_of
+
+    which = known_checkpoint(checkpoint, f"checkpoint={checkpoint!r}")
+    folder = RunFolder(find_run(str(run), Path(runs)))
+    settings = from_tree(on_this_machine(folder.config()))
+    tokenizer = tokenizers.load(folder.path / TOKENIZER)
+    model = task_of(settings).build_model(tokenizer.vocabulary_size)
+    load_weights(model, folder, tokenizer.digest, which, lambda line: print(line, file=sys.stderr))
+    return Loaded(model.eval(), tokenizer, settings)
+
+
+def runs(folder: str | Path = "runs", **filters: Any) -> Any:
+    """The finished runs of a folder, a row each, with the columns of `attn compare`.
+
+    filters: as of `attn compare`, variant="talking_heads", heads=[6, 24] for either; a key with a dot is given as
+    **{"optimizer.clip": 1}. Returns a DataFrame where pandas is installed, else a list of dicts. Raises Mistake for a
+    key that no run has.
+    """
+    selection = [
+        f"{key}={','.join(map(str, value)) if isinstance(value, list | tuple) else value}"
+        for key, value in filters.items()
+    ]
+    results = results_of(Path(folder), selection)
+    rows = table_of(results) if results else []
+    if find_spec("pandas") is None:
+        return rows
+    import pandas
+
+    return pandas.DataFrame(rows)
+
+
+def train(overrides: Sequence[str] = ()) -> Result:
+    """Train what the overrides say, as `attn train` does, in this process; the result of a run that is done at once.
+
+    Raises Mistake for wrong settings, Failure where the run can't go on, KeyboardInterrupt where Ctrl-C has ended it.
+    """
+    settings = compose(list(overrides))
+    execute(settings)
+    result = folder_of(settings).result()
+    if result is None or result.status == "interrupted":
+        raise KeyboardInterrupt("the same call goes on")
+    return result

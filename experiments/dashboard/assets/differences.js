@@ -1,0 +1,86 @@
+// What is better than the baseline, by how much and how surely: the sentence at the top and the forest plot.
+// The numbers and words are Python's.
+"use strict";
+
+/** Which configuration is best, by how much and how surely, in a sentence. */
+function drawAnswer(shownRows, baseline) {
+  const found = baseline ? differencesTo(baseline, shownRows) : [];
+  const parts = (row) => {
+    const { mean, n } = row.difference;
+    const by = html("b", {}, `${Math.abs(mean).toFixed(3)} nats`);
+    const sure = isNumber(row.difference.half)
+      ? `95% interval ${interval(row.difference)}`
+      : "no interval yet: it takes four seeds";
+    return [by, ` (${sure}; ${counts(n, "shared seed")})`];
+  };
+  const better = found.filter((row) => row.difference.word === "better");
+  const lowest = [...found].sort((a, b) => a.difference.mean - b.difference.mean)[0];
+  const named = (row) => html("b", {}, row.name);
+  const sentence = better.length
+    ? [
+        named(better[0]),
+        " is better than ",
+        named(baseline),
+        " by ",
+        ...parts(better[0]),
+        better.length > 1 ? `. ${better.length === 2 ? "So is 1 other" : `So are ${better.length - 1} others`}.` : ".",
+      ]
+    : !baseline
+      ? ["No run has finished: there is nothing to compare yet."]
+      : !found.length
+        ? ["Nothing shares a seed with ", named(baseline), ": there is no difference to show."]
+        : [
+            "Nothing is shown to be better than ",
+            named(baseline),
+            ". The lowest mean is that of ",
+            named(lowest),
+            `, ${lowest.difference.mean < 0 ? "lower" : "higher"} by `,
+            ...parts(lowest),
+            `: ${lowest.difference.word}`,
+            lowest.difference.why ? `, ${lowest.difference.why}.` : ".",
+          ];
+  byId("answer").replaceChildren(...sentence);
+}
+
+/** The configurations that share seeds with the baseline, each with its difference, the best first. */
+function differencesTo(baseline, shownRows) {
+  const known = comparison().differences[baseline.number] ?? {};
+  const found = shownRows.filter((row) => known[row.number]).map((row) => ({ ...row, difference: known[row.number] }));
+  return found.sort((a, b) => a.difference.mean - b.difference.mean);
+}
+
+const interval = ({ mean, half }) => `[${signed(mean - half)}, ${signed(mean + half)}]`;
+
+function drawForest(shownRows, baseline, group) {
+  const found = baseline ? differencesTo(baseline, shownRows) : [];
+  const more = (row) => {
+    const share = row.parameters / baseline.parameters - 1;
+    return Math.abs(share) >= 0.005
+      ? `parameters ${share > 0 ? "+" : "−"}${Math.abs(100 * share).toFixed(0)}%`
+      : "parameters as many";
+  };
+  forest.draw({
+    title: "Mean difference of validation loss to the baseline, paired by seed (nats)",
+    brief: "Difference to the baseline (nats)",
+    heading: ["difference, 95% interval", "seeds", "verdict"],
+    zero: {}, margin: data.margin, empty: "Nothing to compare with the baseline.",
+    rows: found.slice(0, RUNGS).map((row) => {
+      const { mean, half: width, n, word, why, seeds } = row.difference;
+      const sure = isNumber(width) ? interval({ mean, half: width }) : "no interval";
+      return {
+        group: group(row), name: row.name, mean, half: width, seeds, word, key: row.name, selected: row.name === state.chosen,
+        numbers: [`${signed(mean)}  ${sure}`, String(n)],
+        text: () => [row.name, `${signed(mean)} nats ${sure}, ${counts(n, "shared seed")}`, `${word} ${word === "better" || word === "worse" ? `than ${baseline.name}` : ""}`, ...(why ? [why] : []), more(row)],
+      };
+    }),
+  }); // prettier-ignore
+  const without = shownRows.filter((row) => row !== baseline).length - found.length;
+  const said = [
+    `Against ${baseline?.name ?? "no baseline"}. Anytime-valid intervals: look whenever you like. Verdicts allow for there being ${counts(Object.keys(comparison().differences[baseline?.number] ?? {}).length, "comparison")} (Holm); shaded, a difference under ${data.margin} nats. Small dots are seeds.`,
+  ];
+  if (found.some((row) => row.difference.half === null)) said.push("An interval takes four shared seeds.");
+  if (found.length > RUNGS) said.push(`The best ${RUNGS} of ${counted(found.length)} are drawn.`);
+  if (without)
+    said.push(`${counts(without, "configuration shares", "configurations share")} no seed with the baseline.`);
+  note("forest", said);
+}

@@ -1,0 +1,102 @@
+// What leaves the page: tables as text, pictures as SVG and PNG.
+"use strict";
+
+const PIXELS = 2; // of a PNG for one of the page
+const DRAWN = [
+  "fill",
+  "stroke",
+  "stroke-width",
+  "stroke-dasharray",
+  "stroke-linecap",
+  "opacity",
+  "font-size",
+  "font-weight",
+  "text-anchor",
+  "paint-order",
+];
+
+/** Lines of text cells, the first their titles, in a format: csv, md or tex. `numeric`: whether a column is of numbers. */
+function tableText(lines, format, numeric) {
+  if (format === "csv") return lines.map((cells) => cells.map(csvCell).join(",")).join("\n") + "\n";
+  const [titles, ...rest] = lines;
+  if (format === "md") {
+    const line = (cells) => `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |\n`;
+    return line(titles) + line(numeric.map((is) => (is ? "---:" : "---"))) + rest.map(line).join("");
+  }
+  const line = (cells) => `${cells.map(texCell).join(" & ")} \\\\\n`;
+  const sides = numeric.map((is) => (is ? "r" : "l")).join("");
+  return `\\begin{tabular}{${sides}}\n\\hline\n${line(titles)}\\hline\n${rest.map(line).join("")}\\hline\n\\end{tabular}\n`;
+}
+
+// a spreadsheet would take text that begins like a formula for one
+const csvCell = (cell) =>
+  /[",\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : /^[=@]/.test(cell) ? `'${cell}` : cell;
+const TEX = {
+  "\\": "\\textbackslash{}", "~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "<": "$<$", ">": "$>$", "\u00b1": "$\\pm$",
+  "\u2212": "$-$", "\u2013": "--", "\u2026": "\\dots{}",
+}; // prettier-ignore
+const texCell = (cell) => cell.replace(/[\\~^<>\u00b1\u2212\u2013\u2026&%$#_{}]/g, (sign) => TEX[sign] ?? `\\${sign}`);
+
+/** A picture of the page as a file of its own: its colours are written into it, as no style sheet goes with it. */
+function pictureText(surface) {
+  const copy = surface.cloneNode(true);
+  const originals = [surface, ...surface.querySelectorAll("*")];
+  [copy, ...copy.querySelectorAll("*")].forEach((element, place) => {
+    const style = getComputedStyle(originals[place]);
+    element.setAttribute("style", DRAWN.map((name) => `${name}:${style.getPropertyValue(name)}`).join(";"));
+    if (style.visibility === "hidden") element.setAttribute("visibility", "hidden");
+  });
+  const { width, height } = surface.getBoundingClientRect();
+  for (const [key, value] of Object.entries({
+    width,
+    height,
+    "font-family": "system-ui, sans-serif",
+    xmlns: surface.namespaceURI,
+  }))
+    copy.setAttribute(key, value);
+  const sheet = getComputedStyle(document.documentElement).getPropertyValue("--page");
+  const background = svg("rect", { width: "100%", height: "100%" });
+  background.style.fill =
+    getComputedStyle(surface.closest("figure, section") ?? document.body).backgroundColor || sheet;
+  copy.prepend(background);
+  return new XMLSerializer().serializeToString(copy);
+}
+
+function savePicture(surface, name, kind) {
+  const picture = new Blob([pictureText(surface)], { type: "image/svg+xml" });
+  if (kind === "svg") return save(`${name}.svg`, picture);
+  const image = new Image();
+  const address = URL.createObjectURL(picture);
+  image.onload = () => {
+    const canvas = html("canvas", { width: image.width * PIXELS, height: image.height * PIXELS });
+    canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+    URL.revokeObjectURL(address);
+    canvas.toBlob((blob) => save(`${name}.png`, blob));
+  };
+  image.src = address;
+}
+
+function save(name, blob) {
+  const link = html("a", { download: name });
+  link.href = URL.createObjectURL(blob);
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+}
+
+/** Small buttons, each [sign, name, act]. */
+function toolbar(figure, buttons) {
+  const tools = html("div", { class: "tools" });
+  for (const [sign, name, act] of buttons) {
+    const button = html(
+      "button",
+      { type: "button", title: name, "aria-label": `${name}: ${figure.dataset.name}` },
+      sign,
+    );
+    button.addEventListener("click", act);
+    tools.append(button);
+  }
+  figure.append(tools);
+}
+
+const pictureButtons = (figure, surface) =>
+  ["svg", "png"].map((kind) => [kind, `Save as ${kind.toUpperCase()}`, () => savePicture(surface(), figure.id, kind)]);

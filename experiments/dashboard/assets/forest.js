@@ -1,0 +1,162 @@
+// Intervals under each other: a row a configuration, its mean, its 95% interval, its seeds, and what follows from them.
+"use strict";
+
+const ROW = { wide: 27, narrow: 46, top: 26, bottom: 40, narrowest: 760 };
+const TEXTS = [0, 215, 262, 360]; // pixels from the plot to its columns of text, and to their end
+const REACH = 2.2; // the axis goes so many times as far as means and seeds do; intervals that go further have arrows
+
+/** A forest plot in `figure`. draw(what) shows
+    {title, brief: title where there is little room, rows: [{group, name, mean, half, seeds, numbers, word, key, selected, hollow, text()}], zero: {name} or null, margin,
+     heading: titles of the numbers and of the word, empty}. onSelect(key) is told of a row that is clicked or entered. */
+class Forest {
+  constructor(figure, onSelect) {
+    Object.assign(this, { figure, onSelect });
+    this.surface = svg("svg", { class: "forest", role: "list", "aria-label": figure.dataset.name });
+    this.tip = html("div", { class: "tip", role: "status", hidden: "" });
+    toolbar(
+      figure,
+      pictureButtons(figure, () => this.surface),
+    );
+    figure.append(this.surface, this.tip);
+    new ResizeObserver(() => this.what && this.draw(this.what)).observe(figure);
+  }
+
+  draw(what) {
+    this.what = what;
+    const width = Math.max(280, this.surface.getBoundingClientRect().width);
+    this.narrow = width < ROW.narrowest;
+    const step = this.narrow ? ROW.narrow : ROW.wide;
+    const letters = Math.max(10, ...what.rows.map((row) => row.name.length));
+    this.names = this.narrow ? 0 : Math.min(0.34 * width, LETTER * letters + 30);
+    const texts = this.narrow ? 0 : TEXTS.at(-1);
+    const bottom = ROW.top + step * what.rows.length;
+    this.scale = new Scale(this.range(what), [this.names + 16, width - texts - 16], false);
+    this.texts = width - texts;
+    this.surface.setAttribute("viewBox", `0 0 ${width} ${bottom + ROW.bottom}`);
+    this.surface.style.height = `${bottom + ROW.bottom}px`;
+    if (!what.rows.length) {
+      this.surface.replaceChildren(svg("text", { class: "empty", x: width / 2, y: ROW.top + 14 }, what.empty));
+      return;
+    }
+    const rows = what.rows.map((row, place) => this.row(row, ROW.top + step * place, step, width));
+    this.surface.replaceChildren(this.axis(bottom), ...rows);
+  }
+
+  range({ rows, zero, margin }) {
+    const places = rows.flatMap((row) => [row.mean, ...row.seeds]).concat(zero ? [0] : []);
+    const [low, high] = extent(places, false);
+    const room = ((REACH - 1) * (high - low)) / 2;
+    const ends = rows.filter((row) => isNumber(row.half)).flatMap((row) => [row.mean - row.half, row.mean + row.half]);
+    const [least, most] = extent([...places, ...ends, ...(zero ? [-margin, margin] : [])], false);
+    return [Math.max(least, low - room), Math.min(most, high + room)];
+  }
+
+  axis(bottom) {
+    const { title, zero, margin, heading, brief } = this.what;
+    const { scale } = this;
+    const parts = [];
+    if (zero) {
+      const [left, right] = [-margin, margin].map((end) => scale.pixel(Math.max(scale.low, Math.min(scale.high, end))));
+      parts.push(svg("rect", { class: "margin", x: left, y: ROW.top, width: right - left, height: bottom - ROW.top }));
+    }
+    for (const tick of ticks(scale.low, scale.high, (scale.end - scale.start) / 90, false)) {
+      const at = scale.pixel(tick);
+      parts.push(svg("line", { x1: at, x2: at, y1: ROW.top, y2: bottom }));
+      parts.push(svg("text", { x: at, y: bottom + 15, "text-anchor": "middle" }, short(tick)));
+    }
+    if (zero) {
+      const at = scale.pixel(0);
+      parts.push(svg("line", { class: "zero", x1: at, x2: at, y1: ROW.top - 4, y2: bottom }));
+      const side = (x, anchor, text) => svg("text", { x, y: ROW.top - 11, "text-anchor": anchor }, text);
+      parts.push(side(at - 8, "end", "◂ better"), side(at + 8, "start", "worse ▸"));
+    }
+    parts.push(
+      svg(
+        "text",
+        { class: "title", x: (scale.start + scale.end) / 2, y: bottom + 33, "text-anchor": "middle" },
+        this.narrow ? brief : title,
+      ),
+    );
+    if (!this.narrow) {
+      heading.forEach((text, place) =>
+        parts.push(svg("text", { x: this.texts + TEXTS[place], y: ROW.top - 11 }, text)),
+      );
+    }
+    return svg("g", { class: "axes" }, ...parts);
+  }
+
+  row(row, top, step, width) {
+    const { scale, narrow } = this;
+    const { colour, symbol } = look(row.group);
+    const middle = top + (narrow ? step - 14 : step / 2);
+    const within = (value) => Math.max(scale.low, Math.min(scale.high, value));
+    const kind = `row${row.selected ? " selected" : ""}`;
+    const group = svg("g", {
+      class: kind,
+      tabindex: 0,
+      role: "listitem",
+      "aria-label": row.text().join(", "),
+      "data-name": row.name,
+    });
+    group.append(svg("rect", { class: "back", x: 0, y: top, width, height: step }));
+    const base = narrow ? top + 15 : middle + 4;
+    group.append(svg("path", { d: symbol, transform: `translate(9 ${base - 4})`, style: `fill:${colour}` }));
+    const letters = Math.floor((narrow ? width - 120 : this.names - 24) / LETTER);
+    group.append(svg("text", { class: "name", x: 20, y: base }, cut(row.name, Math.max(12, letters))));
+    for (const seed of row.seeds)
+      group.append(
+        svg("circle", { class: "seed", cx: scale.pixel(within(seed)), cy: middle, r: 2.6, style: `fill:${colour}` }),
+      );
+    if (isNumber(row.half)) {
+      const [low, high] = [row.mean - row.half, row.mean + row.half];
+      const [x1, x2] = [low, high].map((end) => scale.pixel(within(end)));
+      group.append(svg("line", { class: "interval", x1, x2, y1: middle, y2: middle, style: `stroke:${colour}` }));
+      if (low < scale.low) group.append(svg("path", { d: `M${x1 - 2},${middle}l7,-4.5v9z`, style: `fill:${colour}` }));
+      if (high > scale.high)
+        group.append(svg("path", { d: `M${x2 + 2},${middle}l-7,-4.5v9z`, style: `fill:${colour}` }));
+    }
+    const style = row.hollow ? `fill:var(--sheet);stroke:${colour}` : `fill:${colour}`;
+    if (isNumber(row.mean))
+      group.append(
+        svg("path", {
+          class: `symbol${row.hollow ? " hollow" : ""}`,
+          d: "M0,-6L6,0L0,6L-6,0z",
+          transform: `translate(${scale.pixel(row.mean)} ${middle})`,
+          style,
+        }),
+      );
+    const verdict = `verdict ${row.word.replaceAll(" ", "-")}`;
+    if (narrow) group.append(svg("text", { class: verdict, x: width - 4, y: base, "text-anchor": "end" }, row.word));
+    else {
+      row.numbers.forEach((text, place) => group.append(svg("text", { x: this.texts + TEXTS[place], y: base }, text)));
+      group.append(svg("text", { class: verdict, x: this.texts + TEXTS[2], y: base }, row.word));
+    }
+    this.listen(group, row, middle);
+    return group;
+  }
+
+  listen(group, row, middle) {
+    const show = (at) => {
+      this.tip.replaceChildren(...row.text().map((line) => html("div", {}, line)));
+      this.tip.hidden = false;
+      const [box, frame] = [this.surface, this.figure].map((element) => element.getBoundingClientRect());
+      this.tip.style.left = `${Math.max(0, Math.min(at, box.width - this.tip.offsetWidth - 8))}px`;
+      this.tip.style.top = `${box.top - frame.top + middle + 16}px`;
+    };
+    const hide = () => (this.tip.hidden = true);
+    group.addEventListener("pointermove", (event) =>
+      show(event.clientX - this.figure.getBoundingClientRect().left + 12),
+    );
+    group.addEventListener("pointerleave", hide);
+    group.addEventListener("focus", () => show(this.names + 20));
+    group.addEventListener("blur", hide);
+    group.addEventListener("click", () => this.onSelect(row.key));
+    group.addEventListener("keydown", (event) => {
+      const next = { ArrowDown: group.nextElementSibling, ArrowUp: group.previousElementSibling }[event.key];
+      if (next?.classList.contains("row")) next.focus();
+      else if (event.key === "Enter") this.onSelect(row.key);
+      else return;
+      event.preventDefault();
+    });
+  }
+}

@@ -1,0 +1,161 @@
+"""Which runs may be compared: configurations over their seeds, and the conditions that these have to share."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from experiments.display.rows import Row
+from experiments.record.dotted import values_at
+from experiments.record.folder import FINAL
+
+# what two losses must share to say anything together; a corpus and a tokenizer have a digest once a run has ended
+CONDITIONS = {
+    "max_steps": "config.max_steps",
+    "epochs": "config.epochs",
+    "max_tokens": "config.trainer.max_tokens",
+    "max_minutes": "config.trainer.max_minutes",
+    "batch_size": "config.batch_size",
+    "length": "config.length",
+    "evaluation_sequences": "config.trainer.evaluation_sequences",
+    "objective": "config.objective",
+    "task": "config.task",
+    "data": "config.data",
+    "tokenizer": "config.tokenizer",
+    "corpus": "corpus",
+    "tokenizer digest": "tokenizer_digest",
+}
+SHORT = 24  # characters of a value, which may be a digest
+
+
+@dataclass
+class Configuration:
+    """Runs that differ in nothing but the seed."""
+
+    name: str
+    comparison: int  # number of the conditions that it was trained under
+    runs: list[int] = field(default_factory=list)
+    finished: dict[int, int] = field(default_factory=dict)  # seed -> run that has ended with a loss
+
+
+@dataclass(frozen=True)
+class Comparable:
+    """All configurations, and the conditions under which some of them may be compared, those of most runs first."""
+
+    telling: list[str]  # settings that tell configurations apart
+    configurations: list[Configuration]
+    comparisons: list[str]  # what the conditions are, as far as they differ
+
+
+def comparable(results: Sequence[dict[str, Any]], rows: Sequence[Row], settings: Sequence[str]) -> Comparable:
+    """Group runs into configurations, and those by their conditions.
+
+    results: the runs. rows: their columns. settings: the columns that are settings and enough to tell runs apart.
+    """
+    columns = [column for column in telling(rows, settings) if column != "seed" and not _is_condition(column)]
+    conditions = _conditions(results)
+    keys = [_key(each) for each in conditions]
+    known = dict(zip(keys, conditions, strict=True))
+    counts: dict[str, int] = {}
+    for key, result in zip(keys, results, strict=True):
+        counts[key] = counts.get(key, 0) + is_finished(result)
+    _join_unfinished(keys, conditions, results)
+    order = sorted(dict.fromkeys(keys), key=lambda key: -counts[key])
+    found: dict[Any, Configuration] = {}
+    for number in sorted(range(len(results)), key=lambda number: results[number]["seed"] or 0):
+        key, result, row = keys[number], results[number], rows[number]
+        place = (key, *(str(row[column]) for column in columns))
+        if place not in found:
+            found[place] = Configuration(_name(columns, row), order.index(key))
+        found[place].runs.append(number)
+        if is_finished(result):
+            found[place].finished[result["seed"]] = number
+    says = _says([known[key] for key in order])
+    return Comparable(columns, _named_apart(list(found.values()), says), says)
+
+
+def is_finished(result: Mapping[str, Any]) -> bool:
+    """Whether a run was trained to its end, and has a loss."""
+    return result["status"] in FINAL and result.get("validation_loss") is not None
+
+
+def telling(rows: Sequence[Row], settings: Sequence[str]) -> list[str]:
+    """The settings that tell rows apart where none before them does."""
+    kept: list[str] = []
+    alike: list[Any] = [()] * len(rows)
+    for column in settings:
+        apart = [(before, str(row[column])) for before, row in zip(alike, rows, strict=True)]
+        numbers = {key: number for number, key in enumerate(dict.fromkeys(apart))}
+        if len(numbers) > len(set(alike)):
+            kept.append(column)
+            alike = [numbers[key] for key in apart]
+    return kept
+
+
+def _conditions(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    columns = [values_at(list(results), place) for place in CONDITIONS.values()]
+    return [dict(zip(CONDITIONS, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _key(conditions: Mapping[str, Any]) -> str:
+    return json.dumps(conditions, sort_keys=True, default=str)
+
+
+def _join_unfinished(
+    keys: list[str], conditions: Sequence[dict[str, Any]], results: Sequence[Mapping[str, Any]]
+) -> None:
+    """A run that has not ended stands beside those that share its settings: its text and tokenizer are not recorded."""
+    if all(map(is_finished, results)):
+        return
+    of_settings: dict[str, str] = {}
+    for key, each, result in zip(keys, conditions, results, strict=True):
+        if is_finished(result):
+            of_settings.setdefault(_settings_key(each), key)
+    for number, (each, result) in enumerate(zip(conditions, results, strict=True)):
+        if not is_finished(result):
+            keys[number] = of_settings.get(_settings_key(each), keys[number])
+
+
+def _settings_key(conditions: Mapping[str, Any]) -> str:
+    return _key({name: value for name, value in conditions.items() if CONDITIONS[name].startswith("config.")})
+
+
+def _name(columns: Sequence[str], row: Row) -> str:
+    """Settings as far as they tell runs apart: "talking_heads, heads 24"."""
+    known = [column for column in columns if row[column] is not None]
+    said = [str(row[column]) if column == "variant" else f"{column} {row[column]}" for column in known]
+    return ", ".join(said) or str(row["variant"])
+
+
+def _named_apart(configurations: list[Configuration], says: Sequence[str]) -> list[Configuration]:
+    """Those of other conditions than most are named by their conditions too."""
+    seen: set[str] = set()
+    for each in configurations:
+        each.name += f" ({says[each.comparison]})" if each.comparison else ""
+        # what a reader sees of two conditions may be the same start of two digests
+        each.name += f" [{each.runs[0]}]" if each.name in seen else ""
+        seen.add(each.name)
+    return configurations
+
+
+def _is_condition(column: str) -> bool:
+    return any(f"config.{column}.".startswith(f"{place}.") for place in CONDITIONS.values())
+
+
+def _says(conditions: Sequence[dict[str, Any]]) -> list[str]:
+    """What sets of conditions are, as far as they differ."""
+    flat = [dict(_leaves(each)) for each in conditions]
+    names = dict.fromkeys(name for each in flat for name in each)
+    differing = [name for name in names if len({str(each.get(name)) for each in flat}) > 1]
+    return [", ".join(f"{name} {str(each[name])[:SHORT]}" for name in differing if name in each) for each in flat]
+
+
+def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted names of the values in nested groups; those that are not set are left out."""
+    for key, value in tree.items():
+        if isinstance(value, dict):
+            yield from _leaves(value, f"{above}{key}.")
+        elif value is not None:
+            yield f"{above}{key}", value

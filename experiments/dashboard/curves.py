@@ -1,0 +1,135 @@
+"""Curves of runs, and of configurations over their seeds, thin enough for a page."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from experiments.record.durable import number
+from experiments.record.folder import METRICS
+from experiments.record.index import Index
+from experiments.settings.plain import from_json
+from experiments.statistics.evidence import Anytime
+
+# points of a curve that are kept; more than a panel has pixels for is waste
+POINTS = 200
+LAST = ("tokens_per_second", "peak_memory_bytes", "wall_seconds", "tokens")
+# places of a point, and where they stand in a line
+PLACES = {"step": "step", "tokens": "tokens", "seconds": "wall_seconds"}
+# what follows from a loss, or is the same in every line
+DERIVED = ("perplexity", "bits_per_byte", "unigram_loss")
+OF_EVALUATION = "validation_"
+
+Columns = dict[str, list[Any]]  # `step`, `tokens`, `seconds`, `loss` and what else is logged: a value a point
+Curve = dict[str, Any]
+
+
+def curve_of(folder: Path, index: Index) -> Curve:
+    """The thinned curves of a run: see `parse_metrics`."""
+    return index.read(folder / METRICS, parse_metrics) or parse_metrics(b"")
+
+
+def parse_metrics(content: bytes) -> Curve:
+    """Read metrics.jsonl into `training` and `validation`, each the columns of its points;
+    `lines` and `evaluations`, how many points these had before they were thinned; `last`, numbers of the newest line.
+
+    A line that a kill cut short, or that is still being written, is left out. Raises ValueError, in one line.
+    """
+    lines = [from_json(line) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
+    if not all(isinstance(line, dict) and isinstance(line.get("step"), int) for line in lines):
+        raise ValueError("a line without a step")
+    training = [line for line in lines if "loss" in line]
+    validation = [line for line in lines if f"{OF_EVALUATION}loss" in line]
+    last = {key: _finite(lines[-1].get(key)) for key in LAST} | {"steps": lines[-1]["step"]} if lines else {}
+    return {
+        "training": averaged(_columns(training, ""), POINTS),
+        "validation": evenly_of(_columns(validation, OF_EVALUATION), POINTS),
+        "lines": len(training),
+        "evaluations": len(validation),
+        "last": last,
+    }
+
+
+def mean_curve(curves: Sequence[Columns]) -> Columns:
+    """The curve of a configuration: means over its runs at the steps that all of them have.
+
+    `half` is half of the 95% interval of the mean loss, which may be looked at at any time; None where it is infinite.
+    """
+    if not curves or not all(curves):
+        return {}
+    shared = set.intersection(*(set(each["step"]) for each in curves))
+    places = [[place for place, step in enumerate(each["step"]) if step in shared] for each in curves]
+    made: Columns = {"step": sorted(shared)}
+    for key in curves[0].keys() & set.intersection(*(set(each) for each in curves)) - {"step"}:
+        values = [[each[key][place] for place in of] for each, of in zip(curves, places, strict=True)]
+        made[key] = [_mean(column) for column in zip(*values, strict=True)]
+        if key == "loss" and len(curves) > 1:
+            made["half"] = [_half(column) for column in zip(*values, strict=True)]
+    return made
+
+
+def averaged(columns: Columns, limit: int) -> Columns:
+    """Thin to at most `limit` points: neighbours become one, with their means, where the last of them stands."""
+    size = math.ceil(len(columns.get("step", ())) / limit)
+    if size <= 1:
+        return columns
+    return {
+        key: [values[min(start + size, len(values)) - 1] for start in range(0, len(values), size)]
+        if key in PLACES
+        else [_mean(values[start : start + size]) for start in range(0, len(values), size)]
+        for key, values in columns.items()
+    }
+
+
+def evenly_of(columns: Columns, limit: int) -> Columns:
+    """Choose at most `limit` of the points, evenly spread, the first and the last among them."""
+    return {key: evenly(values, limit) for key, values in columns.items()}
+
+
+def evenly(items: list[Any], limit: int) -> list[Any]:
+    """Choose at most `limit` of the items, evenly spread, the first and the last among them."""
+    if len(items) <= limit:
+        return items
+    if limit == 1:
+        return items[:1]
+    return [items[round(place * (len(items) - 1) / (limit - 1))] for place in range(limit)]
+
+
+def _columns(lines: Sequence[Mapping[str, Any]], prefix: str) -> Columns:
+    """Where the points of lines stand, and every number that is logged under the prefix in all of the lines' kind."""
+    if not lines:
+        return {}
+    logged = [key for key, value in lines[-1].items() if isinstance(_finite(value), int | float)]
+    names = {
+        key.removeprefix(prefix): key
+        for key in ["loss" if not prefix else f"{prefix}loss", *logged]
+        if key not in PLACES.values() and key.startswith(OF_EVALUATION) == bool(prefix)
+    }
+    kept = PLACES | {name: key for name, key in names.items() if name not in DERIVED}
+    return {name: [_finite(line.get(key)) for line in lines] for name, key in kept.items()}
+
+
+def _finite(value: Any) -> float | None:
+    """None for what a picture has no place for."""
+    value = number(value)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if abs(value) <= sys.float_info.max else None
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return math.fsum(known) / len(known) if known else None
+
+
+def _half(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    if len(known) < len(values):
+        return None
+    half = Anytime().half_width(len(known), float(np.std(known, ddof=1)))
+    return half if math.isfinite(half) else None

@@ -1,0 +1,104 @@
+"""Where a checkpoint of transformers is, and what its folder holds. Nothing that is read can run code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from experiments.data.tokenizer import Tokenizer, from_vocabulary, load
+from experiments.settings.mistake import Mistake, first_line
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CONFIG = "config.json"
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+TEXTS = [CONFIG, "tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+
+
+def find_checkpoint(name: str) -> tuple[Path, str]:
+    """The local folder of a checkpoint, and in words where it is from: a folder's name, or owner/name of the hub.
+
+    Raises Mistake that says what was looked for.
+    """
+    local = Path(name)
+    if local.exists():
+        return local, f"the folder {local.resolve()}"
+    if name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise Mistake(f"{name}: there is no such folder")
+    folder = _download(name, TEXTS)
+    for weights in WEIGHTS:
+        if (_download(name, [weights]) / weights).exists():
+            break
+    return folder, f"{name} of the Hugging Face hub, commit {folder.name[:12]}"
+
+
+def _download(name: str, files: list[str]) -> Path:
+    """The folder of the library's cache with these files of the hub's newest commit, those that there are."""
+    import huggingface_hub
+    from huggingface_hub import errors
+
+    looked = f"{name}: there is no folder of this name, and as a name of the Hugging Face hub"
+    try:
+        return Path(huggingface_hub.snapshot_download(name, allow_patterns=files))
+    except errors.GatedRepoError as error:
+        raise Mistake(f"{looked} it asks for an agreement first", "log in by `hf auth login`") from error
+    except errors.RepositoryNotFoundError as error:
+        raise Mistake(f"{looked} it is not known there, or shown only to some") from error
+    except errors.HFValidationError as error:
+        raise Mistake(f"{looked} it is not possible: {first_line(error)}") from error
+    except (OSError, errors.HfHubHTTPError, ValueError) as error:
+        raise Mistake(f"{looked} it can't be had, as the hub does not answer: {first_line(error)}") from error
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The config.json of a folder. Raises Mistake."""
+    if not (folder / CONFIG).is_file():
+        raise Mistake(f"{folder}: there is no {CONFIG}", "name a folder that transformers has saved")
+    return _mapping(folder / CONFIG)
+
+
+def read_weights(folder: Path) -> tuple[Path, Mapping[str, Tensor]]:
+    """The file and its tensors; a .bin is unpickled to tensors alone. Raises Mistake."""
+    import torch
+    from safetensors.torch import load_file
+
+    files = [folder / name for name in WEIGHTS if (folder / name).is_file()]
+    if not files:
+        sharded = any(folder.glob("*.index.json"))
+        reason = "its weights are in several files, which is not supported" if sharded else f"no {' or '.join(WEIGHTS)}"
+        raise Mistake(f"{folder}: {reason}", "transformers' save_pretrained(FOLDER, max_shard_size='100GB') writes one")
+    file = files[0]
+    try:
+        if file.suffix == ".safetensors":
+            return file, load_file(file)
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except Exception as error:
+        # what torch's unpickler raises depends on the bytes: KeyError, IndexError, struct.error, ...
+        raise Mistake(f"{file}: can't be read as tensors alone: {first_line(error)}") from error
+    if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
+        raise Mistake(f"{file}: is no state dict")
+    return file, state
+
+
+def read_tokenizer(folder: Path) -> Tokenizer:
+    """The tokenizer.json, or WordPiece of vocab.txt: lower-cased unless tokenizer_config.json says otherwise."""
+    if (folder / "tokenizer.json").is_file():
+        return load(folder / "tokenizer.json")
+    if not (folder / "vocab.txt").is_file():
+        raise Mistake(f"{folder}: there is neither tokenizer.json nor vocab.txt")
+    path = folder / "tokenizer_config.json"
+    tokenizer_config = _mapping(path) if path.is_file() else {}
+    return from_vocabulary(folder / "vocab.txt", lowercase=bool(tokenizer_config.get("do_lower_case", True)))
+
+
+def _mapping(path: Path) -> dict[str, Any]:
+    try:
+        mapping = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise Mistake(f"{path}: no JSON: {error}") from error
+    if not isinstance(mapping, dict):
+        raise Mistake(f"{path}: no mapping")
+    return mapping

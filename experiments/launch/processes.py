@@ -1,0 +1,182 @@
+"""The processes of a run on several devices: those that torchrun has started, or followers that the run starts.
+
+`python -m experiments.launch.processes FOLDER` is such a follower, of the run configured in FOLDER.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, NamedTuple
+
+from experiments.config.check import from_tree
+from experiments.launch.child import child, why_ended
+from experiments.launch.places import device_count, on_gpu
+from experiments.measure.cores import usable
+from experiments.record.folder import RunFolder
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Failure, Mistake
+from experiments.settings.run import Settings
+
+if TYPE_CHECKING:
+    from experiments.training.distribution import Group, World
+
+LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # torchrun sets them
+GRACE_SECONDS = 15.0  # in which a process ends after another has
+
+
+class Launched(NamedTuple):
+    """What torchrun tells each process that it starts."""
+
+    rank: int
+    size: int
+    local_rank: int
+    local_size: int
+
+
+def launched(environment: Mapping[str, str] = os.environ) -> Launched | None:
+    """Which of torchrun's processes this is; None where it is none, or the only one."""
+    if any(name not in environment for name in LAUNCHED) or environment["WORLD_SIZE"] == "1":
+        return None
+    return Launched(*(int(environment[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")))
+
+
+@contextmanager
+def group_of(settings: Settings, place: Launched) -> Iterator[Group]:
+    """This process as one of those that torchrun has started. Raises Mistake where the run can't go over them."""
+    if settings.trainer.devices not in (1, "auto", place.size):
+        raise Mistake(
+            f"trainer.devices={settings.trainer.devices}: torchrun has started {place.size} processes; leave it out"
+        )
+    _check(settings, place.size, place.local_size)
+    from torch.distributed.rendezvous import rendezvous
+
+    from experiments.training.distribution import PATIENCE, Member, joined
+
+    store, _, _ = next(rendezvous("env://", place.rank, place.size, timeout=PATIENCE))
+    with joined(Member(place.rank, place.size, place.local_rank), store, on_gpu=on_gpu(settings)) as group:
+        yield group
+
+
+@contextmanager
+def with_followers(settings: Settings, folder: RunFolder) -> Iterator[World]:
+    """This process as the first of as many as the settings say; the others are started, and end with the block.
+
+    Raises Mistake where the run can't go over so many devices.
+    """
+    count = device_count(settings)
+    _check(settings, count, count)
+    from experiments.training.distribution import ALONE, Member, dist, joined
+
+    if count == 1:
+        yield ALONE
+        return
+    store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    with ExitStack() as stack:
+        followers = Followers(folder, count, store.port)
+        stack.callback(followers.close)
+        first = Member(0, count, 0)
+        yield stack.enter_context(joined(first, store, on_gpu=on_gpu(settings), ended=followers.ended))
+
+
+class Followers:
+    """The processes that a run starts beside its own, on this machine."""
+
+    def __init__(self, folder: RunFolder, count: int, port: int) -> None:
+        self._closed = threading.Event()
+        self._errors = [tempfile.TemporaryFile() for _ in range(1, count)]  # noqa: SIM115
+        self._processes = []
+        for rank, errors in enumerate(self._errors, start=1):
+            place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_PORT": port}
+            environment = {**os.environ, **{name: str(value) for name, value in place.items()}}
+            arguments = child("experiments.launch.processes", folder.path, environment)
+            # a session of its own: Ctrl-C is for the first process, which tells the others
+            process = subprocess.Popen(
+                **arguments, stdin=subprocess.PIPE, stdout=errors, stderr=errors, start_new_session=True
+            )
+            self._processes.append(process)
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def ended(self, seconds: float) -> str:
+        """Which process has ended, and why, as soon as one has; empty where all run so many seconds on."""
+        end = time.monotonic() + seconds
+        while not self._closed.is_set():
+            for rank, (process, errors) in enumerate(zip(self._processes, self._errors, strict=True), start=1):
+                if (code := process.poll()) is not None:
+                    errors.seek(0)
+                    return f"process {rank}: {why_ended(code, errors.read().decode(errors='replace'))}"
+            if time.monotonic() >= end:
+                break
+            time.sleep(0.05)
+        return ""
+
+    def close(self) -> None:
+        """Wait for their end, which they come to by themselves; those that don't are killed."""
+        self._closed.set()
+        end = time.monotonic() + GRACE_SECONDS
+        for process, errors in zip(self._processes, self._errors, strict=True):
+            try:
+                process.wait(max(0.0, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                process.kill()
+            process.communicate()
+            errors.close()
+
+    def _watch(self) -> None:
+        """End this process where it doesn't notice that another has ended, as it can't while it waits for a GPU."""
+        while not self._closed.wait(1.0):
+            if ended := self.ended(0.0):
+                if not self._closed.wait(GRACE_SECONDS):
+                    print(f"another process of this run has ended: {ended}", file=sys.stderr, flush=True)
+                    os._exit(ExitCode.FAILED)
+                return
+
+
+def _check(settings: Settings, count: int, here: int) -> None:
+    """Raises Mistake where a run can't go over so many devices, so many of them on this machine."""
+    if (reason := settings.why_not_over(count)) is not None:
+        raise Mistake(reason)
+    if on_gpu(settings):
+        from experiments.measure.hardware import visible_gpus
+
+        kind, there = "GPUs", len(visible_gpus())
+    else:
+        kind, there = "cores for their threads", len(usable()) // settings.trainer.threads
+    if count > 1 and here > there:
+        raise Mistake(f"trainer.devices={here}: this machine has {there} {kind}; allowed: auto, 1 to {there}")
+
+
+def main() -> ExitCode:
+    """Follow the first process of the run in the folder of the first argument."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    from experiments.training.distribution import Member, dist, joined
+    from experiments.training.follower import follow
+
+    rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    settings = from_tree(RunFolder(sys.argv[1]).config())
+    try:
+        store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), is_master=False)
+        with joined(Member(rank, size, rank), store, on_gpu=on_gpu(settings)) as group:
+            follow(settings, group)
+    except Failure as failure:
+        print(failure, file=sys.stderr)
+        return failure.exit_code
+    return ExitCode.DONE
+
+
+def _end_with_parent() -> None:
+    """Wait for the pipe to close, as it does when the first process is gone; nothing is to be saved."""
+    while os.read(0, 1):
+        pass
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

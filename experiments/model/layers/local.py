@@ -1,0 +1,37 @@
+"""Layers that attend to near tokens only, between layers that attend to all (Warner et al. 2024, 2412.13663)."""
+
+# B batch, N length
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from experiments.model.layers.position import rotation
+from experiments.settings.mistake import Mistake
+from experiments.settings.model import Model
+
+
+class Local:
+    """Which layers are local, and what their attention is given: a narrower mask, and a rotation of its own base."""
+
+    def __init__(self, model: Model) -> None:
+        self.window, self.every = model.local_window, model.global_every
+        self.rotary = rotation(model.model_copy(update={"rotary_base": model.local_rotary_base}))
+
+    def context(self, number: int, x_BND: Tensor, context: dict[str, Any]) -> dict[str, Any]:
+        """The keywords of the attention of layer `number`, made of those of layers that attend to all."""
+        if self.window is None or number % self.every == 0:
+            return context
+        place_N = torch.arange(x_BND.size(1), device=x_BND.device)
+        near = ((place_N[:, None] - place_N).abs() <= self.window)[None, None]
+        mask = context.get("mask")
+        return {**context, "mask": near if mask is None else near & mask, "rotary": self.rotary}
+
+
+def refuse_local(model: Model, architecture: str) -> None:
+    """Raise Mistake for a model whose architecture has no local layers."""
+    if model.local_window is not None:
+        raise Mistake(f"model.local_window={model.local_window}: {architecture} has no local layers; set null")

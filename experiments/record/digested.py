@@ -1,0 +1,33 @@
+"""A folder whose files have their digests beside them, by which readers tell whether they are as they were written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from experiments.record.durable import disk_errors_as_failures, write_sealed
+from experiments.settings.digest import bytes_digest, file_digest, unsealed
+from experiments.settings.plain import from_json
+
+DIGESTS = "digests.json"
+
+
+def write_digests(folder: Path, names: Iterable[str]) -> None:
+    """Write down the digests of these files of the folder. Raises RunFolderError."""
+    with disk_errors_as_failures(folder / DIGESTS):
+        write_sealed(folder / DIGESTS, {name: file_digest(folder / name) for name in names})
+
+
+def parse_digests(content: bytes) -> dict[str, str]:
+    """Digests by the names of files. Raises ValueError, in one line."""
+    try:
+        return unsealed(from_json(content))
+    except ValueError as error:
+        raise ValueError(f"{DIGESTS}: {error}") from error
+
+
+def check_digest(name: str, content: bytes, digests: dict[str, str] | None) -> None:
+    """Raise ValueError, naming the file, unless this is its content as it was written. digests: None without any."""
+    if (digests or {}).get(name) != bytes_digest([content]):
+        reason = "it was changed: its digest differs" if name in (digests or {}) else "it has no digest"
+        raise ValueError(f"{name}: {reason}")

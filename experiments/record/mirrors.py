@@ -1,0 +1,71 @@
+"""The mirrors of one run, none of which is ever in its way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+from experiments.record.folder import RunFolder
+from experiments.record.mirror import Mirror
+from experiments.record.result import Result
+from experiments.record.tensorboard_mirror import TensorBoardMirror
+from experiments.record.trackio_mirror import TrackioMirror
+from experiments.record.wandb_mirror import WandbMirror
+from experiments.settings.extras import check_installed
+from experiments.settings.logger import Logger
+from experiments.settings.mistake import first_line
+
+
+def check_loggers(logger: Logger) -> None:
+    """Raise Mistake, with the command to install it, where the library of a logger is missing. Imports none."""
+    if logger.tensorboard:
+        check_installed("tensorboard", "logger.tensorboard=true", "tensorboard")
+    if logger.trackio:
+        check_installed("trackio", "logger.trackio=true", "trackio")
+
+
+class Mirrors:
+    """The mirrors that a run's settings name. No method raises or prints.
+
+    The first failure of a mirror ends it, not the run and not the other mirrors; it is noted in the run's log.txt.
+    """
+
+    def __init__(self) -> None:
+        self._mirrors: list[Mirror] = []
+        self._folder: RunFolder | None = None
+
+    def start(self, folder: RunFolder, settings: dict[str, Any], group: str | None = None) -> None:
+        """Begin to mirror `folder`; see `Mirror.start`."""
+        self._folder, self._mirrors = folder, [*_named(settings["logger"])]
+        self._each(lambda mirror: mirror.start(folder, settings, group))
+
+    def log(self, step: int, metrics: dict[str, Any]) -> None:
+        """Mirror the metrics of one step."""
+        self._each(lambda mirror: mirror.log(step, metrics))
+
+    def finish(self, result: Result) -> None:
+        """Mirror the result and end; before `start` there is nothing to end."""
+        self._each(lambda mirror: mirror.finish(result))
+        self._mirrors = []
+
+    def _each(self, act: Callable[[Mirror], None]) -> None:
+        for mirror in [*self._mirrors]:
+            try:
+                act(mirror)
+            except Exception as error:
+                self._mirrors.remove(mirror)
+                reason = f"{type(error).__name__}: {first_line(error)}"
+                assert self._folder is not None
+                self._folder.log(f"{mirror.name} failed and is off from here on, the run is not affected: {reason}")
+                with suppress(Exception):
+                    mirror.give_up()
+
+
+def _named(logger: dict[str, Any]) -> Iterator[Mirror]:
+    if logger["wandb"] != "off":
+        yield WandbMirror()
+    if logger["tensorboard"]:
+        yield TensorBoardMirror()
+    if logger["trackio"]:
+        yield TrackioMirror()

@@ -1,0 +1,69 @@
+"""TensorBoard as a mirror of the run folder: `<runs>/tensorboard/<name>/`, for `tensorboard --logdir runs/tensorboard`.
+
+A run that goes on after a cut is written anew from its metrics.jsonl, so that what the cut left unwritten is there.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from experiments.record.durable import to_json
+from experiments.record.folder import RunFolder
+from experiments.record.result import Result
+
+FLUSH_SECONDS = 10
+
+
+class TensorBoardMirror:
+    """Every metric as a scalar over steps, the settings as text; in the end the result, as `result/...` and as text."""
+
+    name = "TensorBoard"
+
+    def __init__(self) -> None:
+        self._writer: Any = None
+        self._began = 0.0
+
+    def start(self, folder: RunFolder, settings: dict[str, Any], group: str | None = None) -> None:
+        """Write the lines of metrics.jsonl to a new event file, which replaces those of earlier starts."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        place = folder.path.parent / "tensorboard" / folder.name
+        for earlier in place.glob("events.out.tfevents.*"):
+            earlier.unlink()
+        # with purge_step a TensorBoard that is open drops what it has read of the files just removed
+        self._writer = SummaryWriter(str(place), purge_step=0, flush_secs=FLUSH_SECONDS)
+        lines = folder.metrics.read()
+        self._began = time.time() - (lines[-1].get("wall_seconds", 0.0) if lines else 0.0)
+        self._text("settings", {key: value for key, value in settings.items() if key != "logger"})
+        for metrics in lines:
+            self.log(metrics["step"], metrics)
+
+    def log(self, step: int, metrics: dict[str, Any]) -> None:
+        """Add the numbers of one step, at the time at which the run had them."""
+        walltime = self._began + metrics["wall_seconds"] if "wall_seconds" in metrics else None
+        for key, value in metrics.items():
+            if key != "step" and _is_number(value):
+                self._writer.add_scalar(key, value, step, walltime)
+
+    def finish(self, result: Result) -> None:
+        """Add the result and close the file."""
+        tree = {key: value for key, value in result.to_dict().items() if key != "config"}
+        for key, value in tree.items():
+            if _is_number(value):
+                self._writer.add_scalar(f"result/{key}", value, result.steps)
+        self._text("result", tree)
+        self._writer.close()
+
+    def give_up(self) -> None:
+        """Close the file as it is."""
+        if self._writer is not None:
+            self._writer.close()
+
+    def _text(self, tag: str, tree: dict[str, Any]) -> None:
+        # indented by four, it is code in Markdown
+        self._writer.add_text(tag, "    " + to_json(tree, indent=2).replace("\n", "\n    "))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,29 @@
+"""Which devices a run goes over, and how large the parts of a batch are that they take."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator
+
+
+def _device(value: Any) -> Any:
+    kind, colon, number = str(value).partition(":")
+    if value not in ("auto", "cpu", "cuda") and not (kind == "cuda" and colon and number.isdecimal()):
+        raise ValueError(f"{value!r} must be one of auto, cpu, cuda, and cuda:0, cuda:1, ... for one GPU of several")
+    return value
+
+
+def _devices(value: Any) -> Any:
+    if value != "auto" and (type(value) is not int or value < 1):
+        raise ValueError(f"{value!r} must be auto, or a whole number from 1 on")
+    return value
+
+
+Device = Annotated[str, BeforeValidator(_device)]
+Devices = Annotated[int | Literal["auto"], BeforeValidator(_devices)]
+
+
+def largest_part(sequences: int, devices: int) -> int:
+    """Most sequences that a part of a batch may have for every device to take one; 0 where there are too few."""
+    return sequences if devices == 1 else min(-(-sequences // devices), (sequences - 1) // (devices - 1))

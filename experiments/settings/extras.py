@@ -1,0 +1,25 @@
+"""The extras of `pyproject.toml`: libraries that only some commands need, and how to install them."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from pathlib import Path
+
+from experiments.settings.mistake import Mistake
+
+CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
+
+
+def check_installed(extra: str, purpose: str, *libraries: str) -> None:
+    """Raise Mistake, with the command to install the extra, where one of its libraries is missing.
+
+    purpose: what needs them, as the subject of the message: `attn heads`. Imports none of them.
+    """
+    if missing := [library for library in libraries if find_spec(library) is None]:
+        raise Mistake(f"{purpose} needs {', '.join(missing)}", install_line(extra))
+
+
+def install_line(extra: str) -> str:
+    """The command that installs an extra: in a checkout with the versions that were tested, else by name."""
+    is_checkout = CONSTRAINTS.is_file()
+    return f'pip install -c constraints.txt -e ".[{extra}]"' if is_checkout else f'pip install "attn[{extra}]"'

@@ -1,0 +1,197 @@
+"""One comparison of a claim: its paired differences, and the word that they allow at a level."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from experiments.statistics.evidence import (
+    ALPHA,
+    MOST_SEEDS,
+    Anytime,
+    Evidence,
+    Interval,
+    interval,
+    mean_and_deviation,
+)
+
+# left better than right; better, or worse by less than the margin; the same within the margin; exactly
+Relation = Literal[">", ">~", "~", "="]
+Outcome = Literal["holds", "reversed", "no difference"]
+Word = Literal["holds", "reversed", "no difference", "not resolved", "depends", "not tested"]
+# in which two outcomes that are both allowed are tried: a difference of the claimed sign holds however small it is
+ORDER: tuple[Outcome, ...] = ("holds", "no difference", "reversed")
+
+
+@dataclass(frozen=True)
+class Compared:
+    """A comparison of measured numbers.
+
+    `differences` by seed are left less right, of step times the log of their ratio. `sense` is 1 where a positive one
+    is on the claimed side, else -1.
+    """
+
+    sentence: str
+    relation: Relation
+    differences: dict[int, float]
+    sense: int
+    margin: float
+    rows: Sequence[str] = ()
+    evidence: Evidence = field(default_factory=Anytime)
+    marks: Sequence[str] = ()  # why a cell may not decide it; empty: all may
+    steps: Sequence[Compared] = ()  # neighbours of a trend: shown, and deciding nothing
+
+    exact = False
+
+    @property
+    def values(self) -> list[float]:
+        """The differences in the order of the seeds."""
+        return list(self.differences.values())
+
+    @property
+    def mean(self) -> float | None:
+        """The mean difference; None without a pair."""
+        return mean_and_deviation(self.values)[0] if self.values else None
+
+    @property
+    def interval(self) -> Interval | None:
+        """The 95% interval of the mean; None where it is infinite."""
+        return interval(self.evidence, self.values)
+
+    def p_values(self) -> dict[Outcome, float]:
+        """The p-value of each outcome's contrary: at a level from it on, the differences show the outcome."""
+        if not self.values:
+            return dict.fromkeys(ORDER, 1.0)
+        return self._p_values(len(self.values), *mean_and_deviation(self.values))
+
+    def word(self, level: float = ALPHA) -> Word:
+        """What the differences show at a level; `not tested` where a cell may not decide."""
+        if self.marks:
+            return "not tested"
+        p_values = self.p_values()
+        return next((outcome for outcome in ORDER if p_values.get(outcome, 1.0) <= level), "not resolved")
+
+    def seeds_needed(self, level: float = ALPHA) -> int | None:
+        """The seeds that resolve it if mean and deviation stay; None: over MOST_SEEDS, or fewer than two pairs."""
+        if len(self.values) < 2:
+            return None
+        mean, deviation = mean_and_deviation(self.values)
+        counts = range(len(self.values), MOST_SEEDS + 1)
+        return next((count for count in counts if min(self._p_values(count, mean, deviation).values()) <= level), None)
+
+    def _p_values(self, count: int, mean: float, deviation: float) -> dict[Outcome, float]:
+        def p_value(null: float) -> float:
+            return self.evidence.p_value(count, mean, deviation, null)
+
+        claimed = self.sense * mean
+        if self.relation == ">":
+            beside_zero = p_value(0.0)
+            return {
+                "holds": beside_zero if claimed > 0 else 1.0,
+                "reversed": beside_zero if claimed < 0 else 1.0,
+                "no difference": self._within(mean, p_value(-self.margin), p_value(self.margin)),
+            }
+        if self.relation == ">~":
+            beside_margin = p_value(-self.sense * self.margin)
+            return {
+                "holds": beside_margin if claimed > -self.margin else 1.0,
+                "reversed": beside_margin if claimed < -self.margin else 1.0,
+            }
+        edges = p_value(-self.margin), p_value(self.margin)
+        return {"holds": self._within(mean, *edges), "reversed": min(edges) if abs(mean) > self.margin else 1.0}
+
+    def _within(self, mean: float, *edges: float) -> float:
+        """Both sides of the margin have to be excluded (Schuirmann 1987); not significant does not mean equal."""
+        return max(edges) if abs(mean) < self.margin else 1.0
+
+
+@dataclass(frozen=True)
+class Exact:
+    """A comparison of numbers that are counted and not measured."""
+
+    sentence: str
+    differences: dict[int, float]
+    is_true: bool
+    rows: Sequence[str] = ()
+    marks: Sequence[str] = ()
+    steps: Sequence[Compared] = ()
+
+    exact = True
+    interval = None
+
+    @property
+    def values(self) -> list[float]:
+        """The differences in the order of the seeds."""
+        return list(self.differences.values())
+
+    @property
+    def mean(self) -> float | None:
+        """The difference; None where a row is missing."""
+        return self.values[0] if self.values else None
+
+    def p_values(self) -> dict[Outcome, float]:
+        """0 for what is so, 1 for what is not; 1 for both where a row is missing."""
+        if not self.differences:
+            return {"holds": 1.0, "reversed": 1.0}
+        return {"holds": 0.0 if self.is_true else 1.0, "reversed": 1.0 if self.is_true else 0.0}
+
+    def word(self, level: float = ALPHA) -> Word:
+        """Whether it is so."""
+        p_values = self.p_values()
+        return next((outcome for outcome in ("holds", "reversed") if p_values[outcome] <= level), "not resolved")
+
+    def seeds_needed(self, level: float = ALPHA) -> int | None:
+        """One seed shows it."""
+        return 1
+
+
+AnyComparison = Compared | Exact
+
+
+def claim_p_value(comparisons: Sequence[AnyComparison]) -> float:
+    """The smallest level at which the comparisons together decide their claim.
+
+    All have to hold (intersection-union: the worst p-value), or one contradicts it (Bonferroni over the comparisons).
+    """
+    if not comparisons or any(comparison.marks for comparison in comparisons):
+        return 1.0
+    p_values = [comparison.p_values() for comparison in comparisons]
+    to_hold = max(of_one["holds"] for of_one in p_values)
+    return min(to_hold, *(len(comparisons) * p for of_one in p_values for p in _contradictions(of_one)), 1.0)
+
+
+def claim_word(comparisons: Sequence[AnyComparison], level: float) -> Word:
+    """The word on a claim at a level, from its comparisons: the worst of them."""
+    if not comparisons or any(comparison.marks for comparison in comparisons):
+        return "not tested"
+    strict = {comparison.word(level / len(comparisons)) for comparison in comparisons}
+    for contradiction in ("reversed", "no difference"):
+        if contradiction in strict:
+            return contradiction
+    return "holds" if {comparison.word(level) for comparison in comparisons} == {"holds"} else "not resolved"
+
+
+def claim_seeds(comparisons: Sequence[AnyComparison], level: float) -> int | None:
+    """The seeds that the slowest comparison needs if all means and deviations stay; None where one needs too many."""
+    needed = [comparison.seeds_needed(level / len(comparisons)) for comparison in comparisons]
+    known = [count for count in needed if count is not None]
+    return max(known) if needed and len(known) == len(needed) else None
+
+
+def widest(comparisons: Sequence[AnyComparison]) -> float:
+    """The largest half width of their 95% intervals; infinite where one has none."""
+    halves = [
+        (comparison.interval[1] - comparison.interval[0]) / 2 if comparison.interval else math.inf
+        for comparison in comparisons
+        if not comparison.exact
+    ]
+    return max(halves, default=0.0)
+
+
+def _contradictions(p_values: dict[Outcome, float]) -> Iterator[float]:
+    """Of outcomes that contradict the claim; a difference that shows sooner that it holds contradicts nothing."""
+    yield p_values["reversed"]
+    if p_values.get("no difference", 1.0) < p_values["holds"]:
+        yield p_values["no difference"]

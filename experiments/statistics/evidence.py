@@ -1,0 +1,157 @@
+"""What a few paired differences say of their mean: the two ways to be allowed to look at them.
+
+Anytime-valid evidence may be looked at after every seed, and seeds may be added until it decides. Student's t may be
+looked at once, after a number of seeds that was written down before the first of them was trained.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from experiments.settings.extras import check_installed
+
+ALPHA = 0.05  # the chance of a wrong verdict that is allowed
+PRIOR_VARIANCE = 4.0  # g: of an effect in units of the standard deviation, under the alternative
+MOST_SEEDS = 1000
+
+Interval = tuple[float, float]
+
+
+class Evidence(Protocol):
+    """An interval and p-values of a mean, which agree: a mean lies within the interval if its p-value is over alpha."""
+
+    name: str
+
+    def p_value(self, count: int, mean: float, deviation: float, null: float) -> float:
+        """The two-sided p-value of "the mean is `null`".
+
+        Args:
+            count: the number of differences.
+            mean: their mean.
+            deviation: their sample standard deviation.
+            null: the mean that is tested.
+        """
+
+    def half_width(self, count: int, deviation: float, alpha: float = ALPHA) -> float:
+        """Half the width of the interval of level 1 - alpha around the mean; infinite where nothing is known."""
+
+
+class Anytime:
+    """The anytime-valid t test: a mixture over the effect, normal with variance g in units of the deviation.
+
+    The prior of the standard deviation is right-Haar (Lai 1976; Hendriksen, de Heide and Gruenwald 2021; Wang and
+    Ramdas, Anytime-valid t-tests and confidence sequences for Gaussian means with unknown variance). With n
+    differences, nu = n - 1 and t = (mean - null) sqrt(n) / deviation,
+
+        E = (1 + n g) ** -0.5 * ((1 + t**2 / nu) / (1 + t**2 / (nu (1 + n g)))) ** (n / 2)
+
+    is at least 1 / alpha at any n with a chance of at most alpha where the null is true, and 1 / E is a p-value.
+    """
+
+    name = "anytime"
+
+    def p_value(self, count: int, mean: float, deviation: float, null: float) -> float:
+        """min(1, 1 / E); 1 for fewer than two differences."""
+        distance = mean - null
+        if count < 2 or distance == 0.0:
+            return 1.0
+        spread = count * PRIOR_VARIANCE
+        if deviation == 0.0:
+            return 0.0
+        squared = count * (distance / deviation) ** 2 / (count - 1)
+        log_e = (count * (math.log1p(squared) - math.log1p(squared / (1 + spread))) - math.log1p(spread)) / 2
+        return math.exp(min(0.0, -log_e))
+
+    def half_width(self, count: int, deviation: float, alpha: float = ALPHA) -> float:
+        """The distance from the mean at which E reaches 1 / alpha."""
+        if count < 2:
+            return math.inf
+        spread = count * PRIOR_VARIANCE
+        log_q = (math.log1p(spread) - 2 * math.log(alpha)) / count
+        if log_q >= math.log1p(spread):
+            return math.inf
+        q = math.exp(log_q)
+        return deviation * math.sqrt((count - 1) * (q - 1) / (1 - q / (1 + spread)) / count)
+
+
+class Planned:
+    """Student's t, for a number of seeds that was fixed beforehand."""
+
+    name = "planned"
+
+    def p_value(self, count: int, mean: float, deviation: float, null: float) -> float:
+        """Two-sided, with count - 1 degrees of freedom; 1 for fewer than two differences."""
+        distance = abs(mean - null)
+        if count < 2 or distance == 0.0:
+            return 1.0
+        if deviation == 0.0:
+            return 0.0
+        return float(2 * _student().sf(distance / deviation * math.sqrt(count), count - 1))
+
+    def half_width(self, count: int, deviation: float, alpha: float = ALPHA) -> float:
+        """The quantile of t times the standard error."""
+        if count < 2:
+            return math.inf
+        return float(_student().ppf(1 - alpha / 2, count - 1)) * deviation / math.sqrt(count)
+
+
+class Waiting:
+    """Of a plan whose cells are not all there: nothing is known before they are."""
+
+    name = "planned, not complete"
+
+    def p_value(self, count: int, mean: float, deviation: float, null: float) -> float:
+        """Always 1."""
+        return 1.0
+
+    def half_width(self, count: int, deviation: float, alpha: float = ALPHA) -> float:
+        """Always infinite."""
+        return math.inf
+
+
+def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
+    """The mean and the sample standard deviation; a deviation of 0 for a single value."""
+    count = len(values)
+    mean = math.fsum(values) / count
+    # of a handful of values, a fraction of what numpy takes
+    squares = math.fsum((value - mean) ** 2 for value in values)
+    return mean, math.sqrt(squares / (count - 1)) if count > 1 else 0.0
+
+
+def interval(evidence: Evidence, values: Sequence[float], alpha: float = ALPHA) -> Interval | None:
+    """The interval of the mean; None where it is infinite."""
+    if not values:
+        return None
+    mean, deviation = mean_and_deviation(values)
+    half = evidence.half_width(len(values), deviation, alpha)
+    return (mean - half, mean + half) if math.isfinite(half) else None
+
+
+def standard_error(values: Sequence[float]) -> float | None:
+    """The standard error of the mean; None for one value, which has no spread."""
+    return mean_and_deviation(values)[1] / math.sqrt(len(values)) if len(values) > 1 else None
+
+
+def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
+    """The level that Holm's procedure (1979) leaves each hypothesis, in the order given; 0 for one that is kept.
+
+    The smallest p-value is tested at alpha / m, the next at alpha / (m - 1), and so on, until one is kept. The chance
+    of any wrong rejection stays below alpha, at every look where the p-values are anytime-valid.
+    """
+    levels = [0.0] * len(p_values)
+    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
+        level = alpha / (len(p_values) - rank)
+        if p_values[index] > level:
+            break
+        levels[index] = level
+    return levels
+
+
+def _student() -> Any:
+    """Student's t; imported here, as the anytime-valid interval needs no SciPy. Raises Mistake where it is missing."""
+    check_installed("tables", "a comparison of planned seeds", "scipy")
+    from scipy.stats import t
+
+    return t

@@ -1,0 +1,42 @@
+"""What a paper prints for a comparison, in the unit of our score where the two can be converted."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from experiments.tables.definition.inequality import Comparison, Trend
+from experiments.tables.report import Report
+
+PERPLEXITIES = ("ppl", "perplexity", "avg_ppl")  # metrics whose logarithm is a loss in nats
+LOSSES = ("ln_ppl",)
+
+
+class PublishedDifference(NamedTuple):
+    """Left less right of a comparison, as printed; of perplexities the logarithms."""
+
+    value: float
+    metric: str
+    comparable: bool  # in the unit of our score
+
+    def __str__(self) -> str:
+        return f"{self.value:+.3g} {self.metric}"
+
+
+def published_difference(part: Comparison, report: Report) -> PublishedDifference | None:
+    """The printed difference of a comparison; None where a number of it was not printed, or not read."""
+    printed = report.request.printed
+    if printed is None or part.relation == "=":
+        return None
+    lines = {line["row"]: line for line in report.lines}
+    factors = part.contrast(lines) if isinstance(part, Trend) else part.contrast
+    numbers = [report.printed.get(row, {}).get(printed.metric) for row in factors]
+    values = [number.value for number in numbers if number is not None and number.value is not None]
+    if len(values) < len(factors):
+        return None
+    metric = printed.metric
+    if metric in PERPLEXITIES:
+        values, metric = [math.log(value) for value in values], f"ln {metric}"
+    value = sum(factor * value for factor, value in zip(factors.values(), values, strict=True))
+    in_nats = printed.metric in (*PERPLEXITIES, *LOSSES) and report.request.budget.unit == "nats"
+    return PublishedDifference(value, metric, in_nats or printed.metric == report.score)

@@ -1,0 +1,70 @@
+"""A function of a file, `measure(..., **arguments)`, and its numbers, each call's kept in a file of its own."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import yaml
+
+from experiments.record.durable import folder_for, number, read_sealed, write_sealed
+from experiments.settings.digest import digest, text_digest
+from experiments.settings.mistake import Mistake, nearest
+from experiments.tables.sources.source import Finding, Value
+
+FOLDER = "computed"  # of the runs, beside the run folders
+
+Arguments = dict[str, Value]
+
+
+class KeptNumbers:
+    """What `measure` of a module gave, by its arguments and whatever else it is of."""
+
+    def __init__(self, module: str, runs: Path, given: frozenset[str]) -> None:
+        """given: the parameters that no row sets."""
+        self._module = importlib.import_module(module)
+        self.measure = self._module.measure
+        self.code = _code_of(self._module)
+        self._parameters = [name for name in inspect.signature(self.measure).parameters if name not in given]
+        self._folder = runs / FOLDER
+
+    def arguments(self, row: str, values: Mapping[str, str]) -> Arguments:
+        """The arguments of a row. Raises Mistake for one that there isn't, and for one that is missing."""
+        known = self._parameters
+        for key in values:
+            if key not in known:
+                raise Mistake(f"{row}: there is no setting {key!r}" + nearest(key, known), f"it has {', '.join(known)}")
+        if missing := [name for name in known if name not in values]:
+            raise Mistake(f"{row}: {', '.join(missing)} is missing")
+        return {name: yaml.safe_load(values[name]) for name in known}
+
+    def name(self, *identity: object) -> str:
+        """The name of the file of a call: of the code, and of all that the call is told."""
+        module = self._module.__name__.rpartition(".")[2]
+        return f"{module}-{digest([self.code, *identity])[:12]}"
+
+    def finding(self, name: str) -> Finding:
+        """What a file says."""
+        path = self._folder / f"{name}.json"
+        if not path.exists():
+            return Finding("missing")
+        try:
+            record = read_sealed(path)
+        except (OSError, ValueError) as error:
+            return Finding("refused", f"{path}: {error}; remove it")
+        return Finding("done", result={key: number(value) for key, value in record.items()})
+
+    def keep(self, name: str, numbers: Mapping[str, Any]) -> None:
+        """Write the file of a call. Raises RunFolderError."""
+        write_sealed(folder_for(self._folder) / f"{name}.json", dict(numbers))
+
+
+def _code_of(module: ModuleType) -> str:
+    """Digest of the source of a module, and of those of ours that its functions and classes come from."""
+    origins = {origin for value in vars(module).values() if callable(value) and (origin := inspect.getmodule(value))}
+    ours = {each.__name__: each for each in origins | {module} if each.__name__.startswith("experiments.")}
+    return text_digest("\0".join(inspect.getsource(ours[name]) for name in sorted(ours)))

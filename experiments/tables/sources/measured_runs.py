@@ -1,0 +1,109 @@
+"""Cells that are runs of `attn train`, and what is measured of the trained models: several rows may share a run."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from experiments.launch.cell import folder_of
+from experiments.launch.places import Workers
+from experiments.tables.sources.kept_numbers import KeptNumbers
+from experiments.tables.sources.runs import Runs
+from experiments.tables.sources.source import Cell, Finding, Prediction, Value
+
+MEASURE = "measure."  # of overrides that are arguments: `measure.pairs=within`
+SEQUENCES = 64  # held-out ones that a model is looked at with, from the start of the validation split
+
+
+class MeasuredRuns:
+    """A cell is what `measure(run, ...)` in `measured/NAME.py` gives of the trained model of a row and seed."""
+
+    def __init__(self, name: str, overrides: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> None:
+        """Raises Mistake for overrides that don't compose, for arguments that are wrong, and for rows that are one."""
+        self._numbers = KeptNumbers(f"experiments.tables.measured.{name}", runs, given=frozenset({"run"}))
+        self._arguments = {row: self._numbers.arguments(row, _arguments(of_row)) for row, of_row in overrides.items()}
+        trained = {row: [each for each in of_row if not each.startswith(MEASURE)] for row, of_row in overrides.items()}
+        # the first row of those that look at the same run
+        self._trained_as = {
+            row: next(other for other, of_other in trained.items() if of_other == of_row)
+            for row, of_row in trained.items()
+        }
+        self._runs = Runs({row: trained[row] for row in dict.fromkeys(self._trained_as.values())}, seeds, runs)
+
+    def with_seeds(self, seeds: Sequence[int]) -> MeasuredRuns:
+        """The same rows with other seeds."""
+        other = copy.copy(self)
+        other._runs = self._runs.with_seeds(seeds)
+        return other
+
+    @property
+    def cells(self) -> list[Cell]:
+        """A cell for every row and seed; all rows of a seed before those of the next."""
+        by_run = {(cell.row, cell.seed): cell.name for cell in self._runs.cells}
+        return [
+            Cell(row, seed, self._numbers.name(arguments, SEQUENCES, by_run[self._trained_as[row], seed]))
+            for seed in dict.fromkeys(cell.seed for cell in self._runs.cells)
+            for row, arguments in self._arguments.items()
+        ]
+
+    def timed(self, row: str) -> None:
+        """The time of a step is not what such a table is about."""
+
+    def check(self) -> None:
+        """Raises Mistake or DataError for what can be known to fail in the training."""
+        self._runs.check()
+
+    def finding(self, cell: Cell) -> Finding:
+        """What the training came to, and what was measured of its model; `pretrained` while that is missing."""
+        trained = self._runs.finding(self._run_of(cell))
+        if trained.state != "done":
+            return trained
+        measured = self._numbers.finding(cell.name)
+        if measured.state == "done" and measured.result["of_loss"] != trained.result["validation_loss"]:
+            # the run was trained anew since
+            measured = Finding("missing")
+        if measured.state == "missing":
+            return Finding("pretrained", "not measured yet", trained.result)
+        return Finding(measured.state, measured.reason, trained.result | measured.result)
+
+    def sizes(self, row: str) -> dict[str, Value]:
+        """The sizes of the trained model."""
+        return self._runs.sizes(self._trained_as[row])
+
+    def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
+        """What the training will cost, of which a measurement is a small part."""
+        return self._runs.predict(self._run_of(cell), console, roughly)
+
+    def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
+        """Train what is missing, then measure it."""
+        self._runs.make(list(dict.fromkeys(map(self._run_of, cells))), group, console, workers)
+        for run in dict.fromkeys(map(self._run_of, cells)):
+            unmeasured = [
+                cell for cell in cells if self._run_of(cell) == run and self.finding(cell).state == "pretrained"
+            ]
+            if unmeasured:
+                self._measure(run, unmeasured, console)
+
+    def _measure(self, run: Cell, cells: Sequence[Cell], console: Console) -> None:
+        from experiments.heads.trained_run import open_trained_run
+
+        settings = self._runs.settings(run)
+        trained = open_trained_run(folder_of(settings), settings, "newest", SEQUENCES, lambda text, done, of: None)
+        loss = self._runs.finding(run).result["validation_loss"]
+        for cell in cells:
+            numbers = self._numbers.measure(trained, **self._arguments[cell.row])
+            self._numbers.keep(cell.name, numbers | {"of_loss": loss})
+            shown = ", ".join(f"{name} {value:.4f}" for name, value in numbers.items())
+            console.print(f"{cell.row}, seed {cell.seed}: {shown}", markup=False, highlight=False)
+
+    def _run_of(self, cell: Cell) -> Cell:
+        row = self._trained_as[cell.row]
+        return next(each for each in self._runs.cells if (each.row, each.seed) == (row, cell.seed))
+
+
+def _arguments(overrides: Sequence[str]) -> dict[str, str]:
+    pairs = (override.removeprefix(MEASURE).partition("=") for override in overrides if override.startswith(MEASURE))
+    return {key: value for key, _, value in pairs}

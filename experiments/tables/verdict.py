@@ -1,0 +1,211 @@
+"""The verdict on a claim, one of six words, from differences paired by seed, and never from a sign.
+
+    holds           the interval lies on the claimed side of 0 (of sameness: within the margin)
+    reversed        it lies on the other side, and not wholly within the margin
+    no difference   it lies wholly within the margin
+    not resolved    none of these yet
+    depends         it is resolved under each scheme of positions, and not alike
+    not tested      a cell that the claim is about can't decide it here, or doesn't exist
+
+Over the claims of a table, under all its schemes of positions, Holm's correction keeps the chance of one wrong verdict
+below 5%.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from experiments.statistics.comparison import (
+    AnyComparison,
+    Compared,
+    Exact,
+    Word,
+    claim_p_value,
+    claim_seeds,
+    claim_word,
+    widest,
+)
+from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, Evidence, holm_levels
+from experiments.statistics.marks import marks
+from experiments.tables.definition.inequality import Comparison, Part, Trend, arithmetic
+from experiments.tables.definition.table import Budget, Claim
+
+TIME_MARGIN = 0.02  # of the log of a ratio of step times: the bench of a quiet machine tells no less apart
+# row -> seed -> number
+Numbers = Mapping[str, Mapping[int, float]]
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What claims can be about, by row and seed, under one scheme of positions."""
+
+    score: Numbers
+    step_time: Numbers  # seconds a token, by round of the bench
+    parameters: Numbers
+    sizes: Mapping[str, Mapping[str, object]]  # what trends and arithmetic may name, by row
+    stuck: Mapping[str, str] = field(default_factory=dict)  # row -> why it may decide nothing
+    late_gain: Mapping[str, float] = field(default_factory=dict)  # row -> what the last tenth of training gained
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What was decided on a claim under one scheme of positions."""
+
+    comparisons: list[AnyComparison]
+    word: Word
+    level: float  # at which it was decided, or would be beside the table's other claims
+    why: str  # of `not resolved` and `not tested`
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was decided on a claim, and by which comparisons under each scheme of positions."""
+
+    key: str
+    claim: Claim
+    findings: dict[str, Finding]  # by scheme; one of the name "" in a table without
+    left_out: list[str]  # rows that it names and this budget doesn't have
+
+    @property
+    def word(self) -> Word:
+        """The word that all schemes have; `depends` where they are resolved and differ."""
+        words = [finding.word for finding in self.findings.values()]
+        for unresolved in ("not tested", "not resolved"):
+            if unresolved in words:
+                return unresolved
+        return words[0] if len(set(words)) == 1 else "depends"
+
+    @property
+    def why(self) -> str:
+        """Why it is not resolved or not tested, by scheme."""
+        whys = {scheme: finding.why for scheme, finding in self.findings.items() if finding.why}
+        return "; ".join(f"{scheme}: {why}" if scheme else why for scheme, why in whys.items())
+
+
+def decide(
+    claims: Mapping[str, Claim],
+    budget: Budget,
+    present: Mapping[str, object],
+    measures: Mapping[str, Measures],
+    evidence: Evidence | None = None,
+) -> list[Verdict]:
+    """A verdict on every claim.
+
+    Args:
+        claims: the table's claims by their keys.
+        budget: what the score is, which way is better, and the margin.
+        present: the rows that the budget has.
+        measures: the numbers under each scheme of positions; one of the name "" in a table without.
+        evidence: anytime-valid unless the seeds were planned.
+    """
+    evidence = evidence or Anytime()
+    compared = {
+        (key, scheme): _compare(claim, budget, present, of_scheme, evidence)
+        for key, claim in claims.items()
+        for scheme, of_scheme in _schemes(claim, measures).items()
+    }
+    # a claim that has no rows here takes no share of the allowed errors
+    family = [place for place, comparisons in compared.items() if comparisons]
+    levels = dict(zip(family, holm_levels([claim_p_value(compared[place]) for place in family]), strict=True))
+    kept = sum(level == 0 for level in levels.values())
+    verdicts = []
+    for key, claim in claims.items():
+        findings = {
+            scheme: _finding(compared[key, scheme], levels.get((key, scheme), 0.0), ALPHA / max(1, kept))
+            for scheme in _schemes(claim, measures)
+        }
+        rows = dict.fromkeys(row for part in claim.parsed() for row in part.rows)
+        verdicts.append(Verdict(key, claim, findings, [row for row in rows if row not in present]))
+    return verdicts
+
+
+def _schemes(claim: Claim, measures: Mapping[str, Measures]) -> dict[str, Measures]:
+    """The schemes that a claim is decided under: what is no score does not depend on positions."""
+    return dict(measures) if claim.of == "score" else {"": next(iter(measures.values()))}
+
+
+def _finding(comparisons: list[AnyComparison], level: float, next_level: float) -> Finding:
+    if not comparisons:
+        return Finding(comparisons, "not tested", 0.0, "this budget has none of its rows side by side")
+    if found := list(dict.fromkeys(mark for comparison in comparisons for mark in comparison.marks)):
+        return Finding(comparisons, "not tested", next_level, "; ".join(found))
+    if level == 0.0:
+        return Finding(comparisons, "not resolved", next_level, _what_would_resolve(comparisons, next_level))
+    return Finding(comparisons, claim_word(comparisons, level), level, "")
+
+
+def _compare(
+    claim: Claim, budget: Budget, present: Mapping[str, object], measures: Measures, evidence: Evidence
+) -> list[AnyComparison]:
+    parts = claim.parts_at(present)
+    if claim.of == "score":
+        return [_score(part, claim, budget, measures, evidence) for part in parts]
+    if claim.of == "step_time":
+        return [_step_time(part, measures, evidence) for part in parts]
+    return [_parameters(part, measures) for part in parts if isinstance(part, Part)]
+
+
+def _score(part: Comparison, claim: Claim, budget: Budget, measures: Measures, evidence: Evidence) -> Compared:
+    sense = -1 if budget.better == "lower" else 1
+    constant = part.constant if isinstance(part, Part) else 0.0
+    contrasts = _differences(part, measures.score, measures, lambda value: value)
+    differences = {seed: contrast + constant for seed, contrast in contrasts.items()}
+    steps = part.steps if isinstance(part, Trend) else []
+    made = Compared(
+        f"{budget.score_name}: {_as_written(part, budget)}", part.relation, differences, sense, budget.margin.value,
+        part.rows, evidence, steps=[_score(step, claim, budget, measures, evidence) for step in steps],
+    )  # fmt: skip
+    marked = [] if claim.of_failure else marks(made, measures.stuck, measures.late_gain)
+    return replace(made, marks=marked)
+
+
+def _as_written(part: Comparison, budget: Budget) -> str:
+    """The comparison in the score's own sense: of a loss the better side is less."""
+    sign = "<" if budget.better == "lower" else ">"
+    if isinstance(part, Trend):
+        return f" {sign} ".join(part.sides) + f", fitted over log2 {part.size}"
+    if part.relation == "~":
+        return f"|{_sum(part.left)} - {_sum(part.right)}| < {budget.margin.value:g}"
+    slack = f" {'+' if budget.better == 'lower' else '-'} {budget.margin.value:g}" if part.relation == ">~" else ""
+    return f"{part.left} {sign} {part.right}{slack}"
+
+
+def _step_time(part: Comparison, measures: Measures, evidence: Evidence) -> Compared:
+    differences = _differences(part, measures.step_time, measures, math.log)
+    return Compared(f"log step time: {part}", part.relation, differences, 1, TIME_MARGIN, part.rows, evidence)
+
+
+def _parameters(part: Part, measures: Measures) -> Exact:
+    differences = _differences(part, measures.parameters, measures, lambda value: value)
+    right = arithmetic(part.right, measures.sizes[part.rows[0]]) if part.relation == "=" else None
+    sentence = f"parameters: {part}" + (f" = {right:g}" if right is not None else "")
+    is_true = all(value == right if right is not None else value > 0 for value in differences.values())
+    return Exact(sentence, differences, is_true, part.rows)
+
+
+def _differences(
+    part: Comparison, numbers: Numbers, measures: Measures, scale: Callable[[float], float]
+) -> dict[int, float]:
+    """The contrast of every seed that has all of its rows."""
+    seeds = set.intersection(*(set(numbers.get(row, {})) for row in part.rows))
+    factors = part.contrast(measures.sizes) if isinstance(part, Trend) else part.contrast
+    return {seed: sum(factor * scale(numbers[row][seed]) for row, factor in factors.items()) for seed in sorted(seeds)}
+
+
+def _sum(text: str) -> str:
+    return f"({text})" if " " in text else text
+
+
+def _what_would_resolve(comparisons: Sequence[AnyComparison], level: float) -> str:
+    if unpaired := [comparison.sentence for comparison in comparisons if not comparison.values]:
+        return f"no seed has all the rows of {unpaired[0]}"
+    fewest = min(len(comparison.values) for comparison in comparisons)
+    half, needed = widest(comparisons), claim_seeds(comparisons, level)
+    width = f"the widest interval is +-{half:.2g}" if math.isfinite(half) else "too few seeds for an interval"
+    if needed is None:
+        return f"{width}; " + ("give 4 seeds or more" if fewest < 2 else f"over {MOST_SEEDS:,} seeds would be needed")
+    return (
+        f"{width}; at this mean and spread about {max(needed, fewest + 1)} seeds would resolve it, {fewest} are there"
+    )

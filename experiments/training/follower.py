@@ -1,0 +1,79 @@
+"""What every process of a run but the first does: the tasks that the first one tells it, and nothing else."""
+
+from __future__ import annotations
+
+import platform
+from contextlib import suppress
+from dataclasses import replace
+
+from experiments.measure.memory import PeakMemory
+from experiments.measure.throughput import Throughput
+from experiments.settings.mistake import Mistake
+from experiments.settings.run import Settings
+from experiments.tasks.choose import task_of
+from experiments.training.compiling import compile_layers
+from experiments.training.distribution import Group
+from experiments.training.guard import NonFiniteError
+from experiments.training.interruption import handled
+from experiments.training.micro_batches import OutOfMemoryError
+from experiments.training.run import Used, build_learner, identities, kernels, prepare_process, tensors
+from experiments.training.train import validate
+
+
+def follow(settings: Settings, group: Group) -> None:
+    """Do what the first process tells until it dismisses this one. Raises Mistake, LostProcessError.
+
+    It learns of SIGINT and SIGTERM, and decides.
+    """
+    follower = Follower(settings, group)
+    with handled(lambda number, frame: group.signalled(number)):
+        for task, *arguments in group.tasks():
+            # the first process has it too
+            with suppress(NonFiniteError, OutOfMemoryError):
+                getattr(follower, task)(*arguments)
+
+
+class Follower:
+    """The tasks, each a method; they call what the first process calls, in the same order."""
+
+    def __init__(self, settings: Settings, group: Group) -> None:
+        self.settings, self.group = settings, group
+        self.compiled = False
+
+    def set_up(self, identities_of_first: dict[str, str]) -> None:
+        """Make the learner. Raises Mistake where the run is another one on this machine."""
+        device = prepare_process(self.settings, self.group)
+        source = task_of(self.settings)
+        self.dataset = source.prepare(lambda name, done, total: None)
+        for name, ours in identities(self.settings, self.dataset).items():
+            if ours != identities_of_first[name]:
+                raise Mistake(f"{name} of process {self.group.rank} on {platform.node()} differs from the first one's")
+        self.learner = build_learner(self.settings, source, self.dataset, device, self.group)
+        self.memory, self.throughput = PeakMemory(device), Throughput()
+
+    def align(self, precision: str, micro_batch: int, backend: str, compiled: bool) -> None:
+        """Go on from where the first process is. Raises Mistake where another kernel would run here."""
+        learner = self.learner
+        learner.forward, learner.micro_batch = replace(learner.forward, precision=precision), micro_batch
+        if (ours := kernels(learner, self.settings)) != backend:
+            raise Mistake(
+                f"process {self.group.rank} on {platform.node()} has the attention kernel {ours}, the first {backend}"
+            )
+        if compiled and not self.compiled:
+            compile_layers(learner.model, lengths_vary=learner.objective.lengths_vary)
+            self.compiled = True
+        self.group.spread([*tensors(learner).values()])
+        self.memory.reset()
+        self.throughput.start()
+
+    def take(self, step: int, learning_rate: float) -> None:
+        """Take a step."""
+        self.learner.take(step, learning_rate)
+
+    def validate(self, step: int) -> None:
+        """Evaluate the weights."""
+        validate(self.learner, self.dataset, self.settings.trainer.evaluation_sequences, step)
+
+    def tell_used(self) -> None:
+        """Tell what this process has used."""
+        self.group.gather(Used.of(self.memory, self.throughput))

@@ -1,0 +1,46 @@
+"""What the campaigns share: the nursery, and a world in which a command takes a second."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scripts.campaigns.nursery import Nursery
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if here in item.path.parents:
+            item.add_marker("campaign")
+
+
+@pytest.fixture(scope="session")
+def nursery(environment: dict[str, str]) -> Iterator[Nursery]:
+    with Nursery(environment) as nursery:
+        yield nursery
+
+
+@pytest.fixture(scope="session")
+def spoiled(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
+    """A nursery whose children can be given a disk that is full, or without locks."""
+    if not (compiler := shutil.which("cc")):
+        pytest.skip("there is no compiler")
+    shim = tmp_path_factory.mktemp("shim") / "shim.so"
+    source = Path(__file__).with_name("shim.c")
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", shim, source, "-ldl"], check=True)
+    with Nursery(environment, shim) as nursery:
+        yield nursery
+
+
+@pytest.fixture(scope="session")
+def training(tiny: list[str], nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The words of a training of 40 steps, whose text is in the cache."""
+    words = ["train", *(word for word in tiny if not word.startswith("max_steps")), "max_steps=40"]
+    code, said = nursery.run(*words, cwd=tmp_path_factory.mktemp("warm"))
+    assert code == 0, said
+    return words

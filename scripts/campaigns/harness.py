@@ -1,0 +1,127 @@
+"""The driver: a command begins, is killed at a moment, is given again until it ends, and its bytes are compared."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from experiments.record.folder import RunFolder
+from experiments.settings.digest import file_digest
+from scripts.campaigns.nursery import Child
+from tests.fixtures.outcome import outcome
+
+TICK = 0.025  # seconds: of a life each is tried at least once, where a campaign is large enough
+AGAIN = 5  # times that a command is given without being killed, at most
+TOLD = ("log.txt", "output.txt", "lock")
+WAIT = 60  # seconds that children of a killed process have to save and end
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A command, and what it must leave in the end."""
+
+    start: Callable[[Path], Child]
+    outcome: Callable[[Path], Any]
+    done_before: tuple[int, ...] = (0,)  # its code where everything was done already
+
+
+def moments(life: float, chance: random.Random, count: int) -> Iterator[float]:
+    """So many moments of a life in seconds: in each tick at least one, as far as the count reaches, in any order."""
+    ticks = range(max(1, int(life / TICK)))
+    while count > 0:
+        for tick in chance.sample(ticks, min(count, len(ticks))):
+            yield (tick + chance.random()) * TICK
+        count -= len(ticks)
+
+
+def kill_all(child: Child) -> None:
+    """Kill a process and those that it has started, itself first."""
+    with suppress(psutil.NoSuchProcess):
+        started = psutil.Process(child.pid).children(recursive=True)
+        child.kill()
+        for each in started:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+
+
+def ended(subject: Subject, folder: Path) -> str:
+    """Give a command until it ends well; what it said last."""
+    for _ in range(AGAIN):
+        child = subject.start(folder)
+        if (code := child.wait()) in subject.done_before:
+            break
+        # what a killed parent had started saves and ends
+        assert "wait for it" in child.output, (code, child.output)
+        time.sleep(WAIT / AGAIN / 4)
+    assert code in subject.done_before and "Traceback" not in child.output, (code, child.output)
+    return child.output
+
+
+@dataclass
+class Tally:
+    """What a campaign has tried."""
+
+    life: float = 0.0
+    tries: int = 0
+    kills: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kills} kills in {self.tries} tries, life {self.life:.2f} s"
+
+
+def kill_often(
+    subject: Subject, folder: Path, chance: random.Random, kills: int, say: Callable[[str], None],
+    kill: Callable[[Child], None] = Child.kill,
+) -> None:  # fmt: skip
+    """Kill it so often, at moments all over its life: it must end as one that nobody killed, and leave no more.
+
+    A command that goes on after a kill is killed again, at any moment, every other time.
+    """
+    tally, whole = Tally(), folder / "whole"
+    whole.mkdir(parents=True)
+    begun = time.monotonic()
+    first = subject.start(whole)
+    assert first.wait() == 0, first.output
+    tally.life = time.monotonic() - begun
+    expected, names = subject.outcome(whole), left_in(whole)
+    assert expected
+    while tally.kills < kills and tally.tries < 3 * kills:
+        for moment in moments(tally.life, chance, kills - tally.kills):
+            if tally.kills >= kills:
+                break
+            place = folder / f"try{tally.tries}"
+            place.mkdir()
+            for when in (moment, *([chance.uniform(0, tally.life)] if tally.tries % 2 else [])):
+                child = subject.start(place)
+                time.sleep(when)
+                kill(child)
+                tally.kills += child.wait() < 0
+            tally.tries += 1
+            ended(subject, place)
+            assert subject.outcome(place) == expected, f"{place}: other bytes, after a kill at {moment:.3f} s"
+            assert left_in(place) == names, f"{place}: {sorted(left_in(place) ^ names)}, after a kill at {moment:.3f} s"
+    say(str(tally))
+
+
+def left_in(folder: Path) -> set[str]:
+    """The names of all files below a folder, apart from those that only tell what happened."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name not in TOLD}
+
+
+def runs_in(folder: Path) -> dict[str, Any]:
+    """The outcome of every run below a folder."""
+    configs = sorted(folder.rglob("config.yaml"))
+    return {config.parent.name: outcome(RunFolder(config.parent)) for config in configs}
+
+
+def files_in(folder: Path) -> dict[str, str]:
+    """The digest of every file below a folder, locks apart."""
+    paths = (path for path in folder.rglob("*") if path.is_file() and "lock" not in path.name)
+    return {str(path.relative_to(folder)): file_digest(path) for path in paths}

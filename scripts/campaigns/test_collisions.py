@@ -1,0 +1,60 @@
+"""Two processes that want the same at the same time: one does it, the other waits or is told, and nothing is mixed."""
+
+from __future__ import annotations
+
+import time
+
+from scripts.campaigns.harness import Subject, ended, files_in, runs_in
+
+
+def test_two_trainings_of_one_run(nursery, training, tmp_path, chance, tries, say):
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    begun = time.monotonic()
+    code, said = nursery.run(*training, cwd=whole)
+    life, expected = time.monotonic() - begun, runs_in(whole)
+    assert code == 0, said
+    subject = Subject(lambda folder: nursery.start(*training, cwd=folder), runs_in)
+    told = 0
+    for number in range(count := tries(4, 150)):
+        folder = tmp_path / f"try{number}"
+        folder.mkdir()
+        first = subject.start(folder)
+        time.sleep(chance.uniform(0, life) * chance.randrange(2))
+        second = subject.start(folder)
+        if chance.randrange(4) == 0:
+            time.sleep(chance.uniform(0, life))
+            first.kill()
+        codes = [first.wait(), second.wait()]
+        for code, each in zip(codes, (first, second), strict=True):
+            assert code in (0, -9) or (code == 1 and "trains in it" in each.output), (code, each.output)
+        told += 1 in codes
+        assert 0 in codes or -9 in codes, (first.output, second.output)
+        ended(subject, folder)
+        assert runs_in(folder) == expected, number
+    say(f"{count} collisions, {told} told that the other trains")
+
+
+def test_two_that_make_one_corpus(nursery, training, tmp_path, chance, tries, say):
+    whole = tmp_path / "whole"
+    whole.mkdir()
+
+    def prepare(folder):
+        entry, words = "scripts.campaigns.nursery:prepare_here", " ".join(training[1:])
+        return nursery.start(str(folder), entry=entry, cwd=folder, ATTN_WORDS=words)
+
+    assert prepare(whole).wait() == 0
+    expected = files_in(whole / "cache")
+    for number in range(count := tries(2, 50)):
+        folder = tmp_path / f"try{number}"
+        folder.mkdir()
+        first = prepare(folder)
+        time.sleep(chance.uniform(0, 0.3))
+        second = prepare(folder)
+        if chance.randrange(2):
+            time.sleep(chance.uniform(0, 0.5))
+            first.kill()
+        codes = first.wait(), second.wait()
+        assert codes[0] in (0, -9) and codes[1] == 0, (first.output, second.output)
+        assert files_in(folder / "cache") == expected, number
+    say(f"{count} collisions")

@@ -1,0 +1,136 @@
+"""Processes killed with SIGKILL at every moment of their lives: what goes on after them ends with the same bytes."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+
+from experiments.record.folder import RunFolder
+from scripts.campaigns.harness import Subject, files_in, kill_all, kill_often, runs_in
+from tests.fixtures.outcome import outcome
+
+TWO_ROWS = """
+title: One or two
+shows: that a second head helps
+paper: nobody
+source: runs
+baseline: one
+margin: {value: 0.01, reason: made for the test}
+rows:
+  one: {label: one head, overrides: heads=1}
+  two: {label: two heads, overrides: heads=2}
+claims:
+  S1: {says: Two are better, parts: [two > one]}
+budgets:
+  nano: {task: a task, seeds: 1, overrides: ""}
+"""
+
+
+@pytest.fixture
+def kill(tmp_path, chance, say):
+    """kill(start, outcome, kills): the campaign of one command."""
+    return lambda subject, kills, **how: kill_often(subject, tmp_path / "kills", chance, kills, say, **how)
+
+
+def test_a_training(kill, nursery, training, tries):
+    kill(Subject(lambda folder: nursery.start(*training, cwd=folder), runs_in), tries(6, 500))
+
+
+def test_a_sweep_with_all_its_processes(kill, nursery, training, tries):
+    words = [training[0], "-m", *training[1:], "seed=0,1", "--workers", "2"]
+    kill(Subject(lambda folder: nursery.start(*words, cwd=folder), runs_in), tries(2, 100), kill=kill_all)
+
+
+def test_a_table(kill, nursery, training, tries, tmp_path):
+    tables = tmp_path / "tables"
+    (tables / "me2026").mkdir(parents=True)
+    (tables / "me2026" / "heads.yaml").write_text(TWO_ROWS)
+
+    def start(folder):
+        entry = "scripts.campaigns.nursery:table_of"
+        return nursery.start(str(tables), "me2026/heads", *training[1:], entry=entry, cwd=folder)
+
+    kill(Subject(start, runs_in), tries(1, 50))
+
+
+def test_a_tokenizer_and_a_packed_text(kill, nursery, training, tries):
+    def start(folder):
+        entry, words = "scripts.campaigns.nursery:prepare_here", " ".join(training[1:])
+        return nursery.start(str(folder), entry=entry, cwd=folder, ATTN_WORDS=words)
+
+    kill(Subject(start, files_in), tries(4, 100))
+
+
+def test_a_kernel(kill, nursery, tries, tmp_path, kernels):
+    """The compiler is one that takes a third of a second: what is tried is what is done with what it writes."""
+    # those of earlier sources may be there too
+    library = max(kernels.rglob("*.so"), key=lambda path: path.stat().st_mtime)
+    compiler = tmp_path / "compiler"
+    place = 'for word; do [ "$last" = -o ] && out=$word; last=$word; done'
+    asked = 'case "$*" in *-dM*) exec g++ "$@";; esac'
+    compiler.write_text(f"#!/bin/sh\n{asked}\n{place}\nhead -c 9999 {library} > $out\nsleep 0.3\ncp {library} $out\n")
+    compiler.chmod(0o755)
+
+    def start(folder):
+        entry = "scripts.campaigns.nursery:build_kernel"
+        return nursery.start(str(folder), entry=entry, cwd=folder, CXX=str(compiler))
+
+    kill(Subject(start, files_in), tries(4, 100))
+
+
+def test_a_fine_tuning(kill, nursery, words, tries):
+    more = ("epochs=2", "batch_size=8", "trainer.checkpoint_every=3", "trainer.evaluate_every=10")
+
+    def start(folder):
+        return nursery.start("finetune", *words("sst2", *more, f"runs={folder / 'runs'}"), cwd=folder)
+
+    kill(Subject(start, runs_in), tries(2, 50))
+
+
+@pytest.fixture(scope="module")
+def bert(nursery, training, tmp_path_factory):
+    """A run that a format of Hugging Face can express, and its folder there."""
+    folder = tmp_path_factory.mktemp("bert")
+    own = ("norm=post", "position=learned", "head_transform=true", "token_types=2")
+    made = ("train", *training[1:], own[0], *(f"model.{each}" for each in own[1:]))
+    code, said = nursery.run(*made, cwd=folder)
+    assert code == 0, said
+    (run,) = folder.glob("runs/multi_head-*")
+    code, said = nursery.run("export", str(run), "there", cwd=folder)
+    assert code == 0, said
+    return run, folder / "there"
+
+
+def test_an_export(kill, nursery, bert, tries):
+    """Given again, it is refused where it is whole."""
+
+    def start(folder):
+        return nursery.start("export", str(bert[0]), "there", cwd=folder)
+
+    kill(Subject(start, lambda folder: files_in(folder / "there"), done_before=(0, 2)), tries(3, 50))
+
+
+def test_an_import(kill, nursery, bert, training, tries):
+    words = ["import", str(bert[1]), "--name", "theirs", *(word for word in training if word.startswith("data"))]
+
+    def read(folder):
+        run = folder / "runs" / "theirs"
+        RunFolder(run).check_files()
+        return outcome(RunFolder(run)), files_in(run)["tokenizer.json"]
+
+    kill(Subject(lambda folder: nursery.start(*words, cwd=folder), read, done_before=(0, 2)), tries(3, 50))
+
+
+def test_heads_that_are_exported(kill, nursery, pretrained, tries):
+    def start(folder):
+        run = folder / "runs" / pretrained.name
+        if not run.exists():
+            shutil.copytree(pretrained, run)
+        return nursery.start("heads", run.name, "--sequences", "4", "--export", "2", cwd=folder)
+
+    def read(folder):
+        (heads,) = folder.glob("runs/*/heads")
+        return {name: digest for name, digest in files_in(heads).items() if name.endswith(("parquet", "safetensors"))}
+
+    kill(Subject(start, read), tries(1, 50))

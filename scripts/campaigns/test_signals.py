@@ -1,0 +1,51 @@
+"""SIGINT and SIGTERM at any moment of a command: it says so in a line, with its code, and leaves nothing behind."""
+
+from __future__ import annotations
+
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from scripts.campaigns.harness import left_in
+
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+TABLE = ("table", "shazeer2020/heads", "--dry-run", "--seeds", "1", "layers=1", "hidden_size=96", "length=16")
+
+
+@pytest.mark.parametrize("command", ["evaluate", "finetune", "table", "train", "heads", "export", "compare"])
+def test_a_signal(nursery, words, pretrained, training, tmp_path, chance, tries, say, command):
+    """A calibration keeps no half of anything; a training that was told to stop goes on."""
+    asked = {
+        "evaluate": ["evaluate", str(pretrained)],
+        "finetune": ["finetune", *words("sst2", "max_steps=60", "epochs=null", "runs=runs")],
+        "table": [*TABLE, "data=text", f"data.train={pretrained.parents[1] / 'text.txt'}"],
+        "train": training,
+        "heads": ["heads", str(pretrained), "--sequences", "4"],
+        "export": ["export", str(pretrained), "there"],
+        "compare": ["compare", "--runs", str(pretrained.parent)],
+    }[command]
+    ends: dict[int, int] = {}
+    for number in range(tries(1, 20)):
+        folder = tmp_path / f"try{number}"
+        temporary = folder / "temporary"
+        temporary.mkdir(parents=True)
+        child = nursery.start(*asked, cwd=folder, TMPDIR=str(temporary), ATTN_CACHE=str(folder / "cache"))
+        time.sleep(chance.uniform(0.2, 6))
+        sent = chance.choice([*CODES])
+        child.kill(sent)
+        code = child.wait()
+        ends[code] = ends.get(code, 0) + 1
+        assert "Traceback" not in child.output, child.output
+        # before its handlers are there a process ends as any does; afterwards it may have ended by itself
+        assert code in (0, 2, CODES[sent], -sent), (code, child.output)
+        assert code != CODES[sent] or f"interrupted by {sent.name}" in child.output.splitlines()[-1], child.output
+        check_left(folder, temporary)
+    say(", ".join(f"{count} ended with {code}" for code, count in sorted(ends.items())))
+
+
+def check_left(folder: Path, temporary: Path) -> None:
+    # torch keeps its compiler's files for the next time
+    assert not [name for name in left_in(temporary) if not name.startswith("torchinductor")]
+    assert not [name for name in left_in(folder) if ".partial" in name or "building-" in name]

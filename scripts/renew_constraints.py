@@ -1,0 +1,80 @@
+"""Renew the tested versions: python scripts/renew_constraints.py [constraints.txt]
+
+Asks pip for the newest versions that fit all extras together, on Python 3.10 and on 3.11, and writes them for the
+packages that the file names and for those that pyproject.toml names. Installs nothing. Run the tests with the new file
+before you commit it.
+It needs Python 3.11 or newer, and pip.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import tomllib
+
+ROOT = Path(__file__).resolve().parents[1]
+HEAD = (
+    "# The versions that were tested together. Commands of the README install with them: "
+    "`pip install -c constraints.txt ...`\n"
+)
+# Hydra's parser has no wheel, and pip resolves for another Python from wheels only: this one is built first
+SOURCE_ONLY = "antlr4-python3-runtime==4.9.*"
+OLDEST, NEWER = "3.10", "3.11"
+# the whole name of a distribution at the start of a requirement
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def main(path: Path) -> None:
+    lines = path.read_text(encoding="utf-8").splitlines()
+    required = requirements()
+    resolved = {python: newest(required, python) for python in (OLDEST, NEWER)}
+    kept = [name_of(line) for line in lines if line and not line.startswith("#")]
+    names = dict.fromkeys([*kept, *map(name_of, required)])
+    markers = {name_of(line): line.partition(";")[2] for line in lines if "platform_system" in line}
+    path.write_text(HEAD + "".join(constraint(name, resolved, markers) for name in names), encoding="utf-8")
+
+
+def requirements() -> list[str]:
+    """What pyproject.toml requires, extras included, without the names of other extras."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    groups = [project["dependencies"], *project["optional-dependencies"].values()]
+    return sorted({each for group in groups for each in group if name_of(each) != project["name"]})
+
+
+def name_of(requirement: str) -> str:
+    """The name at the start of a requirement or a constraint, as pip compares it."""
+    match = NAME.match(requirement)
+    assert match, requirement
+    return re.sub(r"[-_.]+", "-", match[0]).lower()
+
+
+def newest(required: list[str], python: str) -> dict[str, str]:
+    """The versions that pip would install in an empty environment of this Python."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder) / "report.json"
+        pip = [sys.executable, "-m", "pip"]
+        subprocess.run([*pip, "wheel", "--quiet", "--no-deps", "--wheel-dir", folder, SOURCE_ONLY], check=True)
+        options = ["--dry-run", "--ignore-installed", "--only-binary=:all:", "--find-links", folder, "--quiet"]
+        target = ["--python-version", python, "--target", folder, "--report", str(report)]
+        subprocess.run([*pip, "install", *options, *target, *required], check=True)
+        installed = json.loads(report.read_text(encoding="utf-8"))["install"]
+    return {name_of(each["metadata"]["name"]): each["metadata"]["version"].split("+")[0] for each in installed}
+
+
+def constraint(name: str, resolved: dict[str, dict[str, str]], markers: dict[str, str]) -> str:
+    """The lines of a package: one where both Pythons have the same version; none where nothing needs it any more."""
+    old, new = (resolved[python].get(name) for python in (OLDEST, NEWER))
+    marker = f";{markers[name]}" if name in markers else ""
+    if old == new or marker:
+        return f"{name}=={new}{marker}\n" if new else ""
+    versions = ((new, f'python_version >= "{NEWER}"'), (old, f'python_version < "{NEWER}"'))
+    return "".join(f"{name}=={version}; {where}\n" for version, where in versions if version)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "constraints.txt")

@@ -1,0 +1,110 @@
+"""Measures what a second process gains on this machine: speeds in turns, and the time that goes into sums.
+
+python scripts/scaling.py model=mini length=128 batch_size=32
+
+Rounds of one process and of two follow each other, so that what else runs here disturbs both.
+"""
+
+from __future__ import annotations
+
+import os
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as multiprocessing
+
+from experiments.config.compose import compose
+from experiments.measure.hardware import resolve_precision
+from experiments.settings.run import Settings
+from experiments.tasks.choose import task_of
+from experiments.training.distribution import ALONE, Member, World, joined
+from experiments.training.run import build_learner
+
+ROUNDS, STEPS, WARMUP = 5, 8, 3
+TIMED = ("all_reduce", "broadcast_object_list")
+
+
+class Clock:
+    """Seconds that this process spends in torch.distributed, those in which it waits for the other included."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+        for name in TIMED:
+            setattr(dist, name, self._timed(getattr(dist, name)))
+
+    def _timed(self, call):
+        def timed(*arguments, **options):
+            began = time.perf_counter()
+            call(*arguments, **options)
+            self.seconds += time.perf_counter() - began
+
+        return timed
+
+
+def measure(settings: Settings, world: World, clock: Clock) -> tuple[float, float]:
+    """Median seconds of a step, and of these those in sums."""
+    torch.set_num_threads(1)
+    source = task_of(settings)
+    dataset = source.prepare(lambda *_: None)
+    learner = build_learner(settings, source, dataset, torch.device("cpu"), world)
+    steps, sums = [], []
+    for step in range(1, WARMUP + STEPS + 1):
+        began, before = time.perf_counter(), clock.seconds
+        learner.take(step, 1e-4)
+        steps.append(time.perf_counter() - began)
+        sums.append(clock.seconds - before)
+    return statistics.median(steps[WARMUP:]), statistics.median(sums[WARMUP:])
+
+
+def work(rank: int, settings: Settings, store: str, pipe) -> None:
+    clock = Clock()
+    with joined(Member(rank, 2, rank), dist.FileStore(store, 2), on_gpu=False) as group:
+        rounds = []
+        for _ in range(ROUNDS):
+            dist.barrier()
+            alone = measure(settings, ALONE, clock)[0] if rank == 0 else 0.0
+            dist.barrier()
+            together = measure(settings, group, clock)
+            dist.barrier()
+            count = sum(parameter.numel() for parameter in task_of(settings).build_model(8192).parameters())
+            gradient = torch.zeros(count)
+            began = time.perf_counter()
+            group.sum([gradient])
+            rounds.append((alone, *together, time.perf_counter() - began, 4 * count))
+        if rank == 0:
+            pipe.send(rounds)
+
+
+def main() -> None:
+    settings = compose([*sys.argv[1:], "trainer.device=cpu", "trainer.compile=false"])
+    task_of(settings).prepare(lambda *_: None)
+    with tempfile.TemporaryDirectory() as folder:
+        context = multiprocessing.get_context("spawn")
+        ours, theirs = context.Pipe(duplex=False)
+        arguments = (settings, str(Path(folder) / "store"), theirs)
+        processes = [context.Process(target=work, args=(rank, *arguments)) for rank in range(2)]
+        for process in processes:
+            process.start()
+        rounds = ours.recv()
+        for process in processes:
+            process.join()
+    alone, together, sums, reduced, size = (statistics.median(column) for column in zip(*rounds, strict=True))
+    ratios = sorted(one / (2 * two) for one, two, *_ in rounds)
+    precision = resolve_precision(settings.trainer.precision, torch.device("cpu"))
+    sizes = f"batch {settings.batch_size} x {settings.length}, {size / 4:,.0f} parameters"
+    print(f"{precision}, {sizes}, load {os.getloadavg()[0]:.1f}")
+    print(f"a step: {1000 * alone:.0f} ms in one process, {1000 * together:.0f} ms in two")
+    print(
+        f"share of the ideal: {ratios[len(ratios) // 2]:.0%} ({ratios[0]:.0%} to {ratios[-1]:.0%} in {ROUNDS} rounds)"
+    )
+    print(f"in sums, waiting included: {sums / together:.0%} of a step of two")
+    print(f"summing {size / 1e6:.0f} MB of gradient alone: {1000 * reduced:.0f} ms, {size / reduced / 1e9:.2f} GB/s")
+
+
+if __name__ == "__main__":
+    main()

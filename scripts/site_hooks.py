@@ -1,0 +1,39 @@
+"""What mkdocs.yml needs beside mkdocs: equations as MathML, which needs no script, and links to files of the code."""
+
+from __future__ import annotations
+
+import html
+import re
+from pathlib import Path
+from typing import Any
+
+from latex2mathml.converter import convert
+
+ROOT = Path(__file__).resolve().parents[1]
+EQUATION = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+# a link from a page of docs/ to a file outside of it
+OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)]+)\)")
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """A link to a file outside of docs/, which the site doesn't have, becomes its name. Raises where there is none."""
+    folder = (ROOT / "docs" / page.file.src_uri).parent
+
+    def named(match: re.Match[str]) -> str:
+        path = (folder / match[2].split("#")[0]).resolve()
+        if path.is_relative_to(ROOT / "docs"):
+            return match[0]
+        if not path.exists():
+            raise FileNotFoundError(f"{page.file.src_uri}: {match[2]}")
+        return match[1] if match[1].startswith("`") else f"`{path.relative_to(ROOT)}`"
+
+    return OUTSIDE.sub(named, markdown)
+
+
+def on_page_content(content: str, **_: Any) -> str:
+    """Equations of LaTeX become MathML."""
+
+    def mathml(match: re.Match[str]) -> str:
+        return convert(html.unescape(match[3]).strip(), display="inline" if match[2] == "(" else "block")
+
+    return EQUATION.sub(mathml, content)

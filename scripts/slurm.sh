@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# A Slurm of one node on this machine, with accounting, by which a killed job is known. For Debian, as root:
+#   apt-get install slurm-wlm munge slurmdbd mariadb-server
+#   scripts/slurm.sh start FOLDER [CORES]; export SLURM_CONF=FOLDER/slurm.conf; ...; scripts/slurm.sh stop FOLDER
+# All state lies in FOLDER, and every port is one of 127.0.0.1. CORES: that the node says it has.
+set -Eeuo pipefail
+state=$(realpath -m "$2")
+daemons=(slurmd slurmctld slurmdbd mariadbd munged)
+
+stop() {
+  local daemon pid
+  for daemon in "${daemons[@]}"; do
+    pid=$(cat "$state/$daemon.pid" 2>/dev/null) || continue
+    kill "$pid" 2>/dev/null || true
+    # most of them remove the file themselves
+    for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
+    rm -f "$state/$daemon.pid"
+  done
+}
+
+wait_for() { for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done; echo "never: $*" >&2; return 1; }
+
+free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+
+start() {
+  local cores=$1 host memory
+  host=$(hostname -s)
+  memory=$(awk '/MemTotal/ {print int($2 / 1024 * 0.9)}' /proc/meminfo)
+  mkdir -p "$state"/{spool,save,run,log}
+  chmod 755 "$state" "$state/run"
+
+  head -c 1024 /dev/urandom > "$state/munge.key"
+  chmod 600 "$state/munge.key"
+  munged --force --key-file="$state/munge.key" --socket="$state/run/munge" --pid-file="$state/munged.pid" \
+    --log-file="$state/log/munged" --seed-file="$state/munge.seed"
+
+  mariadb-install-db --user=root --datadir="$state/database" >/dev/null 2>&1
+  mariadbd --no-defaults --user=root --datadir="$state/database" --socket="$state/run/database" \
+    --pid-file="$state/mariadbd.pid" --skip-networking >"$state/log/mariadbd" 2>&1 &
+  wait_for mariadb --no-defaults --socket="$state/run/database" -e "select 1"
+  mariadb --no-defaults --socket="$state/run/database" -e "create database slurm_acct_db; \
+    create user slurm@localhost identified by 'slurm'; grant all on slurm_acct_db.* to slurm@localhost"
+
+  local accounting control node
+  accounting=$(free_port) control=$(free_port) node=$(free_port)
+  cat > "$state/slurmdbd.conf" <<END
+AuthType=auth/munge
+AuthInfo=socket=$state/run/munge
+DbdHost=localhost
+DbdPort=$accounting
+SlurmUser=root
+LogFile=$state/log/slurmdbd
+PidFile=$state/slurmdbd.pid
+StorageType=accounting_storage/mysql
+StorageHost=localhost
+StorageUser=slurm
+StoragePass=slurm
+StorageLoc=slurm_acct_db
+END
+  chmod 600 "$state/slurmdbd.conf"
+  cat > "$state/slurm.conf" <<END
+ClusterName=here
+SlurmctldHost=$host(127.0.0.1)
+SlurmctldPort=$control
+SlurmdPort=$node
+AuthType=auth/munge
+AuthInfo=socket=$state/run/munge
+CredType=cred/munge
+SlurmUser=root
+SlurmdUser=root
+StateSaveLocation=$state/save
+SlurmdSpoolDir=$state/spool
+SlurmctldPidFile=$state/slurmctld.pid
+SlurmdPidFile=$state/slurmd.pid
+SlurmctldLogFile=$state/log/slurmctld
+SlurmdLogFile=$state/log/slurmd
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+MpiDefault=none
+ReturnToService=2
+JobRequeue=1
+KillWait=20
+SchedulerParameters=sched_interval=2,bf_interval=2
+SelectType=select/cons_tres
+SelectTypeParameters=CR_CPU
+AccountingStorageType=accounting_storage/slurmdbd
+AccountingStorageHost=localhost
+AccountingStoragePass=$state/run/munge
+AccountingStoragePort=$accounting
+JobAcctGatherType=jobacct_gather/linux
+NodeName=$host NodeAddr=127.0.0.1 CPUs=$cores RealMemory=$memory State=UNKNOWN
+PartitionName=main Nodes=$host Default=YES MaxTime=INFINITE State=UP
+END
+  export SLURM_CONF=$state/slurm.conf
+  # it looks for its configuration beside that of Slurm
+  MYSQL_UNIX_PORT=$state/run/database slurmdbd
+  wait_for sacctmgr --noheader list cluster
+  sacctmgr --immediate --quiet add cluster here >/dev/null 2>&1 || true
+  slurmctld
+  # a node may say that it has other cores than it has
+  slurmd -N "$host" --conf "CPUs=$cores" 2>/dev/null || slurmd
+  wait_for sinfo --noheader
+  wait_for bash -c 'sinfo --noheader --format=%t | grep -q idle'
+}
+
+case $1 in
+  start) trap 'stop' ERR; start "${3:-$(nproc)}" ;;
+  stop) stop ;;
+  *) echo "usage: $0 start|stop FOLDER [CORES]" >&2; exit 2 ;;
+esac

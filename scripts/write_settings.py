@@ -1,0 +1,269 @@
+"""Write the page of all settings, from the code that checks them and the YAML that gives their defaults.
+
+    python scripts/write_settings.py [docs/settings.md]
+
+What a setting means is the comment beside it: in `experiments/settings/` and the files of kinds, else in `conf/`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from experiments.config.messages import CONF, options  # noqa: E402
+from experiments.settings.finetuning import Benchmark, FinetuningSettings  # noqa: E402
+from experiments.settings.group import Group  # noqa: E402
+from experiments.settings.run import Settings  # noqa: E402
+from experiments.settings.variant import module_of, schema  # noqa: E402
+
+HEAD = """# Every setting
+
+```bash
+attn train --cfg job
+```
+
+prints every setting of a run with its value. A setting is given as `key=value`; a dot leads into a group:
+`optimizer.weight_decay=0.1`. A group is chosen by its name: `optimizer=muon`. A key that does not exist, or a value
+outside of its range, is refused before anything starts, with the nearest right word.
+
+In the tables below, a default such as "= `heads`" follows that other setting. This page is written by
+`python scripts/write_settings.py`.
+"""
+# groups whose keys depend on the kind that is chosen, with the file of conf/ that a kind's defaults are taken from
+KINDS = ("objective", "data", "tokenizer", "optimizer", "schedule")
+FIELD = re.compile(r"^ {4}(\w+): [^#]*?(?:# (.*))?$")
+KEY = re.compile(r"^ *(\w+):[^#]*# (.*)$")
+# of the attention layer, where a variant has them
+COMMON = {
+    "hidden_size": "width of the stream",
+    "heads": "heads, where all kinds of heads agree in number",
+    "key_size": "width of queries and keys per head",
+    "value_size": "width of values per head",
+    "scaled": "logits are divided by the square root of their width",
+    "linear_bias": "the linear maps have biases",
+    "dropout": "of the attention weights",
+    "backend": "kernel of the attention",
+    "start": "starting values of what mixes or reweighs heads",
+}
+# what is checked by the code that composes a configuration, not by a range
+BY_ITSELF = {"cache": "`ATTN_CACHE`, else `~/.cache/attn`", "python": "the running interpreter"}
+
+
+def page() -> str:
+    """The whole page."""
+    top = raw("config")
+    plain = [name for name in Settings.model_fields if name not in {*KINDS, "variant", "model", "trainer", "logger"}]
+    parts = [HEAD, "## What people vary\n", table(Settings, plain, top, CONF / "config.yaml")]
+    parts += ["## `variant`: the attention\n", variants()]
+    parts += ["## `model`: the layers around the attention\n", presets("model", "bert")]
+    parts.append(table(group_class("model"), None, raw("model/bert"), CONF / "model" / "bert.yaml", "model."))
+    for name in KINDS:
+        parts += [f"## `{name}`\n", presets(name), *kinds(name, members(Settings, name))]
+    for name, option in (("trainer", "default"), ("logger", "default")):
+        parts.append(f"## `{name}`\n")
+        path = CONF / name / f"{option}.yaml"
+        parts.append(table(group_class(name), None, raw(f"{name}/{option}"), path, f"{name}."))
+    parts += [FINETUNING, finetuning()]
+    return "\n".join(parts)
+
+
+FINETUNING = """## Fine-tuning
+
+`attn finetune RUN task=NAME` takes `optimizer`, `schedule`, `trainer` and `logger` as above, and these. Everything else
+is the pretrained run's.
+"""
+
+
+def finetuning() -> str:
+    """The tables of `attn finetune` and its tasks."""
+    own = ["pretrained", "checkpoint", "epochs", "batch_size", "learning_rate", "length"]
+    tables = [table(FinetuningSettings, own, raw("finetune"), CONF / "finetune.yaml")]
+    return "\n".join([*tables, "### `task`\n", presets("task"), *kinds("task", get_args(get_args(Benchmark)[0]))])
+
+
+def members(model: type[Group], field: str) -> tuple[type[Group], ...]:
+    """The classes of the kinds that a field's union is made of."""
+    return get_args(model.model_fields[field].annotation)
+
+
+def group_class(name: str) -> type[Group]:
+    """The class of a group that has no kinds."""
+    found = Settings.model_fields[name].annotation
+    assert inspect.isclass(found)
+    return found
+
+
+def raw(name: str) -> dict[str, Any]:
+    """A file of conf/ as it is written, on top of those of its group that it names as its defaults."""
+    path = CONF / f"{name}.yaml"
+    tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if name in ("config", "finetune"):
+        return tree
+    for parent in tree.pop("defaults", ()):
+        if isinstance(parent, str) and "@" not in parent and parent != "_self_":
+            tree = raw(f"{path.parent.name}/{parent}") | tree
+    return tree.get(path.parent.name, tree) if path.parent.name == "task" else tree
+
+
+def presets(group: str, basis: str | None = None) -> str:
+    """The sentence that names the options of a group."""
+    names = ", ".join(f"`{option}`" for option in options(group) if option != basis)
+    also = f" The table has the defaults of `{basis}`, which the presets begin with." if basis else ""
+    return f"Choose one with `{group}=NAME`: {names}.{also}\n"
+
+
+def kinds(group: str, classes: Iterable[type[Group]]) -> Iterator[str]:
+    """A table for each kind of a group, with the defaults of one option of that kind."""
+    for model in classes:
+        names = get_args(model.model_fields["kind"].annotation)
+        of_kind = [option for option in options(group) if raw(f"{group}/{option}").get("kind") in names]
+        basis = next((option for option in of_kind if option in names), of_kind[0])
+        fields = [field for field in model.model_fields if field != "kind"]
+        title = ", ".join(f"`{name}`" for name in names)
+        says = (inspect.getdoc(model) or "").splitlines()[0]
+        yield f"**kind {title}.** {says} Options: {', '.join(f'`{option}`' for option in of_kind)}.\n"
+        if fields:
+            values = raw(f"{group}/{basis}")
+            yield table(model, fields, values, CONF / group / f"{basis}.yaml", f"{group}.", basis)
+
+
+def variants() -> str:
+    """One table of all variants' keys: those that all have follow other settings."""
+    found: dict[str, list[str]] = {}
+    trees = {option: raw(f"variant/{option}") for option in options("variant")}
+    for option, tree in trees.items():
+        for key in schema(module_of(tree)).model_fields:
+            if key not in ("name", "module"):
+                found.setdefault(key, []).append(option)
+    rows = []
+    for key, having in found.items():
+        tree = trees[having[0]]
+        types = {allowed(schema(module_of(trees[option])), key) for option in having}
+        values = {default(trees[option].get(key)) for option in having}
+        meanings = [yaml_comments(CONF / "variant" / f"{option}.yaml").get(key, "") for option in having]
+        if key in COMMON:
+            meanings = [COMMON[key]]
+        lacking = [f"`{option}`" for option in trees if option not in having]
+        where = "all" if not lacking else ", ".join(f"`{option}`" for option in having)
+        if len(having) > len(lacking) > 0:
+            where = f"all but {', '.join(lacking)}"
+        value = default(tree.get(key)) if len(values) == 1 else "see the variant's file"
+        rows.append(
+            (f"`variant.{key}`", " or ".join(sorted(types)), value, where, sentence(next(filter(None, meanings), "")))
+        )
+    text = (
+        "[Every variant with its equation](variants.md). A key that follows another setting is set there: `heads=24`."
+    )
+    return f"{text}\n\n" + markdown(("setting", "type and range", "default", "variants", "meaning"), rows)
+
+
+def table(
+    model: type[Group], fields: list[str] | None, values: dict[str, Any], path: Path, prefix: str = "", basis: str = ""
+) -> str:
+    """The settings of a class: type and range, default, meaning."""
+    comments = yaml_comments(path) | source_comments(model)
+    rows = []
+    for field in fields or model.model_fields:
+        value = BY_ITSELF.get(field) or default(values.get(field))
+        rows.append((f"`{prefix}{field}`", allowed(model, field), value, sentence(comments.get(field, ""))))
+    heads = ("setting", "type and range", f"default of `{basis}`" if basis else "default", "meaning")
+    return markdown(heads, rows)
+
+
+def sentence(text: str) -> str:
+    """A comment as a cell of a table."""
+    return text.replace("|", "\\|").replace("<", "&lt;")
+
+
+def allowed(model: type[Group], field: str) -> str:
+    """Type and range of a field, from its JSON schema."""
+    schema_of_field = model.model_json_schema()
+    return described(schema_of_field["properties"][field], schema_of_field.get("$defs", {}))
+
+
+def described(node: dict[str, Any], definitions: dict[str, Any]) -> str:
+    """A node of a JSON schema in words."""
+    if "$ref" in node:
+        return described(definitions[node["$ref"].rpartition("/")[2]], definitions)
+    if "anyOf" in node:
+        return " or ".join(described(each, definitions) for each in node["anyOf"])
+    if "const" in node or "enum" in node:
+        return ", ".join(f"`{choice}`" for choice in node.get("enum", [node.get("const")]))
+    match node.get("type"):
+        case "integer" | "number" as kind:
+            return ("whole number" if kind == "integer" else "number") + bounds(node)
+        case "boolean":
+            return "`true`, `false`"
+        case "null":
+            return "`null`"
+        case "array":
+            return f"list of: {described(node['items'], definitions)}"
+        case "object":
+            return "a text for each name"
+        case _:
+            return "text"
+
+
+def bounds(node: dict[str, Any]) -> str:
+    """The range of a number."""
+    signs = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+    return "".join(f", {sign} {shortened(node[key])}" for key, sign in signs.items() if key in node)
+
+
+def shortened(number: float) -> str:
+    """2**32 as such."""
+    return "2^32" if number == 2**32 else f"{number:g}"
+
+
+def default(value: Any) -> str:
+    """A value of a YAML file; a reference to another setting in words."""
+    if value == "???":
+        return "must be given"
+    if isinstance(value, str) and "${" in value:
+        text = re.sub(r"\$\{floor_divide:\$\{(\w+)\},(?:\$\{(\w+)\}|(\d+))\}", r"\1 // \2\3", value)
+        text = re.sub(r"\$\{times:(\d+),\$\{(\w+)\}\}", r"\1 * \2", text)
+        return f"= `{re.sub(r'[${}]', '', text)}`"
+    if isinstance(value, list):
+        return f"`[{', '.join(map(str, value))}]`"
+    return f"`{'null' if value is None else str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def source_comments(model: type[Group]) -> dict[str, str]:
+    """The comments beside the fields of a class and of the classes that it inherits from, or above them."""
+    found: dict[str, str] = {}
+    for each in reversed(model.__mro__):
+        if not (inspect.isclass(each) and issubclass(each, Group) and each is not Group):
+            continue
+        above: list[str] = []
+        for line in inspect.getsource(each).splitlines():
+            if match := FIELD.match(line):
+                comment = match[2] or " ".join(above)
+                found |= {match[1]: comment} if comment else {}
+            above = [*above, line.strip(" #")] if line.startswith("    # ") else []
+    return found
+
+
+def yaml_comments(path: Path) -> dict[str, str]:
+    """The comments at the ends of the lines of a file of conf/, by their keys."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return {match[1]: match[2] for match in map(KEY.match, lines) if match}
+
+
+def markdown(heads: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+    """A table of Markdown."""
+    lines = [heads, tuple("---" for _ in heads), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "settings.md"
+    target.write_text(page(), encoding="utf-8")

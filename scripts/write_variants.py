@@ -1,0 +1,202 @@
+"""Write the gallery of variants from their YAML files, the layers that they make, and the verdicts in docs/results.
+
+    python scripts/write_variants.py [docs/variants.md]
+
+The first three comment lines of `conf/variant/NAME.yaml` are the definition, the paper and the equation of one head. A
+picture of what each costs is written beside the page.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402
+
+from experiments.commands.variants import Variant  # noqa: E402
+from experiments.config.compose import compose  # noqa: E402
+from experiments.config.messages import CONF, options  # noqa: E402
+from experiments.model.layers.attention import build_attention  # noqa: E402
+from experiments.settings.variant import module_of  # noqa: E402
+from experiments.tables.definition.folder import names as table_names  # noqa: E402
+from experiments.tables.definition.request import load  # noqa: E402
+
+SIZES = {"the default": "hidden_size=192 heads=6 length=64", "24 heads": "hidden_size=192 heads=24 length=64"}
+LEGEND = {"multiplies": "multiplies", "parameters": "parameters; the line is multi-head attention"}
+BAR, ROW, LEFT = 420, 22, 190
+
+HEAD = """# The variants
+
+Every variant is one file of `attention/` and one of `conf/variant/`. An equation is that of one head, $i$, $j$ or $k$.
+$X$ holds the positions that attend and $M$ those that are attended to. $Q_i$ is $X W^Q_i$, $K_i$ is $M W^K_i$ and $V_i$
+is $M W^V_i$. The layer's output is the heads' outputs side by side, times $W^O$. [Concepts](concepts.md) explains these
+terms.
+
+```bash
+attn variants heads=24
+attn train -m variant=multi_head,talking_heads,differential heads=24 seed=0,1,2
+attn bench variant=multi_head,talking_heads,differential heads=24
+```
+
+The first command prints the numbers of this page at other sizes. The second compares three variants, and the third
+times them on your machine.
+
+![Multiplies and parameters of each variant over those of multi-head attention](variants.svg)
+
+The picture shows one attention layer of width 192 and length 64, with 6 heads and with 24. Only the multiplies of
+products are counted, as the papers do. A variant that a finished table has tested shows its verdicts, which come from
+[results](results/README.md); [tables](tables.md) says how they are reached. This page is written by
+`python scripts/write_variants.py`.
+"""
+
+
+class Layer(NamedTuple):
+    """What one attention layer costs, for one sequence."""
+
+    parameters: int
+    multiplies: int
+
+
+class Ratios(NamedTuple):
+    """The same over multi-head attention's, in the order of the picture."""
+
+    multiplies: float
+    parameters: float
+
+
+def costs(sizes: str) -> dict[str, Layer]:
+    """The cost of a layer of every variant at these sizes."""
+    found = {}
+    for name in options("variant"):
+        settings = compose([*sizes.split(), f"variant={name}"])
+        with torch.device("meta"):
+            cost = build_attention(settings.variant).cost(settings.length, settings.length)
+        found[name] = Layer(cost.parameters, cost.multiplies)
+    return found
+
+
+def comments(name: str) -> list[str]:
+    """The comment lines that a variant's YAML begins with."""
+    lines = (CONF / "variant" / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+    return [line.lstrip("# ") for line in lines if line.startswith("#")]
+
+
+def equation(name: str) -> str:
+    """The equation among them, with its dollar signs; empty where there is none."""
+    return next((line for line in comments(name) if re.fullmatch(r"\$.*\$", line)), "")
+
+
+def own_keys(name: str) -> list[str]:
+    """The variant's keys that follow no other setting."""
+    variant = compose([f"variant={name}"]).variant
+    text = (CONF / "variant" / f"{module_of(variant)}.yaml").read_text(encoding="utf-8")
+    return [
+        key for key, value in re.findall(r"^(\w+): (.*)$", text, re.MULTILINE) if "$" not in value and key != "name"
+    ]
+
+
+def verdicts(index: str) -> dict[str, list[str]]:
+    """For each variant: the verdicts on claims of the tables that it has a row in.
+
+    index: the text of docs/results/README.md.
+    """
+    lines = re.findall(
+        r"^\| \[(.+?)\]\((\S+?)\.md\) \| .*? \| \*\*(.+?)\*\* \| (.+?) \| (.+?) \| (.+?) \|$", index, re.M
+    )
+    found: dict[str, list[str]] = {}
+    for table in table_names():
+        rows = " ".join(str(row.overrides) for row in load(table).rows.values())
+        stem = table.replace("/", "_")
+        of_table = [
+            f"[{claim}](results/{file}.md) {says}: **{verdict}** ({budget}, {seeds} seeds)"
+            for claim, file, verdict, budget, seeds, says in lines
+            if file.split("_seeds")[0] == stem
+        ]
+        for name in sorted(set(re.findall(r"variant=(\w+)", rows))):
+            found.setdefault(name, []).extend(of_table)
+    return found
+
+
+def page() -> str:
+    """The whole page."""
+    few, many = (costs(sizes) for sizes in SIZES.values())
+    decided = verdicts((ROOT / "docs" / "results" / "README.md").read_text(encoding="utf-8"))
+    rows = [
+        f"| [`{name}`](#{name}) "
+        + " ".join(f"| {of[name].parameters:,} | {over_multi_head(of, name).multiplies:.2f}" for of in (few, many))
+        + " |"
+        for name in few
+    ]
+    heads = [
+        "| variant | parameters, 6 heads | multiplies, over multi-head | parameters, 24 heads | multiplies, over it |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    sections = [section(name, decided.get(name, [])) for name in few]
+    return "\n".join([HEAD, *heads, *rows, "", *sections])
+
+
+def section(name: str, decided: list[str]) -> str:
+    """The part of the page about one variant."""
+    variant = Variant.read(name)
+    module = module_of(compose([f"variant={name}"]).variant)
+    lines = [f"## {name}", "", variant.definition, ""]
+    if text := equation(name):
+        lines += ["```math", text.strip("$"), "```", ""]
+    keys = ", ".join(f"`variant.{key}`" for key in own_keys(name))
+    place = f"[attention/{module}.py](../attention/{module}.py)"
+    lines += [f"{variant.paper}. In {place}" + (f"; {keys}." if keys else "."), ""]
+    lines += [f"* {each}" for each in decided]
+    return "\n".join(lines + [""] * bool(decided))
+
+
+def over_multi_head(of: dict[str, Layer], name: str) -> Ratios:
+    """The cost of a variant over that of multi-head attention."""
+    base = of["multi_head"]
+    return Ratios(of[name].multiplies / base.multiplies, of[name].parameters / base.parameters)
+
+
+def drawing() -> str:
+    """The picture: a bar for the multiplies and one for the parameters of each variant, over multi-head's."""
+    body, top = [], 16
+    for title, sizes in SIZES.items():
+        of = costs(sizes)
+        ratios = {name: over_multi_head(of, name) for name in of}
+        most = max(max(pair) for pair in ratios.values())
+        body.append(f'<text class="title" x="{LEFT}" y="{top}">{title}: {sizes}</text>')
+        top += 12
+        for name, pair in ratios.items():
+            body.append(f'<text x="{LEFT - 8}" y="{top + 13}" text-anchor="end">{name}</text>')
+            for place, (kind, ratio) in enumerate(pair._asdict().items()):
+                y = top + 9 * place
+                body.append(f'<rect class="{kind}" x="{LEFT}" y="{y}" width="{BAR * ratio / most:.1f}" height="8"/>')
+                body.append(
+                    f'<text class="value" x="{LEFT + BAR * ratio / most + 5:.1f}" y="{y + 8}">{ratio:.2f}</text>'
+                )
+            top += ROW
+        one = LEFT + BAR / most
+        body.append(f'<line x1="{one:.1f}" x2="{one:.1f}" y1="{top - ROW * len(ratios)}" y2="{top}"/>')
+        top += 28
+    legend = "".join(
+        f'<rect class="{kind}" x="{LEFT + 110 * place}" y="{top - 12}" width="12" height="8"/>'
+        f'<text x="{LEFT + 110 * place + 18}" y="{top - 4}">{says}</text>'
+        for place, (kind, says) in enumerate(LEGEND.items())
+    )
+    style = (
+        "text{font-family:system-ui,sans-serif;font-size:12px;fill:#1c2733}.title{font-weight:600}.value{font-size:9px;"
+        "fill:#51606e}.multiplies{fill:#0072b2}.parameters{fill:#e69f00}line{stroke:#1c2733;stroke-dasharray:3 3}"
+    )
+    size = f'viewBox="0 0 {LEFT + BAR + 50} {top + 8}" width="{LEFT + BAR + 50}" height="{top + 8}"'
+    head = [f'<svg xmlns="http://www.w3.org/2000/svg" {size}>', f"<style>{style}</style>"]
+    head.append('<rect width="100%" height="100%" fill="#fff"/>')
+    return "\n".join([*head, *body, legend, "</svg>"]) + "\n"
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "variants.md"
+    target.write_text(page(), encoding="utf-8")
+    target.with_suffix(".svg").write_text(drawing(), encoding="utf-8")

@@ -1,0 +1,102 @@
+"""Runs of every variant as folders with their code, loaded by transformers in a process that has no attn."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.testing import assert_close
+
+from experiments.commands.export_custom import export_custom, push
+from experiments.commands.import_checkpoint import import_checkpoint
+from experiments.config.compose import compose
+from experiments.config.messages import options
+from experiments.data.tokenizer import load
+from experiments.record.checkpoint import load_weights, origin, save, weights
+from experiments.record.folder import RunFolder
+from experiments.settings.mistake import Mistake
+from experiments.tasks.pretraining import Pretraining
+from tests.formats.released import save as save_released
+
+transformers = pytest.importorskip("transformers")
+
+SMALL = ("hidden_size=24", "heads=2", "layers=2", "length=16", "model.initial_std=0.3")
+CAUSAL, T5 = ("objective=causal",), ("objective=span_corruption", "model.position=relative")
+# variants whose attention is of one kind alone; the others go with the encoder
+OTHERS = {"sinusoids": ("model.position=sinusoidal",), "causal": CAUSAL, "t5": T5, "order": ("objective=masked_sop",)}
+LOAD = """
+import json, sys
+sys.path = [path for path in sys.path if path != sys.argv[1]]
+import torch, transformers
+transformers.logging.set_verbosity_error()
+transformers.logging.disable_progress_bar()
+for folder in sys.argv[2:]:
+    config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=True)
+    auto = next(name for name in config.auto_map if name.startswith("AutoModelFor"))
+    model, said = getattr(transformers, auto).from_pretrained(folder, trust_remote_code=True, output_loading_info=True)
+    assert not any(said[each] for each in ("missing_keys", "unexpected_keys", "mismatched_keys")), (folder, said)
+    import experiments
+    assert experiments.__file__.startswith(sys.argv[2].rsplit("/", 1)[0]), experiments.__file__
+    tokens = torch.arange(20).reshape(2, 10) + 5
+    given = {"decoder_input_ids": tokens} if "Seq2Seq" in auto else {}
+    with torch.no_grad():
+        torch.save(model.eval()(tokens, attention_mask=torch.ones_like(tokens), **given).logits, folder + "/logits.pt")
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    """A run folder of each variant, as it starts, with the tokenizer of an imported model."""
+    base = tmp_path_factory.mktemp("custom")
+    import_checkpoint(str(save_released("bert", base / "bert")), "bert", base / "runs", [])
+    tokenizer = load(base / "runs/bert/tokenizer.json").with_sentinels(100)
+    for name, words in {**{each: (f"variant={each}",) for each in options("variant")}, **OTHERS}.items():
+        settings = compose([*SMALL, *words])
+        with RunFolder(base / "runs" / name) as folder:
+            folder.create(settings.model_dump())
+            tokenizer.save(folder.path / "tokenizer.json")
+            model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
+            header = {"step": 0, **origin(settings.model_dump(), tokenizer.digest)}
+            save(folder.checkpoint, "best", 0, weights(model), header)
+    return base / "runs"
+
+
+def test_every_variant_has_the_same_logits_elsewhere(runs, tmp_path):
+    names = [*options("variant"), *OTHERS]
+    for name in names:
+        export_custom(name, tmp_path / name, runs, "best")
+    project = str(Path(__file__).parents[2])
+    folders = [str(tmp_path / name) for name in names]
+    environment = {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1", "HOME": str(tmp_path)}
+    command = [sys.executable, "-c", LOAD, project, *folders]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    tokens = torch.arange(20).reshape(2, 10) + 5
+    for name in names:
+        run = RunFolder(runs / name)
+        settings = compose([*SMALL, *(OTHERS.get(name) or (f"variant={name}",))])
+        tokenizer = load(run.path / "tokenizer.json")
+        model = Pretraining(settings).build_model(tokenizer.vocabulary_size).eval()
+        load_weights(model, run, tokenizer.digest, "best", print)
+        given = {"decoder_tokens": tokens} if name == "t5" else {}
+        with torch.no_grad():
+            assert_close(torch.load(tmp_path / name / "logits.pt"), model(tokens, **given), rtol=1e-4, atol=1e-4)
+
+
+def test_a_folder_is_pushed_by_who_is_logged_in(tmp_path, monkeypatch, capsys):
+    with pytest.raises(Mistake, match=r"there is no config\.json"):
+        push(tmp_path, "somebody/mine")
+    (tmp_path / "config.json").write_text(json.dumps({}))
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
+    with pytest.raises(Mistake, match="not logged in"):
+        push(tmp_path, "somebody/mine")
+    sent = []
+    monkeypatch.setattr("huggingface_hub.get_token", lambda: "token")
+    monkeypatch.setattr("huggingface_hub.create_repo", lambda name, exist_ok: sent.append(name))
+    monkeypatch.setattr("huggingface_hub.upload_folder", lambda repo_id, folder_path: f"https://hub/{repo_id}")
+    push(tmp_path, "somebody/mine")
+    assert sent == ["somebody/mine"] and "https://hub/somebody/mine" in capsys.readouterr().out

@@ -1,0 +1,79 @@
+"""Which runs are compared: configurations over seeds, under one set of conditions, finished."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.dashboard.comparable import comparable, telling
+from experiments.dashboard.page import page_data
+from experiments.record.folder import RunFolder
+from tests.fixtures.record import leave_result
+
+
+@pytest.fixture
+def grouped(make, tmp_path):
+    """grouped(): names of configurations, by what is said of their conditions, with their finished and other seeds."""
+
+    def read() -> dict:
+        data = page_data([], tmp_path / "runs")
+        says = [each["says"] for each in data["comparisons"]]
+        return {
+            each["name"]: (says[each["comparison"]], len(each["ended"]), len(each["runs"]) - len(each["ended"]))
+            for each in data["configurations"]
+        }
+
+    return read
+
+
+def test_seeds_are_one_configuration_and_only_finished_ones_count(make, grouped):
+    make("a0", seed=0)
+    make("a1", seed=1)
+    make("a2", seed=2, finished=False)
+    make("b0", heads=24)
+    assert grouped() == {"heads 6": ("", 2, 1), "heads 24": ("", 1, 0)}
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"max_steps": 60}, ("max_steps 40", "max_steps 60")),
+        ({"batch_size": 8}, ("batch_size 4", "batch_size 8")),
+        ({"data": {"kind": "text"}}, ("data.kind python_docs", "data.kind text")),
+        ({"objective": {"kind": "masked", "rate": 0.4}}, ("objective.rate 0.15", "objective.rate 0.4")),
+        ({"tokenizer": {"vocabulary_size": 99}}, ("tokenizer.vocabulary_size 9", "tokenizer.vocabulary_size 99")),
+    ],
+)
+def test_another_budget_corpus_tokenizer_or_objective_is_another_comparison(make, grouped, more, said):
+    alike = {"max_steps": 40, "batch_size": 4, "data": {"kind": "python_docs"}, "tokenizer": {"vocabulary_size": 9},
+             "objective": {"kind": "masked", "rate": 0.15}}  # fmt: skip
+    for seed in (0, 1):
+        make(f"a{seed}", seed=seed, **alike)
+    make("b", **alike | more)
+    make("c", heads=12, **alike | more)
+    assert grouped() == {
+        "heads 6": (said[0], 2, 0),
+        f"heads 6 ({said[1]})": (said[1], 1, 0),
+        f"heads 12 ({said[1]})": (said[1], 1, 0),
+    }
+
+
+def test_another_text_under_the_same_settings_is_another_comparison(make, grouped):
+    for seed, text in ((0, "aa"), (1, "aa"), (2, "bb")):
+        folder = make(f"a{seed}", seed=seed)
+        leave_result(folder, **RunFolder(folder).result().to_dict() | {"corpus": {"kind": "text", "sha256": text}})
+    # its text is known when it has ended: until then it stands beside those of the same settings
+    make("a3", seed=3, finished=False)
+    variants = {"multi_head": ("corpus.sha256 aa", 2, 1), "multi_head (corpus.sha256 bb)": ("corpus.sha256 bb", 1, 0)}
+    assert grouped() == variants
+
+
+def test_settings_that_tell_nothing_more_are_left_out():
+    rows = [{"heads": 6, "key_size": 16, "seed": seed} for seed in (0, 1)] + [{"heads": 12, "key_size": 8, "seed": 0}]
+    assert telling(rows, ["heads", "key_size", "seed"]) == ["heads", "seed"]
+
+
+def test_a_run_without_a_loss_is_not_finished():
+    result = {"status": "done", "validation_loss": None, "seed": 0, "config": {}}
+    row = {"variant": "multi_head", "seed": 0}
+    (only,) = comparable([result], [row], ["variant", "seed"]).configurations
+    assert only.name == "multi_head" and only.runs == [0] and only.finished == {}

@@ -1,0 +1,166 @@
+"""The page's arithmetic on numbers worked by hand, in V8 without a browser."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+ASSETS = Path(__file__).parents[2] / "experiments" / "dashboard" / "assets"
+ROWS = [
+    {"name": "multi, heads 6", "names": ["multi-a", "multi-b"], "heads": 6, "loss": 4.5},
+    {"name": "talking, heads 24", "names": ["talking-b"], "heads": 24, "loss": None},
+]
+
+
+@pytest.fixture(scope="module")
+def js():
+    """js("f", *arguments): call a function of numbers.js, words.js or export.js."""
+    racer = pytest.importorskip("py_mini_racer", reason="mini-racer is not installed: pip install -e '.[test]'")
+    context = racer.MiniRacer()
+    for name in ("numbers.js", "words.js", "export.js"):
+        context.eval((ASSETS / name).read_text())
+
+    def call(name: str, *arguments):
+        return json.loads(context.eval(f"JSON.stringify({name}({', '.join(map(json.dumps, arguments))}) ?? null)"))
+
+    call.eval = context.eval
+    return call
+
+
+def test_a_polyline_between_its_points_and_nowhere_else(js):
+    xs, ys = [1, 3, 7], [10, 20, 0]
+    assert [js("interpolate", xs, ys, x) for x in (1, 2, 3, 6, 7)] == [10, 15, 20, 5, 0]
+    assert js("interpolate", xs, ys, 0.5) is None and js("interpolate", xs, ys, 8) is None
+    assert js("interpolate", [], [], 1) is None
+
+
+def test_smoothing_keeps_a_constant_and_starts_at_the_first_value(js):
+    assert js("smoothed", [3, 3, 3], 0.9) == pytest.approx([3, 3, 3])
+    assert js("smoothed", [4, None, 2], 0.5) == pytest.approx([4, None, (0.25 * 4 + 0.5 * 2) / 0.75])
+
+
+def test_the_pareto_front_is_what_none_beats_in_both(js):
+    points = [(1, 5), (2, 6), (3, 3), (3, 4), (4, 3), (5, 1)]
+
+    def front(points, better):
+        found = js("paretoFront", [{"x": x, "y": y} for x, y in points], better)
+        return [(point["x"], point["y"]) for point in found]
+
+    assert front(points, "low") == [(1, 5), (3, 3), (5, 1)]
+    assert front(points, "high") == [(5, 1)]
+    assert front([(1, 1), (9, 2), (8, 3)], "high") == [(1, 1), (9, 2)]
+    assert front([], "low") == []
+
+
+def test_ticks_are_round(js):
+    assert js("ticks", 0.3, 9.7, 5, False) == [2, 4, 6, 8]
+    assert js("ticks", 4.81, 5.19, 4, False) == [4.9, 5, 5.1]
+    # never one alone
+    assert js("ticks", 523, 557, 3, False) == [530, 540, 550]
+    assert js("ticks", 80, 3000, 4, True) == [100, 200, 500, 1000, 2000]
+    assert js("ticks", 1e-4, 1e7, 4, True) == [10.0**power for power in range(-4, 8)]
+
+
+def test_ticks_of_time_are_whole_minutes_or_hours(js):
+    assert js("timeTicks", 0, 1700, 6) == [0, 300, 600, 900, 1200, 1500]
+    assert js("timeTicks", 0, 9 * 3600, 5) == [0, 7200, 14400, 21600, 28800]
+    assert js("timeTicks", 0, 50, 5) == [0, 10, 20, 30, 40, 50]
+
+
+def test_thinning_keeps_both_ends(js):
+    assert js("evenly", list(range(9)), 3) == [0, 4, 8]
+    assert js("evenly", [1, 2], 3) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("", "multi talking"), ("TALK", "talking"), ("multi-b", "multi"), ("!talk", "multi"), ("m*6", "multi"),
+        ("heads=6,12", "multi"), ("heads>6", "talking"), ("heads>=6", "multi talking"), ("heads<=6", "multi"),
+        ("heads!=6", "talking"), ("!heads=6", "talking"), ("heads!=6,24", ""), ("loss<5", "multi"), ("loss>5", ""),
+        ("heads=2*", "talking"), ('"multi, heads 6"', "multi"), ("multi heads=24", ""), ("loss<", "multi talking"),
+    ],
+)  # fmt: skip
+def test_filters(js, text, kept):
+    words = f"parsedFilter({json.dumps(text)}, ['name', 'heads', 'loss'], rows).test"
+    js.eval(f"var rows = {json.dumps(ROWS)}")
+    assert js.eval(f"rows.filter({words}).map((row) => row.name.split(',')[0]).join(' ')") == kept
+
+
+@pytest.mark.parametrize(
+    ("text", "faults"),
+    [
+        ("heads=6 multi", []),
+        ("haeds=6", ["there is no haeds: did you mean heads?"]),
+        ("width=6", ["there is no width"]),
+        ("heads=7,24", ["heads is never 7: there are 6, 24"]),
+        ("loss<x", ["loss<x: x is no number"]),
+        ("seed=0", ["seeds are averaged: attn dashboard seed=0,1 chooses some"]),
+        ("nobody", ["no name has nobody"]),
+    ],
+)
+def test_a_word_that_names_nothing_is_said(js, text, faults):
+    assert js("parsedFilter", text, ["name", "heads", "loss"], ROWS)["faults"] == faults
+
+
+def test_words_are_completed(js):
+    def ends(text):
+        return js("completions", text, ["name", "heads", "loss"], ROWS)
+
+    assert ends("multi he") == ["multi heads="] and ends("!l") == ["!loss="]
+    assert ends("heads=") == ["heads=6", "heads=24"] and ends("heads=2") == ["heads=24"] and ends("zz") == []
+
+
+def test_long_names_are_cut_in_the_middle(js):
+    assert js("cut", "talking_heads", 20) == "talking_heads"
+    cut = js("cut", "talking_heads-l4-d192-h24-s0", 15)
+    assert len(cut) == 15 and cut.startswith("talking") and cut.endswith("h24-s0") and "\u2026" in cut
+
+
+def test_tables_as_text(js):
+    lines = [["name", "loss"], ['a,b "c"', "4.5"], ["=x_1 | <5%", "\u22120.1 \u00b1 2"]]
+    assert (
+        js("tableText", lines, "csv", [False, True]) == 'name,loss\n"a,b ""c""",4.5\n\'=x_1 | <5%,\u22120.1 \u00b1 2\n'
+    )
+    assert js("tableText", lines, "md", [False, True]).splitlines()[1:] == [
+        "| --- | ---: |", '| a,b "c" | 4.5 |', "| =x_1 \\| <5% | \u22120.1 \u00b1 2 |",
+    ]  # fmt: skip
+    tex = js("tableText", lines, "tex", [False, True])
+    assert tex.startswith("\\begin{tabular}{lr}") and "=x\\_1 | $<$5\\% & $-$0.1 $\\pm$ 2 \\\\" in tex
+
+
+def test_rows_without_a_value_are_last_either_way(js):
+    rows = [{"loss": 5}, {"loss": None}, {"loss": 4}]
+    assert [row["loss"] for row in js("sortedBy", rows, "loss")] == [4, 5, None]
+    assert [row["loss"] for row in js("sortedBy", rows, "-loss")] == [5, 4, None]
+    names = [{"run": "b10"}, {"run": "b9"}]
+    assert [row["run"] for row in js("sortedBy", names, "run")] == ["b9", "b10"]
+
+
+@pytest.mark.parametrize(
+    ("value", "column", "text"),
+    [
+        (5.5e8, "peak_memory_bytes", "550"), (12345.6, "tokens_per_second", "12,346"), (4.5, "loss", "4.5000"),
+        (math.e, "perplexity", "2.7"), (3725.4, "wall_seconds", "1:02:05"),
+        (None, "loss", "\u2013"), (0.003, "learning_rate", "0.003"), ("<b>", "run", "<b>"),
+    ],
+)  # fmt: skip
+def test_numbers_as_people_read_them(js, value, column, text):
+    assert js("shown", value, column) == text
+
+
+def test_short_numbers_on_axes(js):
+    assert [js("short", value) for value in (0.003, 4.12345, 1500, 2.5e6, 1e9)] == [
+        "0.003",
+        "4.12345",
+        "1.5k",
+        "2.5M",
+        "1G",
+    ]
+
+
+def test_perplexities_on_axes_are_in_full(js):
+    assert [js.eval(f"whole({value})") for value in (92.5, 1146.5, 20000)] == ["92.5", "1,146.5", "20,000"]

@@ -1,0 +1,69 @@
+"""docs/library.md: its examples run as they stand there, in a folder that is not the project's."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+import experiments
+from attention import build, mechanisms
+from experiments.settings.mistake import Mistake
+
+ROOT = Path(__file__).resolve().parents[2]
+EXAMPLES = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/library.md").read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("elsewhere")
+
+
+@pytest.fixture(scope="module")
+def printed(elsewhere, text_file, with_kernel) -> str:
+    """What the examples print, one after the other, as a program of its own."""
+    (elsewhere / "book.txt").write_bytes(text_file.read_bytes())
+    (elsewhere / "example.py").write_text("\n".join(EXAMPLES))
+    inherited = {key: value for key, value in os.environ.items() if not key.startswith("WANDB")}
+    own = {"PYTHONPATH": str(ROOT), "ATTN_CACHE": str(with_kernel(elsewhere / "cache")), "WANDB_MODE": "disabled"}
+    command = [sys.executable, "example.py"]
+    done = subprocess.run(command, cwd=elsewhere, env=inherited | own, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_examples_run_outside_the_repository(printed, elsewhere):
+    assert len(EXAMPLES) == 2
+    assert printed.count("torch.Size([2, 10, 512])") == 3 and "'talking_heads'" in printed
+    assert printed.count("done ") == 2 and re.search(r"6 torch.Size\(\[1, \d+, 300\]\)", printed)
+    assert len(list((elsewhere / "runs").glob("*/result.json"))) == 2
+
+
+def test_runs_are_rows_and_a_model_computes_what_was_evaluated(printed, elsewhere, monkeypatch):
+    monkeypatch.chdir(elsewhere)
+    rows = experiments.runs()
+    assert sorted(rows["variant"]) == ["multi_head", "talking_heads"]
+    assert len(experiments.runs(variant=["multi_head", "talking_heads"], heads=6)) == 2
+    monkeypatch.setattr("experiments.commands.library.find_spec", lambda name: None)
+    (row,) = experiments.runs(variant="multi_head")
+    assert row["steps"] == 20 and row["run"].startswith("multi_head-")
+    with pytest.raises(Mistake, match="there is no run 'sigmoid'"):
+        experiments.load("sigmoid")
+
+
+@pytest.mark.parametrize("name", mechanisms())
+def test_a_layer_of_every_mechanism_is_built_from_two_numbers(name):
+    layer = build(name, 24, 4)
+    assert layer(torch.randn(2, 5, 24)).shape == (2, 5, 24)
+
+
+def test_what_can_not_be_built_is_named():
+    with pytest.raises(ValueError, match="name: is 'talkin', must be one of additive, "):
+        build("talkin", 24, 4)
+    with pytest.raises(ValueError, match="heads: is 5, must divide hidden_size = 24, or give key_size and value_size"):
+        build("multi_head", 24, 5)

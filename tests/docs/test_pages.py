@@ -1,0 +1,103 @@
+"""Pages that are written from the code are those of today; what other pages quote and point to is there."""
+
+from __future__ import annotations
+
+import ast
+import re
+import runpy
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
+# links in Markdown, without those to other sites
+LINKS = re.compile(r"\]\((?!https?://)([^)#\s]*)(?:#([^)\s]+))?\)")
+
+
+@pytest.mark.parametrize("name", ["settings", "variants"])
+def test_a_page_that_is_written_by_a_script_is_that_of_today(name):
+    page = runpy.run_path(str(ROOT / "scripts" / f"write_{name}.py"))["page"]()
+    assert (DOCS / f"{name}.md").read_text(encoding="utf-8") == page, f"run python scripts/write_{name}.py"
+
+
+def test_the_picture_of_the_variants_is_that_of_today():
+    drawing = runpy.run_path(str(ROOT / "scripts" / "write_variants.py"))["drawing"]
+    assert (DOCS / "variants.svg").read_text(encoding="utf-8") == drawing()
+
+
+def test_every_setting_has_a_meaning():
+    rows = [line for line in (DOCS / "settings.md").read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
+    assert len(rows) > 100
+    assert not [row for row in rows if row.endswith("|  |")]
+
+
+def test_a_verdict_of_a_table_stands_with_the_variants_that_it_has_rows_of():
+    verdicts = runpy.run_path(str(ROOT / "scripts" / "write_variants.py"))["verdicts"]
+    index = "| [C9](shazeer2020_projections.md) | Shazeer | **holds** | nano | 8 | One alone is as good as none |\n"
+    found = verdicts(index)
+    line = "[C9](results/shazeer2020_projections.md) One alone is as good as none: **holds** (nano, 8 seeds)"
+    assert found["logits_only"] == found["multi_head"] == [line]
+    assert not found.get("differential")
+
+
+def test_the_pictures_of_the_concepts_are_drawn_and_shown(tmp_path):
+    pytest.importorskip("matplotlib")
+    script = runpy.run_path(str(ROOT / "scripts" / "draw_concepts.py"))
+    script["main"](tmp_path)
+    drawn = {path.name for path in tmp_path.iterdir()}
+    assert drawn == {path.name for path in (DOCS / "concepts").iterdir()}
+    shown = re.findall(r"\(concepts/(\w+\.svg)\)", (DOCS / "concepts.md").read_text(encoding="utf-8"))
+    assert sorted(shown) == sorted(drawn)
+
+
+def test_a_map_is_matched_the_better_the_more_rank_there_is_and_exactly_at_one_less_than_its_size():
+    np = pytest.importorskip("numpy")
+    script = runpy.run_path(str(ROOT / "scripts" / "draw_concepts.py"))
+    logits = np.random.default_rng(1).standard_normal((9, 9))
+    target = script["softmax"](logits)
+    left = [script["divergence"](target, script["softmax"](script["of_rank"](logits, rank))) for rank in range(1, 9)]
+    assert left[-1] < 1e-12 < left[-2] < left[0]
+
+
+@cache
+def messages() -> tuple[str, ...]:
+    """Every text of the code, with ... for what is filled in."""
+
+    def text(node: ast.AST) -> str:
+        if isinstance(node, ast.JoinedStr):
+            return "".join(text(part) if isinstance(part, ast.Constant) else "..." for part in node.values)
+        return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+    files = [ROOT / "cli.py", *(ROOT / "experiments").rglob("*.py"), *(ROOT / "attention").rglob("*.py")]
+    trees = (ast.parse(path.read_text(encoding="utf-8")) for path in files)
+    return tuple(filter(None, (text(node) for tree in trees for node in ast.walk(tree))))
+
+
+def test_the_messages_that_are_explained_are_those_of_the_code():
+    page = (DOCS / "troubleshooting.md").read_text(encoding="utf-8")
+    quoted = [line for block in re.findall(r"```text\n(.*?)```", page, re.DOTALL) for line in block.splitlines()]
+    assert len(quoted) > 10
+    for line in quoted:
+        # what follows a colon or a semicolon may be a text of its own
+        for part in filter(None, (piece.strip(" :;,()") for piece in re.split(r"\.\.\.|[:;] ", line))):
+            assert any(part in each for each in messages()), part
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_to_files_and_headings_that_are_there(path):
+    text = re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for target, heading in LINKS.findall(text):
+        aim = (path.parent / target).resolve() if target else path
+        assert aim.exists(), target
+        assert not heading or aim.suffix != ".md" or heading in anchors(aim), f"{target}#{heading}"
+
+
+def anchors(path: Path) -> set[str]:
+    """The headings of a page as GitHub links to them."""
+    headings = re.findall(
+        r"^#+ (.*)$", re.sub(r"```.*?```", "", path.read_text(encoding="utf-8"), flags=re.DOTALL), re.M
+    )
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}

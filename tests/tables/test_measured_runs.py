@@ -1,0 +1,70 @@
+"""Tables of what is measured of trained models: rows share runs, and a number is kept until its run changes."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from experiments.heads.measures.distance import distances_of, within_and_between
+from experiments.heads.trained_run import open_trained_run
+from experiments.launch.cell import folder_of
+from experiments.settings.mistake import Mistake
+from experiments.tables.measured import head_distance, projection_structure
+from experiments.tables.sources.measured_runs import MeasuredRuns
+
+QUIET = Console(file=io.StringIO())
+
+
+@pytest.fixture
+def source(tiny, tmp_path, attn, monkeypatch):
+    """Two rows of one talking-heads model of two heads and two layers, with one seed."""
+    monkeypatch.chdir(tmp_path)
+    run = [*tiny, "variant=talking_heads", "heads=2"]
+    rows = {pairs: [*run, f"measure.pairs={pairs}"] for pairs in ("within", "between")}
+    return MeasuredRuns("head_distance", rows, [0], tmp_path / "runs")
+
+
+def test_rows_of_one_run_train_it_once_and_are_measured_anew_when_it_changes(source, tmp_path):
+    within, between = source.cells
+    assert [source.finding(cell).state for cell in source.cells] == ["missing", "missing"]
+    source.make([within], "group", QUIET, 1)
+    assert [source.finding(cell).state for cell in source.cells] == ["done", "pretrained"]
+    source.make(source.cells, "group", QUIET, 1)
+    (settings,) = source._runs._settings.values()
+    run = open_trained_run(folder_of(settings), settings, "newest", 64, lambda *said: None)
+    distances, names = distances_of(run)
+    expected = within_and_between(distances, np.array([layer for layer, _ in names]))
+    assert [source.finding(cell).result["distance"] for cell in (within, between)] == list(expected)
+    assert source.finding(within).result["validation_loss"] > 0
+
+    # what P_l and P_w are is a matter of the same model
+    matrices = [layer.attention.logits_projection.static.detach().numpy() for layer in run.model.layers]
+    shares = [1 - np.trace(matrix**2) / np.sum(matrix**2) for matrix in matrices]
+    found = projection_structure.measure(run, projection="logits")
+    assert found["off_diagonal"] == pytest.approx(np.mean(shares), rel=1e-5)
+    with pytest.raises(Mistake, match="must be one of logits, weights"):
+        projection_structure.measure(run, projection="values")
+    with pytest.raises(Mistake, match="must be one of within, between"):
+        head_distance.measure(run, pairs="near")
+
+    # a number of another training is none
+    (kept,) = (tmp_path / "runs" / "computed").glob(f"{within.name}.json")
+    record = json.loads(kept.read_text())
+    kept.write_text(json.dumps(record | {"distance": 0.0}))
+    assert source.finding(within).state == "refused"
+
+
+@pytest.mark.parametrize(
+    ("override", "said"),
+    [
+        ("measure.pair=within", "within: there is no setting 'pair' .did you mean pairs"),
+        ("seed=3", "within: pairs is missing"),
+    ],
+)
+def test_a_wrong_argument_is_refused_before_anything_is_trained(override, said, tmp_path):
+    with pytest.raises(Mistake, match=said):
+        MeasuredRuns("head_distance", {"within": [override]}, [0], tmp_path)

@@ -1,0 +1,314 @@
+"""Several processes take the steps of one run: it is the same run, whatever their number and whatever befalls them.
+
+Here they are forked from the process of the test, which costs nothing; tests/launch/test_processes.py starts them as a
+user does.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import pickle
+import signal
+import time
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import torch
+import torch.distributed as dist
+
+from experiments.display.progress import Display
+from experiments.measure.cores import Neighbours
+from experiments.record.folder import RunFolder
+from experiments.record.mirrors import Mirrors
+from experiments.settings.devices import largest_part
+from experiments.tasks.pretraining import Pretraining
+from experiments.training import step as step_module
+from experiments.training.distribution import ALONE, Group, Member, joined
+from experiments.training.follower import follow
+from experiments.training.step import Learner, learner_of
+from experiments.training.train import train, validate
+
+PARTS = {"trainer__micro_batch": 2}  # four parts a batch
+
+
+class Raised(NamedTuple):
+    """An exception that ended the work of a process."""
+
+    kind: str
+    text: str
+
+
+class Processes:
+    """`work(group)` in each of several forked processes; `end` returns what each returned, or raised."""
+
+    def __init__(self, folder, size, work):
+        context = multiprocessing.get_context("fork")
+        self._ends = []
+        self.processes = []
+        for rank in range(size):
+            ours, theirs = context.Pipe(duplex=False)
+            arguments = (str(folder / f"store{time.monotonic_ns()}" if rank == 0 else self._store), rank, size)
+            self._store = arguments[0]
+            process = context.Process(target=self._run, args=(*arguments, work, theirs))
+            process.start()
+            theirs.close()
+            self._ends.append(ours)
+            self.processes.append(process)
+
+    @staticmethod
+    def _run(store, rank, size, work, pipe):
+        torch.set_num_threads(1)
+        try:
+            with joined(Member(rank, size, rank), dist.FileStore(store, size), on_gpu=False) as group:
+                returned = work(group)
+        except BaseException as error:
+            returned = Raised(type(error).__name__, str(error))
+        pipe.send_bytes(pickle.dumps(returned))
+
+    def end(self):
+        """By rank; None of a process that was killed."""
+        returned = []
+        for process, pipe in zip(self.processes, self._ends, strict=True):
+            try:
+                returned.append(pickle.loads(pipe.recv_bytes()))
+            except EOFError:
+                returned.append(None)
+            process.join(60)
+            assert process.exitcode is not None
+        return returned
+
+
+@pytest.fixture
+def processes(tmp_path):
+    """processes(size, work) -> Processes; none is left at the end."""
+    started = []
+
+    def start(size, work):
+        started.append(Processes(tmp_path, size, work))
+        return started[-1]
+
+    yield start
+    for each in started:
+        for process in each.processes:
+            process.kill()
+
+
+@pytest.fixture
+def member(tmp_path):
+    """member(settings, name)(group): takes its part in a run, as the process that leads or as one that follows."""
+
+    def make(settings, name="run"):
+        def work(group):
+            if group.rank:
+                return follow(settings, group)
+            with RunFolder(tmp_path / name) as folder, Display() as display:
+                folder.create(settings.model_dump())
+                return train(settings, folder, Mirrors(), display, Neighbours(), group)
+
+        return work
+
+    return make
+
+
+def losses(folder: RunFolder) -> list[float]:
+    return [line["loss"] for line in folder.metrics.read() if "loss" in line]
+
+
+def learn(settings, world) -> dict[str, object]:
+    """Five steps in float64 with dropout, and an evaluation before and after them."""
+    task = Pretraining(settings)
+    dataset = task.prepare(lambda *_: None)
+    model = task.build_initialized_model(dataset.tokenizer.vocabulary_size).double()
+    objective = task.objective(dataset.tokenizer)
+    learner = learner_of(
+        settings, model, objective, dataset.train, device=torch.device("cpu"), precision="fp32", world=world
+    )
+    before = validate(learner, dataset, 100, 0)
+    taken = [learner.take(step, 1e-2) for step in range(1, 6)]
+    return {
+        "evaluation before": before.numbers(),
+        "evaluation": list(validate(learner, dataset, 100, 5).numbers().values()),
+        "losses": [float(each.sums.tokens) for each in taken],
+        "norms": [each.gradient_norm for each in taken],
+        "batches": [each.batch.tokens.tolist() for each in taken],
+        "weights": [parameter.tolist() for parameter in model.parameters()],
+    }
+
+
+@pytest.mark.parametrize("optimizer", ["adamw", "muon", "lamb"])
+def test_any_number_of_processes_take_the_same_steps_to_1e_12(settings, processes, optimizer):
+    from experiments.config.compose import compose
+
+    config = settings(**PARTS)
+    config = config.model_copy(update={"optimizer": compose([f"optimizer={optimizer}"]).optimizer})
+    alone = learn(config, ALONE)
+    for size in (2, 3, 4) if optimizer == "adamw" else (2,):
+        several = processes(size, lambda group: learn(config, group)).end()
+        for one in several:
+            assert one["evaluation before"] == alone["evaluation before"]
+            assert one["batches"] == alone["batches"]
+            for name in ("evaluation", "losses", "norms", "weights"):
+                flat = [np.concatenate([np.ravel(each) for each in of[name]]) for of in (one, alone)]
+                np.testing.assert_allclose(*flat, rtol=1e-12, atol=1e-13)
+        # they end with the same weights, bit by bit, as they have the same sums
+        assert all(one["weights"] == several[0]["weights"] for one in several)
+
+
+@pytest.fixture(scope="module")
+def reference(settings, tmp_path_factory):
+    """The losses, a step each, of the run in one process."""
+    from tests.training.conftest import train_in
+
+    _, folder = train_in(tmp_path_factory.mktemp("one") / "run", settings(**PARTS))
+    return losses(folder)
+
+
+def test_a_run_goes_on_in_another_number_of_processes(settings, processes, member, reference, tmp_path, monkeypatch):
+    config, take, stops = settings(**PARTS), Learner.take, []
+
+    def cut(learner, step, learning_rate):
+        if step in stops[-1:] and learner.forward.world.rank == 0:
+            signal.raise_signal(signal.SIGTERM)
+        return take(learner, step, learning_rate)
+
+    monkeypatch.setattr(Learner, "take", cut)
+    for size, stop in ((2, 6), (4, 12)):
+        stops.append(stop)
+        first, *others = processes(size, member(config)).end()
+        assert first == Raised("Interrupted", "interrupted by SIGTERM") and others == [None] * (size - 1)
+        assert RunFolder(tmp_path / "run").result().devices == size
+    stops.clear()
+    with RunFolder(tmp_path / "run") as folder, Display() as display:
+        folder.create(config.model_dump())
+        result = train(config, folder, Mirrors(), display, Neighbours())
+    assert losses(folder) == pytest.approx(reference, rel=1e-4)
+    assert result.devices == 1 and result.status == "done" and result.micro_batch == 2
+    assert result.peak_memory_of_all_bytes <= result.peak_memory_bytes
+
+
+def test_a_signal_to_any_process_ends_the_run_after_its_step(settings, processes, member, tmp_path, monkeypatch):
+    take = Learner.take
+
+    def signalled(learner, step, learning_rate):
+        if step == 7 and learner.forward.world.rank == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return take(learner, step, learning_rate)
+
+    monkeypatch.setattr(Learner, "take", signalled)
+    first, other = processes(2, member(settings(**PARTS))).end()
+    assert first == Raised("Interrupted", "interrupted by SIGTERM") and other is None
+    folder = RunFolder(tmp_path / "run")
+    assert folder.result().status == "interrupted" and folder.result().steps in (7, 8)
+    assert (folder.checkpoint / f"step-{folder.result().steps:09d}.safetensors").exists()
+
+
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_killed_process_ends_the_others_and_the_run_goes_on(
+    settings, processes, member, reference, tmp_path, monkeypatch, lost
+):
+    config, take = settings(**PARTS), Learner.take
+
+    def killed(learner, step, learning_rate):
+        if step == 8 and learner.forward.world.rank == lost:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return take(learner, step, learning_rate)
+
+    monkeypatch.setattr(Learner, "take", killed)
+    ends = processes(2, member(config)).end()
+    assert ends[lost] is None and ends[1 - lost].kind == "LostProcessError"
+    folder = RunFolder(tmp_path / "run")
+    assert folder.holder() is None
+    if lost == 1:
+        assert folder.result().status == "failed" and "process" in folder.result().reason
+    monkeypatch.undo()
+    result, _ = processes(2, member(config)).end()
+    assert result.status == "done" and losses(folder) == pytest.approx(reference, rel=1e-4)
+
+
+def test_memory_that_runs_out_in_one_process_halves_the_parts_of_all(
+    settings, processes, member, tmp_path, monkeypatch
+):
+    config = settings(max_steps=4, model__dropout=0.0, model__attention_dropout=0.0)
+    config = config.model_copy(update={"variant": config.variant | {"dropout": 0.0}})
+    backward = step_module.backward
+
+    def limited(forward, batch, index, micro_batch):
+        if forward.world.rank == 1 and micro_batch > 2 and index == 1:
+            raise MemoryError("no more")
+        return backward(forward, batch, index, micro_batch)
+
+    monkeypatch.setattr(step_module, "backward", limited)
+    result, other = processes(2, member(config)).end()
+    assert other is None and result.status == "done" and result.micro_batch == 2
+    assert "out of memory at step 2: going on with 2 sequences at once" in (tmp_path / "run" / "log.txt").read_text()
+
+
+def test_what_is_not_finite_is_passed_over_by_all(settings, processes, member, tmp_path, monkeypatch):
+    config = settings(max_steps=6, trainer__guard="skip", **PARTS)
+    backward = step_module.backward
+
+    def broken(forward, batch, index, micro_batch):
+        sums = backward(forward, batch, index, micro_batch)
+        if forward.world.rank == 1 and index == 2:
+            next(forward.model.parameters()).grad[0, 0] = float("nan")
+        return sums
+
+    monkeypatch.setattr(step_module, "backward", broken)
+    result, other = processes(2, member(config)).end()
+    assert other is None and result.status == "done" and result.skipped_steps == 1
+
+
+def test_an_error_of_one_process_alone_leaves_none_waiting(settings, processes, member, monkeypatch):
+    backward = step_module.backward
+
+    def buggy(forward, batch, index, micro_batch):
+        if forward.world.rank == 0 and index == 2:
+            raise KeyError("a bug")
+        return backward(forward, batch, index, micro_batch)
+
+    monkeypatch.setattr(step_module, "backward", buggy)
+    first, other = processes(2, member(settings(**PARTS))).end()
+    assert first.kind == "KeyError" and other.kind == "LostProcessError"
+
+
+def test_other_settings_text_or_code_in_another_process_are_refused_by_name(settings, processes, member):
+    here, there = settings(**PARTS), settings(learning_rate=1e-3, **PARTS)
+    first, other = processes(2, lambda group: member(there if group.rank else here)(group)).end()
+    assert first.kind == "LostProcessError"
+    assert other.kind == "Mistake" and other.text.startswith("the settings of process 1 on ")
+
+
+def test_gradients_of_any_kind_are_summed_and_missing_ones_are_zero(processes, monkeypatch):
+    monkeypatch.setattr("experiments.training.distribution.BUCKET_BYTES", 40)
+
+    def work(group: Group):
+        kinds = (torch.float32, torch.float64, torch.float64, torch.float32, torch.float32)
+        parameters = [torch.nn.Parameter(torch.zeros(index + 1, 2, dtype=kind)) for index, kind in enumerate(kinds)]
+        for index, parameter in enumerate(parameters):
+            if index == group.rank or index > 2:
+                parameter.grad = torch.full_like(parameter, 10.0**group.rank)
+        group.sum_gradients(parameters[:4])
+        shared = [torch.full((2, 3), float(group.rank)).T, torch.tensor(7 + group.rank)]
+        group.spread(shared)
+        sums = [None if each.grad is None else each.grad.unique().tolist() for each in parameters]
+        return sums, [each.unique().tolist() for each in shared], group.gather(group.rank), list(group.share("abcde"))
+
+    for rank, (sums, shared, gathered, parts) in enumerate(processes(2, work).end()):
+        assert sums == [[1.0], [10.0], None, [11.0], [10.0**rank]]
+        assert shared == [[0.0], [7]] and gathered == [0, 1]
+        assert parts == [[(0, "a"), (2, "c"), (4, "e")], [(1, "b"), (3, "d")]][rank]
+
+
+@pytest.mark.parametrize("sequences", [1, 2, 7, 8, 16, 100])
+def test_parts_are_as_large_as_they_can_be_for_every_device_to_have_one(sequences):
+    for devices in range(1, 20):
+        largest = largest_part(sequences, devices)
+        if sequences < devices:
+            assert largest == 0
+        else:
+            assert -(-sequences // largest) >= devices
+            # a larger one would leave a device idle, or make the slowest slower
+            larger = largest + 1
+            assert devices == 1 or -(-sequences // larger) < devices or larger * devices > sequences
