@@ -15,7 +15,6 @@ from experiments.config.grid import LIMIT
 from experiments.display.rows import show
 from experiments.launch.places import workers_of
 from experiments.settings.exit_code import ExitCode
-from experiments.settings.extras import check_installed
 from experiments.settings.mistake import Mistake
 from experiments.tables import costs, step_times
 from experiments.tables.definition.published import Published, published_of
@@ -59,8 +58,6 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
         show(rows, listed_format, caption=caption)
         return ExitCode.DONE
     request = request_of(name, overrides, options)
-    if request.table.source != "runs" and not (options.render_only or options.dry_run):
-        check_installed("tables", f"attn table {name}", "scipy")
     published = published_of(request)
     source = source_of(request)
     if options.dry_run:

@@ -10,13 +10,17 @@ from experiments.settings.mistake import Mistake
 CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
 
 
+class MissingExtra(Mistake):
+    """A library of an extra is not installed."""
+
+
 def check_installed(extra: str, purpose: str, *libraries: str) -> None:
-    """Raise Mistake, with the command to install the extra, where one of its libraries is missing.
+    """Raise MissingExtra, with the command to install the extra, where one of its libraries is missing.
 
     purpose: what needs them, as the subject of the message: `attn heads`. Imports none of them.
     """
     if missing := [library for library in libraries if find_spec(library) is None]:
-        raise Mistake(f"{purpose} needs {', '.join(missing)}", install_line(extra))
+        raise MissingExtra(f"{purpose} needs {', '.join(missing)}", install_line(extra))
 
 
 def install_line(extra: str) -> str:

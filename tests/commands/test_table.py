@@ -345,7 +345,9 @@ def test_what_is_computed_is_shown_without_scipy_and_not_computed(attn, monkeypa
     shown = attn("table", "bhojanapalli2020/theorem1", "--render-only")
     assert shown.returncode == 0, shown.stderr
     made = attn("table", "bhojanapalli2020/theorem1")
-    assert made.returncode == 2 and "attn table bhojanapalli2020/theorem1 needs scipy" in made.stderr
+    assert made.returncode == 2 and "a fit by least squares needs scipy" in made.stderr
+    planned = attn("table", "bhojanapalli2020/theorem1", "--dry-run")
+    assert planned.returncode == 0 and "200 of unknown length" in planned.stdout, planned.stderr
 
 
 def test_the_list_alone_composes_and_measures_nothing(capsys, monkeypatch):

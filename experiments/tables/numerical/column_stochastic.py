@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments.settings.extras import check_installed
+
 Form = Literal["free", "given_x", "weights", "talking_heads", "construction", "counter_example"]
 ACCURACY = 1e-15
 EVALUATIONS = 150  # of a start, at most
@@ -33,8 +35,9 @@ def measure(*, seed: int, form: Form, tokens: int, heads: int, key_size: int, st
 
     free: any Q and K of `key_size` rows. given_x: W_k X and W_q X of a random X with `key_size` rows, the theorem's
     form. weights: a signed mixture of `heads` free maps. talking_heads: the logits mixed as well. construction: the
-    theorem's solution, fitted by nobody. counter_example: given_x with X = [1, 0].
+    theorem's solution, fitted by nobody. counter_example: given_x with X = [1, 0]. Raises MissingExtra without SciPy.
     """
+    check_installed("tables", "a fit by least squares", "scipy")
     random = np.random.default_rng([seed, tokens])
     target_NN = random.dirichlet(np.ones(tokens), tokens).T
     # the matrix is the same for all forms, and a smaller X is a larger one's first rows: they differ in what is varied

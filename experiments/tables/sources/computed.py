@@ -12,6 +12,7 @@ from rich.console import Console
 
 from experiments.launch.places import Workers
 from experiments.record.environment import describe
+from experiments.settings.extras import MissingExtra
 from experiments.tables.sources.kept_numbers import KeptNumbers
 from experiments.tables.sources.source import Cell, Finding, Prediction, Value
 
@@ -49,8 +50,12 @@ class Computed:
         return dict(self._arguments[row])
 
     def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
-        """The time that the cell took, or takes now."""
-        return Prediction((self.finding(cell).result or self._record(cell))["wall_seconds"])
+        """The time that the cell took, or takes now; unknown where a library is missing that it needs."""
+        try:
+            record = self.finding(cell).result or self._record(cell)
+        except MissingExtra:
+            return Prediction(None)
+        return Prediction(record["wall_seconds"])
 
     def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Compute what is missing, here, one cell after the other."""

@@ -27,27 +27,20 @@ class MeasuredRuns:
         self._arguments = {row: self._numbers.arguments(row, _arguments(of_row)) for row, of_row in overrides.items()}
         trained = {row: [each for each in of_row if not each.startswith(MEASURE)] for row, of_row in overrides.items()}
         # the first row of those that look at the same run
-        self._trained_as = {
-            row: next(other for other, of_other in trained.items() if of_other == of_row)
-            for row, of_row in trained.items()
-        }
-        self._runs = Runs({row: trained[row] for row in dict.fromkeys(self._trained_as.values())}, seeds, runs)
+        first: dict[tuple[str, ...], str] = {}
+        self._trained_as = {row: first.setdefault(tuple(of_row), row) for row, of_row in trained.items()}
+        self._measure_of(Runs({row: trained[row] for row in first.values()}, seeds, runs))
 
     def with_seeds(self, seeds: Sequence[int]) -> MeasuredRuns:
         """The same rows with other seeds."""
         other = copy.copy(self)
-        other._runs = self._runs.with_seeds(seeds)
+        other._measure_of(self._runs.with_seeds(seeds))
         return other
 
     @property
     def cells(self) -> list[Cell]:
         """A cell for every row and seed; all rows of a seed before those of the next."""
-        by_run = {(cell.row, cell.seed): cell.name for cell in self._runs.cells}
-        return [
-            Cell(row, seed, self._numbers.name(arguments, SEQUENCES, by_run[self._trained_as[row], seed]))
-            for seed in dict.fromkeys(cell.seed for cell in self._runs.cells)
-            for row, arguments in self._arguments.items()
-        ]
+        return list(self._run_of)
 
     def timed(self, row: str) -> None:
         """The time of a step is not what such a table is about."""
@@ -58,7 +51,7 @@ class MeasuredRuns:
 
     def finding(self, cell: Cell) -> Finding:
         """What the training came to, and what was measured of its model; `pretrained` while that is missing."""
-        trained = self._runs.finding(self._run_of(cell))
+        trained = self._runs.finding(self._run_of[cell])
         if trained.state != "done":
             return trained
         measured = self._numbers.finding(cell.name)
@@ -75,15 +68,14 @@ class MeasuredRuns:
 
     def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
         """What the training will cost, of which a measurement is a small part."""
-        return self._runs.predict(self._run_of(cell), console, roughly)
+        return self._runs.predict(self._run_of[cell], console, roughly)
 
     def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Train what is missing, then measure it."""
-        self._runs.make(list(dict.fromkeys(map(self._run_of, cells))), group, console, workers)
-        for run in dict.fromkeys(map(self._run_of, cells)):
-            unmeasured = [
-                cell for cell in cells if self._run_of(cell) == run and self.finding(cell).state == "pretrained"
-            ]
+        self._runs.make(list(dict.fromkeys(self._run_of[cell] for cell in cells)), group, console, workers)
+        for run in dict.fromkeys(self._run_of[cell] for cell in cells):
+            of_run = (cell for cell in cells if self._run_of[cell] == run)
+            unmeasured = [cell for cell in of_run if self.finding(cell).state == "pretrained"]
             if unmeasured:
                 self._measure(run, unmeasured, console)
 
@@ -99,9 +91,15 @@ class MeasuredRuns:
             shown = ", ".join(f"{name} {value:.4f}" for name, value in numbers.items())
             console.print(f"{cell.row}, seed {cell.seed}: {shown}", markup=False, highlight=False)
 
-    def _run_of(self, cell: Cell) -> Cell:
-        row = self._trained_as[cell.row]
-        return next(each for each in self._runs.cells if (each.row, each.seed) == (row, cell.seed))
+    def _measure_of(self, runs: Runs) -> None:
+        """Take these runs, and note for each cell the one that it is measured of."""
+        self._runs = runs
+        runs_by_row = {(run.row, run.seed): run for run in runs.cells}
+        self._run_of: dict[Cell, Cell] = {}
+        for seed in dict.fromkeys(run.seed for run in runs.cells):
+            for row, arguments in self._arguments.items():
+                run = runs_by_row[self._trained_as[row], seed]
+                self._run_of[Cell(row, seed, self._numbers.name(arguments, SEQUENCES, run.name))] = run
 
 
 def _arguments(overrides: Sequence[str]) -> dict[str, str]:
