@@ -38,7 +38,7 @@ MUTATIONS = [
     Mutation("kernels/problem.py", "query.shape[-1] ** -0.5 if", "1.0 if", "test_kernels.py"),
     Mutation("kernels/problem.py", "projection.query + projection.static", "projection.query", "test_papers.py"),
     Mutation("kernels/reference.py", "weights.masked_fill(empty, 0.0)", "weights", "test_kernels.py"),
-    Mutation("kernels/dropout.py", "* kept * growth(problem.dropout)", "* kept", "test_kernels.py"),
+    Mutation("kernels/dropout.py", "* kept * keep_scale(problem.dropout)", "* kept", "test_kernels.py"),
     Mutation("kernels/dropout.py", "(example * heads +", "(example +", "test_kernels.py"),
     Mutation("kernels/dropout.py", "& (2**17 - 1)", "& (2**16 - 1)", "test_kernels.py"),
     Mutation("kernels/sdpa.py", "problem.causal and mask is None", "False", "test_kernels.py"),
@@ -53,9 +53,16 @@ MUTATIONS = [
     Mutation(
         "kernels/cpu/tile.h", "int64_t m = n + 1; m < attended", "int64_t m = n + 2; m < attended", "test_compiled.py"
     ),
-    Mutation("kernels/cpu/memory.h", "group * key_heads, key_size)", "0, key_size)", "test_kernels.py"),
-    Mutation("kernels/cpu/tile.h", "area(height * padded_memory + WIDTH)", "area(padded_memory)", "test_compiled.py"),
-    Mutation("kernels/cpu/softmax.h", "(at(grad + m) - total)", "at(grad + m)", "test_compiled.py"),
+    Mutation("kernels/cpu/keys_values.h", "group * key_heads, key_size)", "0, key_size)", "test_kernels.py"),
+    Mutation(
+        "kernels/cpu/tile.h",
+        "map_stride(rows_per_tile * padded_memory + WIDTH)",
+        "map_stride(padded_memory)",
+        "test_compiled.py",
+    ),
+    Mutation(
+        "kernels/cpu/softmax.h", "(vector_at(grad + m) - weighted_sum)", "vector_at(grad + m)", "test_compiled.py"
+    ),
     Mutation("kernels/cpu/attend.cpp", "begin += tiles.size())", "begin += tiles.size() + 1)", "test_compiled.py"),
     Mutation("kernels/cpu/dropout.h", "0x846ca68bu", "0x846ca68du", "test_kernels.py"),
     Mutation("kernels/triton_programs.py", "(columns <= rows)", "(columns < rows)", "test_triton.py"),

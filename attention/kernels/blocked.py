@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from attention.kernels import autocast
-from attention.kernels.dropout import growth, kept_weights, seed_number
+from attention.kernels.dropout import keep_scale, kept_weights, seed_number
 from attention.kernels.problem import Problem, Projection
 
 # bytes of the largest map of a block, all heads together. On a CPU the six maps of a block should stay in the cache,
@@ -81,7 +81,7 @@ class _Blocked(torch.autograd.Function):
             if dropped is not None:
                 mixed = mixed * dropped.kept(mixed, block)
             output[block.examples, block.rows] = (mixed @ part.value.transpose(1, 2)).transpose(1, 2)
-        return output if dropped is None else output.mul_(dropped.growth)
+        return output if dropped is None else output.mul_(dropped.keep_scale)
 
     @staticmethod
     @once_differentiable
@@ -132,7 +132,7 @@ def _gradients(part: Problem, block: Block, grad_output: Tensor, dropped: _Dropo
     logits, weights, mixed = _maps(part, block.rows.start)
     grad_output = grad_output.transpose(1, 2)
     if dropped is not None:
-        grad_output = grad_output * dropped.growth
+        grad_output = grad_output * dropped.keep_scale
     grad_mixed = grad_output @ part.value.permute(0, 2, 3, 1)
     if dropped is not None:
         kept = dropped.kept(mixed, block)
@@ -190,7 +190,7 @@ class _Dropout:
     """The dropout of a problem: the same weights are set to 0 in the forward and in the backward."""
 
     def __init__(self, problem: Problem, seed: int) -> None:
-        self.growth = growth(problem.dropout)
+        self.keep_scale = keep_scale(problem.dropout)
         self.probability, self.seed = problem.dropout, torch.tensor(seed, device=problem.query.device)
         self.shape = (len(problem.query), problem.value.shape[2], problem.query.shape[1])
 

@@ -24,16 +24,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from attention.kernels.dropout import growth, seed_number, threshold
+from attention.kernels.dropout import keep_scale, keep_threshold, seed_number
 from attention.kernels.problem import Problem
 
 SOURCES = Path(__file__).parent / "cpu"
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", "-w")
-TYPES = {torch.float32: 0, torch.bfloat16: 1, torch.float64: 2}
+TYPE_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float64: 2}
 # of the processor: on a busy machine the same build only takes longer. A compiler that waits is given an hour.
 COMPILE_SECONDS, WAIT_SECONDS = 300, 3600
 COMPILERS = ("g++", "clang++", "c++")
-UNFINISHED = "building-"  # the start of the name of a folder that is built in
+BUILD_PREFIX = "building-"  # the start of the name of a folder that is built in
 # So many heads for each thread are evenly divided enough. Threads share an example with at least so many weights:
 # they wait for each other several times, which takes longer than the work on a small one
 HEADS_PER_THREAD, SHARED_WEIGHTS = 4, 2**18
@@ -47,7 +47,7 @@ def refusal(problem: Problem) -> str | None:
     mixing = [*(problem.logits_projection or ()), *(problem.weights_projection or ())]
     terms = [term for term in mixing if term is not None]
     dtypes = {each.dtype for each in (query, problem.key, problem.value, *terms)}
-    if not dtypes <= {query.dtype} & TYPES.keys():
+    if not dtypes <= {query.dtype} & TYPE_CODES.keys():
         return f"it needs one dtype of float32, bfloat16 and float64, not {' and '.join(sorted(map(str, dtypes)))}"
     if any(term.ndim > 2 for term in terms):
         return "it can't mix heads by position (a projection is dynamic)"
@@ -68,14 +68,14 @@ def absence() -> str | None:
     return library().absence
 
 
-def build_in(folder: Path, say: Callable[[str], None] | None = None) -> None:
+def build_in(folder: Path, report: Callable[[str], None] | None = None) -> None:
     """Look for the library in this folder from now on, and build it there where it is missing.
 
     Without a call that is `.cache/attn` in the user's home directory. A library that this process has loaded stays.
-    say: receives a line before a build and one after it.
+    report: receives a line before a build and one after it.
     """
-    global _folder, _say
-    _folder, _say = folder, say
+    global _folder, _report
+    _folder, _report = folder, report
     if library.cache_info().currsize and library().functions is None:
         library.cache_clear()
 
@@ -185,20 +185,23 @@ class _Tensors(NamedTuple):
 
 
 SIZES = ("batch", "queries", "memory", "key_heads", "softmax_heads", "value_heads", "key_size", "value_size")
-DENSE = ("query", "key", "value", "logits_projection", "weights_projection")
+CONTIGUOUS = ("query", "key", "value", "logits_projection", "weights_projection")
 
 
 class _Arguments(ctypes.Structure):
     """`Problem` of the sources, field by field."""
 
     _fields_ = (
-        *((name, ctypes.c_int64) for name in (*SIZES, "causal", "threads", "groups", "together", "drops", "threshold")),
-        *((name, ctypes.c_double) for name in ("scale", "growth")),
+        *(
+            (name, ctypes.c_int64)
+            for name in (*SIZES, "causal", "threads", "groups", "shared_groups", "has_dropout", "keep_threshold")
+        ),
+        *((name, ctypes.c_double) for name in ("scale", "keep_scale")),
         ("seed", ctypes.c_uint64),
-        *((name, ctypes.c_void_p) for name in (*DENSE, "bias", "mask")),
+        *((name, ctypes.c_void_p) for name in (*CONTIGUOUS, "bias", "mask")),
         *((name, 4 * ctypes.c_int64) for name in ("bias_strides", "mask_strides")),
         *((name, ctypes.c_void_p) for name in ("workspace", "output", "grad_output")),
-        *((f"grad_{name}", ctypes.c_void_p) for name in DENSE),
+        *((f"grad_{name}", ctypes.c_void_p) for name in CONTIGUOUS),
     )
 
     def __init__(self, tensors: _Tensors, causal: bool, scale: float, dropout: float) -> None:
@@ -207,9 +210,9 @@ class _Arguments(ctypes.Structure):
         _, self.memory, self.value_heads, self.value_size = tensors.value.shape
         logits, weights = tensors.logits_projection, tensors.weights_projection
         self.softmax_heads = self.key_heads if logits is None else logits.shape[1]
-        self._divide(mixes=logits is not None or weights is not None)
+        self._divide_among_threads(mixes=logits is not None or weights is not None)
         if dropout > 0:
-            self.drops, self.threshold, self.growth = 1, threshold(dropout), growth(dropout)
+            self.has_dropout, self.keep_threshold, self.keep_scale = 1, keep_threshold(dropout), keep_scale(dropout)
             self.seed = seed_number(tensors.dropout_seed, tensors.query)
         self.dtype = tensors.query.dtype
         for name in ("bias", "mask"):
@@ -219,16 +222,16 @@ class _Arguments(ctypes.Structure):
                 strides = zip(tensor.shape, tensor.stride(), strict=True)
                 steps = [0 if size == 1 else stride for size, stride in strides]
                 setattr(self, f"{name}_strides", (4 * ctypes.c_int64)(*steps))
-        dense = {name: getattr(tensors, name) for name in DENSE}
-        dense = {name: None if tensor is None else tensor.contiguous() for name, tensor in dense.items()}
-        self._point_to(bias=tensors.bias, mask=tensors.mask, **dense)
+        contiguous = {name: getattr(tensors, name) for name in CONTIGUOUS}
+        contiguous = {name: None if tensor is None else tensor.contiguous() for name, tensor in contiguous.items()}
+        self._point_to(bias=tensors.bias, mask=tensors.mask, **contiguous)
 
-    def _divide(self, mixes: bool) -> None:
-        """Say which heads go together, and how many examples, the last ones, all threads share."""
+    def _divide_among_threads(self, mixes: bool) -> None:
+        """Set the groups of heads of an example, and how many groups, the last ones, all threads share."""
         heads, weights = self.batch * self.softmax_heads, self.softmax_heads * self.queries * self.memory
         shares = weights >= SHARED_WEIGHTS
         if mixes or (shares and heads % self.threads and heads < HEADS_PER_THREAD * self.threads):
-            self.groups, self.together = 1, self.batch % self.threads if shares else 0
+            self.groups, self.shared_groups = 1, self.batch % self.threads if shares else 0
         else:
             self.groups = self.softmax_heads
 
@@ -243,11 +246,11 @@ class _Arguments(ctypes.Structure):
         backward = "output" not in tensors
         workspace = torch.empty(self.workspace_bytes(backward), dtype=torch.uint8)
         self._point_to(workspace=workspace, **tensors)
-        self._library().attend(ctypes.byref(self), TYPES[self.dtype], int(backward))
+        self._library().attend(ctypes.byref(self), TYPE_CODES[self.dtype], int(backward))
 
     def workspace_bytes(self, backward: bool) -> int:
         """What a run takes beside its tensors; not more than about 11 times its queries, keys and values."""
-        return int(self._library().workspace_bytes(ctypes.byref(self), TYPES[self.dtype], int(backward)))
+        return int(self._library().workspace_bytes(ctypes.byref(self), TYPE_CODES[self.dtype], int(backward)))
 
     def _library(self) -> ctypes.CDLL:
         functions = library().functions
@@ -263,7 +266,7 @@ class Library(NamedTuple):
 
 
 _folder = Path.home() / ".cache" / "attn"
-_say: Callable[[str], None] | None = None
+_report: Callable[[str], None] | None = None
 
 
 @functools.cache
@@ -299,9 +302,9 @@ def _build() -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_own(folder)
     path = folder / f"compiled-{key}.so"
-    if not _is_whole(path):
+    if not _is_complete(path):
         with _only_builder(folder):
-            if not _is_whole(path):
+            if not _is_complete(path):
                 with _announced(compiler[0]):
                     _build_at(path, compiler)
     return path
@@ -310,21 +313,21 @@ def _build() -> Path:
 @contextmanager
 def _announced(compiler: str) -> Iterator[None]:
     """Say that the library is being built, and how long it took."""
-    say, started = _say or (lambda line: None), time.monotonic()
-    say(f"building the attention kernel with {compiler}, once for this machine")
+    report, started = _report or (lambda line: None), time.monotonic()
+    report(f"building the attention kernel with {compiler}, once for this machine")
     yield
-    say(f"the kernel was built in {time.monotonic() - started:.0f} s")
+    report(f"the kernel was built in {time.monotonic() - started:.0f} s")
 
 
 def _build_at(path: Path, compiler: list[str]) -> None:
     # renamed when it is whole: another process may load it at the same time
-    with tempfile.TemporaryDirectory(prefix=UNFINISHED, dir=path.parent) as temporary:
-        made = Path(temporary) / path.name
-        _compile(*compiler, *FLAGS, "-o", str(made), str(SOURCES / "attend.cpp"), scratch=temporary)
-        content = made.read_bytes()
-        made.write_bytes(content + hashlib.sha256(content).digest())
-        made.chmod(0o500)
-        made.replace(path)
+    with tempfile.TemporaryDirectory(prefix=BUILD_PREFIX, dir=path.parent) as temporary:
+        built = Path(temporary) / path.name
+        _compile(*compiler, *FLAGS, "-o", str(built), str(SOURCES / "attend.cpp"), scratch=temporary)
+        content = built.read_bytes()
+        built.write_bytes(content + hashlib.sha256(content).digest())
+        built.chmod(0o500)
+        built.replace(path)
 
 
 @contextmanager
@@ -339,14 +342,14 @@ def _only_builder(folder: Path) -> Iterator[None]:
     try:
         with suppress(OSError):
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            for left in folder.glob(f"{UNFINISHED}*"):
-                shutil.rmtree(left, ignore_errors=True)
+            for abandoned in folder.glob(f"{BUILD_PREFIX}*"):
+                shutil.rmtree(abandoned, ignore_errors=True)
         yield
     finally:
         os.close(descriptor)
 
 
-def _is_whole(path: Path) -> bool:
+def _is_complete(path: Path) -> bool:
     """Whether the file is there as it was written: what a power cut has shortened would end the process when loaded.
 
     Raises RuntimeError for one that this user alone didn't write.
@@ -360,8 +363,8 @@ def _is_whole(path: Path) -> bool:
 
 def _check_own(path: Path) -> None:
     """A loaded library runs with this user's rights. Raises RuntimeError for what another user may have put there."""
-    facts = path.lstat()
-    if stat.S_ISLNK(facts.st_mode) or facts.st_uid != os.geteuid() or facts.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    status = path.lstat()
+    if stat.S_ISLNK(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise RuntimeError(f"{path} is a link, another user's, or can be written by others: it is not loaded")
 
 
@@ -383,7 +386,7 @@ def _compile(*command: str, scratch: str = "") -> bytes:
         start_new_session=True,
     ) as process:
         try:
-            printed, said = process.communicate(timeout=WAIT_SECONDS)
+            printed, errors = process.communicate(timeout=WAIT_SECONDS)
         except BaseException as error:
             # the compiler is several processes; whoever is interrupted leaves none of them behind
             with suppress(ProcessLookupError):
@@ -392,7 +395,7 @@ def _compile(*command: str, scratch: str = "") -> bytes:
                 raise RuntimeError(f"{command[0]} has not ended after {WAIT_SECONDS} seconds") from error
             raise
     if process.returncode:
-        lines = said.decode(errors="replace").strip().splitlines() or ["nothing"]
+        lines = errors.decode(errors="replace").strip().splitlines() or ["nothing"]
         code = process.returncode
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         raise RuntimeError(f"{command[0]} {how} and said: {lines[0]}")

@@ -3,7 +3,7 @@
 The place of a row of weights in [B, h_v, N] is hashed with the seed to two words of 32 bits (SplitMix64, Steele et al.
 2014); a hash of the memory position with the first word, plus the second, says whether the weight stays. So a kernel
 computes any block of the mask by itself, in the forward and again in the backward, and no generator has a state.
-`cpu/task.h` and `triton_programs.py` compute the same function.
+`cpu/dropout.h` and `triton_programs.py` compute the same function.
 """
 
 # B batch, N queries, M memory, h_v heads of the values
@@ -22,17 +22,17 @@ INCREMENT, FIRST_FACTOR, SECOND_FACTOR = -7046029254386353131, -4658895280553007
 COLUMN_FACTOR, FIRST_MIXER, SECOND_MIXER = -1640531527, 2146121005, -2073254261
 
 
-def threshold(dropout: float) -> int:
+def keep_threshold(dropout: float) -> int:
     """The bound that the hash of a weight, a signed number of 32 bits, must be under for the weight to stay."""
-    return _kept(dropout) - 2**31
+    return _kept_share(dropout) - 2**31
 
 
-def growth(dropout: float) -> float:
-    """The factor of the weights that stay: 1 / (the share that stays), of the share as it is rounded to 2**-32."""
-    return 2**32 / _kept(dropout)
+def keep_scale(dropout: float) -> float:
+    """The factor of the weights that are kept: 1 / (the share that is kept), rounded to 2**-32 first."""
+    return 2**32 / _kept_share(dropout)
 
 
-def _kept(dropout: float) -> int:
+def _kept_share(dropout: float) -> int:
     """The share that stays, in 2**-32."""
     return min(max(round((1 - dropout) * 2**32), 1), 2**32 - 1)
 
@@ -53,7 +53,7 @@ def kept_weights(
     B, heads, N = shape
     example = torch.arange(B, device=device)[examples, None, None]
     row = (example * heads + torch.arange(heads, device=device)[:, None]) * N + torch.arange(N, device=device)[rows]
-    key = _scrambled(seed.to(device) ^ _scrambled(row))
+    key = _splitmix64(seed.to(device) ^ _splitmix64(row))
     first, second = key.to(torch.int32)[..., None], (key >> 32).to(torch.int32)[..., None]
     words = (torch.arange(memory, device=device) * COLUMN_FACTOR).to(torch.int32) + first
     # a shift of torch keeps the sign, so what it brings in is masked
@@ -62,7 +62,7 @@ def kept_weights(
     words ^= (words >> 15) & (2**17 - 1)
     words *= SECOND_MIXER
     words += second
-    return words < threshold(dropout)
+    return words < keep_threshold(dropout)
 
 
 def drop(weights: Tensor, problem: Problem) -> Tensor:
@@ -71,7 +71,7 @@ def drop(weights: Tensor, problem: Problem) -> Tensor:
         return weights
     B, heads, N, M = weights.shape
     kept = kept_weights(problem.dropout_seed, problem.dropout, (B, heads, N), M, weights.device)
-    return weights * kept * growth(problem.dropout)
+    return weights * kept * keep_scale(problem.dropout)
 
 
 def seed_number(seed: Tensor | None, like: Tensor) -> int:
@@ -86,7 +86,7 @@ def has_no_data(tensor: Tensor) -> bool:
     return tensor.is_meta or isinstance(tensor, FakeTensor)
 
 
-def _scrambled(x: Tensor) -> Tensor:
+def _splitmix64(x: Tensor) -> Tensor:
     """SplitMix64's output function of int64; the masks make shifts of a signed number logical."""
     x = x + INCREMENT
     x = (x ^ ((x >> 30) & (2**34 - 1))) * FIRST_FACTOR

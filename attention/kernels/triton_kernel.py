@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attention.kernels.dropout import growth, has_no_data, seed_number, threshold
+from attention.kernels.dropout import has_no_data, keep_scale, keep_threshold, seed_number
 from attention.kernels.problem import Problem
 
 # Query rows of a tile, and its memory positions: the least that a product on tensor cores takes, for a tile has all
@@ -218,17 +218,17 @@ class Launch(NamedTuple):
         """What the programs take after the tensors."""
         N, M = self.query.shape[1], self.key.shape[1]
         mask_stride = 0 if self.mask is None or self.mask.shape[0] == 1 else M
-        dropped = (threshold(self.dropout), growth(self.dropout)) if self.dropout else (0, 1.0)
+        dropped = (keep_threshold(self.dropout), keep_scale(self.dropout)) if self.dropout else (0, 1.0)
         return (N, M, mask_stride, self.scale, self.seed, *dropped)
 
 
 @functools.cache
 def _needs(
-    device: int, dtype: torch.dtype, shapes: tuple[torch.Size | None, ...], causal: bool, drops: bool
+    device: int, dtype: torch.dtype, shapes: tuple[torch.Size | None, ...], causal: bool, has_dropout: bool
 ) -> tuple[int, int]:
     *tensors, mask = (None if shape is None else torch.empty(shape, dtype=dtype, device="meta") for shape in shapes)
     mask = None if mask is None else mask.bool()
-    launch = Launch._make((*tensors, mask, causal, 1.0, 0.5 if drops else 0.0, 0))
+    launch = Launch._make((*tensors, mask, causal, 1.0, 0.5 if has_dropout else 0.0, 0))
     facts = [launch.compiled(program).metadata for program in MORE]
     return max(each.shared for each in facts), max(getattr(each, "tmem_size", None) or 0 for each in facts)
 

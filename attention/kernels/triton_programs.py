@@ -116,7 +116,7 @@ def logits(left, right, scale, matrix, mask, rows, columns, M, CAUSAL: tl.conste
 
 
 @triton.jit
-def scrambled(x):
+def splitmix64(x):
     """SplitMix64's output function of uint64."""
     x = x + 0x9E3779B97F4A7C15
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
@@ -125,22 +125,22 @@ def scrambled(x):
 
 
 @triton.jit
-def drop(maps, seed, threshold, example, rows, columns, N, HEADS_V: tl.constexpr, DROPOUT: tl.constexpr):
+def drop(maps, seed, keep_threshold, example, rows, columns, N, HEADS_V: tl.constexpr, DROPOUT: tl.constexpr):
     """The maps with some weights set to 0: the function of `attention/kernels/dropout.py`, to the bit."""
     if DROPOUT:
         heads = tl.arange(0, maps.shape[0])[:, None, None]
         row = (example.to(tl.int64) * HEADS_V + heads) * N + rows
-        key = scrambled(tl.cast(seed, tl.uint64) ^ scrambled(row.to(tl.uint64)))
+        key = splitmix64(tl.cast(seed, tl.uint64) ^ splitmix64(row.to(tl.uint64)))
         word = columns.to(tl.uint32) * 0x9E3779B9 + key.to(tl.uint32)
         word = (word ^ (word >> 16)) * 0x7FEB352D
         word = (word ^ (word >> 15)) * 0x846CA68B + (key >> 32).to(tl.uint32)
-        maps = tl.where(word.to(tl.int32, bitcast=True) < threshold, maps, 0.0)
+        maps = tl.where(word.to(tl.int32, bitcast=True) < keep_threshold, maps, 0.0)
     return maps
 
 
 @triton.jit
 def tile(
-    left, right, left_values, right_values, sums, scale, P_l_transposed, mask, seed, threshold, growth,
+    left, right, left_values, right_values, sums, scale, P_l_transposed, mask, seed, keep_threshold, keep_scale,
     example, rows, columns, N, M,
     HEADS_V: tl.constexpr, CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, DTYPE: tl.constexpr,
 ):  # fmt: skip
@@ -150,14 +150,14 @@ def tile(
     other two. dU: of the weights that V is summed by, back through the dropout.
     """
     J, L = logits(left, right, scale, P_l_transposed, mask, rows, columns, M, CAUSAL, DTYPE)
-    dU = compare(left_values, right_values, DTYPE) * growth
-    return J, tl.exp(L - sums), drop(dU, seed, threshold, example, rows, columns, N, HEADS_V, DROPOUT)
+    dU = compare(left_values, right_values, DTYPE) * keep_scale
+    return J, tl.exp(L - sums), drop(dU, seed, keep_threshold, example, rows, columns, N, HEADS_V, DROPOUT)
 
 
-@triton.jit(do_not_specialize=["seed", "threshold"])
+@triton.jit(do_not_specialize=["seed", "keep_threshold"])
 def forward(
     query, key, value, logits_projection, weights_projection, mask, output, lse,
-    N, M, mask_stride, scale, seed, threshold, growth,
+    N, M, mask_stride, scale, seed, keep_threshold, keep_scale,
     HEADS_K: tl.constexpr, HEADS: tl.constexpr, HEADS_V: tl.constexpr, KEY_SIZE: tl.constexpr, VALUE_SIZE: tl.constexpr,
     H_K: tl.constexpr, H: tl.constexpr, H_V: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, DTYPE: tl.constexpr, WIDE: tl.constexpr,
@@ -207,19 +207,19 @@ def forward(
         _, L = logits(q, k, scale, P_l, mask, rows[None, :, None], columns[None, None, :], M, CAUSAL, DTYPE)
         W = tl.exp(L - sums[:, :, None])
         U = mix(P_w, W, DTYPE)
-        U = drop(U, seed, threshold, example, rows[None, :, None], columns[None, None, :], N, HEADS_V, DROPOUT)
+        U = drop(U, seed, keep_threshold, example, rows[None, :, None], columns[None, None, :], N, HEADS_V, DROPOUT)
         v = load_heads(value, columns, M, HEADS_V, VALUE_SIZE, H_V, V)
         out += combine(U, v, DTYPE)
 
-    store_heads(output + at * N * HEADS_V * VALUE_SIZE, out * growth, rows, N, HEADS_V, VALUE_SIZE)
+    store_heads(output + at * N * HEADS_V * VALUE_SIZE, out * keep_scale, rows, N, HEADS_V, VALUE_SIZE)
     store_sums(lse + at * HEADS * N, sums, rows, N, HEADS)
 
 
-@triton.jit(do_not_specialize=["seed", "threshold"])
+@triton.jit(do_not_specialize=["seed", "keep_threshold"])
 def backward_queries(
     query, key, value, logits_projection, weights_projection, mask, lse, grad_output,
     correction, grad_query, grad_logits_projection, grad_weights_projection,
-    N, M, mask_stride, scale, seed, threshold, growth,
+    N, M, mask_stride, scale, seed, keep_threshold, keep_scale,
     HEADS_K: tl.constexpr, HEADS: tl.constexpr, HEADS_V: tl.constexpr, KEY_SIZE: tl.constexpr, VALUE_SIZE: tl.constexpr,
     H_K: tl.constexpr, H: tl.constexpr, H_V: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, DTYPE: tl.constexpr, WIDE: tl.constexpr,
@@ -258,7 +258,7 @@ def backward_queries(
         k = load_heads(key, columns, M, HEADS_K, KEY_SIZE, H_K, K)
         v = load_heads(value, columns, M, HEADS_V, VALUE_SIZE, H_V, V)
         _, W, dU = tile(
-            q, k, dO, v, sums, scale, P_l_transposed, mask, seed, threshold, growth,
+            q, k, dO, v, sums, scale, P_l_transposed, mask, seed, keep_threshold, keep_scale,
             example, rows[None, :, None], columns[None, None, :], N, M, HEADS_V, CAUSAL, DROPOUT, DTYPE,
         )  # fmt: skip
         products += W * mix(P_w, dU, DTYPE)
@@ -271,7 +271,7 @@ def backward_queries(
         k = load_heads(key, columns, M, HEADS_K, KEY_SIZE, H_K, K)
         v = load_heads(value, columns, M, HEADS_V, VALUE_SIZE, H_V, V)
         J, W, dU = tile(
-            q, k, dO, v, sums, scale, P_l_transposed, mask, seed, threshold, growth,
+            q, k, dO, v, sums, scale, P_l_transposed, mask, seed, keep_threshold, keep_scale,
             example, rows[None, :, None], columns[None, None, :], N, M, HEADS_V, CAUSAL, DROPOUT, DTYPE,
         )  # fmt: skip
         if weights_projection is not None:
@@ -289,11 +289,11 @@ def backward_queries(
         store_matrix(grad_weights_projection + part * HEADS * HEADS_V, sum_w, HEADS, HEADS_V)
 
 
-@triton.jit(do_not_specialize=["seed", "threshold"])
+@triton.jit(do_not_specialize=["seed", "keep_threshold"])
 def backward_memory(
     query, key, value, logits_projection, weights_projection, mask, lse, grad_output,
     correction, grad_key, grad_value,
-    N, M, mask_stride, scale, seed, threshold, growth,
+    N, M, mask_stride, scale, seed, keep_threshold, keep_scale,
     HEADS_K: tl.constexpr, HEADS: tl.constexpr, HEADS_V: tl.constexpr, KEY_SIZE: tl.constexpr, VALUE_SIZE: tl.constexpr,
     H_K: tl.constexpr, H: tl.constexpr, H_V: tl.constexpr, K: tl.constexpr, V: tl.constexpr,
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, DTYPE: tl.constexpr, WIDE: tl.constexpr,
@@ -331,14 +331,14 @@ def backward_memory(
         sums = load_sums(lse, rows, N, float("inf"), HEADS, H)[:, None, :]
         mean = load_sums(correction, rows, N, 0.0, HEADS, H)[:, None, :]
         _, W, dU = tile(
-            k, q, v, dO, sums, scale, P_l_transposed, mask, seed, threshold, growth,
+            k, q, v, dO, sums, scale, P_l_transposed, mask, seed, keep_threshold, keep_scale,
             example, rows[None, None, :], columns[None, :, None], N, M, HEADS_V, CAUSAL, DROPOUT, DTYPE,
         )  # fmt: skip
         U = mix(P_w_transposed, W, DTYPE)
-        U = drop(U, seed, threshold, example, rows[None, None, :], columns[None, :, None], N, HEADS_V, DROPOUT)
+        U = drop(U, seed, keep_threshold, example, rows[None, None, :], columns[None, :, None], N, HEADS_V, DROPOUT)
         dv += combine(U, dO, DTYPE)
         dL = W * (mix(P_w, dU, DTYPE) - mean)
         dk += combine(mix(P_l, dL, DTYPE), q, DTYPE)
 
     store_heads(grad_key + at * M * HEADS_K * KEY_SIZE, dk * scale, columns, M, HEADS_K, KEY_SIZE)
-    store_heads(grad_value + at * M * HEADS_V * VALUE_SIZE, dv * growth, columns, M, HEADS_V, VALUE_SIZE)
+    store_heads(grad_value + at * M * HEADS_V * VALUE_SIZE, dv * keep_scale, columns, M, HEADS_V, VALUE_SIZE)

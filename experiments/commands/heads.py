@@ -27,7 +27,7 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
     from experiments.heads import report
     from experiments.heads.trained_run import open_trained_run
 
-    shown: list[tuple[str, str, list[Section]]] = []
+    columns: list[tuple[str, str, list[Section]]] = []
     with Display() as display:
         trained = [
             open_trained_run(folder, pretraining(folder), options.checkpoint, options.sequences, display.stage)
@@ -39,31 +39,31 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
             if options.export is not None:
                 display.message(_export(run, options.export, folder.path / "heads"))
             sections = _sections(run, options, display)
-            report.save(sections, folder.path / "heads")
-            shown.append((folder.name, _summary(run), sections))
-            report.write_page(folder.path / "heads" / "index.html", shown[-1:])
+            report.save_sections(sections, folder.path / "heads")
+            columns.append((folder.name, _summary(run), sections))
+            report.write_page(folder.path / "heads" / "index.html", columns[-1:])
     page = folders[0].path / "heads" / "index.html"
-    if len(shown) == 2:
+    if len(columns) == 2:
         page = page.with_name(f"beside-{folders[1].name}.html")
-        report.share_scales([sections for _, _, sections in shown])
-        report.write_page(page, shown)
+        report.share_scales([sections for _, _, sections in columns])
+        report.write_page(page, columns)
     print(page)
 
 
 def _check(run: TrainedRun, options: HeadsOptions) -> None:
     """Raises Mistake where the run can't be shown as asked, before anything is written."""
     from experiments.heads.hooks import check_prunable, check_unshared_heads, value_heads
-    from experiments.heads.sections.maps import sentence
+    from experiments.heads.sections.maps import sentence_tokens
 
     for name, value in (("--export", options.export), ("--gates", options.gates)):
         if value is not None:
             check_unshared_heads(run.model, name)
     if options.equal is not None:
         check_prunable(run.model, "--equal")
-    total, left = sum(value_heads(run.model)), options.export
-    if left is not None and not 0 <= left <= total:
-        raise Mistake(f"--export {left}: the heads to keep, must be between 0 and {total}, which {run.name} has")
-    sentence(run, options.sentence)
+    total, heads_left = sum(value_heads(run.model)), options.export
+    if heads_left is not None and not 0 <= heads_left <= total:
+        raise Mistake(f"--export {heads_left}: the heads to keep, must be between 0 and {total}, which {run.name} has")
+    sentence_tokens(run, options.sentence)
     # read once, and before anything is measured
     _ = options.trees
 
@@ -90,20 +90,20 @@ def _summary(run: TrainedRun) -> str:
     return f"{name}, {settings.layers} layers, {heads} heads; {run.sequences} held-out sequences of {settings.length}"
 
 
-def _export(run: TrainedRun, left: int, folder: Path) -> str:
+def _export(run: TrainedRun, heads_left: int, folder: Path) -> str:
     """Write the model with that many heads left; what it is, in a line."""
     from experiments.heads.hooks import value_heads
     from experiments.heads.measures import importance, pruning
 
     total = sum(value_heads(run.model))
-    batches = list(run.masked())
-    importances = importance.per_layer(importance.by_gradient(run.model, batches))
-    removed = pruning.order(importances)[: total - left]
-    place = folder / f"pruned-{left}"
-    smaller = pruning.export(run, removed, place)
-    apart = pruning.difference(run.model, smaller, batches, removed)
+    batches = list(run.masked_batches())
+    importances = importance.normalized_by_layer(importance.by_gradient(run.model, batches))
+    removed = pruning.removal_order(importances)[: total - heads_left]
+    target = folder / f"pruned-{heads_left}"
+    smaller = pruning.export_pruned(run, removed, target)
+    difference = pruning.largest_logit_difference(run.model, smaller, batches, removed)
     before, after = (model.parameter_counts()["total"] for model in (run.model, smaller))
     return (
-        f"{place}: {left} of {total} heads, {after:,} of {before:,} parameters; "
-        f"its logits differ by at most {apart:.1e} from those of the model with the other heads masked"
+        f"{target}: {heads_left} of {total} heads, {after:,} of {before:,} parameters; "
+        f"its logits differ by at most {difference:.1e} from those of the model with the other heads masked"
     )

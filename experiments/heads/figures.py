@@ -29,26 +29,26 @@ STYLE: Any = {
     "legend.frameon": False,
     "svg.hashsalt": "attn",
 }
-WIDTH = 7.2  # inches
-P = ParamSpec("P")
+FIGURE_WIDTH = 7.2  # inches
+Parameters = ParamSpec("Parameters")
 
 
-def styled(draw: Callable[P, Figure]) -> Callable[P, Figure]:
+def styled(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
     """The drawing function, in the style of this project whatever the reader's own settings are."""
 
     @functools.wraps(draw)
-    def drawn(*arguments: P.args, **options: P.kwargs) -> Figure:
+    def drawn(*arguments: Parameters.args, **options: Parameters.kwargs) -> Figure:
         with matplotlib.rc_context(STYLE):
             return draw(*arguments, **options)
 
     return drawn
 
 
-def new(
+def new_figure(
     rows: int, columns: int, height: float, layout: Literal["constrained"] | None = "constrained", **options: Any
 ) -> tuple[Figure, npt.NDArray[Any]]:
     """A figure of rows x columns axes, always as an array of two dimensions."""
-    figure = Figure(figsize=(WIDTH, height), layout=layout)
+    figure = Figure(figsize=(FIGURE_WIDTH, height), layout=layout)
     return figure, figure.subplots(rows, columns, squeeze=False, **options)
 
 
@@ -58,20 +58,23 @@ def layer_colours(layers: int) -> list[tuple[float, ...]]:
     return [colours(0.88 * layer / max(1, layers - 1)) for layer in range(layers)]
 
 
-def share_scales(alike: Sequence[Figure]) -> None:
+def share_scales(same_kind: Sequence[Figure]) -> None:
     """Give axes of one title, in figures of one kind, the same limits and the same colours."""
-    if len({len(figure.axes) for figure in alike}) > 1:
+    if len({len(figure.axes) for figure in same_kind}) > 1:
         return
-    for several in zip(*(figure.axes for figure in alike), strict=True):
+    for counterparts in zip(*(figure.axes for figure in same_kind), strict=True):
         # a colour bar follows its picture
-        if len({each.get_title(loc="left") for each in several}) > 1 or several[0].get_label() == "<colorbar>":
+        if (
+            len({each.get_title(loc="left") for each in counterparts}) > 1
+            or counterparts[0].get_label() == "<colorbar>"
+        ):
             continue
-        images = [image for each in several for image in each.images]
+        images = [image for each in counterparts for image in each.images]
         for image in images:
             image.set_clim(min(each.norm.vmin for each in images), max(each.norm.vmax for each in images))
-        for each in several if not images else ():
-            each.set_xbound(*_union([other.get_xbound() for other in several]))
-            each.set_ybound(*_union([other.get_ybound() for other in several]))
+        for each in counterparts if not images else ():
+            each.set_xbound(*_union([other.get_xbound() for other in counterparts]))
+            each.set_ybound(*_union([other.get_ybound() for other in counterparts]))
 
 
 def _union(bounds: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -79,12 +82,12 @@ def _union(bounds: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 @styled
-def thumbnails(maps: Sequence[Array]) -> Figure:
+def map_thumbnails(maps: Sequence[Array]) -> Figure:
     """Every attention map [N, M] of a text, a row a layer, a column a head; each from white to its largest weight."""
     columns = max(len(layer) for layer in maps)
-    side = WIDTH / columns
+    side = FIGURE_WIDTH / columns
     # the constrained layout takes seconds for a hundred axes
-    figure, axes = new(len(maps), columns, max(1.2, len(maps) * min(side, 1.2) * 1.12 + 0.25), layout=None)
+    figure, axes = new_figure(len(maps), columns, max(1.2, len(maps) * min(side, 1.2) * 1.12 + 0.25), layout=None)
     for layer, row in enumerate(axes):
         for head, each in enumerate(row):
             each.set(xticks=[], yticks=[])
@@ -100,11 +103,11 @@ def thumbnails(maps: Sequence[Array]) -> Figure:
 
 
 @styled
-def by_layer_and_head(panels: Mapping[str, Array], columns: int = 2) -> Figure:
+def layer_head_heatmaps(panels: Mapping[str, Array], columns: int = 2) -> Figure:
     """A heat map [L, H] a quantity, `nan` where a layer has fewer heads; each with a scale of its own."""
     rows = -(-len(panels) // columns)
     layers, heads = next(iter(panels.values())).shape
-    figure, axes = new(rows, columns, rows * (0.55 + 0.17 * max(layers, 4)))
+    figure, axes = new_figure(rows, columns, rows * (0.55 + 0.17 * max(layers, 4)))
     for each in axes.flat[len(panels) :]:
         each.set_visible(False)
     for each, (title, values) in zip(axes.flat, panels.items(), strict=False):
@@ -127,7 +130,7 @@ def by_layer_and_head(panels: Mapping[str, Array], columns: int = 2) -> Figure:
 @styled
 def head_plane(points: Array, layers: Sequence[int], heads: Sequence[int], within: Mapping[int, float]) -> Figure:
     """The heads in two dimensions, coloured by layer, and the mean distance within a layer against its depth."""
-    figure, ((plane, depth),) = new(1, 2, 3.6, width_ratios=[3, 2])
+    figure, ((plane, depth),) = new_figure(1, 2, 3.6, width_ratios=[3, 2])
     colours = layer_colours(max(layers))
     for layer in sorted(set(layers)):
         indices = [index for index, each in enumerate(layers) if each == layer]
@@ -153,7 +156,7 @@ def head_plane(points: Array, layers: Sequence[int], heads: Sequence[int], withi
 @styled
 def pruning_curve(curves: Mapping[str, tuple[Sequence[int], Sequence[float]]], spread: Any, unigram: float) -> Figure:
     """Loss against heads left, a line an order of removal; `spread`: (heads left, lowest, highest) of random orders."""
-    figure, ((axes,),) = new(1, 1, 3.2)
+    figure, ((axes,),) = new_figure(1, 1, 3.2)
     styles = {"by gradient": (BLUE, "o"), "by relevance": (ORANGE, "s"), "in random order": (GREY, "^")}
     axes.fill_between(*spread, color=GREY, alpha=0.2, linewidth=0)
     for name, (left, losses) in curves.items():
@@ -172,7 +175,7 @@ def pruning_curve(curves: Mapping[str, tuple[Sequence[int], Sequence[float]]], s
 def projection_maps(layers: Sequence[dict[str, Array]]) -> Figure:
     """P_l, P_w and P_l P_w of each layer: rows are the heads before, columns those after; blue minus, red plus."""
     names = max((list(named) for named in layers), key=len)
-    figure, axes = new(len(layers), len(names), 1.9 * len(layers) + 0.3)
+    figure, axes = new_figure(len(layers), len(names), 1.9 * len(layers) + 0.3)
     for layer, (row, named) in enumerate(zip(axes, layers, strict=True), 1):
         for each, name in zip(row, names, strict=True):
             image = each.imshow(named[name], cmap="RdBu_r", norm=CenteredNorm(), interpolation="nearest")
@@ -192,7 +195,7 @@ def projection_maps(layers: Sequence[dict[str, Array]]) -> Figure:
 @styled
 def projection_distances(distances: Mapping[str, Sequence[float | None]], chance: float) -> Figure:
     """How far each layer's projections are from the identity and from a diagonal."""
-    figure, axes = new(1, 2, 2.5)
+    figure, axes = new_figure(1, 2, 2.5)
     for each, kind in zip(axes[0], ("identity", "diagonal"), strict=True):
         names = [name for name in distances if name.endswith(kind)]
         for name, colour, marker in zip(names, (BLUE, ORANGE, GREEN), "os^", strict=False):
@@ -213,9 +216,9 @@ def projection_distances(distances: Mapping[str, Sequence[float | None]], chance
 
 
 @styled
-def ranks(before: Sequence[Array], after: Sequence[Array], lines: Mapping[str, int]) -> Figure:
+def effective_ranks(before: Sequence[Array], after: Sequence[Array], lines: Mapping[str, int]) -> Figure:
     """The effective rank of each head's logits by layer, before and after mixing; `lines`: ranks to compare with."""
-    figure, ((axes,),) = new(1, 1, 2.9)
+    figure, ((axes,),) = new_figure(1, 1, 2.9)
     random = np.random.default_rng(0)
     for shift, colour, label, values in ((-0.16, BLUE, "before mixing", before), (0.16, ORANGE, "after mixing", after)):
         for layer, heads in enumerate(values, 1):
@@ -232,17 +235,17 @@ def ranks(before: Sequence[Array], after: Sequence[Array], lines: Mapping[str, i
 
 
 @styled
-def matching(needed: Sequence[int], divergences: Sequence[Array], key_size: int) -> Figure:
+def rank_divergences(ranks: Sequence[int], divergences: Sequence[Array], key_size: int) -> Figure:
     """How far softmax weights from logits of a rank are from the true ones, a line a layer."""
-    figure, ((axes,),) = new(1, 1, 2.9)
+    figure, ((axes,),) = new_figure(1, 1, 2.9)
     for layer, (values, colour) in enumerate(zip(divergences, layer_colours(len(divergences)), strict=True), 1):
-        axes.plot(needed, np.maximum(values, 1e-6), color=colour, marker="o", markersize=3, label=f"layer {layer}")
+        axes.plot(ranks, np.maximum(values, 1e-6), color=colour, marker="o", markersize=3, label=f"layer {layer}")
     axes.axvline(key_size, color=GREY, linestyle=":")
     place = {"xycoords": axes.get_xaxis_transform(), "fontsize": 7, "ha": "left"}
     axes.annotate(f" d_k = {key_size}", (key_size, 0.97), va="top", **place)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
-    axes.set_xticks(needed, [str(rank) for rank in needed])
+    axes.set_xticks(ranks, [str(rank) for rank in ranks])
     axes.minorticks_off()
     axes.set_ylim(bottom=1e-6)
     axes.set(xlabel="rank of the logits", ylabel="nats from the true weights", title="weights matched at each rank")
@@ -251,9 +254,9 @@ def matching(needed: Sequence[int], divergences: Sequence[Array], key_size: int)
 
 
 @styled
-def spreads(by_start: Mapping[str, Sequence[float]]) -> Figure:
+def spread_curves(by_start: Mapping[str, Sequence[float]]) -> Figure:
     """How far the heads of a layer are apart, by step, a line a way to start."""
-    figure, ((axes,),) = new(1, 1, 2.9)
+    figure, ((axes,),) = new_figure(1, 1, 2.9)
     for (start, values), colour, marker in zip(by_start.items(), (BLUE, ORANGE, GREEN, GREY), "os^D", strict=False):
         axes.plot(np.maximum(values, 1e-17), color=colour, marker=marker, markersize=3, label=start)
     axes.set_yscale("log")
@@ -264,9 +267,9 @@ def spreads(by_start: Mapping[str, Sequence[float]]) -> Figure:
 
 
 @styled
-def relations(names: Sequence[str], accuracy: Array, baseline: Array, heads: Sequence[str]) -> Figure:
+def relation_accuracies(names: Sequence[str], accuracy: Array, baseline: Array, heads: Sequence[str]) -> Figure:
     """The best head's accuracy in each relation beside that of the best fixed offset."""
-    figure, ((axes,),) = new(1, 1, 0.24 * len(names) + 0.9)
+    figure, ((axes,),) = new_figure(1, 1, 0.24 * len(names) + 0.9)
     place = np.arange(len(names))[::-1]
     axes.hlines(place, baseline, accuracy, color="#cccccc", zorder=0)
     axes.scatter(baseline, place, color=GREY, marker="|", s=60, label="best fixed offset")

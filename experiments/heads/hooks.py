@@ -16,7 +16,7 @@ from attention.kernels.problem import Stage
 from experiments.model.transformer import Transformer
 from experiments.settings.mistake import Mistake
 
-MEANING: dict[Stage, str] = {
+STAGE_MEANINGS: dict[Stage, str] = {
     "logits": "QK^T",
     "mixed_logits": "the logits that the softmax takes",
     "weights": "the maps of a softmax",
@@ -59,27 +59,27 @@ def gated_by(model: Transformer, gate: Callable[[int], Tensor]) -> Iterator[None
         yield
 
 
-def read(model: Transformer, tokens_BN: Tensor, *stages: Stage) -> list[dict[str, Tensor]]:
+def read_stages(model: Transformer, tokens_BN: Tensor, *stages: Stage) -> list[dict[str, Tensor]]:
     """The tensors of the stages on these tokens, a dictionary a layer, without gradients.
 
     Raises Mistake for a stage that the variant doesn't have.
     """
     for stage in stages:
-        if not has(model, stage):
-            raise Mistake(f"the variant has no {stage.replace('_', ' ')}, which this reads: {MEANING[stage]}")
+        if not has_stages(model, stage):
+            raise Mistake(f"the variant has no {stage.replace('_', ' ')}, which this reads: {STAGE_MEANINGS[stage]}")
     tensors: list[dict[str, Tensor]] = [{} for _ in model.layers]
 
-    def keep(layer: int, stage: Stage, tensor: Tensor) -> Tensor:
+    def collect(layer: int, stage: Stage, tensor: Tensor) -> Tensor:
         if stage in stages:
             tensors[layer][stage] = tensor
         return tensor
 
-    with torch.inference_mode(), hooked(model, keep):
+    with torch.inference_mode(), hooked(model, collect):
         model(tokens_BN, torch.zeros(1, dtype=torch.long))
     return tensors
 
 
-def has(model: Transformer, *stages: Stage) -> bool:
+def has_stages(model: Transformer, *stages: Stage) -> bool:
     """Whether the attention of every layer goes through the stages: without a softmax there are no weights of it."""
     return all(stage in layer.attention.stages for layer in model.layers for stage in stages)
 

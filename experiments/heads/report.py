@@ -16,17 +16,17 @@ from matplotlib.figure import Figure
 from pyarrow import parquet
 
 from experiments.heads import figures
-from experiments.heads.measures.pruning import export
+from experiments.heads.measures.pruning import export_pruned
 from experiments.heads.section import Section
 from experiments.record.digested import write_digests
 from experiments.record.durable import folder_for, replacing, write
 
 ASSETS = Path(__file__).parent / "assets"
-BLOCK = re.compile(r'<section id="[^"]*"><h2>(.*?)</h2>.*?</section>', re.DOTALL)
-EARLIER = '<p class="none">From an earlier call of attn heads.</p>'
+SECTION_HTML = re.compile(r'<section id="[^"]*"><h2>(.*?)</h2>.*?</section>', re.DOTALL)
+EARLIER_NOTE = '<p class="none">From an earlier call of attn heads.</p>'
 
 
-def save(sections: Sequence[Section], folder: Path) -> None:
+def save_sections(sections: Sequence[Section], folder: Path) -> None:
     """NAME.parquet for every table, NAME.png and NAME.svg for every picture, NAME/ for every model.
 
     `digests.json` has the digests of the tables, for those who read them.
@@ -43,7 +43,7 @@ def save(sections: Sequence[Section], folder: Path) -> None:
             with replacing(folder / f"{name}.svg") as temporary:
                 temporary.write_bytes(svg(figure))
         for name, (run, removed) in section.models.items():
-            export(run, removed, folder / name)
+            export_pruned(run, removed, folder / name)
     write_digests(folder, [f"{name}.parquet" for section in sections for name in section.tables])
 
 
@@ -53,23 +53,28 @@ def page(runs: Sequence[tuple[str, str, Sequence[Section]]], earlier: Mapping[st
     earlier: sections as HTML, by title, that stay if the runs have none of that title.
     """
     # in the order of the run that has most
-    fullest_first = sorted((sections for _, _, sections in runs), key=len, reverse=True)
-    titles = list(dict.fromkeys(section.title for sections in fullest_first for section in sections))
+    longest_first = sorted((sections for _, _, sections in runs), key=len, reverse=True)
+    titles = list(dict.fromkeys(section.title for sections in longest_first for section in sections))
     columns = [{section.title: section for section in sections} for _, _, sections in runs]
     blocks = []
     for title in titles:
-        cells = "".join(f"<div>{_cell(sections.get(title))}</div>" for sections in columns)
+        section_columns = "".join(f"<div>{_section_html(sections.get(title))}</div>" for sections in columns)
         anchor = _anchor(title)
-        blocks.append(f'<section id="{anchor}"><h2>{html.escape(title)}</h2><div class="runs">{cells}</div></section>')
-    kept = {title: block for title, block in (earlier or {}).items() if title not in titles}
-    blocks += [block if EARLIER in block else block.replace("</h2>", f"</h2>{EARLIER}", 1) for block in kept.values()]
-    titles += kept
-    heads = "".join(f"<div><h1>{html.escape(name)}</h1><p>{html.escape(about)}</p></div>" for name, about, _ in runs)
+        blocks.append(
+            f'<section id="{anchor}"><h2>{html.escape(title)}</h2><div class="runs">{section_columns}</div></section>'
+        )
+    kept_blocks = {title: block for title, block in (earlier or {}).items() if title not in titles}
+    blocks += [
+        block if EARLIER_NOTE in block else block.replace("</h2>", f"</h2>{EARLIER_NOTE}", 1)
+        for block in kept_blocks.values()
+    ]
+    titles += kept_blocks
+    headers = "".join(f"<div><h1>{html.escape(name)}</h1><p>{html.escape(about)}</p></div>" for name, about, _ in runs)
     links = "".join(f'<a href="#{_anchor(title)}">{html.escape(title)}</a>' for title in titles)
     return (ASSETS / "page.html").read_text(encoding="utf-8").format(
         title=html.escape(" and ".join(name for name, _, _ in runs)),
         columns=len(runs),
-        heads=heads,
+        headers=headers,
         links=links,
         sections="".join(blocks),
         style=(ASSETS / "page.css").read_text(encoding="utf-8"),
@@ -84,32 +89,32 @@ def write_page(path: Path, runs: Sequence[tuple[str, str, Sequence[Section]]]) -
     """
     earlier = {}
     if len(runs) == 1 and path.exists():
-        found = BLOCK.finditer(path.read_text(encoding="utf-8"))
-        earlier = {html.unescape(block[1]): block[0] for block in found}
+        earlier_blocks = SECTION_HTML.finditer(path.read_text(encoding="utf-8"))
+        earlier = {html.unescape(block[1]): block[0] for block in earlier_blocks}
     write(path, page(runs, earlier))
 
 
-def share_scales(several: Sequence[Sequence[Section]]) -> None:
+def share_scales(reports: Sequence[Sequence[Section]]) -> None:
     """Give the pictures of several runs the same scales and colours, so that what looks alike is alike.
 
     A map of attention keeps its own: the darkest is the largest of its map.
     """
     by_name: dict[str, list[Figure]] = {}
-    for section in (section for sections in several for section in sections if section.maps is None):
+    for section in (section for sections in reports for section in sections if section.maps is None):
         for name, figure in section.figures.items():
             by_name.setdefault(name, []).append(figure)
-    for alike in by_name.values():
-        figures.share_scales(alike)
+    for same_name in by_name.values():
+        figures.share_scales(same_name)
     svg.cache_clear()
 
 
-def _cell(section: Section | None) -> str:
+def _section_html(section: Section | None) -> str:
     if section is None:
         return '<p class="none">Not in this run.</p>'
     text = f"<p>{html.escape(section.text)}</p>"
     viewer = "" if section.maps is None else _viewer(section.maps)
-    shown = {name: figure for name, figure in section.figures.items() if section.maps is None or name != "maps"}
-    return text + viewer + "".join(map(_picture, shown, shown.values()))
+    pictures = {name: figure for name, figure in section.figures.items() if section.maps is None or name != "maps"}
+    return text + viewer + "".join(map(_picture, pictures, pictures.values()))
 
 
 def _viewer(maps: dict[str, object]) -> str:

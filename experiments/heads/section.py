@@ -30,10 +30,10 @@ class Section:
 
 
 # measures a run and reports it; None where there is nothing of its kind
-Make = Callable[[TrainedRun, HeadsOptions], Section | None]
+SectionMaker = Callable[[TrainedRun, HeadsOptions], Section | None]
 
 
-def by_layer(rows: list[dict[str, Any]], name: str) -> npt.NDArray[np.float64]:
+def layer_head_matrix(rows: list[dict[str, Any]], name: str) -> npt.NDArray[np.float64]:
     """The numbers of one name in the rows of a table as a matrix [L, H], nan where a layer has fewer heads."""
     matrix = np.full((max(row["layer"] for row in rows), max(row["head"] for row in rows)), np.nan)
     for row in rows:

@@ -27,7 +27,7 @@ from experiments.training.evaluate import evaluation_batches
 from experiments.training.micro_batches import split
 from experiments.training.step import Learner, learner_of
 
-TOKENS = 1 << 11  # whose maps are in memory at once
+TOKENS_AT_ONCE = 1 << 11  # whose maps are in memory at once
 
 
 @dataclass(frozen=True)
@@ -49,15 +49,15 @@ class TrainedRun:
     @property
     def micro_batch(self) -> int:
         """The number of sequences that go through the model together."""
-        return max(1, TOKENS // self.settings.length)
+        return max(1, TOKENS_AT_ONCE // self.settings.length)
 
-    def text(self) -> Iterator[Tensor]:
+    def token_batches(self) -> Iterator[Tensor]:
         """Held-out tokens as they are, int64 [B, N] a batch."""
         tokens = self.dataset.validation.tokens[: self.sequences]
         for start in range(0, len(tokens), self.micro_batch):
             yield torch.from_numpy(tokens[start : start + self.micro_batch].astype(np.int64))
 
-    def masked(self) -> Iterator[Batch]:
+    def masked_batches(self) -> Iterator[Batch]:
         """The same with the run's evaluation masks."""
         for batch in evaluation_batches(self.dataset.validation, self.objective, self.sequences):
             yield from split(batch, self.micro_batch)
@@ -76,20 +76,23 @@ class TrainedRun:
         changed = settings.model_copy(update=changes)
         return learner_of(changed, model, self.objective, self.dataset.train, device=device, precision="fp32")
 
-    def special(self, tokens: Tensor) -> Tensor:
+    def is_special(self, tokens: Tensor) -> Tensor:
         """Bool, of the shape of `tokens`: [CLS], [SEP] and their kind."""
         return torch.isin(tokens, torch.tensor(sorted(self.tokenizer.special)))
 
-    def words(self, tokens: Tensor) -> list[str]:
+    def token_texts(self, tokens: Tensor) -> list[str]:
         """The tokens [N] as a reader knows them: their text; the vocabulary's name for a part of a character."""
-        names = self.tokenizer.tokens(tokens.numpy())
+        vocabulary_names = self.tokenizer.tokens(tokens.numpy())
         texts = [self.tokenizer.decode([int(token)]) for token in tokens]
-        shown = [text.strip() or text.replace("\n", "\u21b5").replace(" ", "\u2423") for text in texts]
-        return [text if text and "\ufffd" not in text else name for text, name in zip(shown, names, strict=True)]
+        visible_texts = [text.strip() or text.replace("\n", "\u21b5").replace(" ", "\u2423") for text in texts]
+        return [
+            text if text and "\ufffd" not in text else name
+            for text, name in zip(visible_texts, vocabulary_names, strict=True)
+        ]
 
 
 def open_trained_run(
-    folder: RunFolder, settings: Settings, which: WhichCheckpoint, sequences: int, report: Report
+    folder: RunFolder, settings: Settings, checkpoint: WhichCheckpoint, sequences: int, report: Report
 ) -> TrainedRun:
     """The trained run with its own tokenizer. Raises Mistake, also without a good checkpoint."""
     if (architecture := settings.objective.architecture) == "encoder_decoder":
@@ -98,9 +101,9 @@ def open_trained_run(
         )
     tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
     keep_kernel(settings)
-    source = Pretraining(settings.model_copy(update={"tokenizer": tokenizer}))
-    dataset = source.prepare(report)
-    model = source.build_model(dataset.tokenizer.vocabulary_size)
-    load_weights(model, folder, dataset.tokenizer.digest, which, lambda text: report(text, 0, None))
+    pretraining = Pretraining(settings.model_copy(update={"tokenizer": tokenizer}))
+    dataset = pretraining.prepare(report)
+    model = pretraining.build_model(dataset.tokenizer.vocabulary_size)
+    load_weights(model, folder, dataset.tokenizer.digest, checkpoint, lambda text: report(text, 0, None))
     count = min(sequences, len(dataset.validation.tokens))
-    return TrainedRun(folder.name, settings, model.eval(), source.objective(dataset.tokenizer), dataset, count)
+    return TrainedRun(folder.name, settings, model.eval(), pretraining.objective(dataset.tokenizer), dataset, count)

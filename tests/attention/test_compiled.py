@@ -158,7 +158,7 @@ def test_dropout_is_drawn_again_in_the_backward():
 
 
 def test_dropout_takes_weights_with_the_probability_asked_for_and_independently():
-    """With equal logits and the identity for values, the output is the weights: 1 / (N growth) where one was kept."""
+    """With equal logits and the identity for values, the output is the weights: 1 / (N keep_scale) where kept."""
     N = 512
     query, value = torch.zeros(2, N, 3, 1), torch.eye(N).view(1, N, 1, N).expand(2, N, 3, N)
     kept = attend(query, query, value, dropout=0.1, dropout_seed=1, backend="compiled") > 0

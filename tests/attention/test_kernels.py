@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from attention.kernels import blocked, compiled
-from attention.kernels.dropout import growth, kept_weights
+from attention.kernels.dropout import keep_scale, kept_weights
 from attention.kernels.problem import Problem, Projection
 from attention.layers.attend import KERNELS, attend, choose
 
@@ -237,7 +237,7 @@ def test_weights_are_dropped_with_the_probability_asked_for_and_independently():
     seed, cpu = torch.tensor(5), torch.device("cpu")
     kept = kept_weights(seed, 0.1, (2, 3, 512), 512, cpu)
     assert kept.float().mean().item() == pytest.approx(0.9, abs=0.002)
-    assert growth(0.1) == pytest.approx(1 / 0.9, rel=1e-9)
+    assert keep_scale(0.1) == pytest.approx(1 / 0.9, rel=1e-9)
     for axis in range(4):
         along = kept.float() - 0.9
         assert abs((along * along.roll(1, axis)).mean() / 0.09) < 0.005, axis

@@ -29,7 +29,7 @@ TREE = "\n".join(
 @pytest.fixture
 def one_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """The figures of two runs are of the same kinds: those of talking heads, which has one more, are drawn."""
-    save = report.save
+    save = report.save_sections
 
     def save_some(sections: Sequence[Section], folder: Path) -> None:
         with monkeypatch.context() as patched:
@@ -37,7 +37,7 @@ def one_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
                 leave_undrawn(patched)
             save(sections, folder)
 
-    monkeypatch.setattr(report, "save", save_some)
+    monkeypatch.setattr(report, "save_sections", save_some)
 
 
 @pytest.mark.usefixtures("one_is_drawn")
@@ -89,14 +89,14 @@ def test_a_section_that_was_made_earlier_stays_and_says_so(tmp_path):
     path = tmp_path / "index.html"
     first, gates = Section("What the heads look at", "one"), Section("Gates <L0>", "expensive")
     report.write_page(path, [("a", "about", [first, gates])])
-    assert report.EARLIER not in path.read_text()
+    assert report.EARLIER_NOTE not in path.read_text()
     for _ in range(2):
         report.write_page(path, [("a", "about", [Section("What the heads look at", "two")])])
         text = path.read_text()
-        assert text.count(report.EARLIER) == 1 and text.count("expensive") == 1 and text.count("<section") == 2
+        assert text.count(report.EARLIER_NOTE) == 1 and text.count("expensive") == 1 and text.count("<section") == 2
         assert "<p>two</p>" in text and "<p>one</p>" not in text and text.count(">Gates &lt;L0&gt;<") == 2
     report.write_page(path, [("a", "about", [first, gates])])
-    assert report.EARLIER not in path.read_text()
+    assert report.EARLIER_NOTE not in path.read_text()
     # another page, of two runs, has its own
     report.write_page(path, [("a", "", [first]), ("b", "", [first])])
     assert "expensive" not in path.read_text()

@@ -11,9 +11,9 @@ import torch
 from experiments.heads.hooks import gated
 from experiments.heads.measures import equal_start as equal
 from experiments.heads.measures import l0_gates as gates
-from experiments.heads.measures.equal_start import conclusion, make_equal, spread
-from experiments.heads.measures.l0_gates import open_probability, sample, settled
-from experiments.heads.measures.pruning import remove
+from experiments.heads.measures.equal_start import conclusion, head_spread, make_heads_equal
+from experiments.heads.measures.l0_gates import gates_without_noise, open_probability, sample_gates
+from experiments.heads.measures.pruning import remove_heads
 from experiments.settings.optimizer import AdamW
 from experiments.training.guard import NonFiniteError
 from experiments.training.micro_batches import Forward
@@ -53,30 +53,35 @@ def learner_on(batch, model):
 @pytest.mark.parametrize("output", [True, False])
 def test_equal_heads_stay_equal_unless_their_output_maps_differ(bert_of, batch, variant, output):
     model = bert_of(variant)
-    make_equal(model, output=output)
-    assert spread(model, batch.tokens) == 0
+    make_heads_equal(model, output=output)
+    assert head_spread(model, batch.tokens) == 0
     learner = learner_on(batch, model)
     for step in range(1, 6):
         learner.take(step, OPTIMIZER.learning_rate)
     # a bilinear head has no values of its own, but its query parts as well
-    assert spread(model, batch.tokens) < 1e-9 if output else spread(model, batch.tokens) > 1e-3
+    assert head_spread(model, batch.tokens) < 1e-9 if output else head_spread(model, batch.tokens) > 1e-3
 
 
 def test_the_verdict_is_about_the_last_step():
-    by_start = {equal.EQUAL: [0, 1e-13], equal.PARTED: [0, 0.2], equal.DROPPED: [0, 1e-14], equal.INDEPENDENT: [1, 1]}
+    by_start = {
+        equal.ALL_EQUAL: [0, 1e-13],
+        equal.OWN_OUTPUT_MAPS: [0, 0.2],
+        equal.WITH_DROPOUT: [0, 1e-14],
+        equal.INDEPENDENT: [1, 1],
+    }
     assert "heads that start equal stay equal: after 1 steps" in conclusion(by_start)
     assert conclusion(by_start).endswith("They part when started all equal but the output map.")
-    assert "do not stay equal" in conclusion(by_start | {equal.EQUAL: [0, 0.1]})
+    assert "do not stay equal" in conclusion(by_start | {equal.ALL_EQUAL: [0, 0.1]})
 
 
 def test_the_hard_concrete_distribution():
     log_alpha = torch.tensor([-1.0, 0.0, 2.0])
-    drawn = torch.stack([sample(log_alpha, u.expand(3)) for u in (torch.arange(20000) + 0.5) / 20000])
+    drawn = torch.stack([sample_gates(log_alpha, u.expand(3)) for u in (torch.arange(20000) + 0.5) / 20000])
     torch.testing.assert_close((drawn > 0).double().mean(0), open_probability(log_alpha).double(), atol=1e-3, rtol=0)
     assert (drawn == 0).any() and (drawn == 1).any() and drawn.min() >= 0 and drawn.max() <= 1
     assert open_probability(torch.zeros(1)).item() == pytest.approx(1 / (1 + (0.1 / 1.1) ** 0.33))
-    assert settled(torch.tensor([-10.0, 0.0, 10.0])).tolist() == [0, 0.5, 1]
-    assert math.isclose(sample(torch.zeros(1), torch.tensor(0.5)).item(), 0.5, rel_tol=1e-6)
+    assert gates_without_noise(torch.tensor([-10.0, 0.0, 10.0])).tolist() == [0, 0.5, 1]
+    assert math.isclose(sample_gates(torch.zeros(1), torch.tensor(0.5)).item(), 0.5, rel_tol=1e-6)
 
 
 @pytest.mark.parametrize("variant", ["multi_head", "talking_heads", "general_bilinear", "low_rank_value"])
@@ -85,9 +90,9 @@ def test_folded_gates_are_gates(bert_of, batch, variant):
     some = [torch.tensor([0.0, 0.5, 1.0]).double(), torch.tensor([1.0, 0.2, 0.0]).double()]
     with gated(model, some):
         expected = model(batch.tokens)
-    gates.fold(model, some)
+    gates.fold_gates(model, some)
     torch.testing.assert_close(model(batch.tokens), expected)
-    remove(model, [(0, 0), (1, 2)])
+    remove_heads(model, [(0, 0), (1, 2)])
     torch.testing.assert_close(model(batch.tokens), expected)
 
 

@@ -9,14 +9,14 @@ from experiments.heads import figures
 
 
 def test_steps_are_whole():
-    figure = figures.spreads({"all equal": [0.0, 1e-15, 1e-15], "each its own": [1.0, 1.1, 1.2]})
+    figure = figures.spread_curves({"all equal": [0.0, 1e-15, 1e-15], "each its own": [1.0, 1.1, 1.2]})
     FigureCanvasAgg(figure).draw()
     assert all(tick == round(tick) for tick in figure.axes[0].get_xticks())
 
 
 def test_the_legend_of_relations_covers_no_row():
     names = [f"relation {number}" for number in range(12)]
-    figure = figures.relations(names, np.full(12, 0.2), np.full(12, 0.95), 12 * ["1-10"])
+    figure = figures.relation_accuracies(names, np.full(12, 0.2), np.full(12, 0.95), 12 * ["1-10"])
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     (axes,) = figure.axes
@@ -26,7 +26,7 @@ def test_the_legend_of_relations_covers_no_row():
 
 def test_pictures_side_by_side_have_the_same_scales():
     low, high = ({"entropy": np.array([[0.1, top]]), "confidence": np.array([[0.2, top / 2]])} for top in (0.4, 1.6))
-    alike = [figures.by_layer_and_head(panels) for panels in (low, high)]
+    alike = [figures.layer_head_heatmaps(panels) for panels in (low, high)]
     figures.share_scales(alike)
     limits = [[image.get_clim() for axes in figure.axes for image in axes.images] for figure in alike]
     assert limits[0] == limits[1] == [(0, 1.6), (0, 0.8)]

@@ -6,16 +6,16 @@ import pytest
 import torch
 
 from experiments.config.messages import options
-from experiments.heads.hooks import gated, read, value_heads
+from experiments.heads.hooks import gated, read_stages, value_heads
 from experiments.heads.measures.importance import (
     by_gradient,
     by_relevance,
-    first_of_each_sequence,
+    first_predictions,
     head_relevance,
-    held,
-    per_layer,
+    linearized,
+    normalized_by_layer,
 )
-from experiments.heads.measures.pruning import gates_without, loss_with, order, remove
+from experiments.heads.measures.pruning import gates_without, loss_with_gates, removal_order, remove_heads
 from experiments.objectives.loss import loss
 from experiments.settings.mistake import Mistake
 
@@ -48,14 +48,14 @@ def test_importance_orders_the_heads_as_removing_each_alone_does(bert_of, batch,
     size = [3.0, 0.0, 0.05, 0.6]
     with torch.no_grad():
         model.layers[0].attention.output.weight.unflatten(1, (4, 4)).mul_(torch.tensor(size).view(1, 4, 1))
-    whole = loss_with(model, [batch], gates_without(model, []))
-    harm = [abs(loss_with(model, [batch], gates_without(model, [(0, head)])) - whole) for head in range(4)]
+    whole = loss_with_gates(model, [batch], gates_without(model, []))
+    harm = [abs(loss_with_gates(model, [batch], gates_without(model, [(0, head)])) - whole) for head in range(4)]
     by_force = sorted(range(4), key=lambda head: harm[head])
-    assert [head for _, head in order(score(model, [batch]))] == by_force == [1, 2, 3, 0]
+    assert [head for _, head in removal_order(score(model, [batch]))] == by_force == [1, 2, 3, 0]
 
 
 def test_the_l2_norm_of_a_layer_is_one():
-    scaled = per_layer([torch.tensor([3.0, 4.0]), torch.zeros(2)])
+    scaled = normalized_by_layer([torch.tensor([3.0, 4.0]), torch.zeros(2)])
     assert scaled[0].tolist() == pytest.approx([0.6, 0.8]) and scaled[1].tolist() == [0, 0]
 
 
@@ -64,7 +64,7 @@ def test_the_l2_norm_of_a_layer_is_one():
 def test_holding_activations_and_norms_changes_no_output(bert_of, batch, norm, norm_kind):
     model = bert_of("multi_head", norm=norm, norm_kind=norm_kind, head_transform=True)
     expected = model(batch.tokens)
-    with held(model):
+    with linearized(model):
         torch.testing.assert_close(model(batch.tokens), expected)
     torch.testing.assert_close(model(batch.tokens), expected)
     assert all("forward" not in module.__dict__ for module in model.modules())
@@ -74,7 +74,7 @@ def test_holding_activations_and_norms_changes_no_output(bert_of, batch, norm, n
 def test_relevance_goes_to_the_heads_as_their_share_of_the_logit(bert_of, batch, variant):
     """With the rest held, the last layer's heads reach the logit by a linear map."""
     model = bert_of(variant, norm="pre", linear_bias=False)
-    alone = first_of_each_sequence(batch)
+    alone = first_predictions(batch)
     relevance = head_relevance(model, alone)
     assert [each.shape for each in relevance] == [(len(alone.positions), 3)] * 2
     # without the feed-forward and with the final norm's scale as it was, the logit is a sum over heads
@@ -83,7 +83,7 @@ def test_relevance_goes_to_the_heads_as_their_share_of_the_logit(bert_of, batch,
         layer.feed_forward.outer.weight.zero_()
     relevance = head_relevance(model, alone)[-1]
     top = model(alone.tokens, alone.positions).argmax(-1)
-    outputs = read(model, alone.tokens, "outputs")[-1]["outputs"].clone()
+    outputs = read_stages(model, alone.tokens, "outputs")[-1]["outputs"].clone()
     hidden, called = {}, {}
     layer.attention.register_forward_pre_hook(lambda _, *call: called.setdefault("call", call), with_kwargs=True)
     model.encoder.norm.register_forward_pre_hook(lambda _, x: hidden.setdefault("x", x[0]))
@@ -114,7 +114,7 @@ def test_shares_of_relevance_sum_to_one_in_a_layer(bert_of, batch):
 
 
 def test_one_prediction_a_sequence(batch):
-    alone = first_of_each_sequence(batch)
+    alone = first_predictions(batch)
     assert alone.positions.tolist() == [1, 8 + 2, 16 + 3, 24 + 1]
     assert alone.targets.tolist() == batch.targets[[0, 2, 4, 6]].tolist()
     torch.testing.assert_close(alone.tokens, batch.tokens[[0, 1, 2, 4]])
@@ -126,9 +126,9 @@ def test_the_model_without_heads_has_the_logits_of_the_masked_one(bert_of, batch
     removed = [(0, 1), (1, 0), (1, 1), (1, 2)]
     if not model.layers[0].attention.prunable:
         with pytest.raises(Mistake, match="no head of this variant can be taken out"):
-            remove(smaller, removed)
+            remove_heads(smaller, removed)
         return
-    kept = remove(smaller, removed)
+    kept = remove_heads(smaller, removed)
     assert kept == [[0, 2], []] and value_heads(smaller) == [2, 0]
     with gated(model, gates_without(model, removed)):
         expected = model(batch.tokens)
@@ -138,5 +138,5 @@ def test_the_model_without_heads_has_the_logits_of_the_masked_one(bert_of, batch
 
 def test_heads_whose_position_bias_is_shared_cannot_be_taken_out(bert_of):
     with pytest.raises(Mistake, match=r"model\.position: has a bias for every head"):
-        remove(bert_of("multi_head", position="relative"), [(0, 1)])
-    assert remove(bert_of("talking_heads", position="relative"), [(0, 1)]) == [[0, 2], [0, 1, 2]]
+        remove_heads(bert_of("multi_head", position="relative"), [(0, 1)])
+    assert remove_heads(bert_of("talking_heads", position="relative"), [(0, 1)]) == [[0, 2], [0, 1, 2]]

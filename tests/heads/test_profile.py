@@ -8,15 +8,21 @@ import pytest
 import torch
 from scipy.spatial.distance import jensenshannon
 
-from experiments.heads.measures.distance import distances_of, jensen_shannon, plane, within_and_between, within_layers
+from experiments.heads.measures.distance import (
+    embed_in_plane,
+    head_distances,
+    jensen_shannon,
+    within_and_between,
+    within_layers,
+)
 from experiments.heads.measures.profile import (
     confidence,
     entropy,
+    is_rarest,
     offset_pointed_to,
-    profile,
-    rarest,
-    share,
+    profile_heads,
     weight_at,
+    weight_on,
 )
 
 # one sequence, two heads, two tokens, the first of them special
@@ -35,7 +41,7 @@ def test_confidence_is_the_largest_weight_on_a_token_that_is_not_special():
 
 
 def test_the_share_on_special_tokens():
-    assert share(WEIGHTS, SPECIAL).tolist() == [[[0.75, 0.5], [0.0, 1.0]]]
+    assert weight_on(WEIGHTS, SPECIAL).tolist() == [[[0.75, 0.5], [0.0, 1.0]]]
 
 
 def test_the_weight_at_an_offset_is_zero_outside_of_the_sequence():
@@ -51,8 +57,8 @@ def test_the_offset_pointed_to():
 def test_the_rarest_tokens_are_of_the_smallest_count_and_never_special():
     tokens = torch.tensor([[0, 3, 2, 3, 1], [0, 2, 2, 1, 1]])
     counts, special = torch.tensor([0, 100, 10, 1]), tokens == 0
-    assert rarest(tokens, special, counts).int().tolist() == [[0, 1, 0, 1, 0], [0, 1, 1, 0, 0]]
-    assert rarest(tokens, special, counts, among=2).int().tolist() == [[0, 1, 1, 1, 0], [0, 1, 1, 1, 1]]
+    assert is_rarest(tokens, special, counts).int().tolist() == [[0, 1, 0, 1, 0], [0, 1, 1, 0, 0]]
+    assert is_rarest(tokens, special, counts, kinds=2).int().tolist() == [[0, 1, 1, 1, 0], [0, 1, 1, 1, 1]]
 
 
 def test_distances_are_the_jensen_shannon_divergence():
@@ -70,7 +76,7 @@ def test_distances_are_the_jensen_shannon_divergence():
 def test_the_plane_keeps_distances_that_fit_into_it():
     square = torch.tensor([[0.0, 0.0], [1.0, 0.0], [1.0, 1.0], [0.0, 1.0]])
     wanted = torch.cdist(square, square).double()
-    points = torch.from_numpy(plane(wanted.numpy()))
+    points = torch.from_numpy(embed_in_plane(wanted.numpy()))
     torch.testing.assert_close(torch.cdist(points, points), wanted, atol=0.02, rtol=0)
 
 
@@ -83,7 +89,7 @@ def test_the_mean_distance_within_a_layer_leaves_out_the_head_itself():
 
 def test_a_model_whose_heads_are_known(known, trained_run_of):
     run = trained_run_of(known)
-    previous, uniform, *twins = profile(run)
+    previous, uniform, *twins = profile_heads(run)
     assert previous["previous"] > 0.999 and previous["entropy"] < 0.01 and previous["role"] == "positional"
     assert (previous["offset"], previous["offset_share"]) == (-1, 1.0)
     assert previous["special"] == pytest.approx(1 / 7, abs=1e-3)  # only the first of seven has [CLS] before it
@@ -92,8 +98,8 @@ def test_a_model_whose_heads_are_known(known, trained_run_of):
     for name in ("entropy", "confidence", "previous", "next", "current", "rarest", "offset", "role"):
         assert twins[0][name] == pytest.approx(twins[1][name])
 
-    distances, names = distances_of(run)
-    assert names == [(1, 1), (1, 2), (1, 3), (1, 4)]
+    distances, layer_heads = head_distances(run)
+    assert layer_heads == [(1, 1), (1, 2), (1, 3), (1, 4)]
     assert distances[2, 3] == pytest.approx(0, abs=1e-9) and distances[0, 2] > 0.1
     # between one position and all eight alike
     expected = jensenshannon([1, *7 * [0]], 8 * [1 / 8]) ** 2

@@ -7,31 +7,42 @@ import math
 import pytest
 import torch
 
-from experiments.heads.hooks import has, read
-from experiments.heads.measures.projections import from_identity, off_diagonal, partners, projections_of
-from experiments.heads.measures.rank import divergence_at, effective_rank, numerical_rank
+from experiments.heads.hooks import has_stages, read_stages
+from experiments.heads.measures.projections import (
+    distance_from_identity,
+    effective_partners,
+    off_diagonal_share,
+    static_projections,
+)
+from experiments.heads.measures.rank import divergence_by_rank, effective_rank, numerical_rank
 from experiments.heads.options import HeadsOptions
 from experiments.heads.sections import distances, rank, roles, syntax
 
 
 def test_the_identity_is_at_distance_zero_and_has_one_partner():
     eye = torch.eye(3)
-    assert (from_identity(eye), off_diagonal(eye), partners(eye)) == (0, 0, 1)
-    assert from_identity(2 * eye) == pytest.approx(1) and off_diagonal(2 * eye) == 0
+    assert (distance_from_identity(eye), off_diagonal_share(eye), effective_partners(eye)) == (0, 0, 1)
+    assert distance_from_identity(2 * eye) == pytest.approx(1) and off_diagonal_share(2 * eye) == 0
 
 
 def test_a_full_matrix():
     full = torch.tensor([[1.0, -1.0], [1.0, 1.0]])
-    assert from_identity(full) == pytest.approx(1) and off_diagonal(full) == 0.5 and partners(full) == 2
-    assert from_identity(torch.ones(2, 3)) is None and off_diagonal(torch.ones(2, 3)) == pytest.approx(2 / 3)
+    assert (
+        distance_from_identity(full) == pytest.approx(1)
+        and off_diagonal_share(full) == 0.5
+        and effective_partners(full) == 2
+    )
+    assert distance_from_identity(torch.ones(2, 3)) is None and off_diagonal_share(torch.ones(2, 3)) == pytest.approx(
+        2 / 3
+    )
 
 
 def test_the_projections_of_a_model(bert_of):
-    both = projections_of(bert_of("talking_heads"))
+    both = static_projections(bert_of("talking_heads"))
     assert [list(named) for named in both] == [["P_l", "P_w", "P_l P_w"]] * 2
     torch.testing.assert_close(both[0]["P_l P_w"], both[0]["P_l"] @ both[0]["P_w"])
-    assert [list(named) for named in projections_of(bert_of("logits_only"))] == [["P_l"]] * 2
-    assert projections_of(bert_of("multi_head")) == [{}, {}]
+    assert [list(named) for named in static_projections(bert_of("logits_only"))] == [["P_l"]] * 2
+    assert static_projections(bert_of("multi_head")) == [{}, {}]
 
 
 def test_ranks():
@@ -45,7 +56,7 @@ def test_ranks():
 
 def test_the_rank_of_logits_is_the_key_size_until_they_mix(bert_of, batch):
     for variant, mixed in (("multi_head", 2), ("talking_heads", 6)):
-        for layer in read(bert_of(variant, key_size=2), batch.tokens, "logits", "mixed_logits"):
+        for layer in read_stages(bert_of(variant, key_size=2), batch.tokens, "logits", "mixed_logits"):
             assert numerical_rank(layer["logits"]).eq(2).all()
             assert numerical_rank(layer["mixed_logits"]).eq(mixed).all()
 
@@ -53,7 +64,7 @@ def test_the_rank_of_logits_is_the_key_size_until_they_mix(bert_of, batch):
 def test_logits_of_a_rank_are_matched_at_that_rank():
     left, right = torch.randn(2, 6, 2).double(), torch.randn(2, 2, 6).double()
     shift = torch.randn(2, 6, 1).double()
-    found = divergence_at(left @ right + shift, [0, 1, 2, 6])
+    found = divergence_by_rank(left @ right + shift, [0, 1, 2, 6])
     assert found[1:].diff(dim=0).le(1e-12).all() and found[2:].abs().max() < 1e-12 < found[1].min()
     # rank 0: all positions alike, so that the divergence is ln M less the entropy
     weights = (left @ right).softmax(-1)
@@ -63,6 +74,6 @@ def test_logits_of_a_rank_are_matched_at_that_rank():
 
 def test_a_variant_without_a_softmax_has_no_section_about_its_weights(bert_of, trained_run_of):
     run = trained_run_of(bert_of("sigmoid").float())
-    assert has(run.model, "mixed_weights", "outputs") and not has(run.model, "logits", "weights")
+    assert has_stages(run.model, "mixed_weights", "outputs") and not has_stages(run.model, "logits", "weights")
     for section in (roles, syntax, distances, rank):
         assert section.make(run, HeadsOptions()) is None

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.heads.hooks import check_prunable, check_unshared_heads, read
-from experiments.heads.measures.equal_start import make_equal, spread
+from experiments.heads.hooks import check_prunable, check_unshared_heads, read_stages
+from experiments.heads.measures.equal_start import head_spread, make_heads_equal
 from experiments.heads.measures.importance import by_gradient, by_relevance
-from experiments.heads.measures.pruning import gates_without, loss_with, remove
+from experiments.heads.measures.pruning import gates_without, loss_with_gates, remove_heads
 from experiments.settings.mistake import Mistake
 
 
@@ -23,7 +23,7 @@ def pair(bert_of):
 
 
 def test_every_layer_has_its_own_maps_and_importance(pair, batch):
-    own, shared = (read(model, batch.tokens, "weights", "outputs") for model in pair)
+    own, shared = (read_stages(model, batch.tokens, "weights", "outputs") for model in pair)
     for expected, seen in zip(own, shared, strict=True):
         assert expected.keys() == seen.keys() == {"weights", "outputs"}
         assert all(torch.equal(expected[stage], seen[stage]) for stage in expected)
@@ -34,13 +34,15 @@ def test_every_layer_has_its_own_maps_and_importance(pair, batch):
 
 
 def test_a_head_is_gated_in_one_layer(pair, batch):
-    losses = [[loss_with(model, [batch], gates_without(model, [(layer, 1)])) for layer in range(3)] for model in pair]
+    losses = [
+        [loss_with_gates(model, [batch], gates_without(model, [(layer, 1)])) for layer in range(3)] for model in pair
+    ]
     assert losses[0] == losses[1] and len(set(losses[0])) == 3
 
 
 def test_taking_a_head_out_is_refused(pair):
     with pytest.raises(Mistake, match=r"share their attention \(model\.sharing\)"):
-        remove(pair[1], [(1, 0)])
+        remove_heads(pair[1], [(1, 0)])
     check_unshared_heads(pair[0], "--export")
 
 
@@ -53,5 +55,5 @@ def test_a_variant_whose_heads_stay_is_refused(pair, monkeypatch):
 
 
 def test_heads_made_equal_are_equal_in_every_layer(pair, batch):
-    make_equal(pair[1])
-    assert spread(pair[1], batch.tokens) < 1e-12
+    make_heads_equal(pair[1])
+    assert head_spread(pair[1], batch.tokens) < 1e-12

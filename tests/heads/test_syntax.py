@@ -11,7 +11,7 @@ import torch
 from pyarrow import parquet
 
 from experiments.heads.measures import syntax
-from experiments.heads.measures.syntax import Tree, accuracies, by_words, pointed_to, read_treebank
+from experiments.heads.measures.syntax import Tree, most_attended_word, read_treebank, relation_accuracies, word_weights
 from experiments.settings.mistake import Mistake
 
 CONLLU = """\
@@ -57,19 +57,19 @@ def test_weights_of_words():
     # [CLS], a word of two tokens, a word of one
     word = torch.tensor([-1, 0, 0, 1])
     weights = torch.tensor([[[1.0, 0, 0, 0], [0.1, 0.2, 0.3, 0.4], [0.3, 0.1, 0.0, 0.6], [0.4, 0.3, 0.2, 0.1]]])
-    torch.testing.assert_close(by_words(weights, word), torch.tensor([[[0.3, 0.5], [0.5, 0.1]]]))
-    assert pointed_to(by_words(weights, word)).tolist() == [[1, 0]]
+    torch.testing.assert_close(word_weights(weights, word), torch.tensor([[[0.3, 0.5], [0.5, 0.1]]]))
+    assert most_attended_word(word_weights(weights, word)).tolist() == [[1, 0]]
 
 
 def test_a_head_that_looks_at_the_previous_word_finds_what_stands_there(known, trained_run_of, monkeypatch):
     """In `a b` and `a b c` a word's head is the word before it: the first head is always right."""
-    monkeypatch.setattr(syntax, "LEAST", 2)
-    tokenizer = SimpleNamespace(cls_id=0, sep_id=1, encode=lambda texts: [np.array([len(text)]) for text in texts])
+    monkeypatch.setattr(syntax, "MIN_OCCURRENCES", 2)
+    tokenizer = SimpleNamespace(cls_id=0, sep_id=1, encode_tree=lambda texts: [np.array([len(text)]) for text in texts])
     run = SimpleNamespace(model=known, tokenizer=tokenizer, settings=SimpleNamespace(length=8))
     trees = [Tree(["a", "b"], [-1, 0], ["root", "obj"], [True, True]),
              Tree(["a", "b", "c"], [-1, 0, 1], ["root", "obj", "obj"], [True, False, True]),
              Tree(7 * ["too long"], [-1, 0, 0, 0, 0, 0, 0], 7 * ["obj"], 7 * [True])]  # fmt: skip
-    rows, used = accuracies(run, trees)
+    rows, used = relation_accuracies(run, trees)
     assert used == 2 and len(rows) == 8 and {row["count"] for row in rows} == {3}
     first = [row for row in rows if row["head"] == 1]
     to, away = (row["accuracy"] for row in first)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from experiments.heads.measures.distance import distances_of, within_and_between
+from experiments.heads.measures.distance import head_distances, within_and_between
 from experiments.heads.trained_run import open_trained_run
 from experiments.launch.cell import folder_of
 from experiments.settings.mistake import Mistake
@@ -36,7 +36,7 @@ def test_rows_of_one_run_train_it_once_and_are_measured_anew_when_it_changes(sou
     source.make(source.cells, "group", QUIET, 1)
     (settings,) = source._runs._settings.values()
     run = open_trained_run(folder_of(settings), settings, "newest", 64, lambda *said: None)
-    distances, names = distances_of(run)
+    distances, names = head_distances(run)
     expected = within_and_between(distances, np.array([layer for layer, _ in names]))
     assert [source.finding(cell).result["distance"] for cell in (within, between)] == list(expected)
     assert source.finding(within).result["validation_loss"] > 0

@@ -8,151 +8,163 @@
 #include <omp.h>
 #include <vector>
 
-// Tiles that threads work on together before they wait for each other. Whatever the threads, these tiles take at most
-// so many times the bytes of the queries, keys and values, or are a single one.
-constexpr int64_t TILES_PER_THREAD = 4, TILES_SHARE = 8;
+// Threads that share groups work on some tiles at a time and then wait for each other: on so many a thread in the
+// backward, which take at most so many times the bytes of the queries, keys and values, or on a single one.
+constexpr int64_t TILES_PER_THREAD = 4, TILE_BYTES_PER_INPUT_BYTE = 8;
 
-// Who works where: each thread on groups of its own, then all together on the groups that are left, a few at a time
-template <class T> struct Work {
+// Which thread computes what: each takes groups of its own, then all share the groups that are left, a few at a time
+template <class T> struct Schedule {
     const Problem &problem;
     const bool backward;
-    const int64_t groups, own;  // of all examples; how many of them are a thread's own
-    std::vector<Memory<T>> memories;
+    const int64_t all_groups, own_groups;  // of all examples; how many of them one thread computes alone
+    std::vector<KeysValues<T>> packed_groups;
     std::vector<Tile<T>> tiles;
-    int64_t bytes;  // of workspace
+    int64_t workspace_size;  // bytes
 
-    // without a workspace only its size is found out
-    Work(const Problem &problem, bool backward, char *workspace)
-        : problem(problem), backward(backward), groups(problem.batch * problem.groups), own(groups - problem.together) {
-        Space space{nullptr};
-        const Tile<T> one(problem, space, backward);
-        const int64_t tile_bytes = space.next - static_cast<char *>(nullptr);
-        int64_t memories_at_once = std::min(problem.threads, own), tiles_at_once = memories_at_once;
-        if (problem.together) {
-            const int64_t of_group = one.tiles_of_group(), wanted = problem.threads * (backward ? TILES_PER_THREAD : 1);
-            const int64_t shared = std::min(problem.together, (problem.threads + of_group - 1) / of_group);
-            const int64_t most = std::max<int64_t>(1, TILES_SHARE * input_bytes() / tile_bytes);
-            memories_at_once = std::max(memories_at_once, shared);
-            tiles_at_once = std::max(tiles_at_once, std::min({wanted, shared * of_group, most}));
+    // a workspace of nullptr: only its size is computed
+    Schedule(const Problem &problem, bool backward, char *workspace)
+        : problem(problem), backward(backward), all_groups(problem.batch * problem.groups),
+          own_groups(all_groups - problem.shared_groups) {
+        Arena arena{nullptr};
+        const Tile<T> measured_tile(problem, arena, backward);
+        const int64_t tile_bytes = arena.next - static_cast<char *>(nullptr);
+        int64_t groups_at_once = std::min(problem.threads, own_groups), tiles_at_once = groups_at_once;
+        if (problem.shared_groups) {
+            const int64_t tiles_per_group = measured_tile.tiles_per_group(),
+                          wanted_tiles = problem.threads * (backward ? TILES_PER_THREAD : 1);
+            const int64_t groups_of_threads =
+                std::min(problem.shared_groups, (problem.threads + tiles_per_group - 1) / tiles_per_group);
+            const int64_t max_tiles = std::max<int64_t>(1, TILE_BYTES_PER_INPUT_BYTE * input_bytes() / tile_bytes);
+            groups_at_once = std::max(groups_at_once, groups_of_threads);
+            tiles_at_once =
+                std::max(tiles_at_once, std::min({wanted_tiles, groups_of_threads * tiles_per_group, max_tiles}));
         }
-        space = {workspace};
-        memories.reserve(memories_at_once), tiles.reserve(tiles_at_once);
-        for (int64_t i = 0; i < memories_at_once; i++) memories.emplace_back(problem, space, backward);
-        for (int64_t i = 0; i < tiles_at_once; i++) tiles.emplace_back(problem, space, backward);
-        bytes = space.next - workspace;
+        arena = {workspace};
+        packed_groups.reserve(groups_at_once), tiles.reserve(tiles_at_once);
+        for (int64_t i = 0; i < groups_at_once; i++) packed_groups.emplace_back(problem, arena, backward);
+        for (int64_t i = 0; i < tiles_at_once; i++) tiles.emplace_back(problem, arena, backward);
+        workspace_size = arena.next - workspace;
     }
 
     int64_t input_bytes() const {
-        const int64_t of_queries = problem.queries * problem.key_heads * problem.key_size;
-        const int64_t of_memory = problem.memory * (problem.key_heads * problem.key_size +
-                                                    problem.value_heads * problem.value_size);
-        return problem.batch * (of_queries + of_memory) * int64_t(sizeof(T));
+        const int64_t query_numbers = problem.queries * problem.key_heads * problem.key_size;
+        const int64_t memory_numbers =
+            problem.memory * (problem.key_heads * problem.key_size + problem.value_heads * problem.value_size);
+        return problem.batch * (query_numbers + memory_numbers) * int64_t(sizeof(T));
     }
 
-    // one thread's part of the groups that are a thread's own
-    void apart() {
+    // this thread's part of the groups that one thread computes alone
+    void run_own_groups() {
         // heads of an example lie side by side in memory: they go to one thread where there are enough groups
-        const int64_t share = std::max<int64_t>(1, std::min(problem.groups, own / (4 * problem.threads)));
-#pragma omp for schedule(dynamic, share)
-        for (int64_t group = 0; group < own; group++) {
-            Memory<T> &memory = memories[omp_get_thread_num()];
+        const int64_t groups_per_turn =
+            std::max<int64_t>(1, std::min(problem.groups, own_groups / (4 * problem.threads)));
+#pragma omp for schedule(dynamic, groups_per_turn)
+        for (int64_t group = 0; group < own_groups; group++) {
+            KeysValues<T> &keys_values = packed_groups[omp_get_thread_num()];
             Tile<T> &tile = tiles[omp_get_thread_num()];
-            memory.choose(group);
-            for (int64_t part = 0; part < memory.parts(); part++) memory.pack(part);
-            for (int64_t number = 0; number < tile.tiles_of_group(); number++) {
-                tile.choose(memory, number);
+            keys_values.select(group);
+            for (int64_t head = 0; head < keys_values.key_and_value_heads(); head++) keys_values.pack(head);
+            for (int64_t tile_index = 0; tile_index < tile.tiles_per_group(); tile_index++) {
+                tile.select(keys_values, tile_index);
                 if (!backward) {
                     tile.forward();
                     continue;
                 }
-                tile.compute_used();
+                tile.compute_value_weights();
                 for (int64_t head = 0; head < tile.value_heads; head++) tile.add_values(head, 0, problem.memory);
-                tile.compute_gradients(memory.grad_P_l, memory.grad_P_w);
+                tile.compute_gradients(keys_values.grad_P_l, keys_values.grad_P_w);
                 for (int64_t head = 0; head < tile.key_heads; head++) tile.add_keys(head, 0, problem.memory);
             }
-            for (int64_t part = 0; backward && part < memory.parts(); part++) memory.finish(part);
+            for (int64_t head = 0; backward && head < keys_values.key_and_value_heads(); head++)
+                keys_values.write_gradients(head);
         }
     }
 
-    // one thread's part of the groups that all share
-    void together() {
-        const int64_t at_once = memories.size(), parts = memories[0].parts(), of_group = tiles[0].tiles_of_group();
-        for (int64_t first = own; first < groups; first += at_once) {
-            const int64_t count = std::min(at_once, groups - first);
+    // this thread's part of the groups that all threads share
+    void run_shared_groups() {
+        const int64_t groups_at_once = packed_groups.size(),
+                      key_and_value_heads = packed_groups[0].key_and_value_heads(),
+                      tiles_per_group = tiles[0].tiles_per_group();
+        for (int64_t first = own_groups; first < all_groups; first += groups_at_once) {
+            const int64_t group_count = std::min(groups_at_once, all_groups - first);
 #pragma omp single
-            for (int64_t group = 0; group < count; group++) memories[group].choose(first + group);
+            for (int64_t group = 0; group < group_count; group++) packed_groups[group].select(first + group);
 #pragma omp for collapse(2)
-            for (int64_t group = 0; group < count; group++)
-                for (int64_t part = 0; part < parts; part++) memories[group].pack(part);
+            for (int64_t group = 0; group < group_count; group++)
+                for (int64_t head = 0; head < key_and_value_heads; head++) packed_groups[group].pack(head);
             if (!backward) {
 #pragma omp for schedule(dynamic)
-                for (int64_t number = 0; number < count * of_group; number++) {
+                for (int64_t tile_index = 0; tile_index < group_count * tiles_per_group; tile_index++) {
                     Tile<T> &tile = tiles[omp_get_thread_num()];
-                    tile.choose(memories[number / of_group], number % of_group);
+                    tile.select(packed_groups[tile_index / tiles_per_group], tile_index % tiles_per_group);
                     tile.forward();
                 }
                 continue;
             }
-            for (int64_t begin = 0; begin < count * of_group; begin += tiles.size())
-                step(begin, std::min<int64_t>(count * of_group, begin + tiles.size()), of_group);
+            for (int64_t begin = 0; begin < group_count * tiles_per_group; begin += tiles.size())
+                backward_tiles(begin, std::min<int64_t>(group_count * tiles_per_group, begin + tiles.size()),
+                               tiles_per_group);
 #pragma omp for collapse(2)
-            for (int64_t group = 0; group < count; group++)
-                for (int64_t part = 0; part < parts; part++) memories[group].finish(part);
+            for (int64_t group = 0; group < group_count; group++)
+                for (int64_t head = 0; head < key_and_value_heads; head++) packed_groups[group].write_gradients(head);
         }
     }
 
-    // the backward of tiles [begin, end) of the groups that are packed, which have so many each
-    void step(int64_t begin, int64_t end, int64_t of_group) {
+    // the backward of tiles [begin, end), counted over the packed groups, which have `tiles_per_group` each
+    void backward_tiles(int64_t begin, int64_t end, int64_t tiles_per_group) {
 #pragma omp for schedule(dynamic)
-        for (int64_t number = begin; number < end; number++) {
-            Tile<T> &tile = tiles[number - begin];
-            tile.choose(memories[number / of_group], number % of_group);
-            tile.compute_used();
+        for (int64_t tile_index = begin; tile_index < end; tile_index++) {
+            Tile<T> &tile = tiles[tile_index - begin];
+            tile.select(packed_groups[tile_index / tiles_per_group], tile_index % tiles_per_group);
+            tile.compute_value_weights();
         }
-        add(begin, end, of_group, tiles[0].value_heads, &Tile<T>::add_values);
+        add_gradients(begin, end, tiles_per_group, tiles[0].value_heads, &Tile<T>::add_values);
 #pragma omp for schedule(dynamic)
-        for (int64_t number = begin; number < end; number++) tiles[number - begin].compute_own_gradients();
+        for (int64_t tile_index = begin; tile_index < end; tile_index++)
+            tiles[tile_index - begin].compute_own_gradients();
 #pragma omp single nowait
-        for (int64_t number = begin; number < end; number++)
-            memories[number / of_group].add_projections(tiles[number - begin].grad_P_l, tiles[number - begin].grad_P_w);
-        add(begin, end, of_group, tiles[0].key_heads, &Tile<T>::add_keys);
+        for (int64_t tile_index = begin; tile_index < end; tile_index++)
+            packed_groups[tile_index / tiles_per_group].add_projections(tiles[tile_index - begin].grad_P_l,
+                                                                        tiles[tile_index - begin].grad_P_w);
+        add_gradients(begin, end, tiles_per_group, tiles[0].key_heads, &Tile<T>::add_keys);
     }
 
-    // adds to the sums of each head, a block of the memory at a time, in the order of the tiles
-    void add(int64_t begin, int64_t end, int64_t of_group, int64_t heads,
-             void (Tile<T>::*add)(int64_t, int64_t, int64_t) const) const {
-        const int64_t first = begin / of_group, last = (end - 1) / of_group;
-        const int64_t blocks = (problem.memory + BLOCK - 1) / BLOCK;
+    // adds the tiles' gradients to the sums of each head, in the order of the tiles; threads divide the memory in
+    // blocks
+    void add_gradients(int64_t begin, int64_t end, int64_t tiles_per_group, int64_t heads,
+                       void (Tile<T>::*add_head)(int64_t, int64_t, int64_t) const) const {
+        const int64_t first = begin / tiles_per_group, last = (end - 1) / tiles_per_group;
+        const int64_t blocks = (problem.memory + MEMORY_BLOCK - 1) / MEMORY_BLOCK;
 #pragma omp for collapse(3) schedule(dynamic)
         for (int64_t group = first; group <= last; group++)
             for (int64_t head = 0; head < heads; head++)
                 for (int64_t block = 0; block < blocks; block++)
-                    for (int64_t number = std::max(begin, group * of_group);
-                         number < std::min(end, (group + 1) * of_group); number++)
-                        (tiles[number - begin].*add)(head, block * BLOCK, (block + 1) * BLOCK);
+                    for (int64_t tile_index = std::max(begin, group * tiles_per_group);
+                         tile_index < std::min(end, (group + 1) * tiles_per_group); tile_index++)
+                        (tiles[tile_index - begin].*add_head)(head, block * MEMORY_BLOCK, (block + 1) * MEMORY_BLOCK);
     }
 };
 
-template <class T> static int64_t bytes_of(const Problem &problem, bool backward) {
-    return Work<T>(problem, backward, nullptr).bytes;
+template <class T> static int64_t workspace_size(const Problem &problem, bool backward) {
+    return Schedule<T>(problem, backward, nullptr).workspace_size;
 }
 
 template <class T> static void run(const Problem &problem, bool backward) {
-    Work<T> work(problem, backward, static_cast<char *>(problem.workspace));
-    const int64_t most = backward && problem.together ? problem.threads : work.tiles.size();
-#pragma omp parallel num_threads(int(std::min(problem.threads, most)))
+    Schedule<T> schedule(problem, backward, static_cast<char *>(problem.workspace));
+    const int64_t max_tiles = backward && problem.shared_groups ? problem.threads : schedule.tiles.size();
+#pragma omp parallel num_threads(int(std::min(problem.threads, max_tiles)))
     {
 #pragma omp for
-        for (size_t i = 0; i < work.tiles.size(); i++) work.tiles[i].pack_projections(backward);
-        work.apart();
-        work.together();
+        for (size_t i = 0; i < schedule.tiles.size(); i++) schedule.tiles[i].pack_projections(backward);
+        schedule.run_own_groups();
+        schedule.run_shared_groups();
     }
 }
 
 // type: 0 float, 1 bfloat16, 2 double
 extern "C" int64_t workspace_bytes(const Problem *problem, int type, int backward) {
-    if (type == 2) return bytes_of<double>(*problem, backward);
-    return type ? bytes_of<bfloat16>(*problem, backward) : bytes_of<float>(*problem, backward);
+    if (type == 2) return workspace_size<double>(*problem, backward);
+    return type ? workspace_size<bfloat16>(*problem, backward) : workspace_size<float>(*problem, backward);
 }
 
 extern "C" void attend(const Problem *problem, int type, int backward) {

@@ -1,7 +1,9 @@
-// A problem, and the sizes that all who work on it share.
+// A problem of attention, and its sizes, which all parts of the kernel use.
 //
-// A group are heads that mix, or a single one, of an example. Its keys and values are packed once (`memory.h`), its
-// query rows are worked on a tile at a time (`tile.h`), and `attend.cpp` says which thread does what.
+// A group are heads that mix, or a single one, of an example. Its keys and values are packed once (`keys_values.h`),
+// its query rows are computed a tile at a time (`tile.h`), and `attend.cpp` says which thread computes what.
+//
+// In loops, n is a query row, m a memory position, d a feature and w a lane of a vector.
 
 #pragma once
 
@@ -9,9 +11,9 @@
 
 struct Problem {
     int64_t batch, queries, memory, key_heads, softmax_heads, value_heads, key_size, value_size;
-    int64_t causal, threads, groups, together;  // groups of heads in an example; how many groups all threads share
-    int64_t drops, threshold;                   // whether weights are dropped; the hash under which one stays
-    double scale, growth;                       // growth: the factor of the weights that stay
+    int64_t causal, threads, groups, shared_groups;  // groups of heads in an example; how many groups all threads share
+    int64_t has_dropout, keep_threshold;  // whether weights are dropped; a weight is kept whose hash is under this
+    double scale, keep_scale;             // keep_scale: the factor of the weights that are kept
     uint64_t seed;
     const void *query, *key, *value, *logits_projection, *weights_projection, *bias;
     const uint8_t *mask;
@@ -28,7 +30,7 @@ template <class T> struct Sizes : Packing<T> {
     using Packing<T>::lanes_of;
 
     const Problem &problem;
-    const bool mixes_logits, mixes_weights, drops;
+    const bool mixes_logits, mixes_weights, has_dropout;
     // heads of a group, and widths of a head
     const int64_t key_heads, softmax_heads, value_heads, key_size, value_size;
     // sizes in whole vectors, and in lanes
@@ -38,7 +40,7 @@ template <class T> struct Sizes : Packing<T> {
 
     explicit Sizes(const Problem &problem)
         : problem(problem), mixes_logits(problem.logits_projection), mixes_weights(problem.weights_projection),
-          drops(problem.drops), key_heads(problem.key_heads / problem.groups),
+          has_dropout(problem.has_dropout), key_heads(problem.key_heads / problem.groups),
           softmax_heads(problem.softmax_heads / problem.groups), value_heads(problem.value_heads / problem.groups),
           key_size(problem.key_size), value_size(problem.value_size), padded_memory(padded<Sum>(problem.memory)),
           padded_key(padded<Sum>(key_size)), padded_value(padded<Sum>(value_size)), key_lanes(lanes_of(key_size)),
@@ -47,12 +49,12 @@ template <class T> struct Sizes : Packing<T> {
           P_w_size(mixes_weights ? softmax_heads * value_heads : 0) {}
 };
 
-// Hands out parts of a workspace, each in whole vectors; from nullptr on it only counts their bytes
-struct Space {
+// Hands out arrays of a workspace, each in whole vectors; from nullptr on it only counts their bytes
+struct Arena {
     char *next;
 
-    template <class X> void take(X *&part, int64_t size) {
-        part = reinterpret_cast<X *>(next);
-        next += (size * int64_t(sizeof(X)) + BYTES - 1) / BYTES * BYTES;
+    template <class Element> void allocate(Element *&array, int64_t size) {
+        array = reinterpret_cast<Element *>(next);
+        next += (size * int64_t(sizeof(Element)) + VECTOR_BYTES - 1) / VECTOR_BYTES * VECTOR_BYTES;
     }
 };

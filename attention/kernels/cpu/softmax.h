@@ -2,7 +2,7 @@
 
 #pragma once
 
-#include "numbers.h"
+#include "simd.h"
 
 #include <algorithm>
 #include <cmath>
@@ -10,11 +10,11 @@
 
 // exp(x) for x <= 0, to the last bit or two; below -87 it is 0, as for -inf; NaN stays NaN
 static inline Vector<float> exponential(Vector<float> x) {
-    typedef int32_t Bits __attribute__((vector_size(BYTES), aligned(4), may_alias));
+    typedef int32_t Bits __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
     // added, it leaves the rounded number in the lowest bits
     const float rounder = 12582912.0f;
-    Vector<float> shifted = x * 1.44269504f + rounder, whole = shifted - rounder;
-    Vector<float> rest = x - whole * 0.693145752f - whole * 1.42860677e-6f;
+    Vector<float> shifted = x * 1.44269504f + rounder, padded_size = shifted - rounder;
+    Vector<float> rest = x - padded_size * 0.693145752f - padded_size * 1.42860677e-6f;
     Vector<float> power = 1.0f / 720 * rest + 1.0f / 120;
     power = power * rest + 1.0f / 24;
     power = power * rest + 1.0f / 6;
@@ -34,35 +34,35 @@ static inline Vector<double> exponential(Vector<double> x) {
 template <class Sum> static void softmax(Sum *row, int64_t size) {
     constexpr int64_t WIDTH = vector_of<Sum>::width;
     const Sum infinity = std::numeric_limits<Sum>::infinity();
-    const int64_t whole = padded<Sum>(size);
-    for (int64_t m = size; m < whole; m++) row[m] = -infinity;
-    Vector<Sum> most = Vector<Sum>{} - infinity;
-    for (int64_t m = 0; m < whole; m += WIDTH) most = at(row + m) > most ? at(row + m) : most;
-    const Sum largest = largest_of<Sum>(most);
+    const int64_t padded_size = padded<Sum>(size);
+    for (int64_t m = size; m < padded_size; m++) row[m] = -infinity;
+    Vector<Sum> largest_by_lane = Vector<Sum>{} - infinity;
+    for (int64_t m = 0; m < padded_size; m += WIDTH)
+        largest_by_lane = vector_at(row + m) > largest_by_lane ? vector_at(row + m) : largest_by_lane;
+    const Sum largest = reduce_max<Sum>(largest_by_lane);
     if (largest == -infinity) {
         bool nan = false;
         for (int64_t m = 0; m < size; m++) nan |= row[m] != row[m];
-        std::fill(row, row + whole, nan ? std::numeric_limits<Sum>::quiet_NaN() : Sum(0));
+        std::fill(row, row + padded_size, nan ? std::numeric_limits<Sum>::quiet_NaN() : Sum(0));
         return;
     }
     Vector<Sum> sum{};
-    for (int64_t m = 0; m < whole; m += WIDTH) {
-        Vector<Sum> power = exponential(at(row + m) - largest);
+    for (int64_t m = 0; m < padded_size; m += WIDTH) {
+        Vector<Sum> power = exponential(vector_at(row + m) - largest);
         sum += power;
-        at(row + m) = power;
+        vector_at(row + m) = power;
     }
-    const Sum share = 1 / sum_of<Sum>(sum);
-    for (int64_t m = 0; m < whole; m += WIDTH) at(row + m) *= share;
+    const Sum normalizer = 1 / reduce_sum<Sum>(sum);
+    for (int64_t m = 0; m < padded_size; m += WIDTH) vector_at(row + m) *= normalizer;
 }
 
 // grad = weights * (grad - sum of weights * grad), in place
-template <class Sum, class Number>
-static void softmax_gradient(Sum *grad, const Number *weights, int64_t size) {
+template <class Sum, class Number> static void softmax_gradient(Sum *grad, const Number *weights, int64_t size) {
     constexpr int64_t WIDTH = vector_of<Sum>::width;
-    const int64_t whole = padded<Sum>(size);
+    const int64_t padded_size = padded<Sum>(size);
     Vector<Sum> sum{};
-    for (int64_t m = 0; m < whole; m += WIDTH) sum += at(grad + m) * numbers<Number>::get(weights + m);
-    const Sum total = sum_of<Sum>(sum);
-    for (int64_t m = 0; m < whole; m += WIDTH)
-        at(grad + m) = numbers<Number>::get(weights + m) * (at(grad + m) - total);
+    for (int64_t m = 0; m < padded_size; m += WIDTH) sum += vector_at(grad + m) * numbers<Number>::load(weights + m);
+    const Sum weighted_sum = reduce_sum<Sum>(sum);
+    for (int64_t m = 0; m < padded_size; m += WIDTH)
+        vector_at(grad + m) = numbers<Number>::load(weights + m) * (vector_at(grad + m) - weighted_sum);
 }

@@ -1,78 +1,80 @@
 // A tile: the attention of a few query rows of a group, forward or backward.
 //
-// J = QK^T -> P_l -> bias, mask -> softmax -> P_w -> dropout -> V, in the order of `kernels/reference.py`. The maps of a
-// tile, [head][row][memory], stay in the cache, and no map is ever as large as queries x memory. Maps are kept as
+// J = QK^T -> P_l -> bias, mask -> softmax -> P_w -> dropout -> V, in the order of `kernels/reference.py`. The maps of
+// a tile, [head][row][memory], stay in the cache, and no map is ever as large as queries x memory. Maps are kept as
 // numbers; a product over heads, or over rows, first joins them to lanes. The softmax works on a row of sums.
 
 #pragma once
 
 #include "dropout.h"
-#include "memory.h"
+#include "keys_values.h"
 #include "products.h"
 #include "softmax.h"
 
-// bytes of a tile's largest map at most, where it has more than the least rows
-constexpr int64_t TILE_BYTES = 1 << 16, LEAST_ROWS = 8, MOST_ROWS = 32;
+// a tile has as many rows as its largest map, of all heads, has room for in these bytes
+constexpr int64_t MAX_TILE_BYTES = 1 << 16, MIN_TILE_ROWS = 8, MAX_TILE_ROWS = 32;
 // memory positions whose sums a tile adds to at a time
-constexpr int64_t BLOCK = 128;
+constexpr int64_t MEMORY_BLOCK = 128;
 
 template <class T> struct Tile : Sizes<T> {
     using Pack = Packing<T>;
     using Sum = typename Pack::Sum;
     using Number = typename Pack::Number;
     using Lane = typename Pack::Lane;
-    using Self = Sizes<T>;
-    using Self::drops, Self::mixes_logits, Self::mixes_weights, Self::problem;
-    using Self::key_heads, Self::key_size, Self::softmax_heads, Self::value_heads, Self::value_size;
-    using Self::key_lanes, Self::memory_lanes, Self::padded_key, Self::padded_memory, Self::padded_value;
-    using Self::P_l_size, Self::P_w_size, Self::value_lanes;
-    using Pack::as_lanes, Pack::lanes_of, Pack::LANE_NUMBERS, Pack::store, Pack::WIDTH;
+    using Base = Sizes<T>;
+    using Base::has_dropout, Base::mixes_logits, Base::mixes_weights, Base::problem;
+    using Base::key_heads, Base::key_size, Base::softmax_heads, Base::value_heads, Base::value_size;
+    using Base::key_lanes, Base::memory_lanes, Base::padded_key, Base::padded_memory, Base::padded_value;
+    using Base::P_l_size, Base::P_w_size, Base::value_lanes;
+    using Pack::as_lanes, Pack::lanes_of, Pack::LANE_NUMBERS, Pack::store_numbers, Pack::WIDTH;
 
-    // rows of a tile, and lanes of them; numbers of a map of a tile, and of a row of all heads' maps
-    const int64_t height, tile_lanes, area, line;
+    // rows of a tile, and lanes of them; numbers from a head's map to the next head's, and from its row to the next's
+    const int64_t rows_per_tile, tile_row_lanes, map_stride, row_stride;
     // of the projections' gradients, where threads share a group
     Sum *grad_P_l = nullptr, *grad_P_w = nullptr;
 
-    Tile(const Problem &problem, Space &space, bool backward)
-        : Self(problem), height(rows_of_tile()), tile_lanes(lanes_of(height)),
-          // a vector more: rows of maps a power of two apart would share their place in the cache
-          area(height * padded_memory + WIDTH), line(padded_memory + WIDTH) {
+    Tile(const Problem &problem, Arena &arena, bool backward)
+        : Base(problem), rows_per_tile(choose_rows_per_tile()), tile_row_lanes(lanes_of(rows_per_tile)),
+          // a vector more: rows of maps a power of two apart would fall into the same sets of the cache
+          map_stride(rows_per_tile * padded_memory + WIDTH), row_stride(padded_memory + WIDTH) {
         const int64_t heads = std::max({key_heads, softmax_heads, value_heads});
         const bool mixes = mixes_logits || mixes_weights;
-        space.take(queries, key_heads * height * key_lanes * LANE_NUMBERS);
-        space.take(rows, std::max(key_heads * padded_key, value_heads * padded_value) * height);
-        space.take(sums, std::max(mixes_logits ? 1 : softmax_heads, mixes_weights ? 1 : value_heads) * area);
-        space.take(weights, heads * area);
-        space.take(mixed, mixes_weights || drops || (backward && mixes_logits) ? heads * area : 0);
-        space.take(logits, mixes_logits ? key_heads * area : 0);
-        space.take(mixed_row, mixes ? heads * line : 0);
-        space.take(joined_row, mixes && LANE_NUMBERS > 1 ? lanes_of(heads) * line : 0);
-        space.take(P_l, mixes_logits ? lanes_of(key_heads) * softmax_heads : 0);
-        space.take(P_w, mixes_weights ? lanes_of(softmax_heads) * value_heads : 0);
+        arena.allocate(queries, key_heads * rows_per_tile * key_lanes * LANE_NUMBERS);
+        arena.allocate(product_sums, std::max(key_heads * padded_key, value_heads * padded_value) * rows_per_tile);
+        arena.allocate(map_sums,
+                       std::max(mixes_logits ? 1 : softmax_heads, mixes_weights ? 1 : value_heads) * map_stride);
+        arena.allocate(weights, heads * map_stride);
+        arena.allocate(mixed_maps, mixes_weights || has_dropout || (backward && mixes_logits) ? heads * map_stride : 0);
+        arena.allocate(logits, mixes_logits ? key_heads * map_stride : 0);
+        arena.allocate(mixed_row, mixes ? heads * row_stride : 0);
+        arena.allocate(joined_row, mixes && LANE_NUMBERS > 1 ? lanes_of(heads) * row_stride : 0);
+        arena.allocate(P_l, mixes_logits ? lanes_of(key_heads) * softmax_heads : 0);
+        arena.allocate(P_w, mixes_weights ? lanes_of(softmax_heads) * value_heads : 0);
         if (!backward) return;
-        space.take(grad_outputs, value_heads * height * value_lanes * LANE_NUMBERS);
-        space.take(grad_outputs_by_row, value_heads * tile_lanes * padded_value);
-        space.take(queries_by_row, key_heads * tile_lanes * padded_key);
-        space.take(P_l_transposed, mixes_logits ? lanes_of(softmax_heads) * key_heads : 0);
-        space.take(P_w_transposed, mixes_weights ? lanes_of(value_heads) * softmax_heads : 0);
-        space.take(grad_P_l, P_l_size), space.take(grad_P_w, P_w_size);
+        arena.allocate(grad_outputs, value_heads * rows_per_tile * value_lanes * LANE_NUMBERS);
+        arena.allocate(grad_outputs_by_row, value_heads * tile_row_lanes * padded_value);
+        arena.allocate(queries_by_row, key_heads * tile_row_lanes * padded_key);
+        arena.allocate(P_l_transposed, mixes_logits ? lanes_of(softmax_heads) * key_heads : 0);
+        arena.allocate(P_w_transposed, mixes_weights ? lanes_of(value_heads) * softmax_heads : 0);
+        arena.allocate(grad_P_l, P_l_size), arena.allocate(grad_P_w, P_w_size);
     }
 
     // packs the projections, which are the same for all rows
     void pack_projections(bool backward) {
-        Pack::matrix(problem.logits_projection, P_l, key_heads, softmax_heads, softmax_heads, 1);
-        Pack::matrix(problem.weights_projection, P_w, softmax_heads, value_heads, value_heads, 1);
+        Pack::pack_matrix(problem.logits_projection, P_l, key_heads, softmax_heads, softmax_heads, 1);
+        Pack::pack_matrix(problem.weights_projection, P_w, softmax_heads, value_heads, value_heads, 1);
         if (!backward) return;
-        Pack::matrix(problem.logits_projection, P_l_transposed, softmax_heads, key_heads, 1, softmax_heads);
-        Pack::matrix(problem.weights_projection, P_w_transposed, value_heads, softmax_heads, 1, value_heads);
+        Pack::pack_matrix(problem.logits_projection, P_l_transposed, softmax_heads, key_heads, 1, softmax_heads);
+        Pack::pack_matrix(problem.weights_projection, P_w_transposed, value_heads, softmax_heads, 1, value_heads);
     }
 
     // tiles that a group's rows are divided into
-    int64_t tiles_of_group() const { return (problem.queries + height - 1) / height; }
+    int64_t tiles_per_group() const { return (problem.queries + rows_per_tile - 1) / rows_per_tile; }
 
-    void choose(Memory<T> &group, int64_t number) {
-        memory = &group, first = number * height, count = std::min(height, problem.queries - first);
-        attended = problem.causal ? std::min(problem.memory, first + count) : problem.memory;
+    void select(KeysValues<T> &group, int64_t tile_index) {
+        keys_values = &group, first_row = tile_index * rows_per_tile,
+        row_count = std::min(rows_per_tile, problem.queries - first_row);
+        attended = problem.causal ? std::min(problem.memory, first_row + row_count) : problem.memory;
         row_length = padded<Sum>(attended);
     }
 
@@ -80,51 +82,54 @@ template <class T> struct Tile : Sizes<T> {
     void forward() {
         compute_maps();
         for (int64_t head = 0; head < value_heads; head++)
-            product(count, padded_value, lanes_of(attended), as_lanes(used + head * area), row_length / LANE_NUMBERS, 1,
-                    memory->values + head * memory_lanes * padded_value, padded_value,
-                    rows + head * count * padded_value, padded_value);
-        T *output = memory->value_part(problem.output, problem.queries, first);
-        Pack::unpack(rows, output, count, problem.value_heads, value_heads, value_size, 1);
+            product(row_count, padded_value, lanes_of(attended), as_lanes(value_weights + head * map_stride),
+                    row_length / LANE_NUMBERS, 1, keys_values->values + head * memory_lanes * padded_value,
+                    padded_value, product_sums + head * row_count * padded_value, padded_value);
+        T *output = keys_values->values_at(problem.output, problem.queries, first_row);
+        Pack::unpack(product_sums, output, row_count, problem.value_heads, value_heads, value_size, 1);
     }
 
-    // The backward has four steps: `compute_used`, `add_values` for all, `compute_gradients`, `add_keys` for all
+    // The backward has four steps: `compute_value_weights`, `add_values` for all, `compute_gradients`, `add_keys` for
+    // all
 
-    // computes what the values are summed by
-    void compute_used() {
+    // computes `value_weights`, and packs the gradients of the outputs
+    void compute_value_weights() {
         compute_maps();
-        const T *grad = memory->value_part(problem.grad_output, problem.queries, first);
-        Pack::by_head(grad, grad_outputs, count, problem.value_heads, value_heads, value_size);
-        Pack::by_row(grad, grad_outputs_by_row, count, problem.value_heads, value_heads, value_size);
-        const T *query = memory->key_part(problem.query, problem.queries, first);
-        Pack::by_row(query, queries_by_row, count, problem.key_heads, key_heads, key_size);
+        const T *grad = keys_values->values_at(problem.grad_output, problem.queries, first_row);
+        Pack::pack_by_head(grad, grad_outputs, row_count, problem.value_heads, value_heads, value_size);
+        Pack::pack_by_row(grad, grad_outputs_by_row, row_count, problem.value_heads, value_heads, value_size);
+        const T *query = keys_values->keys_at(problem.query, problem.queries, first_row);
+        Pack::pack_by_row(query, queries_by_row, row_count, problem.key_heads, key_heads, key_size);
     }
 
     // adds to the sums of a head's gradients of values, at memory positions [begin, end)
     void add_values(int64_t head, int64_t begin, int64_t end) const {
-        add_transposed_product(used + head * area, grad_outputs_by_row + head * lanes_of(count) * padded_value,
-                               padded_value, memory->grad_values + head * problem.memory * padded_value, begin, end);
+        add_transposed_product(value_weights + head * map_stride,
+                               grad_outputs_by_row + head * lanes_of(row_count) * padded_value, padded_value,
+                               keys_values->grad_values + head * problem.memory * padded_value, begin, end);
     }
 
     // writes the gradients of the queries, computes those of the logits, and adds to those of the projections
     void compute_gradients(Sum *grad_P_l, Sum *grad_P_w) {
         for (int64_t head = 0; head < value_heads; head++) {
-            Sum *grad_mixed = mixes_weights ? sums : sums + head * area;
-            product(count, row_length, value_lanes, as_lanes(grad_outputs + head * count * value_lanes * LANE_NUMBERS),
-                    value_lanes, 1, memory->values_by_feature + head * value_lanes * padded_memory, padded_memory,
-                    grad_mixed, row_length);
-            for (int64_t n = 0; n < count; n++) drop(grad_mixed + n * row_length, head, n);
-            if (mixes_weights) store(grad_mixed, mixed + head * area, count * row_length);
+            Sum *grad_mixed = mixes_weights ? map_sums : map_sums + head * map_stride;
+            product(row_count, row_length, value_lanes,
+                    as_lanes(grad_outputs + head * row_count * value_lanes * LANE_NUMBERS), value_lanes, 1,
+                    keys_values->values_by_feature + head * value_lanes * padded_memory, padded_memory, grad_mixed,
+                    row_length);
+            for (int64_t n = 0; n < row_count; n++) drop_row(grad_mixed + n * row_length, head, n);
+            if (mixes_weights) store_numbers(grad_mixed, mixed_maps + head * map_stride, row_count * row_length);
         }
-        if (mixes_weights) sum_dots(weights, softmax_heads, mixed, value_heads, grad_P_w);
-        for (int64_t n = 0; n < count; n++) unmix_row(n);
-        if (mixes_logits) sum_dots(logits, key_heads, mixed, softmax_heads, grad_P_l);
+        if (mixes_weights) add_projection_gradient(weights, softmax_heads, mixed_maps, value_heads, grad_P_w);
+        for (int64_t n = 0; n < row_count; n++) backward_row(n);
+        if (mixes_logits) add_projection_gradient(logits, key_heads, mixed_maps, softmax_heads, grad_P_l);
         // `weights` now holds the gradients of the logits before P_l
         for (int64_t head = 0; head < key_heads; head++)
-            product(count, padded_key, lanes_of(attended), as_lanes(weights + head * area), row_length / LANE_NUMBERS,
-                    1, memory->keys_by_row + head * memory_lanes * padded_key, padded_key,
-                    rows + head * count * padded_key, padded_key);
-        T *grad_query = memory->key_part(problem.grad_query, problem.queries, first);
-        Pack::unpack(rows, grad_query, count, problem.key_heads, key_heads, key_size, problem.scale);
+            product(row_count, padded_key, lanes_of(attended), as_lanes(weights + head * map_stride),
+                    row_length / LANE_NUMBERS, 1, keys_values->keys_by_row + head * memory_lanes * padded_key,
+                    padded_key, product_sums + head * row_count * padded_key, padded_key);
+        T *grad_query = keys_values->keys_at(problem.grad_query, problem.queries, first_row);
+        Pack::unpack(product_sums, grad_query, row_count, problem.key_heads, key_heads, key_size, problem.scale);
     }
 
     // the same where threads share a group: the projections' in sums of the tile's own
@@ -135,126 +140,138 @@ template <class T> struct Tile : Sizes<T> {
 
     // adds to the sums of a head's gradients of keys, at memory positions [begin, end)
     void add_keys(int64_t head, int64_t begin, int64_t end) const {
-        add_transposed_product(weights + head * area, queries_by_row + head * lanes_of(count) * padded_key,
-                               padded_key, memory->grad_keys + head * problem.memory * padded_key, begin, end);
+        add_transposed_product(weights + head * map_stride, queries_by_row + head * lanes_of(row_count) * padded_key,
+                               padded_key, keys_values->grad_keys + head * problem.memory * padded_key, begin, end);
     }
 
   private:
-    Memory<T> *memory = nullptr;
+    KeysValues<T> *keys_values = nullptr;
     // the tile: its first row and their number, the memory that they attend to, and the length of a row of its maps
-    int64_t first = 0, count = 0, attended = 0, row_length = 0;
-    // [heads][count] rows of whole lanes, and [heads][lanes of count][padded_key or padded_value]
+    int64_t first_row = 0, row_count = 0, attended = 0, row_length = 0;
+    // [heads][row_count] rows of whole lanes, and [heads][lanes of row_count][padded_key or padded_value]
     Number *queries, *grad_outputs;
     Lane *queries_by_row, *grad_outputs_by_row;
-    // maps, [heads][area]; mixed and weights are written over by gradients. What the values are summed by is one of them
-    Number *logits, *weights, *mixed;
-    const Number *used;
-    Sum *sums, *rows;
-    // of a row, [heads][line]
+    // maps, [heads][map_stride]; weights and mixed_maps are written over by gradients. value_weights, which the values
+    // are summed by, is one of the two
+    Number *logits, *weights, *mixed_maps;
+    const Number *value_weights;
+    // sums of a map, and of a product that is an output or a gradient of a query
+    Sum *map_sums, *product_sums;
+    // of a row, [heads][row_stride]
     Sum *mixed_row;
     Lane *joined_row;
     // [lanes of heads][heads]
     Lane *P_l, *P_w, *P_l_transposed, *P_w_transposed;
 
-    int64_t rows_of_tile() const {
+    int64_t choose_rows_per_tile() const {
         const int64_t heads = std::max({key_heads, softmax_heads, value_heads});
         const int64_t row_bytes = heads * padded_memory * int64_t(sizeof(Sum));
-        return std::min(problem.queries, std::max(LEAST_ROWS, std::min(MOST_ROWS, TILE_BYTES / row_bytes)));
+        return std::min(problem.queries, std::max(MIN_TILE_ROWS, std::min(MAX_TILE_ROWS, MAX_TILE_BYTES / row_bytes)));
     }
 
-    // computes the maps: logits (if they mix), weights, and what the values are summed by
+    // computes the maps: logits (if they mix), weights and value_weights
     void compute_maps() {
-        const T *query = memory->key_part(problem.query, problem.queries, first);
-        Pack::by_head(query, queries, count, problem.key_heads, key_heads, key_size);
+        const T *query = keys_values->keys_at(problem.query, problem.queries, first_row);
+        Pack::pack_by_head(query, queries, row_count, problem.key_heads, key_heads, key_size);
         for (int64_t head = 0; head < key_heads; head++) {
-            Sum *map = mixes_logits ? sums : sums + head * area;
-            product(count, row_length, key_lanes, as_lanes(queries + head * count * key_lanes * LANE_NUMBERS),
-                    key_lanes, 1, memory->keys + head * key_lanes * padded_memory, padded_memory, map, row_length,
+            Sum *map = mixes_logits ? map_sums : map_sums + head * map_stride;
+            product(row_count, row_length, key_lanes, as_lanes(queries + head * row_count * key_lanes * LANE_NUMBERS),
+                    key_lanes, 1, keys_values->keys + head * key_lanes * padded_memory, padded_memory, map, row_length,
                     Sum(problem.scale));
-            if (mixes_logits) store(map, logits + head * area, count * row_length);
+            if (mixes_logits) store_numbers(map, logits + head * map_stride, row_count * row_length);
         }
-        for (int64_t n = 0; n < count; n++) {
-            Sum *row = sums + n * row_length;
-            int64_t step = area;
-            if (mixes_logits) row = mix(P_l, logits + n * row_length, key_heads, softmax_heads), step = line;
+        for (int64_t n = 0; n < row_count; n++) {
+            Sum *row = map_sums + n * row_length;
+            int64_t head_stride = map_stride;
+            if (mixes_logits)
+                row = mix(P_l, logits + n * row_length, key_heads, softmax_heads), head_stride = row_stride;
             for (int64_t head = 0; head < softmax_heads; head++) {
-                restrict_row(row + head * step, head, first + n);
-                softmax(row + head * step, attended);
-                store(row + head * step, weights + head * area + n * row_length, row_length);
+                bias_and_mask_row(row + head * head_stride, head, first_row + n);
+                softmax(row + head * head_stride, attended);
+                store_numbers(row + head * head_stride, weights + head * map_stride + n * row_length, row_length);
             }
-            if (mixes_weights) row = mix(P_w, weights + n * row_length, softmax_heads, value_heads), step = line;
-            if (mixes_weights || drops)
+            if (mixes_weights)
+                row = mix(P_w, weights + n * row_length, softmax_heads, value_heads), head_stride = row_stride;
+            if (mixes_weights || has_dropout)
                 for (int64_t head = 0; head < value_heads; head++) {
-                    drop(row + head * step, head, n);
-                    store(row + head * step, mixed + head * area + n * row_length, row_length);
+                    drop_row(row + head * head_stride, head, n);
+                    store_numbers(row + head * head_stride, mixed_maps + head * map_stride + n * row_length,
+                                  row_length);
                 }
         }
-        used = mixes_weights || drops ? mixed : weights;
+        value_weights = mixes_weights || has_dropout ? mixed_maps : weights;
     }
 
     // takes row n of the gradients from behind P_w to before P_l; where nothing mixes, both sides are the same
-    void unmix_row(int64_t n) {
-        Sum *row = sums + n * row_length;
-        int64_t step = area;
-        if (mixes_weights) row = mix(P_w_transposed, mixed + n * row_length, value_heads, softmax_heads), step = line;
+    void backward_row(int64_t n) {
+        Sum *row = map_sums + n * row_length;
+        int64_t head_stride = map_stride;
+        if (mixes_weights)
+            row = mix(P_w_transposed, mixed_maps + n * row_length, value_heads, softmax_heads),
+            head_stride = row_stride;
         for (int64_t head = 0; head < softmax_heads; head++) {
-            const int64_t offset = head * area + n * row_length;
-            softmax_gradient(row + head * step, weights + offset, attended);
-            store(row + head * step, (mixes_logits ? mixed : weights) + offset, row_length);
+            const int64_t offset = head * map_stride + n * row_length;
+            softmax_gradient(row + head * head_stride, weights + offset, attended);
+            store_numbers(row + head * head_stride, (mixes_logits ? mixed_maps : weights) + offset, row_length);
         }
         if (!mixes_logits) return;
-        row = mix(P_l_transposed, mixed + n * row_length, softmax_heads, key_heads);
+        row = mix(P_l_transposed, mixed_maps + n * row_length, softmax_heads, key_heads);
         for (int64_t head = 0; head < key_heads; head++)
-            store(row + head * line, weights + head * area + n * row_length, row_length);
+            store_numbers(row + head * row_stride, weights + head * map_stride + n * row_length, row_length);
     }
 
-    // mixes a row of all heads' maps; the rows of the result are `line` apart
+    // mixes a row of all heads' maps; the rows of the result are `row_stride` apart
     Sum *mix(const Lane *matrix, const Number *from, int64_t heads, int64_t mixed_heads) {
         int64_t stride;
-        const Lane *joined = Pack::join(from, heads, area, row_length, joined_row, line, stride);
-        product(mixed_heads, row_length, lanes_of(heads), matrix, 1, mixed_heads, joined, stride, mixed_row, line);
+        const Lane *joined = Pack::join_rows(from, heads, map_stride, row_length, joined_row, row_stride, stride);
+        product(mixed_heads, row_length, lanes_of(heads), matrix, 1, mixed_heads, joined, stride, mixed_row,
+                row_stride);
         return mixed_row;
     }
 
-    // sums [begin, end) of [memory][width] += map [count][attended], transposed, times vectors [lanes of count][width]
+    // sums [begin, end) of [memory][width] += map [row_count][attended], transposed, times vectors [lanes of
+    // row_count][width]
     void add_transposed_product(const Number *map, const Lane *vectors, int64_t width, Sum *to, int64_t begin,
                                 int64_t end) const {
-        Lane joined_rows[LANE_NUMBERS > 1 ? MOST_ROWS / LANE_NUMBERS * BLOCK : 1];
+        Lane joined_rows[LANE_NUMBERS > 1 ? MAX_TILE_ROWS / LANE_NUMBERS * MEMORY_BLOCK : 1];
         end = std::min(end, attended);
-        for (; begin < end; begin += BLOCK) {
-            const int64_t size = std::min(BLOCK, end - begin);
+        for (; begin < end; begin += MEMORY_BLOCK) {
+            const int64_t size = std::min(MEMORY_BLOCK, end - begin);
             int64_t stride;
-            const Lane *joined =
-                Pack::join(map + begin, count, row_length, padded<Sum>(size), joined_rows, BLOCK, stride);
-            product(size, width, lanes_of(count), joined, 1, stride, vectors, width, to + begin * width, width, Sum(1),
-                    true);
+            const Lane *joined = Pack::join_rows(map + begin, row_count, row_length, padded<Sum>(size), joined_rows,
+                                                 MEMORY_BLOCK, stride);
+            product(size, width, lanes_of(row_count), joined, 1, stride, vectors, width, to + begin * width, width,
+                    Sum(1), true);
         }
     }
 
-    // out[i][j] += sum over a tile's map of left[i] right[j]
-    void sum_dots(Number *left, int64_t left_heads, Number *right, int64_t right_heads, Sum *out) const {
-        const int64_t size = count * row_length, step = WIDTH * LANE_NUMBERS, whole = (size + step - 1) / step * step;
+    // the gradient of P_l or P_w: out[i][j] += sum over a map of left_maps[i] right_maps[j]
+    void add_projection_gradient(Number *left_maps, int64_t left_heads, Number *right_maps, int64_t right_heads,
+                                 Sum *out) const {
+        const int64_t size = row_count * row_length, vector_numbers = WIDTH * LANE_NUMBERS,
+                      padded_size = (size + vector_numbers - 1) / vector_numbers * vector_numbers;
         // the vectors of a map may reach behind it
-        for (Number *map = left; map < left + left_heads * area; map += area)
-            std::fill(map + size, map + whole, Number{});
-        for (Number *map = right; map < right + right_heads * area; map += area)
-            std::fill(map + size, map + whole, Number{});
-        dots(as_lanes(left), left_heads, as_lanes(right), right_heads, area / LANE_NUMBERS, whole / LANE_NUMBERS, out);
+        for (Number *map = left_maps; map < left_maps + left_heads * map_stride; map += map_stride)
+            std::fill(map + size, map + padded_size, Number{});
+        for (Number *map = right_maps; map < right_maps + right_heads * map_stride; map += map_stride)
+            std::fill(map + size, map + padded_size, Number{});
+        row_dots(as_lanes(left_maps), left_heads, as_lanes(right_maps), right_heads, map_stride / LANE_NUMBERS,
+                 padded_size / LANE_NUMBERS, out);
     }
 
     // adds the bias of query n and makes -inf of what it may not attend to
-    void restrict_row(Sum *row, int64_t head, int64_t n) const {
+    void bias_and_mask_row(Sum *row, int64_t head, int64_t n) const {
         const Sum infinity = std::numeric_limits<Sum>::infinity();
-        head += memory->group * softmax_heads;
+        head += keys_values->group * softmax_heads;
         if (problem.bias) {
             const int64_t *stride = problem.bias_strides;
-            const int64_t offset = memory->example * stride[0] + head * stride[1] + n * stride[2];
+            const int64_t offset = keys_values->example * stride[0] + head * stride[1] + n * stride[2];
             const T *bias = static_cast<const T *>(problem.bias) + offset;
             for (int64_t m = 0; m < attended; m++) row[m] += widened(bias[m * stride[3]]);
         }
         if (problem.mask) {
             const int64_t *stride = problem.mask_strides;
-            const uint8_t *mask = problem.mask + memory->example * stride[0] + head * stride[1] + n * stride[2];
+            const uint8_t *mask = problem.mask + keys_values->example * stride[0] + head * stride[1] + n * stride[2];
             for (int64_t m = 0; m < attended; m++) row[m] = mask[m * stride[3]] ? row[m] : -infinity;
         }
         if (problem.causal)
@@ -262,10 +279,10 @@ template <class T> struct Tile : Sizes<T> {
     }
 
     // drops weights of a head in row n of the tile
-    void drop(Sum *row, int64_t head, int64_t n) const {
-        if (!drops) return;
-        const int64_t all_heads = memory->example * problem.value_heads + memory->group * value_heads + head;
-        const int64_t place = all_heads * problem.queries + first + n;
-        drop_weights(row, attended, problem.seed, place, int32_t(problem.threshold), Sum(problem.growth));
+    void drop_row(Sum *row, int64_t head, int64_t n) const {
+        if (!has_dropout) return;
+        const int64_t batch_head = keys_values->example * problem.value_heads + keys_values->group * value_heads + head;
+        const int64_t row_index = batch_head * problem.queries + first_row + n;
+        drop_weights(row, attended, problem.seed, row_index, int32_t(problem.keep_threshold), Sum(problem.keep_scale));
     }
 };

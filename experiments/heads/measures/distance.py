@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from experiments.heads.hooks import read
+from experiments.heads.hooks import read_stages
 from experiments.heads.measures.profile import entropy
 from experiments.heads.trained_run import TrainedRun
 
@@ -21,31 +21,31 @@ def jensen_shannon(weights_GRM: Tensor) -> Tensor:
 
     The paper's formula is the sum over tokens, its caption the mean; the mean does not depend on the amount of text.
     """
-    own = entropy(weights_GRM)
-    distances = torch.zeros(len(own), len(own), dtype=torch.float64)
+    entropies = entropy(weights_GRM)
+    distances = torch.zeros(len(entropies), len(entropies), dtype=torch.float64)
     for head, weights in enumerate(weights_GRM[:-1]):
         others = weights_GRM[head + 1 :]
-        between = entropy((weights + others) / 2) - (own[head] + own[head + 1 :]) / 2
+        between = entropy((weights + others) / 2) - (entropies[head] + entropies[head + 1 :]) / 2
         distances[head, head + 1 :] = between.double().mean(-1).clamp(min=0)
     return distances + distances.T
 
 
-def distances_of(run: TrainedRun) -> tuple[npt.NDArray[np.float64], list[tuple[int, int]]]:
+def head_distances(run: TrainedRun) -> tuple[npt.NDArray[np.float64], list[tuple[int, int]]]:
     """Distances [G, G] of all softmax heads on held-out text, and (layer, head) of each, counted from 1."""
-    tokens = next(run.text())[: max(1, QUERIES_AVERAGED // run.settings.length)]
-    content = ~run.special(tokens)
-    layers = [seen["weights"].transpose(0, 1)[:, content] for seen in read(run.model, tokens, "weights")]
-    names = [(layer, head) for layer, weights in enumerate(layers, 1) for head in range(1, len(weights) + 1)]
-    return jensen_shannon(torch.cat(layers)).numpy(), names
+    tokens = next(run.token_batches())[: max(1, QUERIES_AVERAGED // run.settings.length)]
+    content = ~run.is_special(tokens)
+    layers = [stages["weights"].transpose(0, 1)[:, content] for stages in read_stages(run.model, tokens, "weights")]
+    layer_heads = [(layer, head) for layer, weights in enumerate(layers, 1) for head in range(1, len(weights) + 1)]
+    return jensen_shannon(torch.cat(layers)).numpy(), layer_heads
 
 
 def within_layers(distances: npt.NDArray[np.float64], layers: npt.NDArray[np.int64]) -> dict[int, float]:
     """The mean distance between two heads of a layer, by layer; layers with one head are left out."""
     means = {}
     for layer in np.unique(layers).tolist():
-        own = distances[np.ix_(layers == layer, layers == layer)]
-        if len(own) > 1:
-            means[layer] = float(own[np.triu_indices(len(own), 1)].mean())
+        of_layer = distances[np.ix_(layers == layer, layers == layer)]
+        if len(of_layer) > 1:
+            means[layer] = float(of_layer[np.triu_indices(len(of_layer), 1)].mean())
     return means
 
 
@@ -58,7 +58,7 @@ def within_and_between(distances: npt.NDArray[np.float64], layers: npt.NDArray[n
     return within, between
 
 
-def plane(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+def embed_in_plane(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
     """[G, 2]: points whose distances are as near to `distances` as they get (metric MDS by SMACOF)."""
     from sklearn.manifold import smacof
 

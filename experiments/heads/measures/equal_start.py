@@ -9,81 +9,86 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.heads.hooks import read
+from experiments.heads.hooks import read_stages
 from experiments.heads.trained_run import TrainedRun
 from experiments.model.transformer import Transformer
 from experiments.tasks.pretraining import Pretraining
 
-EQUAL, PARTED, DROPPED, INDEPENDENT = (
+ALL_EQUAL, OWN_OUTPUT_MAPS, WITH_DROPOUT, INDEPENDENT = (
     "all equal",
     "all equal but the output map",
     "all equal, with attention dropout 0.1",
     "each its own",
 )
 EQUAL_SPREAD = 1e-6  # relative: under it heads are equal, but for rounding
-SEQUENCES = 8  # that the spread is measured on
+SPREAD_SEQUENCES = 8  # that the spread is measured on
 
 
-def spreads(run: TrainedRun, steps: int) -> dict[str, list[float]]:
+def spreads_by_start(run: TrainedRun, steps: int) -> dict[str, list[float]]:
     """The spread at each step, before the first too, for each way to start."""
-    return {start: spread_by_step(run, start, steps) for start in (EQUAL, PARTED, DROPPED, INDEPENDENT)}
+    return {
+        start: train_and_measure_spread(run, start, steps)
+        for start in (ALL_EQUAL, OWN_OUTPUT_MAPS, WITH_DROPOUT, INDEPENDENT)
+    }
 
 
 def conclusion(by_start: dict[str, list[float]]) -> str:
     """Whether the heads stayed equal, in two sentences, from the result of `spreads`."""
-    equal, independent = by_start[EQUAL][-1], by_start[INDEPENDENT][-1]
+    equal, independent = by_start[ALL_EQUAL][-1], by_start[INDEPENDENT][-1]
     stays = "stay equal" if equal < EQUAL_SPREAD else "do not stay equal"
-    parted = [start for start in (PARTED, DROPPED) if by_start[start][-1] > EQUAL_SPREAD]
+    separating = [start for start in (OWN_OUTPUT_MAPS, WITH_DROPOUT) if by_start[start][-1] > EQUAL_SPREAD]
     return (
-        f"Verdict: heads that start equal {stays}: after {len(by_start[EQUAL]) - 1} steps their spread is {equal:.2g}, "
-        f"that of heads with starts of their own {independent:.2g}. They part when started "
-        f"{' or '.join(parted) or 'in no other way'}."
+        f"Verdict: heads that start equal {stays}: after {len(by_start[ALL_EQUAL]) - 1} steps their spread is "
+        f"{equal:.2g}, that of heads with starts of their own {independent:.2g}. They part when started "
+        f"{' or '.join(separating) or 'in no other way'}."
     )
 
 
-def spread_by_step(run: TrainedRun, start: str, steps: int) -> list[float]:
+def train_and_measure_spread(run: TrainedRun, start: str, steps: int) -> list[float]:
     """Train with the run's data and optimizer at its peak learning rate, without dropout unless `start` says so.
 
     Raises NonFiniteError where that diverges.
     """
     settings = run.settings
-    dropout = 0.1 if start == DROPPED else 0.0
-    config = settings.model.model_copy(update={"dropout": 0.0, "attention_dropout": dropout})
-    changed = settings.model_copy(update={"model": config, "variant": settings.variant | {"dropout": dropout}})
-    model = Pretraining(changed).build_initialized_model(run.tokenizer.vocabulary_size).double()
+    dropout = 0.1 if start == WITH_DROPOUT else 0.0
+    model_settings = settings.model.model_copy(update={"dropout": 0.0, "attention_dropout": dropout})
+    changed_settings = settings.model_copy(
+        update={"model": model_settings, "variant": settings.variant | {"dropout": dropout}}
+    )
+    model = Pretraining(changed_settings).build_initialized_model(run.tokenizer.vocabulary_size).double()
     if start != INDEPENDENT:
-        make_equal(model, output=start != PARTED)
-    learner, text = run.learner(model), next(run.text())[:SEQUENCES]
-    by_step = [spread(model, text)]
+        make_heads_equal(model, output=start != OWN_OUTPUT_MAPS)
+    learner, token_batch = run.learner(model), next(run.token_batches())[:SPREAD_SEQUENCES]
+    by_step = [head_spread(model, token_batch)]
     for step in range(1, steps + 1):
         learner.take(step, settings.optimizer.learning_rate)
-        by_step.append(spread(model, text))
+        by_step.append(head_spread(model, token_batch))
     return by_step
 
 
-def make_equal(model: Transformer, *, output: bool = True) -> None:
+def make_heads_equal(model: Transformer, *, output: bool = True) -> None:
     """Every value head of a layer, and what only it is computed from, becomes a copy of the first, in place.
 
     output: so do its columns of the output map.
     """
     for layer in model.layers:
         attention: Any = layer.attention
-        own = attention.output.weight.detach().clone()
+        output_map = attention.output.weight.detach().clone()
         attention.keep_heads(attention.value_heads * [0])
         if not output:
             with torch.no_grad():
-                attention.output.weight.copy_(own)
+                attention.output.weight.copy_(output_map)
 
 
-def spread(model: Transformer, tokens_BN: Tensor) -> float:
+def head_spread(model: Transformer, tokens_BN: Tensor) -> float:
     """The largest difference between outputs of two heads of a layer, over the largest output; of all layers the most.
 
     0 where all heads of each layer compute the same.
     """
     model.eval()
-    by_layer = []
-    for seen in read(model, tokens_BN, "outputs"):
-        heads = seen["outputs"].movedim(2, 0).flatten(1)
-        by_layer.append(float((heads.amax(0) - heads.amin(0)).max() / heads.abs().max()))
+    layer_spreads = []
+    for stages in read_stages(model, tokens_BN, "outputs"):
+        heads = stages["outputs"].movedim(2, 0).flatten(1)
+        layer_spreads.append(float((heads.amax(0) - heads.amin(0)).max() / heads.abs().max()))
     model.train()
-    return max(by_layer)
+    return max(layer_spreads)

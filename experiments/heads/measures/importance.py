@@ -27,14 +27,14 @@ def by_gradient(model: Transformer, batches: Iterable[Batch]) -> list[Tensor]:
     for batch in batches:
         gates = [torch.ones(len(batch.tokens), heads, requires_grad=True) for heads in value_heads(model)]
         with gated(model, [gate.to(next(model.parameters()).dtype) for gate in gates]):
-            total = loss(model(**batch.inputs, positions=batch.positions), batch.targets)
-        for layer, gradient in enumerate(torch.autograd.grad(total, gates)):
+            batch_loss = loss(model(**batch.inputs, positions=batch.positions), batch.targets)
+        for layer, gradient in enumerate(torch.autograd.grad(batch_loss, gates)):
             totals[layer] += gradient.double().abs().sum(0)
         tokens += len(batch.targets)
     return [total / tokens for total in totals]
 
 
-def per_layer(importance: list[Tensor]) -> list[Tensor]:
+def normalized_by_layer(importance: list[Tensor]) -> list[Tensor]:
     """Each layer's importance divided by its l2 norm, by which the paper compares layers."""
     return [values / values.norm().clamp(min=1e-30) for values in importance]
 
@@ -47,7 +47,7 @@ def by_relevance(model: Transformer, batches: Iterable[Batch]) -> list[Tensor]:
     totals = [torch.zeros(heads, dtype=torch.float64) for heads in value_heads(model)]
     predictions = 0
     for batch in batches:
-        relevance = head_relevance(model, first_of_each_sequence(batch))
+        relevance = head_relevance(model, first_predictions(batch))
         for layer, values in enumerate(relevance):
             size = values.double().abs()
             totals[layer] += (size / size.sum(-1, keepdim=True).clamp(min=1e-30)).sum(0)
@@ -72,13 +72,13 @@ def head_relevance(model: Transformer, batch: Batch) -> list[Tensor]:
             outputs[layer] = tensor
         return tensor
 
-    with held(model), hooked(model, hook):
-        top = model(**batch.inputs, positions=batch.positions).amax(-1).sum()
-    gradients = torch.autograd.grad(top, [outputs[layer] for layer in sorted(outputs)])
+    with linearized(model), hooked(model, hook):
+        top_logits = model(**batch.inputs, positions=batch.positions).amax(-1).sum()
+    gradients = torch.autograd.grad(top_logits, [outputs[layer] for layer in sorted(outputs)])
     return [(outputs[layer] * gradient).sum((1, 3)).detach() for layer, gradient in enumerate(gradients)]
 
 
-def first_of_each_sequence(batch: Batch) -> Batch:
+def first_predictions(batch: Batch) -> Batch:
     """The batch with the first position to predict of each of its sequences that has one, and those sequences only."""
     length = batch.length
     owner = batch.positions // length
@@ -89,27 +89,27 @@ def first_of_each_sequence(batch: Batch) -> Batch:
 
 
 @contextmanager
-def held(model: Transformer) -> Iterator[None]:
+def linearized(model: Transformer) -> Iterator[None]:
     """Within the block, activations and norms f are replaced by x -> x f(x0) / x0, linear in x."""
-    changed: list[tuple[nn.Module, str, Any]] = []
+    replaced: list[tuple[nn.Module, str, Any]] = []
     for module in model.modules():
         if isinstance(module, nn.LayerNorm | nn.RMSNorm):
-            changed.append((module, "forward", None))
-            module.__dict__["forward"] = _held_norm(module)
+            replaced.append((module, "forward", None))
+            module.__dict__["forward"] = _linearized_norm(module)
         elif callable(activation := getattr(module, "activation", None)):
-            changed.append((module, "activation", activation))
-            setattr(module, "activation", _held_activation(activation))  # noqa: B010 - its type is a module's
+            replaced.append((module, "activation", activation))
+            setattr(module, "activation", _linearized_activation(activation))  # noqa: B010 - its type is a module's
     try:
         yield
     finally:
-        for module, name, before in changed:
-            if before is None:
+        for module, name, original in replaced:
+            if original is None:
                 del module.__dict__[name]
             else:
-                setattr(module, name, before)
+                setattr(module, name, original)
 
 
-def _held_norm(norm: Any) -> Callable[[Tensor], Tensor]:
+def _linearized_norm(norm: Any) -> Callable[[Tensor], Tensor]:
     def forward(x: Tensor) -> Tensor:
         centred = x - x.mean(-1, keepdim=True) if isinstance(norm, nn.LayerNorm) else x
         scale = (centred.square().mean(-1, keepdim=True) + norm.eps).rsqrt().detach()
@@ -119,7 +119,7 @@ def _held_norm(norm: Any) -> Callable[[Tensor], Tensor]:
     return forward
 
 
-def _held_activation(activation: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+def _linearized_activation(activation: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
     def forward(x: Tensor) -> Tensor:
         return x * torch.where(x == 0, 0.0, activation(x) / x).detach()
 

@@ -20,31 +20,31 @@ from experiments.heads.hooks import gated_by, value_heads
 from experiments.heads.trained_run import TrainedRun
 from experiments.model.transformer import Transformer
 
-TEMPERATURE, LOW, HIGH = 0.33, -0.1, 1.1  # the authors' (lib/layers/concrete_gate.py)
-START = 2.0  # log alpha at the start: gates are open, with a probability of 0.94 of not being 0
-GATE_RATE = 0.05  # learning rate of log alpha
+TEMPERATURE, STRETCH_LOW, STRETCH_HIGH = 0.33, -0.1, 1.1  # the authors' (lib/layers/concrete_gate.py)
+INITIAL_LOG_ALPHA = 2.0  # log alpha at the start: gates are open, with a probability of 0.94 of not being 0
+GATE_LEARNING_RATE = 0.05  # learning rate of log alpha
 # parts the gates' random numbers from others that are keyed by the same seed and step
-STREAM = int.from_bytes(b"gate", "big")
-MODEL_RATE = 0.1  # of the run's learning rate, for the weights
+RANDOM_STREAM = int.from_bytes(b"gate", "big")
+MODEL_RATE_FACTOR = 0.1  # of the run's learning rate, for the weights
 
 
-def sample(log_alpha: Tensor, uniform: Tensor) -> Tensor:
+def sample_gates(log_alpha: Tensor, uniform: Tensor) -> Tensor:
     """Gates in [0, 1] from as many uniform numbers in (0, 1) (Louizos et al., equations 10 and 11)."""
     concrete = ((uniform.log() - (1 - uniform).log() + log_alpha) / TEMPERATURE).sigmoid()
-    return (concrete * (HIGH - LOW) + LOW).clamp(0, 1)
+    return (concrete * (STRETCH_HIGH - STRETCH_LOW) + STRETCH_LOW).clamp(0, 1)
 
 
 def open_probability(log_alpha: Tensor) -> Tensor:
     """1 - P(gate = 0), equation 12."""
-    return (log_alpha - TEMPERATURE * math.log(-LOW / HIGH)).sigmoid()
+    return (log_alpha - TEMPERATURE * math.log(-STRETCH_LOW / STRETCH_HIGH)).sigmoid()
 
 
-def settled(log_alpha: Tensor) -> Tensor:
+def gates_without_noise(log_alpha: Tensor) -> Tensor:
     """The gates without noise, equation 13: exactly 0 for a head that is closed."""
-    return (log_alpha.sigmoid() * (HIGH - LOW) + LOW).clamp(0, 1)
+    return (log_alpha.sigmoid() * (STRETCH_HIGH - STRETCH_LOW) + STRETCH_LOW).clamp(0, 1)
 
 
-def fold(model: Transformer, gates: Sequence[Tensor]) -> None:
+def fold_gates(model: Transformer, gates: Sequence[Tensor]) -> None:
     """Multiply the gates into the columns of the output maps, in place: the model without gates is then the same."""
     with torch.no_grad():
         for layer, gate in zip(model.layers, gates, strict=True):
@@ -61,7 +61,7 @@ class HardConcreteGates:
     def __init__(self, model: Transformer, penalty: float, seed: int) -> None:
         """penalty: nats for each head that is expected to be open."""
         self.model, self.penalty, self.seed = model, penalty, seed
-        self.log_alpha = [nn.Parameter(torch.full((heads,), START)) for heads in value_heads(model)]
+        self.log_alpha = [nn.Parameter(torch.full((heads,), INITIAL_LOG_ALPHA)) for heads in value_heads(model)]
 
     def parameters(self) -> list[nn.Parameter]:
         """Log alpha [H] of each layer."""
@@ -70,21 +70,23 @@ class HardConcreteGates:
     @contextmanager
     def forward_passes(self, index: int) -> Iterator[None]:
         """The block in which the heads' outputs are multiplied by the gates that the step draws."""
-        random = np.random.Generator(np.random.Philox(key=np.array([STREAM << 32 | self.seed, index], dtype=np.uint64)))
+        random = np.random.Generator(
+            np.random.Philox(key=np.array([RANDOM_STREAM << 32 | self.seed, index], dtype=np.uint64))
+        )
         uniform = [
             torch.from_numpy(random.random(len(each), dtype=np.float32)).clamp(1e-6, 1 - 1e-6)
             for each in self.log_alpha
         ]
-        with gated_by(self.model, lambda layer: sample(self.log_alpha[layer], uniform[layer])):
+        with gated_by(self.model, lambda layer: sample_gates(self.log_alpha[layer], uniform[layer])):
             yield
 
     def term(self) -> Tensor:
         """Penalty times the expected number of open heads."""
         return self.penalty * torch.cat([open_probability(each) for each in self.log_alpha]).sum()
 
-    def settled(self) -> list[Tensor]:
+    def without_noise(self) -> list[Tensor]:
         """The gates without noise, [H] a layer."""
-        return [settled(each.detach()) for each in self.log_alpha]
+        return [gates_without_noise(each.detach()) for each in self.log_alpha]
 
 
 def finetune_with_gates(run: TrainedRun, steps: int, penalty: float) -> tuple[Transformer, list[Tensor]]:
@@ -95,11 +97,13 @@ def finetune_with_gates(run: TrainedRun, steps: int, penalty: float) -> tuple[Tr
     """
     model = copy.deepcopy(run.model)
     gates = HardConcreteGates(model, penalty, run.settings.seed)
-    rate = MODEL_RATE * run.settings.optimizer.learning_rate
+    model_rate = MODEL_RATE_FACTOR * run.settings.optimizer.learning_rate
     learner = run.learner(model)
     learner.regularizer = gates
     # the rate of a group is relative to the model's
-    learner.optimizers.append(torch.optim.Adam([{"params": gates.parameters(), "rate_factor": GATE_RATE / rate}]))
+    learner.optimizers.append(
+        torch.optim.Adam([{"params": gates.parameters(), "rate_factor": GATE_LEARNING_RATE / model_rate}])
+    )
     for step in range(1, steps + 1):
-        learner.take(step, rate)
-    return model, gates.settled()
+        learner.take(step, model_rate)
+    return model, gates.without_noise()

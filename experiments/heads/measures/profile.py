@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from experiments.heads.hooks import read
+from experiments.heads.hooks import read_stages
 from experiments.heads.trained_run import TrainedRun
 
-REACH = 8  # offsets that a positional head is looked for at, either way
-POSITIONAL = 0.9  # share of the tokens (Voita et al.)
-RARE = 0.5  # share of the sequences' tokens (Voita et al.)
-SINK = 0.5  # share of the weight on special tokens
-BROAD = 0.8  # entropy, of the largest possible
+MAX_OFFSET = 8  # offsets that a positional head is looked for at, either way
+POSITIONAL_SHARE = 0.9  # share of the tokens (Voita et al.)
+RARE_TOKEN_SHARE = 0.5  # share of the sequences' tokens (Voita et al.)
+SPECIAL_WEIGHT_SHARE = 0.5  # share of the weight on special tokens
+BROAD_ENTROPY_SHARE = 0.8  # entropy, of the largest possible
 
 
 def entropy(weights: Tensor) -> Tensor:
@@ -32,9 +32,9 @@ def confidence(weights_BHNM: Tensor, special_BM: Tensor) -> Tensor:
     return weights_BHNM.masked_fill(special_BM[:, None, None], 0.0).amax(-1)
 
 
-def share(weights_BHNM: Tensor, chosen_BM: Tensor) -> Tensor:
+def weight_on(weights_BHNM: Tensor, positions_BM: Tensor) -> Tensor:
     """[B, H, N]: the weight on the chosen memory positions together."""
-    return (weights_BHNM * chosen_BM[:, None, None]).sum(-1)
+    return (weights_BHNM * positions_BM[:, None, None]).sum(-1)
 
 
 def weight_at(weights_BHNM: Tensor, offset: int) -> Tensor:
@@ -51,24 +51,24 @@ def offset_pointed_to(weights_BHNM: Tensor) -> Tensor:
     return weights_BHNM.argmax(-1) - torch.arange(weights_BHNM.shape[-2])
 
 
-def rarest(tokens_BM: Tensor, special_BM: Tensor, counts: Tensor, among: int = 1) -> Tensor:
-    """Bool [B, M]: tokens of which at most `among` - 1 kinds in the row are rarer, by `counts` [vocabulary]."""
+def is_rarest(tokens_BM: Tensor, special_BM: Tensor, counts: Tensor, kinds: int = 1) -> Tensor:
+    """Bool [B, M]: tokens of which at most `kinds` - 1 in the row are rarer, by `counts` [vocabulary]."""
     count = torch.where(special_BM, torch.iinfo(torch.int64).max, counts[tokens_BM])
-    limits = [torch.unique(row)[:among][-1] for row in count]
-    return (count <= torch.stack(limits)[:, None]) & ~special_BM
+    largest_counts = [torch.unique(row)[:kinds][-1] for row in count]
+    return (count <= torch.stack(largest_counts)[:, None]) & ~special_BM
 
 
-def profile(run: TrainedRun) -> list[dict[str, Any]]:
+def profile_heads(run: TrainedRun) -> list[dict[str, Any]]:
     """A row a softmax head: its quantities, and the role they make. Layers and heads count from 1."""
     counts = torch.from_numpy(run.dataset.unigram.copy())
     sums: list[dict[str, Tensor]] = [{} for _ in run.model.layers]
     queries = 0
-    for tokens in run.text():
-        special = run.special(tokens)
-        rare = rarest(tokens, special, counts)
+    for tokens in run.token_batches():
+        special = run.is_special(tokens)
+        rare = is_rarest(tokens, special, counts)
         queries += int((~special).sum())
-        for layer, seen in enumerate(read(run.model, tokens, "weights")):
-            for name, values in _values(seen["weights"], special, rare).items():
+        for layer, stages in enumerate(read_stages(run.model, tokens, "weights")):
+            for name, values in _quantities(stages["weights"], special, rare).items():
                 total = (values * ~special[:, None]).double().sum((0, 2))
                 sums[layer][name] = sums[layer].get(name, 0) + total
     rows = []
@@ -76,36 +76,39 @@ def profile(run: TrainedRun) -> list[dict[str, Any]]:
         means = {name: (total / queries).tolist() for name, total in totals.items()}
         for head in range(len(means["entropy"])):
             row = {name: values[head] for name, values in means.items() if not name.startswith("points_to_")}
-            pointed = {offset: means[f"points_to_{offset}"][head] for offset in range(-REACH, REACH + 1)}
-            best = max(pointed, key=lambda offset: pointed[offset])
-            row |= {"layer": layer, "head": head + 1, "offset": best, "offset_share": pointed[best]}
-            rows.append(row | {"role": role(row, run.settings.length)})
+            share_by_offset = {
+                offset: means[f"points_to_{offset}"][head] for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)
+            }
+            best_offset = max(share_by_offset, key=lambda offset: share_by_offset[offset])
+            row |= {"layer": layer, "head": head + 1}
+            row |= {"offset": best_offset, "offset_share": share_by_offset[best_offset]}
+            rows.append(row | {"role": role_of(row, run.settings.length)})
     return rows
 
 
-def _values(weights: Tensor, special: Tensor, rare: Tensor) -> dict[str, Tensor]:
+def _quantities(weights: Tensor, special: Tensor, rare: Tensor) -> dict[str, Tensor]:
     """Each [B, H, N]."""
-    pointed = offset_pointed_to(weights)
+    offsets = offset_pointed_to(weights)
     return {
         "entropy": entropy(weights),
         "confidence": confidence(weights, special),
-        "special": share(weights, special),
+        "special": weight_on(weights, special),
         "previous": weight_at(weights, -1),
         "current": weight_at(weights, 0),
         "next": weight_at(weights, 1),
         "rarest": rare[:, None].expand(-1, weights.shape[1], -1).gather(-1, weights.argmax(-1)),
-        **{f"points_to_{offset}": pointed == offset for offset in range(-REACH, REACH + 1)},
+        **{f"points_to_{offset}": offsets == offset for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)},
     }
 
 
-def role(row: dict[str, Any], length: int) -> str:
+def role_of(row: dict[str, Any], length: int) -> str:
     """What a head is mostly about; the first that fits of positional, rare tokens, special tokens, broad, mixed."""
-    if row["offset_share"] >= POSITIONAL:
+    if row["offset_share"] >= POSITIONAL_SHARE:
         return "positional"
-    if row["rarest"] > RARE:
+    if row["rarest"] > RARE_TOKEN_SHARE:
         return "rare tokens"
-    if row["special"] > SINK:
+    if row["special"] > SPECIAL_WEIGHT_SHARE:
         return "special tokens"
-    if row["entropy"] > BROAD * torch.tensor(float(length)).log().item():
+    if row["entropy"] > BROAD_ENTROPY_SHARE * torch.tensor(float(length)).log().item():
         return "broad"
     return "mixed"

@@ -30,7 +30,7 @@ from experiments.tasks.pretraining import Pretraining
 Head = tuple[int, int]  # layer and head, from 0
 
 
-def order(importance: Sequence[Tensor]) -> list[Head]:
+def removal_order(importance: Sequence[Tensor]) -> list[Head]:
     """All heads, the least important first."""
     heads = [(layer, head) for layer, values in enumerate(importance) for head in range(len(values))]
     return sorted(heads, key=lambda each: float(importance[each[0]][each[1]]))
@@ -39,7 +39,7 @@ def order(importance: Sequence[Tensor]) -> list[Head]:
 def random_order(model: Transformer, seed: int) -> list[Head]:
     """All heads in an order that the seed draws."""
     generator = torch.Generator().manual_seed(seed)
-    return order([torch.rand(heads, generator=generator) for heads in value_heads(model)])
+    return removal_order([torch.rand(heads, generator=generator) for heads in value_heads(model)])
 
 
 def gates_without(model: Transformer, removed: Iterable[Head]) -> list[Tensor]:
@@ -50,7 +50,7 @@ def gates_without(model: Transformer, removed: Iterable[Head]) -> list[Tensor]:
     return gates
 
 
-def loss_with(model: Transformer, batches: Iterable[Batch], gates: Sequence[Tensor]) -> float:
+def loss_with_gates(model: Transformer, batches: Iterable[Batch], gates: Sequence[Tensor]) -> float:
     """Nats per predicted token with the heads' outputs multiplied by the gates."""
     total, tokens = 0.0, 0
     with torch.inference_mode(), gated(model, gates):
@@ -60,31 +60,33 @@ def loss_with(model: Transformer, batches: Iterable[Batch], gates: Sequence[Tens
     return total / tokens
 
 
-def loss_without(model: Transformer, batches: Iterable[Batch], removed: Iterable[Head]) -> float:
+def loss_without_heads(model: Transformer, batches: Iterable[Batch], removed: Iterable[Head]) -> float:
     """Nats per predicted token without the outputs of the removed heads."""
-    return loss_with(model, batches, gates_without(model, removed))
+    return loss_with_gates(model, batches, gates_without(model, removed))
 
 
-def remove(model: Transformer, removed: Iterable[Head]) -> list[list[int]]:
+def remove_heads(model: Transformer, removed: Iterable[Head]) -> list[list[int]]:
     """Take the heads out of the model for good, in place; the heads that are left, a list a layer. Raises Mistake."""
     check_unshared_heads(model, "heads taken out")
-    gone = set(removed)
-    left = [[h for h in range(heads) if (layer, h) not in gone] for layer, heads in enumerate(value_heads(model))]
-    before = [layer.attention.softmax_heads for layer in model.layers]
-    for layer, heads in zip(model.layers, left, strict=True):
+    removed_heads = set(removed)
+    kept_heads = [
+        [h for h in range(heads) if (layer, h) not in removed_heads] for layer, heads in enumerate(value_heads(model))
+    ]
+    softmax_heads = [layer.attention.softmax_heads for layer in model.layers]
+    for layer, heads in zip(model.layers, kept_heads, strict=True):
         layer.attention.keep_heads(heads)
-    if model.relative is not None and before != [layer.attention.softmax_heads for layer in model.layers]:
+    if model.relative is not None and softmax_heads != [layer.attention.softmax_heads for layer in model.layers]:
         raise Mistake("model.position: has a bias for every head of a layer, so none can be taken out of one")
-    return left
+    return kept_heads
 
 
-def export(run: TrainedRun, removed: Iterable[Head], folder: Path) -> Transformer:
+def export_pruned(run: TrainedRun, removed: Iterable[Head], folder: Path) -> Transformer:
     """Write the model without these heads, for `load_pruned`; returns it. Raises Mistake, RunFolderError."""
     model = copy.deepcopy(run.model)
-    left = remove(model, removed)
+    kept_heads = remove_heads(model, removed)
     swept(folder)
     write(folder / CONFIG, config_text(run.settings.model_dump()))
-    write_sealed(folder / "heads.json", {"heads": left})
+    write_sealed(folder / "heads.json", {"heads": kept_heads})
     with replacing(folder / TOKENIZER) as temporary:
         run.tokenizer.save(temporary)
     with replacing(folder / "model.safetensors") as temporary:
@@ -104,14 +106,16 @@ def load_pruned(folder: Path) -> Pruned:
     settings = from_tree(parse_config(read_bytes(folder / CONFIG)))
     tokenizer = load(folder / TOKENIZER)
     model = Pretraining(settings).build_model(tokenizer.vocabulary_size).eval()
-    for layer, left in zip(model.layers, read_sealed(folder / "heads.json")["heads"], strict=True):
-        layer.attention.keep_heads(left)
+    for layer, kept_heads in zip(model.layers, read_sealed(folder / "heads.json")["heads"], strict=True):
+        layer.attention.keep_heads(kept_heads)
     with torch.no_grad():
         restore(weights(model), load_file(folder / "model.safetensors"))
     return Pruned(model, tokenizer)
 
 
-def difference(model: Transformer, smaller: Transformer, batches: Iterable[Batch], removed: Iterable[Head]) -> float:
+def largest_logit_difference(
+    model: Transformer, smaller: Transformer, batches: Iterable[Batch], removed: Iterable[Head]
+) -> float:
     """The largest difference of a logit between the masked model and the one without the heads."""
     largest = 0.0
     with torch.inference_mode():

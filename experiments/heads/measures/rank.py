@@ -21,7 +21,7 @@ def effective_rank(maps: Tensor) -> Tensor:
     return torch.where(total[..., 0] > 0, torch.exp(-torch.xlogy(shares, shares).sum(-1)), 0.0)
 
 
-def divergence_at(logits: Tensor, ranks: list[int]) -> Tensor:
+def divergence_by_rank(logits: Tensor, ranks: list[int]) -> Tensor:
     """[R, ...]: nats between softmax(logits [..., N, M]) and that of the nearest logits of each rank, a mean over rows.
 
     A shift of a row costs nothing in the softmax, so the logits are centred first; nearest is in the sum of squares

@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from experiments.heads.hooks import read
-from experiments.heads.measures.profile import REACH
+from experiments.heads.hooks import read_stages
+from experiments.heads.measures.profile import MAX_OFFSET
 from experiments.heads.trained_run import TrainedRun
 from experiments.settings.mistake import Mistake
 
-SENTENCES = 500  # of the treebank's start that fit into the model's length
-LEAST = 20  # occurrences of a relation that is counted
-ABOVE = 0.1  # over the baseline: what makes a head syntactic (Voita et al.)
+MAX_SENTENCES = 500  # of the treebank's start that fit into the model's length
+MIN_OCCURRENCES = 20  # occurrences of a relation that is counted
+SYNTACTIC_MARGIN = 0.1  # over the baseline: what makes a head syntactic (Voita et al.)
 DIRECTIONS = ("to its head", "from its head")
 
 
@@ -71,53 +71,59 @@ def _tree(words: Sequence[str], heads: Sequence[str], relations: Sequence[str], 
     )
 
 
-def by_words(weights_HNN: Tensor, word: Tensor) -> Tensor:
+def word_weights(weights_HNN: Tensor, word: Tensor) -> Tensor:
     """[H, W, W]: to a word, the sum over its tokens; from a word, their mean. `word` [N] of a token, -1: of none."""
     one_hot = (word[:, None] == torch.arange(int(word.max()) + 1)).to(weights_HNN.dtype)
     return (one_hot / one_hot.sum(0)).T @ weights_HNN @ one_hot
 
 
-def pointed_to(weights_HWW: Tensor) -> Tensor:
+def most_attended_word(weights_HWW: Tensor) -> Tensor:
     """int64 [H, W]: the other word that gets the largest weight."""
     return weights_HWW.masked_fill(torch.eye(weights_HWW.shape[-1], dtype=torch.bool), -1.0).argmax(-1)
 
 
-def accuracies(run: TrainedRun, trees: Iterable[Tree]) -> tuple[list[dict[str, Any]], int]:
+def relation_accuracies(run: TrainedRun, trees: Iterable[Tree]) -> tuple[list[dict[str, Any]], int]:
     """A row a relation, direction and head, with the best fixed offset beside it; and how many sentences there were."""
-    right: dict[tuple[str, str], Tensor] = {}
+    correct: dict[tuple[str, str], Tensor] = {}
     offsets: dict[tuple[str, str], Counter[int]] = {}
-    used = 0
+    sentences = 0
     for tree in trees:
-        encoded = encode(run, tree)
+        encoded = encode_tree(run, tree)
         if encoded is None:
             continue
         tokens, word = encoded
-        pointed = [pointed_to(by_words(seen["weights"][0], word)) for seen in read(run.model, tokens, "weights")]
+        most_attended = [
+            most_attended_word(word_weights(stages["weights"][0], word))
+            for stages in read_stages(run.model, tokens, "weights")
+        ]
         for dependent, (head, relation) in enumerate(zip(tree.heads, tree.relations, strict=True)):
             if head < 0 or relation == "punct":
                 continue
             for direction, (at, to) in zip(DIRECTIONS, ((dependent, head), (head, dependent)), strict=True):
                 key = relation, direction
-                hit = torch.cat([layer[:, at] == to for layer in pointed]).double()
-                right[key] = right.get(key, 0) + hit
+                is_correct = torch.cat([layer[:, at] == to for layer in most_attended]).double()
+                correct[key] = correct.get(key, 0) + is_correct
                 offsets.setdefault(key, Counter())[to - at] += 1
-        used += 1
-        if used == SENTENCES:
+        sentences += 1
+        if sentences == MAX_SENTENCES:
             break
-    names = [(i, h) for i, layer in enumerate(run.model.layers, 1) for h in range(1, _heads(layer) + 1)]
+    layer_heads = [(i, h) for i, layer in enumerate(run.model.layers, 1) for h in range(1, _softmax_heads(layer) + 1)]
     rows = []
-    for (relation, direction), hits in right.items():
+    for (relation, direction), correct_counts in correct.items():
         counts = offsets[relation, direction]
         total = counts.total()
-        if total < LEAST:
+        if total < MIN_OCCURRENCES:
             continue
-        offset, most = max(((o, counts[o]) for o in range(-REACH, REACH + 1)), key=lambda each: each[1])
+        offset, offset_count = max(
+            ((each_offset, counts[each_offset]) for each_offset in range(-MAX_OFFSET, MAX_OFFSET + 1)),
+            key=lambda each: each[1],
+        )
         rows += [
-            {"relation": relation, "direction": direction, "layer": layer, "head": head, "accuracy": hit / total,
-             "baseline": most / total, "offset": offset, "count": total}
-            for (layer, head), hit in zip(names, hits.tolist(), strict=True)
+            {"relation": relation, "direction": direction, "layer": layer, "head": head, "accuracy": right / total,
+             "baseline": offset_count / total, "offset": offset, "count": total}
+            for (layer, head), right in zip(layer_heads, correct_counts.tolist(), strict=True)
         ]  # fmt: skip
-    return rows, used
+    return rows, sentences
 
 
 def best_of_each_relation(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -131,7 +137,7 @@ def best_of_each_relation(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return sorted(best, key=above, reverse=True)
 
 
-def encode(run: TrainedRun, tree: Tree) -> tuple[Tensor, Tensor] | None:
+def encode_tree(run: TrainedRun, tree: Tree) -> tuple[Tensor, Tensor] | None:
     """[CLS] sentence [SEP], int64 [1, N], and the word of each token, [N]; None where it has more tokens than fit."""
     tokenizer = run.tokenizer
     before = [False, *tree.spaces[:-1]]
@@ -143,5 +149,5 @@ def encode(run: TrainedRun, tree: Tree) -> tuple[Tensor, Tensor] | None:
     return torch.tensor([ids]), torch.tensor(word)
 
 
-def _heads(layer: Any) -> int:
+def _softmax_heads(layer: Any) -> int:
     return int(layer.attention.softmax_heads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.heads.section import Make
+from experiments.heads.section import SectionMaker
 from experiments.heads.sections import (
     distances,
     equal_start,
@@ -15,7 +15,7 @@ from experiments.heads.sections import (
     syntax,
 )
 
-SECTIONS: tuple[Make, ...] = (
+SECTIONS: tuple[SectionMaker, ...] = (
     maps.make,
     roles.make,
     syntax.make,

@@ -13,14 +13,14 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     """Whether heads that start equal stay equal; None unless asked for."""
     if options.equal is None:
         return None
-    spreads = equal_start.spreads(run, options.equal)
+    spreads_by_start = equal_start.spreads_by_start(run, options.equal)
     rows = [
         {"start": start, "step": step, "spread": value}
-        for start, values in spreads.items()
+        for start, values in spreads_by_start.items()
         for step, value in enumerate(values)
     ]
     text = (
         "A model of the run's sizes is trained anew, in float64. The spread is the largest difference between the "
-        f"outputs of two heads of a layer, relative to the largest output. {equal_start.conclusion(spreads)}"
+        f"outputs of two heads of a layer, relative to the largest output. {equal_start.conclusion(spreads_by_start)}"
     )
-    return Section("Heads that start equal", text, {"equal": figures.spreads(spreads)}, {"equal": rows})
+    return Section("Heads that start equal", text, {"equal": figures.spread_curves(spreads_by_start)}, {"equal": rows})

@@ -9,68 +9,71 @@ from experiments.heads import figures
 from experiments.heads.hooks import value_heads
 from experiments.heads.measures import importance, pruning
 from experiments.heads.options import HeadsOptions
-from experiments.heads.section import Section, by_layer
+from experiments.heads.section import Section, layer_head_matrix
 from experiments.heads.trained_run import TrainedRun
 from experiments.objectives.objective import Batch
 from experiments.training.evaluate import unigram_loss
 
 RANDOM_ORDERS = 3
-NOTHING = 0.05  # nats: a loss that grows by less is taken to be the same
-POINTS = 12  # numbers of heads left at which the quality is measured
+NEGLIGIBLE_LOSS = 0.05  # nats: a loss that grows by less is taken to be the same
+PRUNING_POINTS = 12  # numbers of heads left at which the quality is measured
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section:
     """Which heads matter, and what is lost without the others."""
-    model, batches = run.model, list(run.masked())
+    model, batches = run.model, list(run.masked_batches())
     gradient, relevance = importance.by_gradient(model, batches), importance.by_relevance(model, batches)
-    scaled = importance.per_layer(gradient)
+    normalized = importance.normalized_by_layer(gradient)
     total = sum(value_heads(model))
-    counts = np.unique(np.linspace(0, total, POINTS + 1).round().astype(int)).tolist()
-    orders = {"by gradient": [pruning.order(scaled)], "by relevance": [pruning.order(relevance)]}
+    removed_counts = np.unique(np.linspace(0, total, PRUNING_POINTS + 1).round().astype(int)).tolist()
+    orders = {"by gradient": [pruning.removal_order(normalized)], "by relevance": [pruning.removal_order(relevance)]}
     orders["in random order"] = [pruning.random_order(model, seed) for seed in range(RANDOM_ORDERS)]
     rows, curves = [], {}
-    for name, several in orders.items():
+    for name, draws in orders.items():
         losses = np.array(
-            [[pruning.loss_without(model, batches, each[:count]) for count in counts] for each in several]
+            [
+                [pruning.loss_without_heads(model, batches, order[:removed]) for removed in removed_counts]
+                for order in draws
+            ]
         )
-        curves[name] = ([total - count for count in counts], losses.mean(0).tolist())
+        curves[name] = ([total - removed for removed in removed_counts], losses.mean(0).tolist())
         rows += [
-            {"order": name, "draw": draw, "heads_left": total - count, "loss": float(losses[draw, index])}
-            for draw in range(len(several))
-            for index, count in enumerate(counts)
+            {"order": name, "draw": draw, "heads_left": total - removed, "loss": float(losses[draw, index])}
+            for draw in range(len(draws))
+            for index, removed in enumerate(removed_counts)
         ]
         if name == "in random order":
-            spread = ([total - count for count in counts], losses.min(0).tolist(), losses.max(0).tolist())
+            spread = ([total - removed for removed in removed_counts], losses.min(0).tolist(), losses.max(0).tolist())
     heads = [
         {"layer": layer, "head": head, "gradient": float(by_gradient), "gradient_in_layer": float(share),
          "relevance": float(by_relevance)}
-        for layer, columns in enumerate(zip(gradient, scaled, relevance, strict=True), 1)
+        for layer, columns in enumerate(zip(gradient, normalized, relevance, strict=True), 1)
         for head, (by_gradient, share, by_relevance) in enumerate(zip(*columns, strict=True), 1)
     ]  # fmt: skip
     panels = {
-        "gradient (nats per predicted token)": by_layer(heads, "gradient"),
-        "gradient, l2 norm 1 in a layer": by_layer(heads, "gradient_in_layer"),
-        "relevance, sum 1 in a layer": by_layer(heads, "relevance"),
+        "gradient (nats per predicted token)": layer_head_matrix(heads, "gradient"),
+        "gradient, l2 norm 1 in a layer": layer_head_matrix(heads, "gradient_in_layer"),
+        "relevance, sum 1 in a layer": layer_head_matrix(heads, "relevance"),
     }
-    whole = curves["by gradient"][1][0]
-    free = {
-        name: min(left for left, value in zip(*curve, strict=True) if value <= whole + NOTHING)
+    full_loss = curves["by gradient"][1][0]
+    heads_needed = {
+        name: min(heads_left for heads_left, loss in zip(*curve, strict=True) if loss <= full_loss + NEGLIGIBLE_LOSS)
         for name, curve in curves.items()
     }
     text = (
         f"The heads of this section are the {total} whose outputs the layers pass on. Gradient: |d loss / d gate| "
         "(Michel et al.); relevance: the share of the likeliest token's score (Voita et al.). With all heads the loss "
-        f"of these {run.sequences} sequences is {whole:.3f} nats"
+        f"of these {run.sequences} sequences is {full_loss:.3f} nats"
         + (
             "; without any head it is within 0.05 of that: these heads do nothing yet."
-            if curves["by gradient"][1][-1] <= whole + NOTHING
+            if curves["by gradient"][1][-1] <= full_loss + NEGLIGIBLE_LOSS
             else "; it is within 0.05 of that with "
-            + ", ".join(f"{left} heads left ({name})" for name, left in free.items())
+            + ", ".join(f"{heads_left} heads left ({name})" for name, heads_left in heads_needed.items())
             + "."
         )
     )
     pictures = {
-        "importance": figures.by_layer_and_head(panels),
+        "importance": figures.layer_head_heatmaps(panels),
         "pruning": figures.pruning_curve(curves, spread, _unigram_loss(run, batches)),
     }
     return Section("Which heads matter", text, pictures, {"importance": heads, "pruning": rows})

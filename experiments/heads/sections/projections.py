@@ -15,41 +15,41 @@ from experiments.heads.trained_run import TrainedRun
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     """Which head talks to which; None where none does."""
-    matrices = projections.projections_of(run.model)
+    matrices = projections.static_projections(run.model)
     if not any(matrices):
         return None
     entries = [
         {"layer": layer, "matrix": name, "before": i, "after": j, "value": value}
-        for layer, named in enumerate(matrices, 1)
-        for name, matrix in named.items()
+        for layer, by_name in enumerate(matrices, 1)
+        for name, matrix in by_name.items()
         for i, row in enumerate(matrix.tolist(), 1)
         for j, value in enumerate(row, 1)
     ]
     summary: list[dict[str, Any]] = [
-        {"layer": layer, "matrix": name, "from_identity": projections.from_identity(matrix),
-         "off_diagonal": projections.off_diagonal(matrix), "partners": projections.partners(matrix)}
-        for layer, named in enumerate(matrices, 1)
-        for name, matrix in named.items()
+        {"layer": layer, "matrix": name, "from_identity": projections.distance_from_identity(matrix),
+         "off_diagonal": projections.off_diagonal_share(matrix), "partners": projections.effective_partners(matrix)}
+        for layer, by_name in enumerate(matrices, 1)
+        for name, matrix in by_name.items()
     ]  # fmt: skip
-    drawn: dict[str, list[float | None]] = {}
+    curves: dict[str, list[float | None]] = {}
     for row in summary:
-        drawn.setdefault(f"{row['matrix']} identity", []).append(row["from_identity"])
-        drawn.setdefault(f"{row['matrix']} diagonal", []).append(row["off_diagonal"])
+        curves.setdefault(f"{row['matrix']} identity", []).append(row["from_identity"])
+        curves.setdefault(f"{row['matrix']} diagonal", []).append(row["off_diagonal"])
     columns = next(iter(matrices[0].values())).shape[1]
     chance = 1 - 1 / columns
-    share, heard = (float(np.mean([row[name] for row in summary])) for name in ("off_diagonal", "partners"))
+    off_diagonal, partners = (float(np.mean([row[name] for row in summary])) for name in ("off_diagonal", "partners"))
     text = (
         "P_l mixes the logits, P_w the weights; blue entries subtract. On average "
-        f"{share:.0%} of the squared entries are off the diagonal ({chance:.0%} in a random matrix), and a head talks "
-        f"to {heard:.1f} of {columns} heads in effect: the projections are "
+        f"{off_diagonal:.0%} of the squared entries are off the diagonal ({chance:.0%} in a random matrix), and a head "
+        f"talks to {partners:.1f} of {columns} heads in effect: the projections are "
         + (
             "neither diagonal nor sparse, as the paper's."
-            if share > 0.5 and heard > 3
+            if off_diagonal > 0.5 and partners > 3
             else "nearly diagonal or sparse."
         )
     )
     pictures = {
-        "projections": figures.projection_maps([{k: v.numpy() for k, v in named.items()} for named in matrices]),
-        "projection_distances": figures.projection_distances(drawn, chance),
+        "projections": figures.projection_maps([{k: v.numpy() for k, v in by_name.items()} for by_name in matrices]),
+        "projection_distances": figures.projection_distances(curves, chance),
     }
     return Section("How the heads talk", text, pictures, {"projections": entries, "projection_distances": summary})

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 
 from experiments.heads import figures
-from experiments.heads.hooks import has
-from experiments.heads.measures.profile import profile
+from experiments.heads.hooks import has_stages
+from experiments.heads.measures.profile import profile_heads
 from experiments.heads.options import HeadsOptions
-from experiments.heads.section import Section, by_layer
+from experiments.heads.section import Section, layer_head_matrix
 from experiments.heads.trained_run import TrainedRun
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     """What each head looks at, as numbers; None without a softmax."""
-    if not has(run.model, "weights"):
+    if not has_stages(run.model, "weights"):
         return None
-    rows = profile(run)
+    rows = profile_heads(run)
     titles = {
         "entropy": "entropy (nats)",
         "confidence": "confidence",
@@ -27,8 +28,8 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         "current": "weight on the token itself",
         "offset_share": "points to one fixed offset",
     }
-    counts = {role: sum(row["role"] == role for row in rows) for role in dict.fromkeys(row["role"] for row in rows)}
-    listed = ", ".join(f"{count} {role}" for role, count in sorted(counts.items(), key=lambda each: -each[1]))
+    counts = Counter(row["role"] for row in rows)
+    listed = ", ".join(f"{count} {role}" for role, count in counts.most_common())
     positional = [f"{row['layer']}-{row['head']} ({row['offset']:+d})" for row in rows if row["role"] == "positional"]
     text = (
         f"{len(rows)} heads: {listed}. Entropy is at most ln {run.settings.length} = "
@@ -36,5 +37,5 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         "special; the others are shares of the weight, or of the tokens."
         + (f" Positional heads, layer-head (offset): {', '.join(positional)}." if positional else "")
     )
-    panels = {title: by_layer(rows, name) for name, title in titles.items()}
-    return Section("What the heads look at", text, {"roles": figures.by_layer_and_head(panels)}, {"heads": rows})
+    panels = {title: layer_head_matrix(rows, name) for name, title in titles.items()}
+    return Section("What the heads look at", text, {"roles": figures.layer_head_heatmaps(panels)}, {"heads": rows})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from experiments.heads import figures
-from experiments.heads.hooks import has
+from experiments.heads.hooks import has_stages
 from experiments.heads.measures import syntax
 from experiments.heads.options import HeadsOptions
 from experiments.heads.section import Section
@@ -15,24 +15,24 @@ from experiments.settings.mistake import Mistake
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     """Which heads find a word's grammatical head; None without a treebank or a softmax."""
-    if options.trees is None or not has(run.model, "weights"):
+    if options.trees is None or not has_stages(run.model, "weights"):
         return None
-    rows, used = syntax.accuracies(run, options.trees)
+    rows, sentences = syntax.relation_accuracies(run, options.trees)
     if not rows:
-        raise Mistake(f"--treebank: no relation is {syntax.LEAST} times in the sentences that fit")
+        raise Mistake(f"--treebank: no relation is {syntax.MIN_OCCURRENCES} times in the sentences that fit")
     best = syntax.best_of_each_relation(rows)
-    syntactic = [row for row in best if row["accuracy"] >= row["baseline"] + syntax.ABOVE]
+    syntactic = [row for row in best if row["accuracy"] >= row["baseline"] + syntax.SYNTACTIC_MARGIN]
     listed = ", ".join(f"{row['layer']}-{row['head']} ({row['relation']}, {row['direction']})" for row in syntactic[:6])
     text = (
-        f"{used} sentences of the treebank. A head is right where the word that it weighs most, of all others of the "
-        "sentence, is the one that the relation leads to, from either end; the baseline is the best fixed offset. "
-        f"{len(syntactic)} of {len(best)} relations have a head {100 * syntax.ABOVE:.0f} points above it"
+        f"{sentences} sentences of the treebank. A head is right where the word that it weighs most, of all others of "
+        "the sentence, is the one that the relation leads to, from either end; the baseline is the best fixed offset. "
+        f"{len(syntactic)} of {len(best)} relations have a head {100 * syntax.SYNTACTIC_MARGIN:.0f} points above it"
         + (f": {listed}{' and others' if len(syntactic) > 6 else ''}." if syntactic else ".")
     )
-    drawn = figures.relations(
+    picture = figures.relation_accuracies(
         [f"{row['relation']}, {row['direction']}" for row in best],
         np.array([row["accuracy"] for row in best]),
         np.array([row["baseline"] for row in best]),
         [f"{row['layer']}-{row['head']}" for row in best],
     )
-    return Section("Syntactic heads", text, {"syntax": drawn}, {"syntax": rows})
+    return Section("Syntactic heads", text, {"syntax": picture}, {"syntax": rows})

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from experiments.heads.measures.distance import distances_of, within_and_between, within_layers
+from experiments.heads.measures.distance import head_distances, within_and_between, within_layers
 from experiments.heads.trained_run import TrainedRun
 from experiments.settings.mistake import Mistake
 
@@ -17,8 +17,8 @@ def measure(run: TrainedRun, *, pairs: Literal["within", "between", "within_firs
     within: both in one layer. between: in different layers. within_first, within_last: both in one layer of the first
     or of the last half of them. Raises Mistake for a model that has no such pairs.
     """
-    distances, names = distances_of(run)
-    layers = np.array([layer for layer, _ in names])
+    distances, layer_heads = head_distances(run)
+    layers = np.array([layer for layer, _ in layer_heads])
     within, between = within_and_between(distances, layers)
     by_layer = within_layers(distances, layers)
     middle = layers.max() / 2

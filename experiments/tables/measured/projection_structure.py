@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from experiments.heads.measures.projections import off_diagonal, partners, projections_of
+from experiments.heads.measures.projections import effective_partners, off_diagonal_share, static_projections
 from experiments.heads.trained_run import TrainedRun
 from experiments.settings.mistake import Mistake
 
@@ -20,10 +20,12 @@ def measure(run: TrainedRun, *, projection: Literal["logits", "weights"]) -> dic
     """
     if projection not in NAMES:
         raise Mistake(f"measure.projection={projection}: must be one of {', '.join(NAMES)}")
-    matrices = [of_layer[NAMES[projection]] for of_layer in projections_of(run.model) if NAMES[projection] in of_layer]
+    matrices = [
+        of_layer[NAMES[projection]] for of_layer in static_projections(run.model) if NAMES[projection] in of_layer
+    ]
     if not matrices:
         raise Mistake(f"{run.name}: has no {NAMES[projection]}", "train it with variant=talking_heads")
     return {
-        "off_diagonal": float(np.mean([off_diagonal(matrix) for matrix in matrices])),
-        "partners": float(np.mean([partners(matrix) for matrix in matrices])),
+        "off_diagonal": float(np.mean([off_diagonal_share(matrix) for matrix in matrices])),
+        "partners": float(np.mean([effective_partners(matrix) for matrix in matrices])),
     }

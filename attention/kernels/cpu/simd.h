@@ -12,23 +12,27 @@
 #endif
 
 #if defined(__AVX512F__)
-constexpr int BYTES = 64;
+constexpr int VECTOR_BYTES = 64;
 #elif defined(__AVX__)
-constexpr int BYTES = 32;
+constexpr int VECTOR_BYTES = 32;
 #else
-constexpr int BYTES = 16;
+constexpr int VECTOR_BYTES = 16;
 #endif
 
-template <class F> struct vector_of {
-    typedef F type __attribute__((vector_size(BYTES), aligned(alignof(F)), may_alias));
-    static constexpr int64_t width = BYTES / sizeof(F);
+template <class Float> struct vector_of {
+    typedef Float type __attribute__((vector_size(VECTOR_BYTES), aligned(alignof(Float)), may_alias));
+    static constexpr int64_t width = VECTOR_BYTES / sizeof(Float);
 };
-template <class F> using Vector = typename vector_of<F>::type;
-template <class F> static inline Vector<F> &at(F *x) { return *reinterpret_cast<Vector<F> *>(x); }
-template <class F> static inline Vector<F> at(const F *x) { return *reinterpret_cast<const Vector<F> *>(x); }
+template <class Float> using Vector = typename vector_of<Float>::type;
+template <class Float> static inline Vector<Float> &vector_at(Float *x) {
+    return *reinterpret_cast<Vector<Float> *>(x);
+}
+template <class Float> static inline Vector<Float> vector_at(const Float *x) {
+    return *reinterpret_cast<const Vector<Float> *>(x);
+}
 // `size` rounded up to whole vectors
-template <class F> static inline int64_t padded(int64_t size) {
-    return (size + vector_of<F>::width - 1) / vector_of<F>::width * vector_of<F>::width;
+template <class Float> static inline int64_t padded(int64_t size) {
+    return (size + vector_of<Float>::width - 1) / vector_of<Float>::width * vector_of<Float>::width;
 }
 
 struct bfloat16 {
@@ -53,7 +57,7 @@ template <> struct arithmetic<bfloat16> {
 #endif
 };
 
-// ---- from one type to another
+// From one type to another
 
 static inline float widened(bfloat16 x) {
     uint32_t bits = uint32_t(x.bits) << 16;
@@ -64,8 +68,8 @@ static inline float widened(bfloat16 x) {
 static inline float widened(float x) { return x; }
 static inline double widened(double x) { return x; }
 
-template <class T, class F> static inline T narrowed(F x) {
-    if constexpr (sizeof(T) < sizeof(F)) {
+template <class T, class Float> static inline T narrowed(Float x) {
+    if constexpr (sizeof(T) < sizeof(Float)) {
         uint32_t bits;
         std::memcpy(&bits, &x, 4);
         // to the nearest, ties to even; a NaN stays one
@@ -73,44 +77,44 @@ template <class T, class F> static inline T narrowed(F x) {
     } else return x;
 }
 
-// ---- a vector at a time
+// A vector at a time
 
-template <class F> static inline F sum_of(Vector<F> x) {
-    F sum = 0;
-    for (int64_t w = 0; w < vector_of<F>::width; w++) sum += x[w];
+template <class Float> static inline Float reduce_sum(Vector<Float> x) {
+    Float sum = 0;
+    for (int64_t w = 0; w < vector_of<Float>::width; w++) sum += x[w];
     return sum;
 }
-template <class F> static inline F largest_of(Vector<F> x) {
-    F largest = x[0];
-    for (int64_t w = 1; w < vector_of<F>::width; w++) largest = x[w] > largest ? x[w] : largest;
+template <class Float> static inline Float reduce_max(Vector<Float> x) {
+    Float largest = x[0];
+    for (int64_t w = 1; w < vector_of<Float>::width; w++) largest = x[w] > largest ? x[w] : largest;
     return largest;
 }
 #ifdef __AVX512F__
-template <> inline float sum_of<float>(Vector<float> x) { return _mm512_reduce_add_ps((__m512)x); }
-template <> inline float largest_of<float>(Vector<float> x) { return _mm512_reduce_max_ps((__m512)x); }
+template <> inline float reduce_sum<float>(Vector<float> x) { return _mm512_reduce_add_ps((__m512)x); }
+template <> inline float reduce_max<float>(Vector<float> x) { return _mm512_reduce_max_ps((__m512)x); }
 #endif
 
 // Numbers in memory, read and written as a vector of sums
 template <class Number> struct numbers {
-    static Vector<Number> get(const Number *from) { return at(from); }
-    static void put(Number *to, Vector<Number> x) { at(to) = x; }
+    static Vector<Number> load(const Number *from) { return vector_at(from); }
+    static void store(Number *to, Vector<Number> x) { vector_at(to) = x; }
 };
 
 // Two rows of numbers are joined to one row of lanes. The second row, nullptr for zeros, counts only where a lane holds
 // two numbers
 template <class Lane> struct lanes {
     static Lane join(Lane first, Lane) { return first; }
-    static Vector<Lane> join(const Lane *first, const Lane *) { return at(first); }
+    static Vector<Lane> join(const Lane *first, const Lane *) { return vector_at(first); }
     template <class L> static void multiply_add(Vector<Lane> &sum, L left, Vector<Lane> right) { sum += left * right; }
 };
 
 #ifdef __AVX512BF16__
 template <> struct numbers<bfloat16> {
-    static Vector<float> get(const bfloat16 *from) {
+    static Vector<float> load(const bfloat16 *from) {
         const __m256i bits = _mm256_loadu_si256(reinterpret_cast<const __m256i *>(from));
         return (Vector<float>)_mm512_slli_epi32(_mm512_cvtepu16_epi32(bits), 16);
     }
-    static void put(bfloat16 *to, Vector<float> x) {
+    static void store(bfloat16 *to, Vector<float> x) {
         _mm256_storeu_si256(reinterpret_cast<__m256i *>(to), (__m256i)_mm512_cvtneps_pbh((__m512)x));
     }
 };
@@ -135,7 +139,7 @@ template <> struct lanes<uint32_t> {
 
 #ifdef __AVX512F__
 // Transposes 16 rows, `stride` bytes apart, of `columns` (at most 16) of 32 bits; those behind the first `rows` count
-// as zeros
+// as zeros. x and y are registers, before and after a step of the transposition
 template <class Lane>
 static inline void transpose(const void *from, int64_t stride, int64_t rows, int64_t columns, Lane *to,
                              int64_t to_stride) {
