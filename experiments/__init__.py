@@ -1,4 +1,4 @@
-"""What turns an attention mechanism into a number: each room knows only the rooms below it.
+"""Train, evaluate and compare models around an attention mechanism; each package imports only the packages below it.
 
 import experiments
 
@@ -18,7 +18,7 @@ __all__ = ["load", "runs", "train"]
 
 
 def __getattr__(name: str) -> Any:
-    """The functions of `experiments/commands/library.py`, which knows every room: imported when they are asked for."""
+    """The functions of `experiments/commands/library.py`, which may import every package; imported at first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from experiments.commands import library

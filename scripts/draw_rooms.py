@@ -1,7 +1,7 @@
-"""Draw the rooms of the project and the way of `heads` through them: python scripts/draw_rooms.py [docs/rooms.svg]
+"""Draw the packages of the project and the path of `heads` through them: python scripts/draw_rooms.py [docs/rooms.svg]
 
-The rooms and their order come from the contract in pyproject.toml, what a room is for from the first line of its
-`__init__.py`, and the way from the numbered list of docs/how_it_works.md.
+The packages (rooms) and their order come from the contract in pyproject.toml, the purpose of each from the first line of its
+`__init__.py`, and the path from the numbered list of docs/how_it_works.md.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def purpose(room: str) -> str:
 def stops() -> list[str]:
     """The rooms that `heads` passes, in order."""
     page = (ROOT / "docs" / "how_it_works.md").read_text(encoding="utf-8")
-    way = page.split("## The way of `heads`", 1)[1].split("\n## ", 1)[0]
+    way = page.split("## The path of `heads`", 1)[1].split("\n## ", 1)[0]
     places = re.findall(r"^\d+\. `([^`:]+):", way, flags=re.MULTILINE)
     return [room_of(place) for place in places]
 

@@ -1,1 +1,1 @@
-"""The subcommands of `attn`, one file each: they know every room, and only `cli.py` knows them."""
+"""The subcommands of `attn`, one file each: they may import every package, and only `cli.py` imports them."""

@@ -1,1 +1,1 @@
-"""Statistics of differences paired by seed: intervals, p-values, and the words that they allow."""
+"""Statistics of differences paired by seed: intervals, p-values and verdicts."""
