@@ -1,7 +1,7 @@
 """Draw the packages of the project and the path of `heads` through them: python scripts/draw_rooms.py [docs/rooms.svg]
 
-The packages (rooms) and their order come from the contract in pyproject.toml, the purpose of each from the first line of its
-`__init__.py`, and the path from the numbered list of docs/how_it_works.md.
+The packages (rooms) and their order come from the contract in pyproject.toml. The purpose of each is the first line of
+its `__init__.py`. The path is the numbered list of docs/how_it_works.md.
 """
 
 from __future__ import annotations
