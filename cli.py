@@ -7,10 +7,10 @@ import signal
 import sys
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 
 def _refuse_foreign_packages() -> None:
@@ -36,6 +36,7 @@ from experiments.commands.ending import flushed, line_and_code, quiet, terminabl
 # a tenth of a second, before `main` can say anything
 with quiet():
     import typer
+    from typer.core import TyperGroup
 
     from experiments.launch.import_hook import hold_signals_in_imports
     from experiments.measure.process_environment import set_performance_variables
@@ -49,7 +50,24 @@ TENSOR_COMMANDS = ("train", "finetune", "evaluate", "table", "bench", "heads")
 PASS_ON = {"allow_extra_args": True, "ignore_unknown_options": True}  # -m, --cfg, -cn ... are Hydra's
 EXIT_CODES = "\n".join(f"  {code:<5}{code.meaning}" for code in ExitCode)
 
+
+class Commands(TyperGroup):
+    """The commands, any of which takes a folder of the user's own that adds to the project."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Use the folder, and read the other arguments."""
+        if any(argument.startswith(("plugins=", "--config-dir", "-cd")) for argument in args[1:]):
+            from experiments.settings.mistake import Mistake
+            from experiments.settings.plugins import take
+
+            # at a press of Tab nothing can be said
+            with suppress(Mistake) if ctx.resilient_parsing else _command(args[0]):
+                args = [args[0], *take(args[1:])]
+        return super().parse_args(ctx, args)
+
+
 app = typer.Typer(
+    cls=Commands,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -65,6 +83,8 @@ app = typer.Typer(
   attn table shazeer2020/heads                                   a paper's table, and which claims hold
   attn heads talking_heads                                       what its heads do
   attn variants                                                  what there is
+
+Every command takes plugins=FOLDER: variants, tables and more in a folder of your own (docs/extending.md).
 
 \b
 Exit codes:

@@ -18,6 +18,7 @@ pytest_plugins = [
     "tests.fixtures.figures",
     "tests.fixtures.finetuning",
     "tests.fixtures.kernel",
+    "tests.fixtures.plugins",
     "tests.fixtures.processor_time",
     "tests.fixtures.record",
     "tests.fixtures.tables",

@@ -20,8 +20,8 @@ __all__ = ["build", "mechanisms"]
 
 def mechanisms() -> list[str]:
     """The names that `build` knows: the files of this folder that define a class `Attention`."""
-    files = sorted(Path(__file__).parent.glob("*.py"))
-    return [path.stem for path in files if "\nclass Attention(" in path.read_text(encoding="utf-8")]
+    files = (path for folder in __path__ for path in Path(folder).glob("*.py"))
+    return sorted(path.stem for path in files if "\nclass Attention(" in path.read_text(encoding="utf-8"))
 
 
 def build(name: str, hidden_size: int, heads: int, **arguments: Any) -> AttentionLayer:

@@ -9,18 +9,22 @@ rows = experiments.runs(variant="talking_heads")
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from experiments.commands.library import load, runs, train
+    from experiments.settings.plugins import use_plugins
 
-__all__ = ["load", "runs", "train"]
+__all__ = ["load", "runs", "train", "use_plugins"]
 
 
 def __getattr__(name: str) -> Any:
-    """The functions of `experiments/commands/library.py`, which may import every package; imported at first use."""
+    """Functions of `experiments/commands/library.py`, which may import every package; imported at first use.
+
+    `use_plugins` is imported alone: it comes before the settings are, which list what there is.
+    """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from experiments.commands import library
-
-    return getattr(library, name)
+    module = "settings.plugins" if name == "use_plugins" else "commands.library"
+    return getattr(import_module(f"experiments.{module}"), name)

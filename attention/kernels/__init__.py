@@ -10,5 +10,6 @@ def kernel_modules() -> dict[str, str]:
 
     Files are read and not imported: neither is torch, nor what a kernel needs that this machine may lack.
     """
-    files = (path for path in Path(__file__).parent.glob("*.py") if "\ndef attend(" in path.read_text(encoding="utf-8"))
+    paths = (path for folder in __path__ for path in Path(folder).glob("*.py"))
+    files = (path for path in paths if "\ndef attend(" in path.read_text(encoding="utf-8"))
     return {path.stem.removesuffix("_kernel"): f"{__name__}.{path.stem}" for path in sorted(files)}

@@ -6,17 +6,13 @@ import inspect
 import traceback
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from experiments.settings.plugins import REGISTRIES, ROOT, code_folders
+
 # the folders that a user adds files to (docs/extending.md)
 EXTENDED = (
-    "attention",
-    "experiments/data/kinds",
-    "experiments/formats",
+    *REGISTRIES,
     "experiments/heads/sections",
     "experiments/model/layers",
-    "experiments/objectives/kinds",
-    "experiments/tables/measured",
-    "experiments/tables/numerical",
     "experiments/tasks/finetuning/kinds",
 )
 BUG = "this is a bug in attn: please report it in its issue tracker, with the lines above and `attn --version`"
@@ -35,8 +31,12 @@ def extension_of(error: BaseException) -> str | None:
     """
     for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
         for path in (frame.f_code.co_filename, _class_file(frame.f_locals.get("self"))):
-            if path is not None and Path(path).parent in (ROOT / folder for folder in EXTENDED):
+            if path is None:
+                continue
+            if Path(path).parent in (ROOT / folder for folder in EXTENDED):
                 return Path(path).relative_to(ROOT).as_posix()
+            if any(Path(path).is_relative_to(folder) for folder in code_folders()):
+                return path
     return None
 
 

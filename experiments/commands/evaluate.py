@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from experiments.config.recorded import on_this_machine, override
+from experiments.config.recorded import config_here, override
 from experiments.display.rows import show
 from experiments.model.kernel import keep_kernel, why_slower
 from experiments.record.find import find_run
@@ -27,8 +27,8 @@ def evaluate_run(
     """Print the score of a checkpoint, BLEU too if asked for. Raises Mistake, DataError."""
     split, overrides = _take_split(overrides)
     folder = RunFolder(find_run(name, runs))
-    config = folder.config()
-    settings = override(on_this_machine(config), overrides)
+    config = config_here(folder)
+    settings = override(config, overrides)
     if settings.objective.kind != (trained := config["objective"]["kind"]):
         raise Mistake(f"objective={settings.objective.kind}: {folder.name} was trained for objective={trained} only")
     _check_model(folder.name, config, settings.model_dump())

@@ -7,11 +7,13 @@ from pathlib import Path
 
 from experiments.commands.export_checkpoint import tokenizer_config
 from experiments.config.recorded import pretraining
+from experiments.record.code_digest import code_digests
 from experiments.record.durable import new_folder, to_json
 from experiments.record.find import find_run
 from experiments.record.folder import TOKENIZER, RunFolder
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake, first_line
+from experiments.settings.plugins import modules
 from experiments.settings.run import Settings
 from experiments.settings.variant import attention_folder
 from experiments.tasks.pretraining import Pretraining
@@ -45,7 +47,7 @@ def export_custom(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoi
         (partial / "config.json").write_text(to_json(config, indent=2) + "\n", encoding="utf-8")
         tokenizer.with_frame(*FRAME).save(partial / TOKENIZER)
         (partial / "tokenizer_config.json").write_text(tokenizer_config(tokenizer, settings), encoding="utf-8")
-        _copy_code(partial)
+        _copy_code(partial, settings)
     print(f"{target}: {settings.variant['name']} of {run.name}, for from_pretrained(..., trust_remote_code=True)")
 
 
@@ -83,7 +85,7 @@ def _config(settings: Settings, vocabulary_size: int) -> dict[str, object]:
     }
 
 
-def _copy_code(folder: Path) -> None:
+def _copy_code(folder: Path, settings: Settings) -> None:
     """The two files that transformers reads, and `source/` with the packages that they import."""
     attention = attention_folder()
     experiments = Path(__file__).parents[1]
@@ -91,6 +93,10 @@ def _copy_code(folder: Path) -> None:
     for file in (experiments / "formats" / "custom").glob("*_attn.py"):
         shutil.copy(file, folder)
     shutil.copytree(attention, folder / "source" / "attention", ignore=no_bytecode)
+    used = code_digests(settings.model_dump(), None)
+    for name, file in modules().items():
+        if name in used and name.startswith("attention/"):
+            shutil.copy(file, folder / "source" / name)
     for room in ROOMS:
         shutil.copytree(experiments / room, folder / "source" / "experiments" / room, ignore=no_bytecode)
     shutil.copy(experiments / "__init__.py", folder / "source" / "experiments")

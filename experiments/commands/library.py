@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from experiments.commands.compare import results_of
 from experiments.config.check import from_tree
 from experiments.config.compose import compose
-from experiments.config.recorded import on_this_machine
+from experiments.config.recorded import config_here
 from experiments.display.comparison import table_of
 from experiments.launch.cell import execute, folder_of
 from experiments.record.find import find_run
@@ -44,7 +44,7 @@ def load(run: str | Path, runs: str | Path = "runs", checkpoint: str = "best") -
 
     which = known_checkpoint(checkpoint, f"checkpoint={checkpoint!r}")
     folder = RunFolder(find_run(str(run), Path(runs)))
-    settings = from_tree(on_this_machine(folder.config()))
+    settings = from_tree(config_here(folder))
     tokenizer = tokenizers.load(folder.path / TOKENIZER)
     model = task_of(settings).build_model(tokenizer.vocabulary_size)
     load_weights(model, folder, tokenizer.digest, which, lambda line: print(line, file=sys.stderr))

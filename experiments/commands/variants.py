@@ -6,9 +6,10 @@ import sys
 from dataclasses import dataclass
 
 from experiments.config.compose import compose
-from experiments.config.messages import CONF, options
+from experiments.config.messages import options
 from experiments.display.rows import show
 from experiments.settings.mistake import Mistake
+from experiments.settings.plugins import yaml_file
 
 CACHE_BYTES = 2  # of a number that is kept
 
@@ -24,7 +25,7 @@ class Variant:
     @classmethod
     def read(cls, name: str) -> Variant:
         """The variant of this name, with the first two comments of its YAML: its definition and its paper."""
-        lines = (CONF / "variant" / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+        lines = yaml_file("variant", name).read_text(encoding="utf-8").splitlines()
         comments = [line.lstrip("# ").strip() for line in lines if line.startswith("#")]
         return cls(name, *[*comments, "", ""][:2])
 

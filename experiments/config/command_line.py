@@ -16,7 +16,7 @@ from omegaconf import DictConfig
 
 from experiments.config.messages import (
     COMMANDS,
-    CONF,
+    conf_for_hydra,
     groups,
     groups_of,
     hydra_errors_as_mistakes,
@@ -77,7 +77,10 @@ def check_overrides(overrides: list[str], name: str = "config") -> list[Override
         if "=" not in text[1:] and not text.startswith("~"):
             raise Mistake(f"{text!r} is not an override", "write key=value, for example heads=24")
         if text.startswith("hydra.searchpath"):
-            raise Mistake(f"{text}: only the files of conf/ are read", "a file of your own stands in conf/GROUP/")
+            raise Mistake(
+                f"{text}: only the files of conf/ are read",
+                "plugins=FOLDER and --config-dir FOLDER bring files of yours",
+            )
     with hydra_errors_as_mistakes():
         parsed = OverridesParser.create().parse_overrides(overrides)
     seen: dict[str, str] = {}
@@ -120,7 +123,7 @@ def hydra_main(task: Callable[[DictConfig], Any], overrides: list[str], flags: l
     os.environ["HYDRA_FULL_ERROR"] = "1"  # documented: Hydra re-raises instead of printing and leaving
     try:
         with hydra_errors_as_mistakes(overrides, name):
-            hydra.main(config_path=str(CONF), config_name=name, version_base="1.3")(task)()
+            hydra.main(config_path=conf_for_hydra(), config_name=name, version_base="1.3")(task)()
     finally:
         sys.argv = arguments
         if full_error is None:

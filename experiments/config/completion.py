@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.config.messages import CONF
+from experiments.config.messages import conf_for_hydra
 
 # Typer's own bash script stops at "=", which is where an override begins to be interesting
 BASH = """\
@@ -45,7 +45,7 @@ def complete(arguments: list[str], incomplete: str, name: str = "config") -> lis
     from hydra.plugins.completion_plugin import DefaultCompletionPlugin
     from omegaconf.errors import OmegaConfBaseException
 
-    loader = ConfigLoaderImpl(config_search_path=create_config_search_path(str(CONF)))
+    loader = ConfigLoaderImpl(config_search_path=create_config_search_path(conf_for_hydra()))
     overrides = [argument for argument in arguments if "=" in argument and not argument.startswith("-")]
     line = " ".join([*overrides, incomplete])
     try:

@@ -7,7 +7,6 @@ Whatever is wrong ends as a `Mistake` that names the key, the value and what is 
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Container
 from typing import Any
 
@@ -15,37 +14,14 @@ import hydra
 from omegaconf import DictConfig, OmegaConf
 
 from experiments.config.check import class_of, errors_of, from_tree
-from experiments.config.choices import choices
 from experiments.config.command_line import check_overrides
-from experiments.config.messages import CONF, groups_of, hydra_errors_as_mistakes, options
+from experiments.config.messages import conf_for_hydra, hydra_errors_as_mistakes
 from experiments.config.pretrained import inherit
+from experiments.config.resolvers import register
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
-
-def _floor_divide(number: Any, by: Any) -> int | None:
-    # a size that is no number is reported under its own key, not under the keys that follow from it
-    return number // by if isinstance(number, int) and isinstance(by, int) and by > 0 else None
-
-
-def _times(factor: int, number: Any) -> int | None:
-    return factor * number if isinstance(number, int) else None
-
-
-def _minus(number: Any, other: Any) -> int | None:
-    return number - other if isinstance(number, int) and isinstance(other, int) else None
-
-
-def _groups(name: str) -> str:
-    return "\n".join(f"{group}: {', '.join(options(group))}" for group in sorted(groups_of(name)))
-
-
-OmegaConf.register_new_resolver("floor_divide", _floor_divide, replace=True)
-OmegaConf.register_new_resolver("times", _times, replace=True)
-OmegaConf.register_new_resolver("minus", _minus, replace=True)
-OmegaConf.register_new_resolver("choices", choices, replace=True)
-OmegaConf.register_new_resolver("groups", _groups, replace=True)
-OmegaConf.register_new_resolver("interpreter", platform.python_version, replace=True)
+register()
 
 
 def compose(overrides: list[str]) -> Settings:
@@ -56,7 +32,7 @@ def compose(overrides: list[str]) -> Settings:
 
 def compose_raw(overrides: list[str], *, with_hydra: bool = False, name: str = "config") -> DictConfig:
     """The composed configuration, before interpolation and checks. Raises Mistake."""
-    with hydra_errors_as_mistakes(overrides, name), hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+    with hydra_errors_as_mistakes(overrides, name), hydra.initialize_config_dir(conf_for_hydra(), version_base="1.3"):
         return hydra.compose(name, overrides, return_hydra_config=with_hydra)
 
 

@@ -22,7 +22,7 @@ from omegaconf import OmegaConf
 
 from experiments.config.check import from_tree
 from experiments.config.compose import compose_raw, interpolated
-from experiments.config.messages import CONF, groups, hydra_errors_as_mistakes
+from experiments.config.messages import conf_for_hydra, groups, hydra_errors_as_mistakes
 from experiments.config.pretrained import READ_TO_INHERIT
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
@@ -84,7 +84,7 @@ def grid(overrides: Sequence[str], name: str = "config") -> Iterator[Cell]:
 
 def _axes(overrides: Sequence[str]) -> tuple[list[str], list[Axis]]:
     """The overrides of one value, and those that list several. Raises Mistake."""
-    loader = ConfigLoaderImpl(config_search_path=create_config_search_path(str(CONF)))
+    loader = ConfigLoaderImpl(config_search_path=create_config_search_path(conf_for_hydra()))
     with hydra_errors_as_mistakes():
         parsed = OverridesParser.create(loader).parse_overrides(list(overrides))
     pairs = [(each, text) for each, text in zip(parsed, overrides, strict=True) if not each.is_hydra_override()]

@@ -7,18 +7,35 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import hydra
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
+from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from experiments.settings.mistake import Mistake, first_line, nearest
+from experiments.settings.plugins import CONF, conf_folders, yaml_file, yaml_files
 
 COMMANDS = {"config": "train", "finetune": "finetune"}  # a file of `conf/` -> the command that composes it
-CONF = Path(__file__).resolve().parents[2] / "conf"
+
+
+class AddedFolders(SearchPathPlugin):
+    """Has Hydra look for groups in the folders that the user adds, after its own."""
+
+    def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
+        """Append them."""
+        for folder in conf_folders()[1:]:
+            search_path.append("plugins", f"file://{folder}")
+
+
+def conf_for_hydra() -> str:
+    """The folder that Hydra composes from; it then looks in the added ones too."""
+    Plugins.instance().register(AddedFolders)
+    return str(CONF)
 
 
 @contextmanager
@@ -40,7 +57,7 @@ def groups() -> list[str]:
 
 def options(group: str) -> list[str]:
     """The names of the options of a group, in alphabetical order."""
-    return sorted(path.stem for path in (CONF / group).glob("*.yaml"))
+    return sorted(path.stem for path in yaml_files(f"{group}/*.yaml"))
 
 
 def known_keys(overrides: Iterable[str] = (), name: str = "config") -> list[str]:
@@ -54,7 +71,7 @@ def known_keys(overrides: Iterable[str] = (), name: str = "config") -> list[str]
 
     groups_of_file = groups_of(name)
     choices = [f"{group}={option}" for group, option in _choices(overrides) if group in groups_of_file]
-    with hydra.initialize_config_dir(str(CONF), version_base="1.3"):
+    with hydra.initialize_config_dir(conf_for_hydra(), version_base="1.3"):
         tree = OmegaConf.to_container(hydra.compose(name, choices), resolve=False)
     assert isinstance(tree, dict)
     return list(walk(tree, ""))
@@ -80,7 +97,7 @@ def near_key(key: str, overrides: Iterable[str] = (), name: str = "config") -> s
     known = known_keys(overrides, name)
     parent, _, leaf = key.rpartition(".")
     of_group = options(parent) if parent else ()
-    if having := [option for option in of_group if leaf in set(OmegaConf.load(CONF / parent / f"{option}.yaml"))]:
+    if having := [option for option in of_group if leaf in set(OmegaConf.load(yaml_file(parent, option)))]:
         return f"{key} is a setting of {', '.join(f'{parent}={option}' for option in having)}"
     siblings = [each.rpartition(".")[2] for each in known if each.rpartition(".")[0] == parent]
     if close := difflib.get_close_matches(leaf, siblings, n=1, cutoff=0.6):

@@ -10,6 +10,7 @@ from experiments.config.messages import options
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import PREFIX, TOKENIZER, RunFolder, checksum, known_checkpoint
+from experiments.record.plugin_files import check_plugins
 from experiments.settings.digest import digest, file_digest
 from experiments.settings.extras import check_installed
 from experiments.settings.finetuning import LIBRARIES
@@ -74,6 +75,7 @@ def check_keys(overrides: list[str]) -> None:
 
 def _read(folder: RunFolder) -> dict[str, Any]:
     """The settings of a finished pretraining, or of an imported one. Raises Mistake."""
+    check_plugins(folder)
     try:
         run, result = folder.config(), folder.result()
         folder.check_files()

@@ -12,6 +12,7 @@ from experiments.config.command_line import check_overrides
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.messages import groups, near_key, options
 from experiments.record.folder import RunFolder
+from experiments.record.plugin_files import check_plugins
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.run import Settings
@@ -28,6 +29,12 @@ def on_this_machine(run: dict[str, Any]) -> dict[str, Any]:
     return run | {key: ours[key] for key in ("runs", "cache", "logger")} | {"trainer": trainer | device}
 
 
+def config_here(folder: RunFolder) -> dict[str, Any]:
+    """The settings of a run folder, likewise. Raises Mistake where it computes with files of plugins not in use."""
+    check_plugins(folder)
+    return on_this_machine(folder.config())
+
+
 def place_in_wandb(named: str | None) -> tuple[str, str | None]:
     """Project and entity in W&B: those named as [ENTITY/]PROJECT, or those of this machine. Raises Mistake."""
     if named is None:
@@ -41,7 +48,7 @@ def place_in_wandb(named: str | None) -> tuple[str, str | None]:
 
 def pretraining(folder: RunFolder) -> Settings:
     """What a run was pretrained with. Raises Mistake for a fine-tuned one."""
-    settings = from_tree(on_this_machine(folder.config()))
+    settings = from_tree(config_here(folder))
     if isinstance(settings, FinetuningSettings):
         raise Mistake(f"{folder.name} is fine-tuned", f"name the pretrained run: {settings.origin.run}")
     return settings
@@ -64,7 +71,8 @@ def override(tree: dict[str, Any], overrides: list[str]) -> Settings:
     config = OmegaConf.create(tree | {group: fresh[group] for group in composed_groups})
     variant = tree["variant"].get("name")
     if variant not in (known := options("variant")):
-        raise Mistake(f"there is no variant {variant!r} here" + nearest(str(variant), known), "bring its two files")
+        hint = "give plugins=FOLDER or --config-dir FOLDER that has it"
+        raise Mistake(f"there is no variant {variant!r} here" + nearest(str(variant), known), hint)
     sources = OmegaConf.to_container(compose_raw([f"variant={variant}"]), resolve=False)
     assert isinstance(sources, dict)
     for each in parsed:

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from experiments.data import documents
 from experiments.data.store import Cache
 from experiments.settings.data import DataSettings
+from experiments.settings.digest import file_digest
 from experiments.settings.group import Text
+from experiments.settings.plugins import module_file
 
 SPLITS = ("train", "validation", "test")
 
@@ -44,7 +46,11 @@ class DataKind(DataSettings):
 def open_corpus(data: DataSettings, cache: Cache) -> Corpus:
     """The corpus of checked settings. Raises DataError, within seconds, where there is none."""
     assert isinstance(data, DataKind)
-    return data.open(cache)
+    corpus = data.open(cache)
+    if (file := module_file(type(data).__module__)) is None:
+        return corpus
+    # how it reads text may change at any time
+    return replace(corpus, identity={**corpus.identity, "code": file_digest(file)})
 
 
 class SplitData(DataKind):

@@ -5,11 +5,11 @@ One format is one file of this folder with a subclass of `Format`.
 
 from __future__ import annotations
 
-import importlib
+import inspect
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from pathlib import Path
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from experiments.settings.mistake import Mistake, nearest
@@ -65,9 +65,13 @@ def formats() -> dict[str, Format]:
     """The formats of this folder, by model_type."""
     package = __name__.rpartition(".")[0]
     known: dict[str, Format] = {}
-    for name in sorted(module.name for module in pkgutil.iter_modules([str(Path(__file__).parent)])):
-        for value in vars(importlib.import_module(f"{package}.{name}")).values():
+    for name in sorted(module.name for module in pkgutil.iter_modules(import_module(package).__path__)):
+        for value in vars(import_module(f"{package}.{name}")).values():
             if isinstance(value, type) and issubclass(value, Format) and value is not Format:
+                other = type(known.get(value.model_type, value()))
+                if other is not value:
+                    files = " and ".join(inspect.getfile(each) for each in (other, value))
+                    raise Mistake(f"{files}: both have model_type = {value.model_type!r}")
                 known[value.model_type] = value()
     return known
 

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from experiments.settings.plugins import words
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -16,9 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 START = f"""\
 import sys
 sys.path[:] = sys.argv.pop(1).split({os.pathsep!r})
-module = sys.argv.pop(1)
+plugins, module = sys.argv.pop(1), sys.argv.pop(1)
 from experiments.launch.import_hook import hold_signals_in_imports
 hold_signals_in_imports()
+if plugins:
+    from experiments.settings.plugins import add
+    add(plugins.splitlines())
 import runpy
 runpy.run_module(module, run_name="__main__", alter_sys=True)
 """
@@ -27,10 +32,11 @@ runpy.run_module(module, run_name="__main__", alter_sys=True)
 def child(module: str, argument: Path | str, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """`args` and `env` for subprocess: the module as a program, with one argument.
 
-    The child runs the code that this process runs and finds the packages that this process finds, whatever files lie in
-    the folder that it is started from.
+    The child runs the code that this process runs, with what the user adds to it, and finds the packages that this
+    process finds, whatever files lie in the folder that it is started from.
     """
-    return {"args": [sys.executable, "-c", START, search_path(), module, str(argument)], "env": dict(environment)}
+    arguments = [search_path(), "\n".join(words()), module, str(argument)]
+    return {"args": [sys.executable, "-c", START, *arguments], "env": dict(environment)}
 
 
 def search_path() -> str:

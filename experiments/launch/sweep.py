@@ -7,7 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments.config.command_line import hydra_main
-from experiments.launch.hydra_job import LEDGER, job, read_ledger
+from experiments.launch.hydra_job import LEDGER, elsewhere, job, read_ledger
 from experiments.launch.local import train_cells
 from experiments.launch.places import Workers
 from experiments.launch.plan import Plan, in_sweep
@@ -51,5 +51,5 @@ def _train_with_hydra(runs: Path, overrides: list[str], flags: list[str], name: 
     folder = runs / "sweeps" / sweep_name(overrides)
     folder_for(folder)
     (folder / LEDGER).unlink(missing_ok=True)
-    hydra_main(job, [*overrides, f"hydra.sweep.dir={folder}"], flags, name)
+    hydra_main(elsewhere(job), [*overrides, f"hydra.sweep.dir={folder}"], flags, name)
     return [outcome_of(RunFolder(runs / cell), state) for cell, state in read_ledger(folder).items()]

@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib
+import itertools
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -26,6 +27,7 @@ from typing import Any, NamedTuple
 from attention.kernels import kernel_modules
 from experiments.settings.digest import digest, text_digest
 from experiments.settings.norm import NORM_KINDS
+from experiments.settings.plugins import code_folders, module_file, modules
 from experiments.settings.position import POSITION_KINDS
 from experiments.settings.variant import attention_folder, module_of
 
@@ -55,6 +57,8 @@ class _File(NamedTuple):
 def code_digests(settings: Mapping[str, Any], backend: str | None, root: Path | None = None) -> dict[str, str]:
     """The digest of each file that a run computes with, by its path from the root of the project.
 
+    A file that the user adds goes by its path below the folder that adds it.
+
     settings: of the run, as in its config.yaml. backend: the kernels that ran, joined by `+`. root: of the project.
     """
     variant, objective = module_of(settings["variant"]), settings["objective"]["kind"]
@@ -63,7 +67,11 @@ def code_digests(settings: Mapping[str, Any], backend: str | None, root: Path | 
         modules += (*FINETUNED_ROOTS, f"experiments.tasks.finetuning.kinds.{settings['task']['kind']}")
     ran = frozenset((backend or "").split("+"))
     modules += (*_named_modules(settings["model"]), *(KERNELS[name] for name in sorted(ran & KERNELS.keys())))
-    return _digests(root or attention_folder().parent, modules, ran) | _table_lines(settings["model"])
+    kind_of_data = f"experiments.data.kinds.{settings['data']['kind']}"
+    # of ours, the version of the packed text says it
+    modules += (kind_of_data,) * (module_file(kind_of_data) is not None)
+    roots = (root or attention_folder().parent, *code_folders())
+    return _digests(roots, modules, ran) | _table_lines(settings["model"])
 
 
 def _named_modules(model: Mapping[str, Any]) -> tuple[str, ...]:
@@ -87,13 +95,13 @@ def _table_lines(model: Mapping[str, Any]) -> dict[str, str]:
 
 
 @functools.cache
-def _digests(root: Path, modules: tuple[str, ...], kernels: frozenset[str]) -> dict[str, str]:
+def _digests(roots: tuple[Path, ...], modules: tuple[str, ...], kernels: frozenset[str]) -> dict[str, str]:
     """The digests of the modules and of all that they import, with the kernels that ran alone."""
     digests: dict[str, str] = {}
     waiting, seen = [*modules], {*modules}
     while waiting:
         path = Path(*waiting.pop().split(".")).with_suffix(".py")
-        if (file := _file(root / path)) is None:
+        if (file := next(filter(None, (_file(root / path) for root in roots)), None)) is None:
             # a package, or a name in a module
             assert path.with_suffix("").as_posix().replace("/", ".") not in modules, f"there is no {path}"
             continue
@@ -101,9 +109,15 @@ def _digests(root: Path, modules: tuple[str, ...], kernels: frozenset[str]) -> d
         new = {name for name in file.imports if name.startswith(FOLLOWED) and _ran(name, kernels)} - seen
         seen |= new
         waiting += new
+    root = roots[0]
     if "compiled" in kernels:
         digests |= {path.relative_to(root).as_posix(): _source(path) for path in (root / COMPILED_SOURCES).glob("*")}
     return dict(sorted(digests.items())) | {place: _version(root / place) for place in VERSIONED}
+
+
+def added_digests() -> dict[str, str]:
+    """The digest of each module that the user adds, by its path below the folder that adds it."""
+    return {name: file.digest for name, path in modules().items() if (file := _file(path)) is not None}
 
 
 def import_covered() -> None:
@@ -112,15 +126,15 @@ def import_covered() -> None:
     For a process that forks others: they compute with the files of its beginning, whatever is edited later, and record
     the digests of these. A module that can't be imported is left to the run that asks for it.
     """
-    root = attention_folder().parent
-    for room in COVERED_ROOMS:
+    ours = attention_folder().parent
+    for root, room in itertools.product((ours, *code_folders()), COVERED_ROOMS):
         for path in sorted((root / room).rglob("*.py")):
             module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
             with suppress(Exception):
                 importlib.import_module(module)
                 _file(path)
     for place in VERSIONED:
-        _version(root / place)
+        _version(ours / place)
 
 
 def code_digest(settings: Mapping[str, Any], backend: str | None) -> str:

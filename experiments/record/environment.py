@@ -13,6 +13,7 @@ from typing import Any
 
 from experiments.measure.cores import cpu_field, usable
 from experiments.measure.process_environment import TUNED
+from experiments.settings.plugins import code_folders
 
 PACKAGES = (
     "torch", "numpy", "datasets", "hydra-core", "omegaconf", "pydantic", "rich",
@@ -30,6 +31,7 @@ def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dic
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "command": sys.argv,
+        "plugins": [str(folder) for folder in code_folders()],
         "seed": seed,
         "backend": backend,
         "python": platform.python_version(),

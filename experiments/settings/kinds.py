@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, Literal, TypeVar, Union
 
 from experiments.settings.group import Group
+from experiments.settings.mistake import Mistake
 
 Kind = TypeVar("Kind", bound=Group)
 
@@ -17,7 +18,7 @@ def kinds(package: str, base: type[Kind]) -> dict[str, type[Kind]]:
     A kind is a module KIND.py and in it a subclass of `base` with the field `kind: Literal["KIND"]`. The package lies
     in a higher room than the settings, which therefore know its name only.
 
-    Raises TypeError for a module without such a class.
+    Raises Mistake for a module without such a class.
     """
     names = sorted(module.name for module in pkgutil.iter_modules(import_module(package).__path__))
     return {name: _settings_class(f"{package}.{name}", name, base) for name in names}
@@ -29,9 +30,10 @@ def one_of(package: str, base: type[Kind]) -> Any:
 
 
 def _settings_class(module: str, kind: str, base: type[Kind]) -> type[Kind]:
-    for value in vars(import_module(module)).values():
+    found = import_module(module)
+    for value in vars(found).values():
         if isinstance(value, type) and issubclass(value, base) and value.__module__ == module:
             field = value.model_fields.get("kind")
             if field is not None and field.annotation == Literal[kind]:
                 return value
-    raise TypeError(f'{module} has no subclass of {base.__name__} with the field kind: Literal["{kind}"]')
+    raise Mistake(f'{found.__file__}: has no subclass of {base.__name__} with the field kind: Literal["{kind}"]')

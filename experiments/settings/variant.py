@@ -16,6 +16,7 @@ from pydantic import FiniteFloat, create_model
 
 from experiments.settings.group import Fraction, Group, NonNegative, Size
 from experiments.settings.mistake import Mistake
+from experiments.settings.plugins import code_folders, module_file
 
 # what an annotation means here: an int is a size, a float is finite and not negative, a Real is finite
 TYPES = {"int": Size, "float": NonNegative, "Real": FiniteFloat, "bool": bool, "str": str}
@@ -38,30 +39,49 @@ def arguments_of(variant: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in variant.items() if key not in ("name", "module")}
 
 
+def attention_file(module: str) -> Path | None:
+    """`attention/MODULE.py`, of the project or added to it; None where there is none, as for a path elsewhere."""
+    path = attention_folder() / f"{module}.py"
+    if not module.isidentifier():
+        return None
+    return path if path.is_file() else module_file(f"attention.{module}")
+
+
 @functools.cache
 def schema(module: str) -> type[Group]:
     """The keys of a variant group whose class is in `attention/MODULE.py`, as a closed, typed model.
 
     Raises Mistake when there is no such file: a path to another folder names none.
     """
-    path = attention_folder() / f"{module}.py"
-    node = _attention_class(path) if module.isidentifier() and path.is_file() else None
-    if node is None:
-        known = [
-            each.stem for each in sorted(path.parent.glob("*.py")) if "\nclass Attention(" in each.read_text("utf-8")
-        ]
-        raise Mistake(f"there is no class Attention in attention/{module}.py; there are: {', '.join(known)}")
+    path = attention_file(module)
+    node = _attention_class(path) if path is not None else None
+    if path is None or node is None:
+        raise Mistake(
+            f"there is no class Attention in {_said(path) if path else f'attention/{module}.py'}; "
+            f"there are: {', '.join(_modules())}"
+        )
     fields: dict[str, Any] = {"name": (str, ...), "module": (str, module)}
     for argument in _constructor(node, path).args.args[1:]:
         fields[argument.arg] = (_meaning(argument, path), ...)
     return create_model(f"{module}.Attention", __base__=Group, **fields)
 
 
+def _modules() -> list[str]:
+    folders = (attention_folder(), *(folder / "attention" for folder in code_folders()))
+    files = (path for folder in folders for path in folder.glob("*.py"))
+    return sorted(path.stem for path in files if "\nclass Attention(" in path.read_text("utf-8"))
+
+
+def _said(path: Path) -> str:
+    """How messages name a file: ours from the root of the project, others whole."""
+    return f"attention/{path.name}" if path.parent == attention_folder() else str(path)
+
+
 def _attention_class(path: Path) -> ast.ClassDef | None:
     try:
         body = ast.parse(path.read_text(encoding="utf-8")).body
     except SyntaxError as error:
-        raise Mistake(f"attention/{path.name}, line {error.lineno}: {error.msg}") from error
+        raise Mistake(f"{_said(path)}, line {error.lineno}: {error.msg}") from error
     for node in body:
         if isinstance(node, ast.ClassDef) and node.name == "Attention":
             return node
@@ -75,23 +95,23 @@ def _constructor(node: ast.ClassDef, path: Path) -> ast.FunctionDef:
             return member
     for base in node.bases:
         if isinstance(base, ast.Attribute) and isinstance(base.value, ast.Name):
-            parent_path = path.with_name(f"{base.value.id}.py")
-            parent = _attention_class(parent_path) if parent_path.is_file() else None
-            if parent is not None:
+            parent_path = attention_file(base.value.id)
+            parent = _attention_class(parent_path) if parent_path is not None else None
+            if parent_path is not None and parent is not None:
                 return _constructor(parent, parent_path)
-    raise Mistake(f"{path.name}: class Attention has no __init__ to read its settings from")
+    raise Mistake(f"{_said(path)}: class Attention has no __init__ to read its settings from")
 
 
 def _meaning(argument: ast.arg, path: Path) -> Any:
     if argument.annotation is None:
-        raise Mistake(f"{path.name}: argument {argument.arg} of Attention.__init__ has no annotation")
+        raise Mistake(f"{_said(path)}: argument {argument.arg} of Attention.__init__ has no annotation")
     if argument.arg == "dropout":
         return Fraction
     try:
         return _type(_given(argument.annotation))
     except (KeyError, AttributeError) as error:
         source = ast.unparse(argument.annotation)
-        raise Mistake(f"{path.name}: {argument.arg}: {source} is not made of {', '.join(TYPES)}, Literal") from error
+        raise Mistake(f"{_said(path)}: {argument.arg}: {source} is not made of {', '.join(TYPES)}, Literal") from error
 
 
 def _given(node: ast.expr) -> ast.expr:

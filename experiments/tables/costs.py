@@ -10,9 +10,9 @@ from typing import get_args
 from rich.console import Console
 
 from experiments.config.compose import compose
-from experiments.config.messages import CONF
 from experiments.display.rows import Row, time_text
 from experiments.settings.digest import digest
+from experiments.settings.plugins import yaml_files
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import BudgetName
@@ -63,7 +63,7 @@ def table_costs(runs: Path, console: Console) -> tuple[list[Row], str]:
 
     settings, rows = compose([]), []
     # to compose them all takes half a minute, so that what was found is kept
-    yamls = {str(path.relative_to(CONF)): path.read_text(encoding="utf-8") for path in sorted(CONF.rglob("*.yaml"))}
+    yamls = [path.read_text(encoding="utf-8") for path in yaml_files("**/*.yaml")]
     key = ["list", digest(yamls)]
     for number, name in enumerate(known := names(), start=1):
         table = load(name)

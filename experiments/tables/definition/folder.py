@@ -12,9 +12,9 @@ import yaml
 from pydantic import ValidationError
 
 from experiments.config.check import sentence
-from experiments.config.messages import CONF
 from experiments.settings.group import Group
 from experiments.settings.mistake import Mistake, nearest
+from experiments.settings.plugins import CONF, conf_folders
 
 TABLES = CONF / "table"
 PUBLISHED = "published"  # the YAML of a paper that is no table
@@ -25,14 +25,22 @@ G = TypeVar("G", bound=Group)
 
 def names() -> list[str]:
     """Every table there is, as PAPER/NAME."""
-    paths = (path for path in TABLES.glob("*/*.yaml") if path.stem not in (PUBLISHED, RATES.stem))
-    return sorted(f"{path.parent.name}/{path.stem}" for path in paths)
+    paths = (path for place in _places() for path in place.glob("*/*.yaml"))
+    tables = (path for path in paths if path.stem not in (PUBLISHED, RATES.stem))
+    return sorted(f"{path.parent.name}/{path.stem}" for path in tables)
 
 
 def read(name: str, kind: type[G]) -> G:
     """The file of `PAPER/NAME`, as a `kind`. Raises Mistake that names every wrong key."""
-    tree = yaml.safe_load((TABLES / f"{name}.yaml").read_text(encoding="utf-8"))
-    return checked(tree, kind, f"conf/table/{name}.yaml")
+    places = [place / f"{name}.yaml" for place in _places()]
+    path = next((path for path in places if path.is_file()), places[0])
+    where = f"conf/table/{name}.yaml" if path == places[0] else str(path)
+    return checked(yaml.safe_load(path.read_text(encoding="utf-8")), kind, where)
+
+
+def _places() -> list[Path]:
+    """The folder, and those that the user adds."""
+    return [TABLES, *(folder / "table" for folder in conf_folders()[1:])]
 
 
 def checked(tree: object, kind: type[G], where: str) -> G:

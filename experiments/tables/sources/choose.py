@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Mapping
-from pathlib import Path
+from importlib import import_module
 
 from experiments.settings.mistake import Mistake, nearest
 from experiments.tables.definition.overrides import row_overrides
@@ -14,8 +15,6 @@ from experiments.tables.sources.finetuned_runs import FinetunedRuns
 from experiments.tables.sources.measured_runs import MeasuredRuns
 from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import Source
-
-TABLES = Path(__file__).parents[1]
 
 
 def source_of(request: Request, rows: Mapping[str, Row] | None = None) -> Source:
@@ -41,4 +40,4 @@ def source_of(request: Request, rows: Mapping[str, Row] | None = None) -> Source
 
 
 def _files(kind: str) -> list[str]:
-    return sorted(path.stem for path in (TABLES / kind).glob("*.py") if path.stem != "__init__")
+    return sorted(module.name for module in pkgutil.iter_modules(import_module(f"experiments.tables.{kind}").__path__))

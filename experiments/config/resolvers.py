@@ -1,0 +1,51 @@
+"""The functions that expressions of `conf/` call, `${times:4,${hidden_size}}`.
+
+A launcher of Hydra's sends them to its jobs, so that this file imports none of the settings.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from experiments.config.messages import groups_of, options
+
+
+def _floor_divide(number: Any, by: Any) -> int | None:
+    # a size that is no number is reported under its own key, not under the keys that follow from it
+    return number // by if isinstance(number, int) and isinstance(by, int) and by > 0 else None
+
+
+def _times(factor: int, number: Any) -> int | None:
+    return factor * number if isinstance(number, int) else None
+
+
+def _minus(number: Any, other: Any) -> int | None:
+    return number - other if isinstance(number, int) and isinstance(other, int) else None
+
+
+def _groups(name: str) -> str:
+    return "\n".join(f"{group}: {', '.join(options(group))}" for group in sorted(groups_of(name)))
+
+
+def _choices(name: str) -> str:
+    from experiments.config.choices import choices
+
+    return choices(name)
+
+
+def register() -> None:
+    """Have OmegaConf know them."""
+    functions: dict[str, Callable[..., Any]] = {
+        "floor_divide": _floor_divide,
+        "times": _times,
+        "minus": _minus,
+        "choices": _choices,
+        "groups": _groups,
+        "interpreter": platform.python_version,
+    }
+    for name, function in functions.items():
+        OmegaConf.register_new_resolver(name, function, replace=True)

@@ -1,0 +1,21 @@
+"""Whether the files that the user added to the project for a run are in use again, and as they were."""
+
+from __future__ import annotations
+
+from experiments.record.code_digest import added_digests
+from experiments.record.folder import RunFolder
+from experiments.settings.mistake import Mistake
+from experiments.settings.plugins import ROOT
+
+
+def check_plugins(folder: RunFolder) -> None:
+    """Raises Mistake where a run computes with a file of plugins that is not in use, or that has changed."""
+    facts = folder.environment() or {}
+    code, now = facts.get("code"), added_digests()
+    for name, digest in code.items() if isinstance(code, dict) else ():
+        if name.endswith(".py") and now.get(name) != digest and not (ROOT / name).is_file():
+            where = " and ".join(map(str, facts.get("plugins") or ["FOLDER"]))
+            state = "has changed since" if name in now else "is added by"
+            raise Mistake(
+                f"{folder.name}: {name} {state} plugins={where}", "give the plugins=FOLDER that it was made with"
+            )

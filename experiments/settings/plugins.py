@@ -1,0 +1,196 @@
+"""Folders of the user's own that add files to the project, each at the place where the project would have it.
+
+`plugins=FOLDER` adds modules, FOLDER/attention/NAME.py, and YAML, FOLDER/conf/variant/NAME.yaml. `--config-dir FOLDER`
+adds YAML alone, FOLDER/variant/NAME.yaml. Only what the user has named in a command is ever looked at: no run folder
+names one. A file adds and never replaces.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+import yaml
+
+from experiments.settings.mistake import Mistake, nearest
+
+ROOT = Path(__file__).resolve().parents[2]
+CONF = ROOT / "conf"
+# the packages whose files are the list of what there is
+REGISTRIES = (
+    "attention",
+    "attention/kernels",
+    "experiments/data/kinds",
+    "experiments/formats",
+    "experiments/objectives/kinds",
+    "experiments/tables/measured",
+    "experiments/tables/numerical",
+)
+# registries that are listed when the settings are imported
+LISTED = ("attention/kernels", "experiments/data/kinds", "experiments/objectives/kinds")
+FLAGS = {"plugins": "plugins", "--config-dir": "--config-dir", "-cd": "--config-dir"}
+
+_code: list[Path] = []
+_conf: list[Path] = []
+
+
+def code_folders() -> tuple[Path, ...]:
+    """The folders that add modules."""
+    return tuple(_code)
+
+
+def conf_folders() -> list[Path]:
+    """The folders that groups of settings are looked for in, the project's first."""
+    return [CONF, *_conf]
+
+
+def yaml_files(pattern: str) -> list[Path]:
+    """The YAML of all folders that a pattern below one fits, such as `variant/*.yaml`."""
+    return [path for folder in conf_folders() for path in sorted(folder.glob(pattern))]
+
+
+def yaml_file(group: str, option: str) -> Path:
+    """The YAML of an option of a group; a path in the project where there is none."""
+    places = [folder / group / f"{option}.yaml" for folder in conf_folders()]
+    return next((path for path in places if path.is_file()), places[0])
+
+
+def module_file(module: str) -> Path | None:
+    """The file of a folder in use that is a module; None for a module of the project's, or of none."""
+    paths = (folder.joinpath(*module.split(".")).with_suffix(".py") for folder in _code)
+    return next((path for path in paths if path.is_file()), None)
+
+
+def modules() -> dict[str, Path]:
+    """The modules that are added, by their path below the folder, `attention/NAME.py`."""
+    return {path.relative_to(folder).as_posix(): path for folder in _code for path in _modules_below(folder)}
+
+
+def take(arguments: list[str]) -> list[str]:
+    """The arguments of a command without `plugins=FOLDER` and `--config-dir FOLDER`, which are used from here on.
+
+    Raises Mistake.
+    """
+    left, rest = [*arguments], []
+    named: dict[str, str] = {}
+    while left:
+        argument = left.pop(0)
+        flag, equals, name = argument.partition("=")
+        if flag not in FLAGS or (flag == "plugins" and not equals):
+            rest.append(argument)
+            continue
+        key = FLAGS[flag]
+        name = name if equals else left.pop(0) if left else ""
+        if key in named:
+            raise Mistake(f"{key} is given twice: {named[key]} and {name}")
+        named[key] = name
+    add([f"{key}={name}" for key, name in named.items()])
+    return rest
+
+
+def use_plugins(folder: str | Path) -> None:
+    """Use what a folder adds, as `plugins=FOLDER` of a command does: of a program, the first thing that it does.
+
+    Raises Mistake, also where the kinds that there are have been listed already.
+    """
+    add([f"plugins={folder}"])
+
+
+def words() -> list[str]:
+    """The words that bring another process what this one has in use."""
+    conf_alone = (folder for folder in _conf if folder.parent not in _code)
+    return [f"plugins={folder}" for folder in _code] + [f"--config-dir={folder}" for folder in conf_alone]
+
+
+def add(words: list[str]) -> None:
+    """Use the folders that words name, as `plugins=FOLDER` and `--config-dir=FOLDER`; one in use already stays.
+
+    Raises Mistake, before anything is used, that names the file.
+    """
+    code, conf = [], []
+    for word in words:
+        key, _, name = word.partition("=")
+        folder = Path(name).expanduser().absolute()
+        if not name or not folder.is_dir():
+            raise Mistake(f"{word}: there is no folder {name!r}", f"{key}=FOLDER names one of yours")
+        if key == "plugins":
+            _check_plugins(folder)
+            code.append(folder)
+            conf += [folder / "conf"] * (folder / "conf").is_dir()
+        else:
+            conf.append(folder)
+    for folder in conf:
+        _check_conf(folder)
+    for folder in code:
+        late = [each for each in LISTED if folder not in _code and any((folder / each).glob("*.py"))]
+        if late and "experiments.settings.run" in sys.modules:
+            raise Mistake(
+                f"plugins={folder}: {late[0]}/ has been listed already", "use the folder before anything else"
+            )
+        for registry in REGISTRIES:
+            if (place := folder / registry).is_dir():
+                _extend(registry.replace("/", "."), str(place))
+    _code.extend(folder for folder in code if folder not in _code)
+    _conf.extend(folder for folder in conf if folder not in _conf)
+
+
+def _extend(package: str, folder: str) -> None:
+    """Have a package of ours find its modules in another folder too."""
+    path = import_module(package).__path__
+    if folder not in path:
+        path.append(folder)
+
+
+def _modules_below(folder: Path) -> Iterator[Path]:
+    for top in sorted({registry.partition("/")[0] for registry in REGISTRIES}):
+        yield from sorted((folder / top).rglob("*.py"))
+
+
+def _check_plugins(folder: Path) -> None:
+    """Raises Mistake for a module that has the name of another, that nothing would find or that is no Python."""
+    modules = list(_modules_below(folder))
+    if not modules and not (folder / "conf").is_dir():
+        raise Mistake(f"plugins={folder}: adds nothing", "it holds conf/GROUP/NAME.yaml, attention/NAME.py, ...")
+    for path in modules:
+        registry = path.parent.relative_to(folder).as_posix()
+        if registry not in REGISTRIES:
+            raise Mistake(
+                f"{path}: {registry}/ is no folder that can be added to", f"there are: {', '.join(REGISTRIES)}"
+            )
+        # a kernel is named without the ending of its file
+        if any((ROOT / registry / f"{path.stem.removesuffix('_kernel')}{end}.py").exists() for end in ("", "_kernel")):
+            raise Mistake(f"{path}: attn itself has {registry}/{path.stem}", "give the file another name")
+        try:
+            ast.parse(path.read_text(encoding="utf-8"))
+        except SyntaxError as error:
+            raise Mistake(f"{path}, line {error.lineno}: {error.msg}") from error
+        except ValueError as error:
+            raise Mistake(f"{path}: {error}") from error
+
+
+def _check_conf(folder: Path) -> None:
+    """Raises Mistake for YAML that has the name of another, or that stands in no group."""
+    groups = sorted(path.name for path in CONF.iterdir() if path.is_dir())
+    for path in sorted(folder.rglob("*.yaml")):
+        name = path.relative_to(folder)
+        if (CONF / name).exists():
+            raise Mistake(f"{path}: attn itself has conf/{name}", "give the file another name")
+        if len(name.parts) == 1 or name.parts[0] not in groups:
+            meant = nearest(name.parts[0], groups)
+            raise Mistake(f"{path}: {name.parts[0]} is no group{meant}", f"there are: {', '.join(groups)}")
+        if name.parts[0] == "variant":
+            _check_variant(path)
+
+
+def _check_variant(path: Path) -> None:
+    """Raises Mistake where a variant goes under the name of another."""
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, UnicodeError) as error:
+        raise Mistake(f"{path}: {' '.join(str(error).split())}") from error
+    named = tree.get("name") if isinstance(tree, dict) else None
+    if named != path.stem:
+        raise Mistake(f"{path}: name = {named!r}: must be {path.stem!r}, as the file is called")

@@ -1,0 +1,111 @@
+"""`plugins=FOLDER`: what a folder outside of the project adds is trained, swept, tabled and evaluated."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import experiments
+from experiments.record.code_digest import code_digests
+from experiments.settings import plugins
+from tests.fixtures.plugins import FILES, LOUD, write_files
+from tests.fixtures.tiny import TINY
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+KINDS = re.compile(r"`([\w/]+/(?:skip|commented)\.(?:py|yaml))`\n\n```\w+\n(.*?)```", re.DOTALL)
+SHORT = ["max_steps=2", "heads=2", "trainer.log_every=1"]
+
+
+@pytest.fixture
+def short(tiny: list[str]) -> list[str]:
+    return [*(word for word in tiny if not word.startswith(("max_steps", "trainer.log_every"))), *SHORT]
+
+
+def results(runs: Path) -> dict[str, dict]:
+    return {path.parent.name: json.loads(path.read_text()) for path in runs.glob("*/result.json")}
+
+
+def test_a_run_is_evaluated_only_with_the_folder_that_it_was_made_with(attn, loud, short, tmp_path, monkeypatch):
+    done = attn("train", f"plugins={loud}", "variant=loud", *short)
+    assert done.returncode == 0, done.stderr
+    ((name, result),) = results(tmp_path / "runs").items()
+    assert result["config"]["variant"]["gain"] == 2.0
+    code = json.loads((tmp_path / "runs" / name / "environment.json").read_text())["code"]
+    assert {"attention/loud.py", "attention/loudness.py", "attention/multi_head.py"} <= code.keys()
+
+    with monkeypatch.context() as without:
+        without.setattr(plugins, "_code", [])
+        without.setattr(plugins, "_conf", [])
+        refused = attn("evaluate", "loud")
+    assert refused.returncode == 2
+    assert f"{name}: attention/loud.py is added by plugins={loud}\n" in refused.stderr
+    again = attn("evaluate", "loud", f"plugins={loud}", "--format", "json")
+    assert json.loads(again.stdout)[0]["loss"] == pytest.approx(result["validation_loss"], abs=1e-4)
+
+
+def test_a_file_that_an_added_one_imports_is_a_part_of_the_run(loud, short):
+    plugins.add([f"plugins={loud}"])
+    from experiments.config.compose import compose
+
+    before = code_digests(compose([*short, "variant=loud"]).model_dump(), "reference")
+    changed = {"attention/loudness.py": "def louder(x, gain):\n    return x + gain\n"}
+    other = write_files(loud.parent / "other", FILES | changed)
+    plugins._code[:] = [other]
+    now = code_digests(compose([*short, "variant=loud"]).model_dump(), "reference")
+    assert {name for name in now if before[name] != now[name]} == {"attention/loudness.py"}
+
+
+def test_a_sweep_a_table_and_the_list_of_variants_have_it(attn, loud, short, tmp_path):
+    listed = attn("variants", f"plugins={loud}")
+    assert "multiplied by a gain" in listed.stdout
+    swept = attn("train", "-m", f"plugins={loud}", "variant=loud,multi_head", "runs=swept", *short)
+    assert swept.returncode == 0, swept.stderr
+    found = results(tmp_path / "swept")
+    assert sorted(result["config"]["variant"]["name"] for result in found.values()) == ["loud", "multi_head"]
+    assert "me2026/loud" in attn("table", f"plugins={loud}").stdout
+    made = attn("table", "me2026/loud", f"plugins={loud}", "--seeds", "1", *short)
+    assert made.returncode == 0, made.stderr
+    assert len(results(tmp_path / "runs")) == 2 and "Loud heads are better" in made.stdout
+
+
+def test_a_program_uses_a_folder_too(loud, short, tmp_path, monkeypatch, in_process):
+    monkeypatch.chdir(tmp_path)
+    experiments.use_plugins(loud)
+    assert experiments.train(["variant=loud", *short]).status == "done"
+    model, _, settings = experiments.load("loud")
+    assert settings.variant["gain"] == model.layers[0].attention.gain == 2.0
+
+
+def test_an_error_in_an_added_file_names_it(attn, loud, short):
+    (loud / "attention/loud.py").write_text(LOUD.replace("import loudness", "import softness as loudness"))
+    with pytest.raises(ImportError) as caught:
+        attn("train", f"plugins={loud}", "variant=loud", *short)
+    from experiments.commands.bug import report
+
+    assert f"the error is in {loud}/attention/loud.py" in report(caught.value)
+
+
+def test_cells_of_a_kind_that_a_folder_adds_are_forked(shell, loud, text_file, tmp_path):
+    """An objective and a kind of data, which are listed when the settings are imported."""
+    write_files(loud, dict(KINDS.findall(PAGE)))
+    (tmp_path / "remarks.txt").write_text(text_file.read_text().replace("\n\n", "\n# a remark\n"))
+    words = [word for word in TINY if not word.startswith(("max_steps", "trainer.log_every"))]
+    kinds = ["variant=loud", "objective=skip", "data=commented", "data.train=remarks.txt"]
+    done = shell("train", "-m", f"plugins={loud}", "seed=0,1", *kinds, *words, *SHORT)
+    assert done.returncode == 0, done.output
+    found = results(tmp_path / "runs").values()
+    assert len(found) == 2
+    assert all(result["corpus"]["code"] and result["config"]["objective"]["kind"] == "skip" for result in found)
+
+
+@pytest.mark.campaign
+def test_jobs_of_a_launcher_are_told_of_the_folder(shell, loud, text_file, tmp_path):
+    write_files(loud, dict(KINDS.findall(PAGE)))
+    words = [word for word in TINY if not word.startswith(("max_steps", "trainer.log_every"))]
+    kinds = ["variant=loud", "objective=skip", "data=text", f"data.train={text_file}"]
+    done = shell("train", "-m", f"plugins={loud}", "hydra/launcher=joblib", "seed=0,1", *kinds, *words, *SHORT)
+    assert done.returncode == 0 and len(results(tmp_path / "runs")) == 2, done.output

@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import attention
+from experiments.settings import plugins
+from experiments.settings.mistake import Mistake
+from experiments.settings.variant import schema
+from tests.fixtures.plugins import LOUD, LOUD_YAML, write_files
+
+
+def test_what_a_folder_adds_is_found_and_the_words_bring_it_to_another_process(loud):
+    assert plugins.words() == [] and "loud" not in attention.mechanisms()
+    assert plugins.take(["RUN", f"plugins={loud}", "heads=2"]) == ["RUN", "heads=2"]
+    assert "loud" in attention.mechanisms()
+    assert attention.build("loud", 24, 2, gain=3.0).gain == 3.0
+    assert set(schema("loud").model_fields) >= {"hidden_size", "heads", "gain"}
+    assert plugins.yaml_file("variant", "loud") == loud / "conf/variant/loud.yaml"
+    words = plugins.words()
+    assert words == [f"plugins={loud}"]
+    plugins.add(words)
+    assert plugins.words() == words and plugins.conf_folders()[1:] == [loud / "conf"]
+
+
+def test_a_folder_of_yaml_alone_follows_its_flag(tmp_path, unplugged):
+    folder = write_files(tmp_path / "conf", {"variant/mine.yaml": "name: mine\n"})
+    assert plugins.take(["--config-dir", str(folder), "-m"]) == ["-m"]
+    assert plugins.words() == [f"--config-dir={folder}"] and plugins.code_folders() == ()
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"attention/multi_head.py": LOUD}, "mine/attention/multi_head.py: attn itself has attention/multi_head"),
+        ({"attention/kernels/sdpa_kernel.py": ""}, "attn itself has attention/kernels/sdpa_kernel"),
+        ({"conf/variant/multi_head.yaml": ""}, "multi_head.yaml: attn itself has conf/variant/multi_head.yaml"),
+        ({"conf/config.yaml": ""}, "config.yaml: attn itself has conf/config.yaml"),
+        ({"conf/variant/loud.yaml": "name: multi_head"}, "loud.yaml: name = 'multi_head': must be 'loud'"),
+        ({"conf/variant/loud.yaml": "name: [loud"}, "loud.yaml: while parsing a flow sequence"),
+        ({"conf/variants/loud.yaml": LOUD_YAML}, "variants is no group (did you mean variant?)"),
+        (
+            {"attention/layers/mine.py": ""},
+            "attention/layers/ is no folder that can be added to\n  there are:",
+        ),
+        ({"attention/loud.py": "def f(:\n"}, "mine/attention/loud.py, line 1: invalid syntax"),
+        ({"README.md": ""}, "adds nothing"),
+    ],
+)
+def test_what_can_not_be_added_is_named_and_nothing_is(tmp_path, unplugged, files, message):
+    folder = write_files(tmp_path / "mine", files)
+    with pytest.raises(Mistake, match=re.escape(message)):
+        plugins.take([f"plugins={folder}"])
+    assert plugins.words() == []
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["plugins=nowhere"], "plugins=nowhere: there is no folder 'nowhere'"),
+        (["plugins="], "plugins=: there is no folder ''"),
+        (["--config-dir"], "--config-dir=: there is no folder ''"),
+        (["plugins=a", "plugins=b"], "plugins is given twice: a and b"),
+    ],
+)
+def test_words_that_name_no_folder_are_refused(words, message, unplugged):
+    with pytest.raises(Mistake, match=re.escape(message)):
+        plugins.take(words)
+
+
+def test_a_class_that_can_not_be_read_is_named_with_its_file(loud):
+    (loud / "attention/loud.py").write_text(LOUD.replace("gain: float", "gain"))
+    plugins.add([f"plugins={loud}"])
+    message = f"{loud}/attention/loud.py: argument gain of Attention.__init__ has no annotation"
+    with pytest.raises(Mistake, match=re.escape(message)):
+        schema("loud")
+
+
+def test_kinds_that_have_been_listed_are_not_added_to(tmp_path, unplugged):
+    import experiments.settings.run  # noqa: F401
+
+    folder = write_files(tmp_path / "mine", {"experiments/objectives/kinds/skip.py": ""})
+    with pytest.raises(Mistake, match="experiments/objectives/kinds/ has been listed already"):
+        plugins.use_plugins(folder)
