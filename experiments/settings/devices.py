@@ -10,7 +10,9 @@ from pydantic import BeforeValidator
 def _device(value: Any) -> Any:
     kind, colon, number = str(value).partition(":")
     if value not in ("auto", "cpu", "cuda") and not (kind == "cuda" and colon and number.isdecimal()):
-        raise ValueError(f"{value!r} must be one of auto, cpu, cuda, and cuda:0, cuda:1, ... for one GPU of several")
+        why = "; losses are summed in float64, which Apple's GPUs don't have" if kind == "mps" else ""
+        known = "auto, cpu, cuda, and cuda:0, cuda:1, ... for one GPU of several"
+        raise ValueError(f"{value!r} must be one of {known}{why}")
     return value
 
 

@@ -58,6 +58,7 @@ def test_two_devices_do_what_one_does_in_the_same_folder(attn, tiny, tmp_path, e
         (["trainer.devices=two"], "trainer.devices: 'two' must be auto, or a whole number from 1 on"),
         (["trainer.devices=0"], "trainer.devices: 0 must be auto"),
         (["trainer.device=gpu"], "trainer.device: 'gpu' must be one of auto, cpu, cuda, and cuda:0"),
+        (["trainer.device=mps"], "losses are summed in float64, which Apple's GPUs don't have"),
         (["trainer.device=cuda:7", "trainer.devices=2"], "trainer.device=cuda:7: is one GPU"),
         (["trainer.devices=9", "batch_size=16"], "trainer.devices=9: this machine has 8 cores for their threads"),
         (["trainer.devices=5"], "batch_size=4: each of 5 devices needs a sequence"),
