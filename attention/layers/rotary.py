@@ -22,13 +22,13 @@ class Rotary:
             raise ValueError(f"base: is {base}, must be over 0")
         self.base = base
 
-    def __call__(self, x: Tensor) -> Tensor:
-        """[B, N, H, K] -> the same, position n of dimension 1 turned n times; angles in float32 or better."""
+    def __call__(self, x: Tensor, first: int = 0) -> Tensor:
+        """[B, N, H, K] -> the same, n of dimension 1 turned `first` + n times; angles in float32 or better."""
         N, H, K = x.shape[1:]
         half = K // 2
         dtype = torch.promote_types(x.dtype, torch.float32)
         turn = self.base ** (-torch.arange(half, device=x.device, dtype=dtype) / max(1, half))
-        angle = torch.arange(N, device=x.device, dtype=dtype)[:, None, None] * turn
+        angle = torch.arange(first, first + N, device=x.device, dtype=dtype)[:, None, None] * turn
         still = angle.new_zeros(N, 1, K % 2)
         cos = torch.cat([angle.cos(), angle.cos(), still + 1], dim=-1)
         sin = torch.cat([-angle.sin(), angle.sin(), still], dim=-1)

@@ -42,7 +42,8 @@ def inherited(tree: dict[str, Any], run: dict[str, Any], origin: dict[str, Any])
     model, variant = dict(run["model"]), dict(run["variant"])
     length = run["length"] if tree["length"] is None else tree["length"]
     _check_length(length, run)
-    model["length"] = length
+    # an example is read whole
+    model |= {"length": length, "segment_length": None}
     dropout = tree["dropout"]
     if dropout is not None:
         model |= {"dropout": dropout, "attention_dropout": dropout}

@@ -99,6 +99,8 @@ def open_trained_run(
         raise Mistake(
             f"{folder.name}: its objective={settings.objective.kind} trains an {architecture}; heads are of encoders"
         )
+    if (length := settings.model.segment_length) is not None:
+        raise Mistake(f"{folder.name}: its model.segment_length={length}; maps are of sequences without segments")
     tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
     keep_kernel(settings)
     pretraining = Pretraining(settings.model_copy(update={"tokenizer": tokenizer}))

@@ -38,6 +38,7 @@ class Model(Group):
     local_window: Size | None  # tokens to either side that local layers attend to; null: every layer attends to all
     global_every: Size  # the first of so many layers attends to all tokens, the others are local
     local_rotary_base: Positive  # rotary_base of the local layers
+    segment_length: Size | None  # tokens that attend to each other and to the segment before; null: no segments
     sinusoidal_base: Positive  # the slowest sinusoid turns by about 1 / base a token
     position_start: Literal["normal", "sinusoidal"]  # of learned positions
     relative_buckets: Annotated[int, Field(ge=4)]  # T5's buckets of distance, both directions together
@@ -71,6 +72,22 @@ class Model(Group):
             raise ValueError(
                 f"first_norm false: is of norm=pre and sharing=none, not of norm={self.norm}, sharing={self.sharing}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _segments(self) -> Model:
+        if self.segment_length is None:
+            return self
+        if self.length % self.segment_length:
+            raise ValueError(f"segment_length {self.segment_length}: must divide length {self.length}")
+        if POSITION_KINDS[self.position].embedding is not None:
+            relative = ", ".join(name for name, kind in POSITION_KINDS.items() if kind.embedding is None)
+            raise ValueError(
+                f"segment_length {self.segment_length}: position {self.position} would give a token and the one a "
+                f"segment before it the same place; position must be one of {relative}"
+            )
+        if self.local_window is not None:
+            raise ValueError(f"segment_length {self.segment_length}: needs local_window=null, not {self.local_window}")
         return self
 
     @property

@@ -13,7 +13,7 @@ class PositionKind(NamedTuple):
 
     # (model) -> a module that adds positions to the embeddings [B, N, E]
     embedding: str | None = None
-    # (model) -> what turns queries and keys [B, N, H, K] by their positions
+    # (model) -> what turns queries and keys [B, N, H, K] by their positions, `first`, `first` + 1, ...
     rotation: str | None = None
     # (model, softmax heads, causal) -> a module that gives the logits' bias [1, H, N, N] of a length N
     bias: str | None = None

@@ -115,6 +115,15 @@ class Settings(Group):
         return self
 
     @model_validator(mode="after")
+    def _recurrent(self) -> Settings:
+        if self.model.segment_length is not None and self.objective.architecture != "causal_decoder":
+            raise ValueError(
+                f"model.segment_length = {self.model.segment_length}: segments follow each other in a causal decoder "
+                f"(objective=causal), not in objective={self.objective.kind}; set null"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _shared(self) -> Settings:
         if self.trainer.devices != "auto" and (reason := self.why_not_over(self.trainer.devices)):
             raise ValueError(reason)

@@ -23,6 +23,12 @@ def test_a_dot_product_depends_on_the_distance_only(size, length, shift, base):
     torch.testing.assert_close(turned[0].norm(dim=1), query.norm().expand(length + shift))
 
 
+@pytest.mark.parametrize("first", [0, 1, 4])
+def test_positions_may_begin_later(first):
+    x = torch.randn(2, 7, 3, 5, dtype=torch.float64)
+    torch.testing.assert_close(Rotary(10.0)(x[:, first:], first), Rotary(10.0)(x)[:, first:])
+
+
 def test_the_angle_is_the_position_times_the_frequency_of_the_pair():
     x = torch.zeros(1, 4, 1, 5, dtype=torch.float64)
     x[..., :2] = 1

@@ -34,6 +34,7 @@ def small_model(**changes: Any) -> Model:
         position="rotary",
         rotary_base=10000.0,
         local_window=None,
+        segment_length=None,
         global_every=3,
         local_rotary_base=10000.0,
         sinusoidal_base=10000.0,

@@ -66,6 +66,7 @@ def tiny(cache: Path, text: Path, **changes) -> Settings:
             "position": "learned",
             "rotary_base": 10000.0,
             "local_window": None,
+            "segment_length": None,
             "global_every": 3,
             "local_rotary_base": 10000.0,
             "sinusoidal_base": 10000.0,

@@ -91,11 +91,16 @@ class Bert(Transformer):
 
     def encoder_flops_per_token(self, length: int, predicted_share: float) -> float:
         """The same without the head."""
-        attention = sum(layer.attention.cost(length, length).multiplies for layer in self.layers) / length
+        queries, memory = self.map_size(length)
+        attention = sum(layer.attention.cost(queries, memory).multiplies for layer in self.layers) / queries
         *body, last = (linear_multiplies(layer.feed_forward) for layer in self.layers)
         predicted_last = 1.0 if self.encoder.picks_last else predicted_share
         embedding = linear_multiplies(self.embedding.projection)
         return 6.0 * (embedding + attention + sum(body) + predicted_last * last)
+
+    def map_size(self, length: int) -> tuple[int, int]:
+        """Queries and memory positions of an attention map, in sequences of a length."""
+        return length, length
 
 
 class MaskedHead(nn.Module):

@@ -1,13 +1,75 @@
-"""A decoder alone, as GPT-2 (Radford et al. 2019): BERT's layers, where a position attends to no later one."""
+"""A decoder alone, as GPT-2 (Radford et al. 2019), or in segments that follow each other, as Transformer-XL."""
+
+# B batch, N length, S segments of L tokens, D hidden size, P positions to predict
 
 from __future__ import annotations
 
-from typing import ClassVar
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
 
 from experiments.model.architectures.bert import Bert
+from experiments.model.layers.segments import cut, joined, seen, with_previous
+from experiments.settings.mistake import Mistake
+from experiments.settings.model import Model
 
 
 class CausalDecoder(Bert):
-    """norm=pre, position=learned, activation=gelu_tanh, embedding_norm=false and head_bias=false make it GPT-2."""
+    """BERT's layers, where a position attends to no later one.
+
+    norm=pre, position=learned, activation=gelu_tanh, embedding_norm=false and head_bias=false make it GPT-2.
+
+    With `model.segment_length` a sequence is S segments of L tokens, and in layer n (Dai et al. 2019, 1901.02860, 3.2)
+
+        memory of segment s = [SG(h_(s-1)^(n-1)), h_s^(n-1)]        h_s^n = layer(queries of h_s^(n-1), that memory)
+
+    SG stops the gradient. All of h^(n-1) is there before layer n runs, so the segments lie along the batch and a layer
+    computes them at once, with the same result as one after the other. The stream is what the attention reads: with
+    norm=pre it is already normed. The first segment of a sequence has no memory.
+
+    Raises Mistake for attention that looks at places by itself.
+    """
 
     causal: ClassVar[bool] = True
+
+    def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
+        super().__init__(model, variant, vocabulary_size)
+        self.segment_length = model.segment_length
+        if self.segment_length is not None and self.layers[0].attention.positional:
+            raise Mistake(
+                f"variant={variant['name']}: it attends by places in one sequence, and with "
+                f"model.segment_length={self.segment_length} there are two segments; set null"
+            )
+
+    def encode(
+        self,
+        tokens: Tensor,
+        positions: Tensor | None = None,
+        *,
+        token_types: Tensor | None = None,
+        mask: Tensor | None = None,
+    ) -> Tensor:
+        """As of `Bert`. A sequence may end within a segment, which is then filled up for nobody to attend to."""
+        length = tokens.size(1)
+        L = length if self.segment_length is None else self.segment_length
+        if length <= L:
+            return super().encode(tokens, positions, token_types=token_types, mask=mask)
+        segments, missing = -(-length // L), -length % L
+        real = torch.ones_like(tokens, dtype=torch.bool) if mask is None else mask
+        hidden: Tensor = self.encoder(
+            cut(F.pad(self.embedding(tokens, token_types), (0, 0, 0, missing)), L),
+            None if positions is None else positions + positions // length * missing,
+            memory_of=partial(with_previous, segments=segments),
+            mask=seen(cut(F.pad(real, (0, missing)), L), segments),
+            bias=None if self.relative is None else self.relative(2 * L)[:, :, L:],
+            rotary=None if self.rotary is None else (partial(self.rotary, first=L), self.rotary),
+        )
+        return hidden if positions is not None else joined(hidden, segments)[:, :length]
+
+    def map_size(self, length: int) -> tuple[int, int]:
+        """Each segment attends to two."""
+        L = self.segment_length
+        return super().map_size(length) if L is None or length <= L else (L, 2 * L)

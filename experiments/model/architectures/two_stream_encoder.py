@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -63,7 +64,7 @@ class TwoStreamEncoder(Bert):
         hidden = self.encoder(
             torch.cat([content, query], dim=1),
             None if positions is None else positions + (positions // N + 1) * N,
-            attended=N,
+            memory_of=partial(torch.narrow, dim=1, start=0, length=N),
             mask=known(order) if mask is None else known(order) & mask[:, None, None, :],
             bias=None if self.relative is None else self.relative(N).repeat(1, 1, 2, 1),
             rotary=None if self.rotary is None else (self.turn_both, self.rotary),

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 import torch
@@ -37,17 +37,21 @@ class EncoderLayer(nn.Module):
         return [self.dropout_seed]
 
     def forward(
-        self, x_BND: Tensor, positions: Tensor | None = None, *, attended: int | None = None, **context: Any
+        self,
+        x_BND: Tensor,
+        positions: Tensor | None = None,
+        *,
+        memory_of: Callable[[Tensor], Tensor] | None = None,
+        **context: Any,
     ) -> Tensor:
         """The stream [B, N, D], or [P, D] of `positions` of the flattened batch.
 
+        memory_of: makes what is attended to, [B, M, D], of what attends, [B, N, D]; None: they are the same.
         context: keywords of the attention.
-
-        attended: only so many positions, the first, are attended to; None: all.
         """
 
         def attention(x: Tensor) -> Tensor:
-            memory = None if attended is None else x[:, :attended]
+            memory = None if memory_of is None else memory_of(x)
             output: Tensor = self.attention(x, memory, dropout_seed=self.dropout_seed, **context)
             return output
 

@@ -5,9 +5,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -18,6 +17,13 @@ from experiments.settings.model import Model
 from experiments.settings.position import POSITION_KINDS
 
 
+class Rotation(Protocol):
+    """What turns queries and keys [B, N, H, K] by their positions, of which the first is `first`."""
+
+    def __call__(self, x: Tensor, first: int = 0) -> Tensor:
+        """The same shape."""
+
+
 def embedded_position(model: Model) -> nn.Module:
     """A module that adds positions to the embeddings [B, N, E], or leaves them as they are."""
     name = POSITION_KINDS[model.position].embedding
@@ -25,7 +31,7 @@ def embedded_position(model: Model) -> nn.Module:
     return module
 
 
-def rotation(model: Model) -> Callable[[Tensor], Tensor] | None:
+def rotation(model: Model) -> Rotation | None:
     """What turns queries and keys [B, N, H, K] by their positions; None where nothing does."""
     name = POSITION_KINDS[model.position].rotation
     return None if name is None else _build_part(name, model)

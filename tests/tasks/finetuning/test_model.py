@@ -28,7 +28,7 @@ def bert(kind: type[Bert] = Bert, **changes) -> tuple[Bert, Model]:
         hidden_size=24, intermediate_size=48, embedding_size=24, layers=2, sharing="none", length=11, norm="post",
         norm_kind="layer", norm_epsilon=1e-12, embedding_norm=True, position="learned", rotary_base=10000.0,
         sinusoidal_base=10000.0, position_start="normal", first_norm=True, local_window=None, global_every=3,
-        local_rotary_base=10000.0,
+        local_rotary_base=10000.0, segment_length=None,
         relative_buckets=8, relative_distance=16, activation="gelu", gated=False, linear_bias=True, token_types=2,
         head_transform=True, tied=True, head_bias=True, output_scaled=False, dropout=0.0, attention_dropout=0.0,
         initial_std=0.3,
