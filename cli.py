@@ -31,10 +31,10 @@ def _refuse_foreign_packages() -> None:
 # before anything is imported from them
 _refuse_foreign_packages()
 
-from experiments.commands.ending import flushed, line_and_code, quiet, terminable
+from experiments.commands.ending import interrupted_by_signals, message_and_exit_code, silent_on_ctrl_c, stdout_flushed
 
 # a tenth of a second, before `main` can say anything
-with quiet():
+with silent_on_ctrl_c():
     import typer
     from typer.core import TyperGroup
 
@@ -510,10 +510,10 @@ def _known(checkpoint: str) -> WhichCheckpoint:
 def _command(name: str) -> Iterator[None]:
     """Say in a line or two why a command ended early, and exit with its code; a bug goes on to `main`."""
     try:
-        with flushed(), terminable():
+        with stdout_flushed(), interrupted_by_signals():
             yield
     except (Exception, KeyboardInterrupt, Interrupted) as error:
-        ending = line_and_code(error)
+        ending = message_and_exit_code(error)
         if ending is None or os.environ.get("ATTN_TRACEBACK") == "1":
             raise
         line, code = ending
@@ -535,11 +535,11 @@ def main() -> None:
     hold_signals_in_imports()
     try:
         # from the first: Typer ends at a KeyboardInterrupt without a word
-        with flushed(), terminable():
+        with stdout_flushed(), interrupted_by_signals():
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             app()
     except (Exception, KeyboardInterrupt, Interrupted) as error:
-        ending = line_and_code(error)
+        ending = message_and_exit_code(error)
         if ending is not None and os.environ.get("ATTN_TRACEBACK") != "1":
             print(f"attn: {ending[0]}", file=sys.stderr)
             sys.exit(ending[1])

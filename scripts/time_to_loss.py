@@ -129,7 +129,7 @@ def evaluated(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int]:
     device = next(model.parameters()).device
     nats, count = 0.0, 0
     for batch in batches:
-        batch = batch.each(lambda tensor: tensor.to(device))
+        batch = batch.map_tensors(lambda tensor: tensor.to(device))
         with torch.autocast(device.type, dtype=torch.bfloat16):
             logits_BNV = model(input_ids=batch.tokens).logits
         logits = logits_BNV.flatten(0, 1)[batch.positions].float()

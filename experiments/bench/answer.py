@@ -12,7 +12,7 @@ from rich.console import Console
 from experiments.bench.side_by_side import LeftOut
 from experiments.display.rows import Row
 from experiments.launch.local import train_cells
-from experiments.launch.places import Workers
+from experiments.launch.resources import Workers
 from experiments.launch.worker import Outcome
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from experiments.bench.contenders import Contender, Work, build
 from experiments.config.check import from_tree
-from experiments.launch.child import child, why_ended
+from experiments.launch.child import process_arguments, why_ended
 from experiments.measure.cores import Neighbours
 from experiments.measure.memory import PeakMemory
 from experiments.measure.process_environment import untuned
@@ -55,7 +55,7 @@ class Worker:
         (path / CONTENDER_FILE).write_text(json.dumps(fields), encoding="utf-8")
         self._log = (path / LOG_FILE).open("w+", encoding="utf-8", errors="replace")
         self.process = subprocess.Popen(
-            **child(MODULE, path, untuned() if contender.peer else os.environ),
+            **process_arguments(MODULE, path, untuned() if contender.peer else os.environ),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._log,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Literal
 from rich.console import Console
 
 from experiments.display.rows import Row, show
-from experiments.launch.places import workers_of
 from experiments.launch.plan import check_data, plan
+from experiments.launch.resources import parse_workers
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.extras import check_installed
 from experiments.settings.mistake import Mistake
@@ -29,14 +29,14 @@ CAPTIONS: dict[Scope, str] = {
 
 
 # what a contender is made of, at either scope; a group stands for all of its keys
-READ = {
+READ_KEYS = {
     "variant", "model", "objective", "tokenizer", "optimizer", "experiment", "hydra", "cache",
     "heads", "key_size", "value_size", "hidden_size", "layers", "norm", "length", "batch_size",
     "learning_rate", "precision", "backend", "seed",
     "trainer.device", "trainer.precision", "trainer.micro_batch", "trainer.batch_size", "trainer.threads",
 }  # fmt: skip
-NOT_READ = {"optimizer.clip"}
-AT_ONCE = 64  # contenders of the same sizes, each of which is a process
+UNREAD_KEYS = {"optimizer.clip"}
+CONTENDERS_AT_ONCE = 64  # contenders of the same sizes, each of which is a process
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class BenchOptions:
             check_installed("tables", "--scope answer", "scipy")
             if self.compiled:
                 raise Mistake("--scope answer trains whole runs", "trainer.compile=true compiles them")
-        workers_of(self.workers)
+        parse_workers(self.workers)
 
 
 def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path | None) -> ExitCode:
@@ -84,8 +84,10 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
     rows: list[Row] = []
     code = ExitCode.DONE
     for alike in groups(cells):
-        if len(alike) > AT_ONCE:
-            raise Mistake(f"{len(alike):,} contenders of the same sizes: at most {AT_ONCE} are timed side by side")
+        if len(alike) > CONTENDERS_AT_ONCE:
+            raise Mistake(
+                f"{len(alike):,} contenders of the same sizes: at most {CONTENDERS_AT_ONCE} are timed side by side"
+            )
         of_group, left_out = compare(
             alike, options.scope, options.rounds, peers=options.peers, compiled=options.compiled
         )
@@ -113,7 +115,7 @@ def _answer(cells: list[Settings], options: BenchOptions, format: str, plot: Pat
 
     check_data(cells)
     progress = Console(stderr=True)
-    rows, failed = answers(cells, options.seeds, options.difference, progress, workers_of(options.workers))
+    rows, failed = answers(cells, options.seeds, options.difference, progress, parse_workers(options.workers))
     for each in failed:
         print(f"attn bench: {each.sentence}", file=sys.stderr)
     show(
@@ -134,7 +136,7 @@ def _check_read(overrides: list[str], cells: list[Settings]) -> None:
         group = re.split(r"[./@]", key)[0]
         if of_pairs and group == "data":
             continue
-        if key in NOT_READ or not {key, group} & READ:
+        if key in UNREAD_KEYS or not {key, group} & READ_KEYS:
             raise Mistake(f"{override}: a bench reads no {key}", "it times made-up batches of the sizes that are given")
     if of_pairs:
         check_data(cells)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from experiments.formats.format import Format
 
 TOLERANCE = 1e-3  # of the standard deviation of the logits: float32 in another order of sums stays far below it
-LONGEST = 64  # tokens of a sequence
+MAX_TOKENS = 64  # tokens of a sequence
 TEXTS = (
     "The cat sees two dogs, and doesn't run.",
     "In 1969 e = 2.71828; U.S.A.   (spaces)\nand a new line",
@@ -28,7 +28,9 @@ TEXTS = (
 )
 
 
-def agreement(source: Path, format: Format, settings: Settings, model: nn.Module, tokenizer: Tokenizer) -> str:
+def compare_with_transformers(
+    source: Path, format: Format, settings: Settings, model: nn.Module, tokenizer: Tokenizer
+) -> str:
     """How far our model and tokenizer are from those that transformers reads from the folder, in words.
 
     Its tokenizer may be made anew by its class, where ours is the file's: a text that they cut otherwise is said.
@@ -73,7 +75,7 @@ def _logits(ours: nn.Module, theirs: nn.Module, settings: Settings, tokenizer: T
     """Logits [P, V] of both for the same two sequences; the second is half padding, which is left out."""
     import torch
 
-    N = min(settings.length, LONGEST)
+    N = min(settings.length, MAX_TOKENS)
     draw = torch.Generator().manual_seed(0)
     ordinary = torch.tensor(sorted(set(range(tokenizer.vocabulary_size)) - tokenizer.special))
     tokens_BN = ordinary[torch.randint(len(ordinary), (2, N), generator=draw)]

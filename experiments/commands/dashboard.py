@@ -17,7 +17,7 @@ from experiments.settings.mistake import Mistake
 from experiments.training.interruption import Interrupted
 
 WATCH_SECONDS = 5
-FULL_LOOK = 12  # as often: every minute
+FULL_SCAN_EVERY = 12  # as often: every minute
 
 
 def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: bool, show: bool) -> None:
@@ -43,7 +43,7 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
         for waited in count(1):
             time.sleep(WATCH_SECONDS)
             # a run that was killed leaves its files as they are: look at all of them now and then
-            if (seen == (seen := newest(runs))) and waited % FULL_LOOK:
+            if (seen == (seen := newest(runs))) and waited % FULL_SCAN_EVERY:
                 continue
             news = page_data(selection, runs, WATCH_SECONDS)
             if news != data:

@@ -17,14 +17,14 @@ from experiments.settings.mistake import Failure, shortened
 from experiments.training.interruption import SIGNALS, Interrupted, handled
 
 # of a path that the user has given
-MISTAKES = {errno.ENAMETOOLONG, errno.ELOOP}
+MISTAKEN_PATH_ERRORS = {errno.ENAMETOOLONG, errno.ELOOP}
 # of the machine, at this moment
-REFUSALS = {
+MACHINE_ERRORS = {
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE,
     errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV,
 }  # fmt: skip
 # where the output goes
-UNWRITTEN = {errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EBADF}
+OUTPUT_ERRORS = {errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EBADF}
 
 LONG_WORD = re.compile(r"\S{400,}")
 
@@ -41,7 +41,7 @@ def _interruption_behind(error: BaseException) -> Interrupted | None:
     return None
 
 
-def line_and_code(error: BaseException) -> tuple[str, ExitCode] | None:
+def message_and_exit_code(error: BaseException) -> tuple[str, ExitCode] | None:
     """What to say of the end of a command, and its exit code; None: of a bug, or of an exit that was asked for."""
     if isinstance(error, Failure):
         # a value without an end, of a file that somebody else wrote, hides what is said of it
@@ -58,19 +58,19 @@ def line_and_code(error: BaseException) -> tuple[str, ExitCode] | None:
         return (behind.reason, behind.exit_code) if behind else None
     reason = error.strerror or str(error)
     # of what is written into folders, the path is known and said
-    if error.filename is None and error.errno in UNWRITTEN:
+    if error.filename is None and error.errno in OUTPUT_ERRORS:
         _give_up_output()
         return f"the output can't be written: {reason}", ExitCode.FAILED
     if error.errno == errno.ENOENT and _folder_is_gone():
         return "the current folder has been removed; change to another", ExitCode.FAILED
-    if error.filename is None or error.errno not in MISTAKES | REFUSALS:
+    if error.filename is None or error.errno not in MISTAKEN_PATH_ERRORS | MACHINE_ERRORS:
         return None
-    code = ExitCode.MISTAKE if error.errno in MISTAKES else ExitCode.FAILED
+    code = ExitCode.MISTAKE if error.errno in MISTAKEN_PATH_ERRORS else ExitCode.FAILED
     return f"{shortened(str(error.filename))}: {reason}", code
 
 
 @contextmanager
-def terminable() -> Iterator[None]:
+def interrupted_by_signals() -> Iterator[None]:
     """SIGTERM and Ctrl-C raise Interrupted in the block, so that it puts away what it has begun.
 
     A SIGINT that the shell has this process ignore, as one in the background, stays ignored.
@@ -84,7 +84,7 @@ def terminable() -> Iterator[None]:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def silent_on_ctrl_c() -> Iterator[None]:
     """Ctrl-C ends the process within the block as it ends one that knows no Python: by the signal, without a word.
 
     Python's own handler would print a traceback; one of somebody else stays in its place.
@@ -95,7 +95,7 @@ def quiet() -> Iterator[None]:
 
 
 @contextmanager
-def flushed() -> Iterator[None]:
+def stdout_flushed() -> Iterator[None]:
     """What the block prints is written when it ends: an output that takes nothing is noticed in time."""
     try:
         yield

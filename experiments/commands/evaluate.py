@@ -17,7 +17,7 @@ from experiments.settings.run import Settings
 from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.choose import task_of
 
-IN_USE = {"length", "dropout", "attention_dropout", "backend"}  # of a model: what doesn't make it another one
+RUNTIME_KEYS = {"length", "dropout", "attention_dropout", "backend"}  # of a model: what doesn't make it another one
 SPLITS = ("train", "validation", "test")
 
 
@@ -50,7 +50,7 @@ def _check_model(name: str, trained: dict[str, Any], requested: dict[str, Any]) 
     """Refuse settings that make another model of weights with the same shapes, such as heads. Raises Mistake."""
     for group in ("model", "variant"):
         for key, value in trained[group].items():
-            if key not in IN_USE and requested[group].get(key) != value:
+            if key not in RUNTIME_KEYS and requested[group].get(key) != value:
                 raise Mistake(f"{group}.{key} = {requested[group].get(key)!r}: {name} was trained with {value!r}")
 
 
@@ -108,10 +108,10 @@ def _score(
         )  # fmt: skip
         scores: dict[str, Any] = {**evaluation.numbers(), "tokens": evaluation.tokens}
         if bleu:
-            from experiments.objectives.objective import Decoded
+            from experiments.objectives.objective import DecodedObjective
             from experiments.training.decoding import texts
 
-            assert isinstance(objective, Decoded)
+            assert isinstance(objective, DecodedObjective)
             fields = texts.score(
                 model, forward, packed, data.tokenizer, objective,
                 sequences=objective.decoding().sequences or None, batch_size=size, report=display.stage, again=again,

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from experiments.data.tokenizer import Tokenizer
     from experiments.formats.format import Format
 
-POSITIONS = "embedding.position.weight"
+POSITION_TABLE = "embedding.position.weight"
 
 
 def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint, model_type: str | None) -> None:
@@ -37,13 +37,13 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
     settings = pretraining(run)
     tokenizer = load(run.path / TOKENIZER)
     imported = (run.environment() or {}).get("imported", {})
-    format, config = _expressing(settings, tokenizer, model_type, imported)
+    format, config = _fitting_format(settings, tokenizer, model_type, imported)
     model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
     load_weights(model, run, tokenizer.digest, checkpoint, print)
     ours = {key.removeprefix(MODEL): value for key, value in weights(model).items()}
     if first := format.first_position(config):
-        ours[POSITIONS] = _after_unused_rows(ours[POSITIONS], first)
-    theirs = _each_once(format.to_hugging_face(ours, settings))
+        ours[POSITION_TABLE] = _after_unused_rows(ours[POSITION_TABLE], first)
+    theirs = _without_shared(format.to_hugging_face(ours, settings))
 
     with new_folder(target) as partial:
         save_file(theirs, partial / "model.safetensors", {"format": "pt"})
@@ -55,7 +55,7 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
         print(note)
 
 
-def _expressing(
+def _fitting_format(
     settings: Settings, tokenizer: Tokenizer, model_type: str | None, imported: Mapping[str, Any]
 ) -> tuple[Format, dict[str, Any]]:
     """The format that can hold a model, and its whole config.json. Raises Mistake that says why none can.
@@ -90,7 +90,7 @@ def _after_unused_rows(table: Tensor, count: int) -> Tensor:
     return torch.cat([table.new_zeros(count, table.size(1)), table])
 
 
-def _each_once(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _without_shared(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Keep the first of several names of one tensor: safetensors holds no other, and transformers ties them again."""
     firsts: dict[int, str] = {}
     contiguous = {name: value.contiguous() for name, value in state.items()}

@@ -33,7 +33,7 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     `overrides` are further settings, such as the data that the run is to be evaluated on. check: compare its logits
     and tokens with those of transformers first. Raises Mistake, and then makes nothing.
     """
-    from experiments.commands.check_import import agreement
+    from experiments.commands.check_import import compare_with_transformers
     from experiments.formats.format import format_of
     from experiments.record.checkpoint import MODEL, origin, restore, save, weights
 
@@ -46,17 +46,17 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     place, origin_in_words = find_checkpoint(source)
     config = read_config(place)
     format = format_of(config.get("model_type"))
-    tokenizer = _of_size(read_tokenizer(place), config.get("vocab_size"), place)
+    tokenizer = _resized(read_tokenizer(place), config.get("vocab_size"), place)
     file, state = read_weights(place)
     own_tokenizer = FileTokenizer(kind="file", path=str(folder.path / TOKENIZER))
     settings = compose(_overrides(format, format.completed(config, state), overrides, place))
     settings = settings.model_copy(update={"tokenizer": own_tokenizer, "runs": str(runs)})
     _check_sentinels(settings, tokenizer, place)
     unused = [key for key in state if re.fullmatch(format.unused, key)]
-    ours = _ours({key: value for key, value in state.items() if key not in unused}, format, config)
+    ours = _our_state({key: value for key, value in state.items() if key not in unused}, format, config)
     model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
     restore(weights(model), {MODEL + key: value for key, value in ours.items()})
-    agreed = agreement(place, format, settings, model, tokenizer) if check else None
+    agreed = compare_with_transformers(place, format, settings, model, tokenizer) if check else None
 
     facts = {"source": origin_in_words, "model_type": format.model_type, "weights": file.name, "config": config}
     facts["weights_digest"] = file_digest(file)
@@ -81,7 +81,7 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     print(f"{folder.path}: {sum(value.numel() for value in ours.values()):,} parameters, as {settings.variant['name']}")
 
 
-def _of_size(tokenizer: Tokenizer, size: object, place: Path) -> Tokenizer:
+def _resized(tokenizer: Tokenizer, size: object, place: Path) -> Tokenizer:
     """The tokenizer with as many ids as the model: a published model may have some that its tokenizer doesn't use."""
     if not isinstance(size, int) or size < tokenizer.vocabulary_size:
         raise Mistake(
@@ -102,7 +102,7 @@ def _overrides(format: Format, config: Mapping[str, Any], more: list[str], place
     return [*(override for override in of_config if override.partition("=")[0] not in said), *more]
 
 
-def _ours(state: Mapping[str, Tensor], format: Format, config: Mapping[str, Any]) -> dict[str, Tensor]:
+def _our_state(state: Mapping[str, Tensor], format: Format, config: Mapping[str, Any]) -> dict[str, Tensor]:
     """Our state dict, whose positions begin with that of the first token."""
     ours = format.from_hugging_face(state)
     if first := format.first_position(config):

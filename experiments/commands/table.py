@@ -13,7 +13,7 @@ from rich.console import Console
 
 from experiments.config.grid import LIMIT
 from experiments.display.rows import show
-from experiments.launch.places import workers_of
+from experiments.launch.resources import parse_workers
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
 from experiments.tables import costs, step_times
@@ -54,7 +54,9 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
     if name is None:
         if options != TableOptions(runs=options.runs, format=options.format, dry_run=options.dry_run):
             raise Mistake("which table?", "attn table PAPER/NAME; `attn table` alone lists what there is")
-        rows, caption = costs.table_costs(options.runs, progress) if options.dry_run else costs.listing(options.runs)
+        rows, caption = (
+            costs.table_costs(options.runs, progress) if options.dry_run else costs.list_tables(options.runs)
+        )
         show(rows, listed_format, caption=caption)
         return ExitCode.DONE
     request = request_of(name, overrides, options)
@@ -87,7 +89,7 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
     seeds = range(budget.seeds) if options.seeds is None else seeds_of(options.seeds)
     if options.out and options.out.exists() and not options.out.is_dir():
         raise Mistake(f"--out {options.out}: is no folder", "name one; it is made where there is none")
-    workers_of(options.workers)
+    parse_workers(options.workers)
     if options.hours is not None and not options.until_resolved:
         raise Mistake(f"--hours {options.hours:g}: is for --until-resolved")
     if options.until_resolved and (options.seeds or options.render_only):
@@ -124,14 +126,14 @@ def _make(
     if options.render_only:
         return report(source)
     source.check()
-    workers = workers_of(options.workers)
+    workers = parse_workers(options.workers)
     if options.until_resolved:
         hours = float("inf") if options.hours is None else options.hours
         until_resolved(request, source, report, hours, workers, progress)
     else:
         source.make(source.cells, request.group, progress, workers)
-    is_any_done = any(source.finding(cell).state == "done" for cell in source.cells)
-    if is_any_done and step_times.known(request, source) == step_times.NOT_MEASURED:
+    is_any_done = any(source.outcome(cell).state == "done" for cell in source.cells)
+    if is_any_done and step_times.recorded(request, source) == step_times.NOT_MEASURED:
         step_times.measure(request, source, progress)
     return report(source)
 
@@ -145,7 +147,7 @@ def _report(request: Request, source: Source, published: Published | None) -> Re
     if not request.names_seeds:
         source = source.with_seeds(sorted({*request.seeds, *begun_seeds(source)}))
     return report(
-        request, source, published, step_times.known(request, source),
+        request, source, published, step_times.recorded(request, source),
         evidence_for(request, source, planned), [line_of(plan, request, source) for plan in planned],
     )  # fmt: skip
 

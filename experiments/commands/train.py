@@ -6,9 +6,9 @@ import sys
 from typing import NamedTuple
 
 from experiments.config.command_line import answer, only_prints, split_arguments
-from experiments.launch.places import Workers, workers_of
 from experiments.launch.plan import Plan, check_data, plan
-from experiments.launch.processes import launched
+from experiments.launch.processes import torchrun_process
+from experiments.launch.resources import Workers, parse_workers
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
@@ -46,8 +46,8 @@ def launch_with(options: Options, overrides: list[str], flags: list[str], name: 
     if not planned.is_sweep:
         from experiments.launch.cell import execute
 
-        return execute(planned.cells[0], place=launched())
-    if launched() is not None:
+        return execute(planned.cells[0], torchrun=torchrun_process())
+    if torchrun_process() is not None:
         raise Mistake("torchrun starts the processes of one run; start a sweep without it, with trainer.devices=N")
     from experiments.launch.report import check_buildable
     from experiments.launch.sweep import run_sweep
@@ -76,7 +76,7 @@ def take_options(arguments: list[str]) -> tuple[Options, list[str]]:
         if flag == DRY_RUN and not equals:
             options = options._replace(dry_run=True)
         elif flag == WORKERS:
-            options = options._replace(workers=workers_of(value if equals else left.pop(0) if left else ""))
+            options = options._replace(workers=parse_workers(value if equals else left.pop(0) if left else ""))
         else:
             rest.append(flag + equals + value)
     return options, rest

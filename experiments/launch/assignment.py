@@ -28,7 +28,7 @@ class Assignment:
         return cls(Path(fields["folder"]), None if cores is None else tuple(cores), fields["cells_at_once"])
 
 
-def keep_to(cores: tuple[int, ...] | None) -> None:
+def pin_to_cores(cores: tuple[int, ...] | None) -> None:
     """Run this process, and every thread that it will start, on these cores only."""
     if cores is not None:
         os.sched_setaffinity(0, cores)

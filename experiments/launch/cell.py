@@ -6,10 +6,8 @@ cell such a process, or forks one that is like it.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
-import threading
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +15,10 @@ from typing import TYPE_CHECKING
 from experiments.config.check import from_tree
 from experiments.data.errors import DataError
 from experiments.display.progress import Display, summary
-from experiments.launch.assignment import Assignment, keep_to
-from experiments.launch.prepare import prepare_apart
-from experiments.launch.processes import Launched, group_of, with_followers
+from experiments.launch.assignment import Assignment, pin_to_cores
+from experiments.launch.child import end_with_parent
+from experiments.launch.prepare import prepare_in_child_process
+from experiments.launch.processes import TorchrunProcess, torchrun_group, with_followers
 from experiments.measure.cores import Neighbours
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.folder import RunFolder, run_name
@@ -35,7 +34,7 @@ from experiments.training.interruption import Interrupted, Interruption
 if TYPE_CHECKING:
     from experiments.training.distribution import World
 
-EXIT_CODES = {"done": ExitCode.DONE, "nan": ExitCode.NOT_FINITE, "oom": ExitCode.OUT_OF_MEMORY}
+EXIT_CODE_OF_STATUS = {"done": ExitCode.DONE, "nan": ExitCode.NOT_FINITE, "oom": ExitCode.OUT_OF_MEMORY}
 
 
 def folder_of(settings: Settings) -> RunFolder:
@@ -43,7 +42,7 @@ def folder_of(settings: Settings) -> RunFolder:
     return RunFolder(Path(settings.runs) / run_name(settings.model_dump()))
 
 
-def finished(settings: Settings) -> Result | None:
+def finished_result(settings: Settings) -> Result | None:
     """The result of a run that is done. Raises RunFolderError, and DataError if it is not what would be trained now."""
     folder = folder_of(settings)
     result = folder.result()
@@ -65,37 +64,39 @@ def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> No
         raise DataError(f"{folder.path} was trained on other text than there is now; {anew}")
 
 
-def execute(settings: Settings, cells_at_once: int = 1, place: Launched | None = None) -> ExitCode:
+def execute(settings: Settings, cells_at_once: int = 1, torchrun: TorchrunProcess | None = None) -> ExitCode:
     """Train, continue, or find done; the exit code, of SIGINT and SIGTERM too. Raises Failure.
 
     cells_at_once: cells that are trained side by side with this one, itself counted.
-    place: which one this process is where torchrun has started several for the run.
+    torchrun: which one this process is where torchrun has started several for the run.
     """
-    if place is None:
-        return _lead(settings, cells_at_once, with_followers(settings, folder_of(settings)))
-    with group_of(settings, place) as group:
-        if place.rank == 0:
-            return _lead(settings, cells_at_once, nullcontext(group))
+    if torchrun is None:
+        return _train_as_first_process(settings, cells_at_once, with_followers(settings, folder_of(settings)))
+    with torchrun_group(settings, torchrun) as group:
+        if torchrun.rank == 0:
+            return _train_as_first_process(settings, cells_at_once, nullcontext(group))
         from experiments.training.follower import follow
 
         follow(settings, group)
         return ExitCode.DONE
 
 
-def _lead(settings: Settings, cells_at_once: int, processes: AbstractContextManager[World]) -> ExitCode:
+def _train_as_first_process(
+    settings: Settings, cells_at_once: int, processes: AbstractContextManager[World]
+) -> ExitCode:
     """The same, as the process that has the run's folder; `processes`: a block with those that take its steps.
 
     After a mistake that only the data or the sizes could show, a folder that was made for this run is removed again.
     """
     folder = folder_of(settings)
-    result = finished(settings)
+    result = finished_result(settings)
     is_first = not folder.path.parent.exists()
     if result is None:
         neighbours = Neighbours(cells_at_once)
         try:
             with folder, Interruption(), Display() as display:
                 folder.create(settings.model_dump())
-                prepare_apart(settings, folder)
+                prepare_in_child_process(settings, folder)
                 display.stage("starting", 0, None)
                 # torch is imported only now: a mistake in the settings or the data, or a finished run, needs none
                 from experiments.training.train import train
@@ -112,7 +113,7 @@ def _lead(settings: Settings, cells_at_once: int, processes: AbstractContextMana
             print(f"{interrupted.reason}: the same command goes on from {folder.path}", file=sys.stderr)
             return interrupted.exit_code
     summary(result, folder)
-    return EXIT_CODES[result.status]
+    return EXIT_CODE_OF_STATUS[result.status]
 
 
 def main() -> ExitCode:
@@ -122,21 +123,14 @@ def main() -> ExitCode:
 
 def train_assigned(assignment: Assignment) -> ExitCode:
     """Train what the folder of an assignment holds, as a child whose parent holds the other end of stdin."""
-    keep_to(assignment.cores)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    pin_to_cores(assignment.cores)
+    # the cell then saves and ends
+    end_with_parent(signal.SIGTERM)
     try:
         return execute(from_tree(RunFolder(assignment.folder).config()), assignment.cells_at_once)
     except Failure as failure:
         print(failure, file=sys.stderr)
         return failure.exit_code
-
-
-def _end_with_parent() -> None:
-    """Wait for the pipe to close, as it does when the sweep is gone, however it went: the cell then saves and ends."""
-    # not sys.stdin.read(): Python aborts at exit while a thread holds that buffer's lock
-    while os.read(0, 1):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 # sets the search path before it imports anything: `python -m` and `python -c` would look in the current folder first
-START = f"""\
+BOOTSTRAP = f"""\
 import sys
 sys.path[:] = sys.argv.pop(1).split({os.pathsep!r})
 plugins, module = sys.argv.pop(1), sys.argv.pop(1)
@@ -29,14 +30,26 @@ runpy.run_module(module, run_name="__main__", alter_sys=True)
 """
 
 
-def child(module: str, argument: Path | str, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
+def process_arguments(module: str, argument: Path | str, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
     """`args` and `env` for subprocess: the module as a program, with one argument.
 
     The child runs the code that this process runs, with what the user adds to it, and finds the packages that this
     process finds, whatever files lie in the folder that it is started from.
     """
     arguments = [search_path(), "\n".join(words()), module, str(argument)]
-    return {"args": [sys.executable, "-c", START, *arguments], "env": dict(environment)}
+    return {"args": [sys.executable, "-c", BOOTSTRAP, *arguments], "env": dict(environment)}
+
+
+def end_with_parent(number: int) -> None:
+    """Send this signal to this process when the pipe at its stdin closes, as it does however the parent ends."""
+
+    def wait() -> None:
+        # not sys.stdin.read(): Python aborts at exit while a thread holds that buffer's lock
+        while os.read(0, 1):
+            pass
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def search_path() -> str:

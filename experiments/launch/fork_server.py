@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any
 
 from experiments.launch.assignment import Assignment
-from experiments.launch.child import child, why_ended
+from experiments.launch.child import process_arguments, why_ended
 from experiments.record.code_digest import import_covered
 from experiments.settings.exit_code import ExitCode
 
@@ -85,7 +85,7 @@ class ForkServer:
     def _open(self) -> None:
         environment = {**os.environ, **ONE_THREAD}
         self._process = subprocess.Popen(
-            **child(MODULE, Path(), environment),
+            **process_arguments(MODULE, Path(), environment),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
@@ -192,7 +192,7 @@ class _Server:
 
     def _fork(self, assignment: Assignment) -> bool:
         """Whether this is the new process."""
-        assert (refusal := why_not()) is None, refusal
+        assert (refusal := why_unforkable()) is None, refusal
         try:
             process = os.fork()
         except OSError as error:
@@ -236,7 +236,7 @@ def can_fork() -> bool:
     return sys.platform == "linux"
 
 
-def why_not() -> str | None:
+def why_unforkable() -> str | None:
     """Why this process can't be forked; None where it can."""
     import torch
 
@@ -269,7 +269,7 @@ def main() -> ExitCode:
     # what is there now is never looked at again, nor its pages copied
     gc.freeze()
     server = _Server(answers)
-    refusal = why_not()
+    refusal = why_unforkable()
     server.answer(refusal=refusal)
     assignment = None if refusal else server.serve()
     return ExitCode.DONE if assignment is None else cell.train_assigned(assignment)

@@ -10,8 +10,8 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from experiments.config.compose import resolve
-from experiments.launch.plan import in_sweep
-from experiments.launch.worker import done_before, run_cell
+from experiments.launch.plan import labelled_with_sweep
+from experiments.launch.worker import earlier_outcome, run_cell
 from experiments.settings.mistake import Mistake
 from experiments.settings.plugins import words
 
@@ -44,11 +44,11 @@ def job(config: DictConfig) -> float | None:
     sweep = Path(HydraConfig.get().sweep.dir)
     ledger = sweep / LEDGER
     try:
-        settings = in_sweep(resolve(config), sweep.name)
+        settings = labelled_with_sweep(resolve(config), sweep.name)
     except Mistake as mistake:
         _note(ledger, " ".join(HydraConfig.get().overrides.task), str(mistake))
         return None
-    outcome = done_before(settings) or run_cell(settings)
+    outcome = earlier_outcome(settings) or run_cell(settings)
     _note(ledger, outcome.folder.path.name, outcome.reason or "done")
     return outcome.result.validation_loss if outcome.done and outcome.result is not None else None
 

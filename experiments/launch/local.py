@@ -9,10 +9,10 @@ from rich.console import Console
 
 from experiments.launch.cell import folder_of
 from experiments.launch.fork_server import ForkServer, can_fork
-from experiments.launch.places import Workers, on_gpu, places_for
-from experiments.launch.prepare import prepare_apart
+from experiments.launch.prepare import prepare_in_child_process
 from experiments.launch.report import SweepProgress
-from experiments.launch.worker import Outcome, done_before, run_cells
+from experiments.launch.resources import Workers, on_gpu, pool_for
+from experiments.launch.worker import Outcome, earlier_outcome, run_cells
 from experiments.settings.mistake import Failure
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
@@ -25,15 +25,15 @@ def train_cells(cells: Sequence[Settings], console: Console, workers: Workers = 
     One that fails ends no other. Each cell comes to the same numbers as alone. Raises Mistake for more workers than
     there is room for, and Interrupted.
     """
-    outcomes = {index: outcome for index, cell in enumerate(cells) if (outcome := done_before(cell))}
+    outcomes = {index: outcome for index, cell in enumerate(cells) if (outcome := earlier_outcome(cell))}
     missing = [index for index in range(len(cells)) if index not in outcomes]
     to_train = [cells[index] for index in missing]
-    places = places_for(to_train or cells, workers)
+    pool = pool_for(to_train or cells, workers)
     _prepare(to_train)
     with SweepProgress(len(cells), console).shown() as progress, _fork_server(to_train, console) as server:
         for outcome in outcomes.values():
             (progress.skip if outcome.done else progress.end)(outcome)
-        trained = run_cells(to_train, places, server, progress.watch, progress.end)
+        trained = run_cells(to_train, pool, server, progress.watch, progress.end)
     outcomes |= zip(missing, trained, strict=True)
     return [outcomes[index] for index in range(len(cells))]
 
@@ -54,7 +54,7 @@ def _prepare(cells: Sequence[Settings]) -> None:
                 continue
             with folder, Interruption():
                 folder.create(cell.model_dump())
-                prepare_apart(cell, folder)
+                prepare_in_child_process(cell, folder)
         except Failure:
             folder.discard()
 

@@ -19,7 +19,7 @@ from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.run_length import planned_steps
 
-NAMED = 10  # wrong cells
+MAX_CELLS_NAMED = 10  # wrong cells
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
             settings = resolve(composed)
             _check_cell(settings, runs_here=True)
             return Plan([settings], is_sweep=False, launcher="basic", sweeper="basic", runs=settings.runs)
-    hydra, runs = _deciding(overrides, name)
+    hydra, runs = _hydra_settings(overrides, name)
     launcher, sweeper = hydra.runtime.choices["hydra/launcher"], hydra.runtime.choices["hydra/sweeper"]
     if not (MULTIRUN_FLAGS & set(flags) or hydra.mode is RunMode.MULTIRUN):
         # several values are refused, each by its key
@@ -73,9 +73,9 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
             wrong.append(f"{label}: {mistake}" if label else str(mistake))
     if wrong:
         total = len(wrong) + len(cells)
-        more = [f"and {len(wrong) - NAMED:,} more"] if len(wrong) > NAMED else []
+        more = [f"and {len(wrong) - MAX_CELLS_NAMED:,} more"] if len(wrong) > MAX_CELLS_NAMED else []
         count = f"{len(wrong):,} of {total:,} cells are wrong; none was started" if total > 1 else ""
-        raise Mistake("\n".join([*wrong[:NAMED], *more]), count)
+        raise Mistake("\n".join([*wrong[:MAX_CELLS_NAMED], *more]), count)
     return Plan(_distinct(cells), True, launcher, sweeper, runs)
 
 
@@ -96,7 +96,7 @@ def check_data(cells: list[Settings]) -> None:
         task_of(cell).identity()
 
 
-def in_sweep(settings: Settings, name: str) -> Settings:
+def labelled_with_sweep(settings: Settings, name: str) -> Settings:
     """The settings with the sweep's name as a tag in W&B, and as the group unless the user named one."""
     logger = settings.logger
     labels = {"group": logger.group or name, "tags": [*logger.tags, name]}
@@ -107,7 +107,7 @@ def _distinct(cells: list[Settings]) -> list[Settings]:
     return list({repr(cell.model_dump()): cell for cell in reversed(cells)}.values())[::-1]
 
 
-def _deciding(overrides: list[str], name: str) -> tuple[DictConfig, str]:
+def _hydra_settings(overrides: list[str], name: str) -> tuple[DictConfig, str]:
     """Hydra's own settings and `runs`, from the overrides that decide them and from the overlays that they name."""
     keys = ("hydra/launcher=", "hydra/sweeper=", "hydra.mode=", "experiment=", "runs=")
     deciding = [override for override in overrides if override.startswith(keys) and "," not in override]

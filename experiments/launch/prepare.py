@@ -15,7 +15,7 @@ from experiments.config.check import from_tree
 from experiments.data.errors import DataError
 from experiments.data.store import Cache
 from experiments.display.progress import Display
-from experiments.launch.child import child, why_ended
+from experiments.launch.child import process_arguments, why_ended
 from experiments.record.folder import RunFolder
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Failure
@@ -23,7 +23,7 @@ from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 
 
-def prepare_apart(settings: Settings, folder: RunFolder) -> None:
+def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
     """See that the corpus is in the cache; progress goes to stderr. Raises DataError, Failure."""
     source = task_of(settings)
     if source.is_ready():
@@ -32,8 +32,8 @@ def prepare_apart(settings: Settings, folder: RunFolder) -> None:
     started = time.monotonic()
     try:
         process = subprocess.run(
-            **child("experiments.launch.prepare", folder.path), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            text=True,
+            **process_arguments("experiments.launch.prepare", folder.path),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
     finally:
         # a signal to this process ended it in the middle, as would a lack of memory

@@ -17,8 +17,8 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.config.check import from_tree
-from experiments.launch.child import child, why_ended
-from experiments.launch.places import device_count, on_gpu
+from experiments.launch.child import end_with_parent, process_arguments, why_ended
+from experiments.launch.resources import device_count, on_gpu
 from experiments.measure.cores import usable
 from experiments.record.folder import RunFolder
 from experiments.settings.exit_code import ExitCode
@@ -28,11 +28,12 @@ from experiments.settings.run import Settings
 if TYPE_CHECKING:
     from experiments.training.distribution import Group, World
 
-LAUNCHED = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")  # torchrun sets them
+# torchrun sets them
+TORCHRUN_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 GRACE_SECONDS = 15.0  # in which a process ends after another has
 
 
-class Launched(NamedTuple):
+class TorchrunProcess(NamedTuple):
     """What torchrun tells each process that it starts."""
 
     rank: int
@@ -41,27 +42,29 @@ class Launched(NamedTuple):
     local_size: int
 
 
-def launched(environment: Mapping[str, str] = os.environ) -> Launched | None:
+def torchrun_process(environment: Mapping[str, str] = os.environ) -> TorchrunProcess | None:
     """Which of torchrun's processes this is; None where it is none, or the only one."""
-    if any(name not in environment for name in LAUNCHED) or environment["WORLD_SIZE"] == "1":
+    if any(name not in environment for name in TORCHRUN_VARIABLES) or environment["WORLD_SIZE"] == "1":
         return None
-    return Launched(*(int(environment[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")))
+    return TorchrunProcess(
+        *(int(environment[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"))
+    )
 
 
 @contextmanager
-def group_of(settings: Settings, place: Launched) -> Iterator[Group]:
+def torchrun_group(settings: Settings, torchrun: TorchrunProcess) -> Iterator[Group]:
     """This process as one of those that torchrun has started. Raises Mistake where the run can't go over them."""
-    if settings.trainer.devices not in (1, "auto", place.size):
+    if settings.trainer.devices not in (1, "auto", torchrun.size):
         raise Mistake(
-            f"trainer.devices={settings.trainer.devices}: torchrun has started {place.size} processes; leave it out"
+            f"trainer.devices={settings.trainer.devices}: torchrun has started {torchrun.size} processes; leave it out"
         )
-    _check(settings, place.size, place.local_size)
+    _check_devices(settings, torchrun.size, torchrun.local_size)
     from torch.distributed.rendezvous import rendezvous
 
     from experiments.training.distribution import PATIENCE, Member, joined
 
-    store, _, _ = next(rendezvous("env://", place.rank, place.size, timeout=PATIENCE))
-    with joined(Member(place.rank, place.size, place.local_rank), store, on_gpu=on_gpu(settings)) as group:
+    store, _, _ = next(rendezvous("env://", torchrun.rank, torchrun.size, timeout=PATIENCE))
+    with joined(Member(torchrun.rank, torchrun.size, torchrun.local_rank), store, on_gpu=on_gpu(settings)) as group:
         yield group
 
 
@@ -72,7 +75,7 @@ def with_followers(settings: Settings, folder: RunFolder) -> Iterator[World]:
     Raises Mistake where the run can't go over so many devices.
     """
     count = device_count(settings)
-    _check(settings, count, count)
+    _check_devices(settings, count, count)
     from experiments.training.distribution import ALONE, Member, dist, joined
 
     if count == 1:
@@ -96,7 +99,7 @@ class Followers:
         for rank, errors in enumerate(self._errors, start=1):
             place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_PORT": port}
             environment = {**os.environ, **{name: str(value) for name, value in place.items()}}
-            arguments = child("experiments.launch.processes", folder.path, environment)
+            arguments = process_arguments("experiments.launch.processes", folder.path, environment)
             # a session of its own: Ctrl-C is for the first process, which tells the others
             process = subprocess.Popen(
                 **arguments, stdin=subprocess.PIPE, stdout=errors, stderr=errors, start_new_session=True
@@ -139,7 +142,7 @@ class Followers:
                 return
 
 
-def _check(settings: Settings, count: int, here: int) -> None:
+def _check_devices(settings: Settings, count: int, here: int) -> None:
     """Raises Mistake where a run can't go over so many devices, so many of them on this machine."""
     if (reason := settings.why_not_over(count)) is not None:
         raise Mistake(reason)
@@ -155,7 +158,8 @@ def _check(settings: Settings, count: int, here: int) -> None:
 
 def main() -> ExitCode:
     """Follow the first process of the run in the folder of the first argument."""
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    # nothing is to be saved
+    end_with_parent(signal.SIGKILL)
     from experiments.training.distribution import Member, dist, joined
     from experiments.training.follower import follow
 
@@ -169,13 +173,6 @@ def main() -> ExitCode:
         print(failure, file=sys.stderr)
         return failure.exit_code
     return ExitCode.DONE
-
-
-def _end_with_parent() -> None:
-    """Wait for the pipe to close, as it does when the first process is gone; nothing is to be saved."""
-    while os.read(0, 1):
-        pass
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":

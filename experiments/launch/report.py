@@ -13,7 +13,7 @@ from rich.table import Column
 
 from experiments.display.comparison import COLUMNS, table_of, tables_of
 from experiments.display.rows import show
-from experiments.launch.cell import finished, folder_of
+from experiments.launch.cell import finished_result, folder_of
 from experiments.launch.worker import Outcome, RunningCell
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
@@ -21,9 +21,9 @@ from experiments.tasks.choose import task_of
 from experiments.training.run_length import planned_steps
 
 T = TypeVar("T")
-NAMED = 10  # wrong cells
+MAX_CELLS_NAMED = 10  # wrong cells
 # what parameters and memory depend on; what a fine-tuned run adds to it is among these keys too
-SIZING: dict[str, Any] = {
+MEMORY_KEYS: dict[str, Any] = {
     **dict.fromkeys(("variant", "model", "objective", "tokenizer", "task", "pretrained", "length", "backend"), True),
     "data": {"kind"},
     "optimizer": {"kind"},
@@ -47,15 +47,15 @@ def check_buildable(cells: list[Settings]) -> list[int]:
     counts = _for_each_size(cells, count)
     wrong = [(cell, error) for cell, error in zip(cells, counts, strict=True) if isinstance(error, Mistake)]
     if wrong:
-        said = [f"{folder_of(cell).name}: {error}" for cell, error in wrong[:NAMED]]
-        more = [f"and {len(wrong) - NAMED:,} more"] if len(wrong) > NAMED else []
+        said = [f"{folder_of(cell).name}: {error}" for cell, error in wrong[:MAX_CELLS_NAMED]]
+        more = [f"and {len(wrong) - MAX_CELLS_NAMED:,} more"] if len(wrong) > MAX_CELLS_NAMED else []
         raise Mistake("\n".join([*said, *more]), f"{len(wrong)} of {len(cells)} cells are wrong; none was started")
     return [each for each in counts if isinstance(each, int)]
 
 
 def _for_each_size(cells: list[Settings], measure: Callable[[Settings], T]) -> list[T]:
     """`measure` of each cell, once for those that differ in nothing that a model or its memory depends on."""
-    keys = [repr(cell.model_dump(include=SIZING)) for cell in cells]
+    keys = [repr(cell.model_dump(include=MEMORY_KEYS)) for cell in cells]
     measured = {key: measure(cell) for key, cell in dict(zip(reversed(keys), reversed(cells), strict=True)).items()}
     return [measured[key] for key in keys]
 
@@ -79,7 +79,7 @@ def print_cells(cells: list[Settings], console: Console) -> None:
                 **{key: value for key, value in settings.items() if key not in COLUMNS},
                 "parameters": parameters,
                 "predicted_peak_bytes": peak,
-                "state": "done" if finished(cell) else "begun" if folder.path.exists() else "to do",
+                "state": "done" if finished_result(cell) else "begun" if folder.path.exists() else "to do",
             }
         )
     show(rows, "table", console=console)

@@ -9,9 +9,9 @@ from rich.console import Console
 from experiments.config.command_line import hydra_main
 from experiments.launch.hydra_job import LEDGER, elsewhere, job, read_ledger
 from experiments.launch.local import train_cells
-from experiments.launch.places import Workers
-from experiments.launch.plan import Plan, in_sweep
+from experiments.launch.plan import Plan, labelled_with_sweep
 from experiments.launch.report import print_outcomes
+from experiments.launch.resources import Workers
 from experiments.launch.worker import Outcome, outcome_of
 from experiments.record.durable import folder_for
 from experiments.record.folder import RunFolder
@@ -28,7 +28,7 @@ def run_sweep(planned: Plan, overrides: list[str], flags: list[str], name: str, 
     """
     console = Console()
     if planned.runs_here:
-        cells = [in_sweep(cell, sweep_name(overrides)) for cell in planned.cells]
+        cells = [labelled_with_sweep(cell, sweep_name(overrides)) for cell in planned.cells]
         try:
             outcomes = train_cells(cells, console, workers)
         except Interrupted as interrupted:

@@ -16,10 +16,10 @@ from types import TracebackType
 from typing import IO, Protocol
 
 from experiments.launch.assignment import Assignment
-from experiments.launch.cell import finished, folder_of
-from experiments.launch.child import child, why_ended
+from experiments.launch.cell import finished_result, folder_of
+from experiments.launch.child import process_arguments, why_ended
 from experiments.launch.fork_server import ForkServer
-from experiments.launch.places import Place, Places
+from experiments.launch.resources import ResourcePool, Resources
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 from experiments.settings.exit_code import ExitCode
@@ -28,7 +28,7 @@ from experiments.settings.run import Settings
 from experiments.training.interruption import Interrupted, handled
 
 POLL_SECONDS = 0.2
-FAILURES = (ExitCode.FAILED, ExitCode.MISTAKE)  # of a cell that may not have begun
+FAILED_AT_START = (ExitCode.FAILED, ExitCode.MISTAKE)  # of a cell that may not have begun
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class SpawnedCell:
     def __init__(self, assignment: Assignment, device: str | None, output: IO[str]) -> None:
         environment = {**os.environ} if device is None else {**os.environ, "CUDA_VISIBLE_DEVICES": device}
         self._process = subprocess.Popen(
-            **child("experiments.launch.cell", assignment.to_line(), environment),
+            **process_arguments("experiments.launch.cell", assignment.to_line(), environment),
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
@@ -87,18 +87,18 @@ class SpawnedCell:
 class RunningCell:
     """A cell whose process has been started. Raises Failure where its folder can't be made."""
 
-    def __init__(self, settings: Settings, place: Place, at_once: int, server: ForkServer | None) -> None:
-        self.settings, self.place = settings, place
+    def __init__(self, settings: Settings, resources: Resources, at_once: int, server: ForkServer | None) -> None:
+        self.settings, self.resources = settings, resources
         self.folder = folder_of(settings)
         with self.folder:
             self.folder.create(settings.model_dump())
         path = self.folder.path / "output.txt"
         self._before = path.stat().st_size if path.exists() else 0  # what earlier attempts said
         self._output = path.open("a+", encoding="utf-8", errors="replace")
-        assignment = Assignment(self.folder.path, place.cores if place.pinned else None, at_once)
+        assignment = Assignment(self.folder.path, resources.cores if resources.pinned else None, at_once)
         self.process: Process
-        if server is None or place.device is not None:
-            self.process = SpawnedCell(assignment, place.device, self._output)
+        if server is None or resources.device is not None:
+            self.process = SpawnedCell(assignment, resources.device, self._output)
         else:
             self.process = server.start(assignment)
 
@@ -118,19 +118,19 @@ class RunningCell:
             return Outcome(self.folder, None, str(error))
         # a process that did not begin leaves the result of an earlier attempt
         stale = code != 0 and result is not None and result.status == "done"
-        stale |= code in FAILURES and result is not None and result.status != "failed"
+        stale |= code in FAILED_AT_START and result is not None and result.status != "failed"
         if code < 0 or result is None or stale:
             return Outcome(self.folder, None, why_ended(code, said))
         return Outcome(self.folder, result, "" if result.status == "done" else f"{result.status}: {result.reason}")
 
 
-Watch = Callable[[Iterable[RunningCell]], None]
+Watcher = Callable[[Iterable[RunningCell]], None]
 
 
-def done_before(settings: Settings) -> Outcome | None:
+def earlier_outcome(settings: Settings) -> Outcome | None:
     """The outcome of a cell that needs no training, or can't have any."""
     try:
-        result = finished(settings)
+        result = finished_result(settings)
     except Failure as error:
         return Outcome(folder_of(settings), None, str(error))
     return Outcome(folder_of(settings), result, "") if result else None
@@ -141,24 +141,24 @@ def run_cell(settings: Settings) -> Outcome:
 
     Raises Interrupted when this process was told to stop; the cell has then saved and ended.
     """
-    (outcome,) = run_cells([settings], Places(1))
+    (outcome,) = run_cells([settings], ResourcePool(1))
     return outcome
 
 
 def run_cells(
     cells: Sequence[Settings],
-    places: Places,
+    pool: ResourcePool,
     server: ForkServer | None = None,
-    watch: Watch = lambda running: None,
+    watch: Watcher = lambda running: None,
     ended: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
-    """Train cells, each in a process of its own as soon as there is a place for it; their outcomes, in their order.
+    """Train cells, each in a process of its own as soon as there are resources for it; their outcomes, in their order.
 
     server: forks the processes of cells on the CPU; without it each is a fresh interpreter. watch: called now and then
     with the cells that run. ended: called with every outcome at once.
     Raises Interrupted when this process was told to stop; all cells have then saved and ended.
     """
-    queue = _Queue(cells, places, server, ended)
+    queue = _Queue(cells, pool, server, ended)
     received: list[int] = []
     with handled(lambda number, frame: received.append(number)), queue:
         forwarded = 0
@@ -181,12 +181,16 @@ class _Queue:
     """Cells that wait, that run and that have ended, by their index. When its block is left, none runs."""
 
     def __init__(
-        self, cells: Sequence[Settings], places: Places, server: ForkServer | None, ended: Callable[[Outcome], None]
+        self,
+        cells: Sequence[Settings],
+        pool: ResourcePool,
+        server: ForkServer | None,
+        ended: Callable[[Outcome], None],
     ) -> None:
         self.waiting = deque(range(len(cells)))
         self.running: dict[int, RunningCell] = {}
         self.outcomes: dict[int, Outcome] = {}
-        self._cells, self._places, self._server, self._ended = cells, places, server, ended
+        self._cells, self._pool, self._server, self._ended = cells, pool, server, ended
 
     def __enter__(self) -> _Queue:
         return self
@@ -198,13 +202,13 @@ class _Queue:
             cell.process.close()
 
     def start(self) -> None:
-        """Start the cells for which there is a place."""
-        while self.waiting and (place := self._places.take(self._cells[self.waiting[0]])):
+        """Start the cells for which there are resources."""
+        while self.waiting and (resources := self._pool.acquire(self._cells[self.waiting[0]])):
             index = self.waiting.popleft()
             try:
-                self.running[index] = RunningCell(self._cells[index], place, self._places.at_once, self._server)
+                self.running[index] = RunningCell(self._cells[index], resources, self._pool.at_once, self._server)
             except Failure as error:
-                self._places.give_back(place)
+                self._pool.release(resources)
                 self._end(index, Outcome(folder_of(self._cells[index]), None, str(error)))
 
     def send_signal(self, number: int) -> None:
@@ -216,7 +220,7 @@ class _Queue:
         """Take in the cells that have ended."""
         for index, cell in [*self.running.items()]:
             if outcome := cell.outcome():
-                self._places.give_back(self.running.pop(index).place)
+                self._pool.release(self.running.pop(index).resources)
                 self._end(index, outcome)
 
     def _end(self, index: int, outcome: Outcome) -> None:

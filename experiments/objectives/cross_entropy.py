@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-IGNORED = -100  # a target that costs nothing, as by torch's cross entropy
-AT_ONCE = {"cpu": 2**20, "cuda": 2**24}  # logits; of a CPU, as many as stay in its cache
+IGNORED_TARGET = -100  # a target that costs nothing, as by torch's cross entropy
+LOGITS_AT_ONCE = {"cpu": 2**20, "cuda": 2**24}  # logits; of a CPU, as many as stay in its cache
 
 
 class CrossEntropy(torch.autograd.Function):
@@ -28,8 +28,8 @@ class CrossEntropy(torch.autograd.Function):
         ctx.save_for_backward(logits_PV, targets_P)
         ctx.label_smoothing = label_smoothing
         losses = [
-            F.cross_entropy(wide(logits), targets, reduction="none", label_smoothing=label_smoothing)
-            for logits, targets in _parts(logits_PV, targets_P)
+            F.cross_entropy(at_least_float32(logits), targets, reduction="none", label_smoothing=label_smoothing)
+            for logits, targets in _chunks(logits_PV, targets_P)
         ]
         return torch.cat(losses)
 
@@ -39,9 +39,9 @@ class CrossEntropy(torch.autograd.Function):
         """The gradient of the loss by the logits: softmax(logits) - (1 - smoothing) [v = target] - smoothing / V."""
         logits_PV, targets_P = ctx.saved_tensors
         smoothing, result_PV = ctx.label_smoothing, torch.empty_like(logits_PV)
-        gradient_P = gradient_P.masked_fill(targets_P == IGNORED, 0.0)
-        for logits, targets, gradient, result in _parts(logits_PV, targets_P.clamp(min=0), gradient_P, result_PV):
-            error = wide(logits).softmax(-1)
+        gradient_P = gradient_P.masked_fill(targets_P == IGNORED_TARGET, 0.0)
+        for logits, targets, gradient, result in _chunks(logits_PV, targets_P.clamp(min=0), gradient_P, result_PV):
+            error = at_least_float32(logits).softmax(-1)
             if smoothing:
                 error -= smoothing / logits.size(1)
             error[torch.arange(len(targets), device=targets.device), targets] -= 1 - smoothing
@@ -49,12 +49,12 @@ class CrossEntropy(torch.autograd.Function):
         return result_PV, None, None
 
 
-def wide(tensor: Tensor) -> Tensor:
+def at_least_float32(tensor: Tensor) -> Tensor:
     """The tensor in float32 at least."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
-def _parts(logits_PV: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
-    at_once = AT_ONCE.get(logits_PV.device.type, AT_ONCE["cuda"])
+def _chunks(logits_PV: Tensor, *others: Tensor) -> Iterator[tuple[Tensor, ...]]:
+    at_once = LOGITS_AT_ONCE.get(logits_PV.device.type, LOGITS_AT_ONCE["cuda"])
     positions = max(1, at_once // logits_PV.size(1))
     return zip(*(tensor.split(positions) for tensor in (logits_PV, *others)), strict=True)

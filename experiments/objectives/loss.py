@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from experiments.objectives.cross_entropy import IGNORED, CrossEntropy, wide
+from experiments.objectives.cross_entropy import IGNORED_TARGET, CrossEntropy, at_least_float32
 from experiments.objectives.objective import Batch
 
 
-class Sums(NamedTuple):
+class LossSums(NamedTuple):
     """The costs of a batch or of a part of one: scalars in float64, which add up to those of the whole."""
 
     tokens: Tensor  # nats, of the positions to predict
@@ -28,7 +28,7 @@ class Sums(NamedTuple):
         return mean if batch.labels is None else mean + self.labels / len(batch.labels)
 
 
-def predict(model: Callable[..., Any], batch: Batch, label_smoothing: float = 0.0) -> tuple[Tensor, Sums]:
+def predict(model: Callable[..., Any], batch: Batch, label_smoothing: float = 0.0) -> tuple[Tensor, LossSums]:
     """Logits [P, V] of the positions, and the sums of the batch's losses; all on one device."""
     if batch.labels is None:
         logits_PV = model(**batch.inputs, positions=batch.positions)
@@ -40,7 +40,7 @@ def predict(model: Callable[..., Any], batch: Batch, label_smoothing: float = 0.
         labels = loss(classes_BC, batch.labels)
         correct = (classes_BC.argmax(-1) == batch.labels).sum(dtype=torch.float64)
     tokens = loss(logits_PV.detach(), batch.targets) if label_smoothing else smoothed
-    return logits_PV, Sums(tokens, smoothed, labels, correct)
+    return logits_PV, LossSums(tokens, smoothed, labels, correct)
 
 
 def loss(logits_PV: Tensor, targets_P: Tensor, label_smoothing: float = 0.0) -> Tensor:
@@ -50,7 +50,7 @@ def loss(logits_PV: Tensor, targets_P: Tensor, label_smoothing: float = 0.0) -> 
     1512.00567, 7).
     """
     if targets_P.is_floating_point():
-        errors_P = (wide(logits_PV[:, 0]) - targets_P).square()
-        return errors_P.masked_fill(targets_P == IGNORED, 0.0).sum(dtype=torch.float64)
+        errors_P = (at_least_float32(logits_PV[:, 0]) - targets_P).square()
+        return errors_P.masked_fill(targets_P == IGNORED_TARGET, 0.0).sum(dtype=torch.float64)
     losses_P: Tensor = CrossEntropy.apply(logits_PV, targets_P, label_smoothing)
     return losses_P.sum(dtype=torch.float64)

@@ -56,7 +56,7 @@ class Objective(Protocol):
 
 
 @runtime_checkable
-class Scored(Protocol):
+class ScoredObjective(Protocol):
     """An objective that is scored by what the model predicts, beside the loss."""
 
     def scores(self, logits: list[npt.NDArray[np.floating]]) -> Scores:
@@ -64,7 +64,7 @@ class Scored(Protocol):
 
 
 @runtime_checkable
-class Decoded(Protocol):
+class DecodedObjective(Protocol):
     """An objective that is also scored, when a run ends, by the texts that the model writes by itself."""
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
@@ -177,7 +177,7 @@ class Batch(NamedTuple):
         """Tokens that the model reads, padding apart."""
         return self.tokens.numel() if self.unpadded is None else self.unpadded
 
-    def each(self, change: Callable[[Tensor], Tensor]) -> Batch:
+    def map_tensors(self, change: Callable[[Tensor], Tensor]) -> Batch:
         """The batch with every tensor changed."""
         inputs = {name: change(tensor) for name, tensor in self.inputs.items()}
         labels = None if self.labels is None else change(self.labels)

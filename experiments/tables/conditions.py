@@ -11,18 +11,18 @@ from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.overrides import by_stage, key_of, merged, parse
 from experiments.tables.definition.published import Published
 from experiments.tables.definition.request import Request, without_folder
-from experiments.tables.sources.source import Finding
+from experiments.tables.sources.source import CellOutcome
 from experiments.tables.step_times import StepTimes
 
 # how the evidence may be looked at
-LOOKS = {
+EVIDENCE_TEXTS = {
     Anytime.name: "anytime-valid: looked at after any seed, seeds added at will",
     Planned.name: "Student's t, as these seeds were planned before the first was trained",
     Waiting.name: "of a plan that is not complete: nothing is decided yet",
 }
-Findings = Mapping[tuple[str, int], Finding]  # by row and seed
+CellOutcomes = Mapping[tuple[str, int], CellOutcome]  # by row and seed
 # what the cells of a table must not differ in, of a result
-ALIKE = {
+SHARED_CONDITIONS = {
     "device": "machine",
     "precision": "precision",
     "compiled": "choice of torch.compile",
@@ -31,12 +31,12 @@ ALIKE = {
 
 
 def facts(
-    request: Request, findings: Findings, published: Published | None, evidence: Evidence, plans: Sequence[str],
+    request: Request, outcomes: CellOutcomes, published: Published | None, evidence: Evidence, plans: Sequence[str],
     step_times: StepTimes,
 ) -> Iterator[tuple[str, str]]:  # fmt: skip
     """Names and values of the conditions: paper, budget, seeds, text, machine, code, ..., and the command."""
     budget = request.budget
-    results = [finding.result for finding in findings.values() if finding.result]
+    results = [outcome.result for outcome in outcomes.values() if outcome.result]
     yield "paper", request.table.paper
     if published:
         yield "published", published.source
@@ -46,8 +46,8 @@ def facts(
     for name, text in budget.finetune.items():
         overrides = merged(parse(text), [*map(without_folder, of_user.get(name, []))])
         yield f"fine-tuning, {name}", "; ".join([" ".join(overrides), *_examples(name, results)])
-    yield "seeds", _spans(sorted({seed for _, seed in findings}))
-    yield "evidence", LOOKS[evidence.name]
+    yield "seeds", _spans(sorted({seed for _, seed in outcomes}))
+    yield "evidence", EVIDENCE_TEXTS[evidence.name]
     yield from (("plan", line) for line in plans)
     yield "margin", f"{budget.margin.value:g}: {budget.margin.reason}"
     yield from ((f"positions, {name}", scheme.label) for name, scheme in request.schemes.items())
@@ -59,7 +59,7 @@ def facts(
     yield "command", request.command()
 
 
-def notes(request: Request, findings: Findings, step_times: StepTimes) -> Iterator[str]:
+def notes(request: Request, outcomes: CellOutcomes, step_times: StepTimes) -> Iterator[str]:
     """Sentences on what is not as a reader would expect."""
     budget = request.budget
     if budget.note:
@@ -73,16 +73,16 @@ def notes(request: Request, findings: Findings, step_times: StepTimes) -> Iterat
         yield f"Ranks and signs are against the published {budget.metric}."
     if left_out := [row.label for key, row in request.table.rows.items() if key not in request.rows]:
         yield f"Not at this budget: {', '.join(left_out)}."
-    for (row, seed), finding in findings.items():
-        if finding.state in ("failed", "refused", "diverged"):
+    for (row, seed), outcome in outcomes.items():
+        if outcome.state in ("failed", "refused", "diverged"):
             counts = f"; counts as the {budget.diverged} of the others" if budget.diverged else ""
-            sentence = f"{row}, seed {seed}: {finding.state}: {finding.reason}"
-            yield sentence + (counts if finding.state == "diverged" else "")
+            sentence = f"{row}, seed {seed}: {outcome.state}: {outcome.reason}"
+            yield sentence + (counts if outcome.state == "diverged" else "")
     if step_times.waited is not None and step_times.waited > BUSY:
         waited = f"a row waited {step_times.waited:.0%} of its time for a core"
         yield f"The machine was busy while steps were timed: {waited}."
-    for place, condition in ALIKE.items():
-        if len(distinct(finding.result.get(place) for finding in findings.values())) > 1:
+    for place, condition in SHARED_CONDITIONS.items():
+        if len(distinct(outcome.result.get(place) for outcome in outcomes.values())) > 1:
             yield f"The cells are of more than one {condition}: what is measured of them is not comparable."
 
 

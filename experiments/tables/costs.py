@@ -27,7 +27,7 @@ def cell_costs(source: Source, finetunings: Sequence[str], console: Console) -> 
 
     finetunings: names of those that follow on each cell, whose time is not predicted.
     """
-    states = [source.finding(cell).state for cell in source.cells]
+    states = [source.outcome(cell).state for cell in source.cells]
     by_row: dict[str, Prediction] = {}
     rows: list[Row] = []
     for cell, state in zip(source.cells, states, strict=True):
@@ -37,7 +37,9 @@ def cell_costs(source: Source, finetunings: Sequence[str], console: Console) -> 
              "tokens": prediction.tokens, "peak_memory_bytes": prediction.peak_memory_bytes,
              "state": state}
         )  # fmt: skip
-    left = _left([by_row[cell.row] for cell, state in zip(source.cells, states, strict=True) if state == "missing"])
+    left = _remaining_text(
+        [by_row[cell.row] for cell, state in zip(source.cells, states, strict=True) if state == "missing"]
+    )
     if finetunings:
         # how many windows the examples are only they say
         to_finetune = sum(state in ("missing", "pretrained") for state in states)
@@ -45,7 +47,7 @@ def cell_costs(source: Source, finetunings: Sequence[str], console: Console) -> 
     return rows, left
 
 
-def listing(runs: Path) -> tuple[list[Row], str]:
+def list_tables(runs: Path) -> tuple[list[Row], str]:
     """A row for every table with its cells at each budget, and a caption; nothing is composed or measured."""
     rows: list[Row] = []
     for name in names():
@@ -75,7 +77,7 @@ def table_costs(runs: Path, console: Console) -> tuple[list[Row], str]:
                 request = Request(name, table, budget_name, range(1), runs=runs)
                 predict = partial(_baseline_cost, request, console)
                 cost = remembered(settings, [*key, name, budget_name], predict)
-                row[budget_name] = _said(request, Prediction(*(cost or [None])))
+                row[budget_name] = _cost_text(request, Prediction(*(cost or [None])))
         rows.append(row)
     caption = (
         "cells, time, memory and tokens on this machine, roughly: every cell as dear as its baseline, and a FLOP as "
@@ -94,7 +96,7 @@ def _baseline_cost(request: Request, console: Console) -> list[float | None] | N
     return [prediction.seconds, prediction.tokens, prediction.peak_memory_bytes]
 
 
-def _said(request: Request, prediction: Prediction) -> str:
+def _cost_text(request: Request, prediction: Prediction) -> str:
     """What all cells of a budget cost."""
     budget = request.budget
     count = _count(request)
@@ -102,7 +104,7 @@ def _said(request: Request, prediction: Prediction) -> str:
         return f"{count} cells, unknown time"
     time = time_text(count * prediction.seconds)
     memory = f", {prediction.peak_memory_bytes / 1e9:.1f} GB" if prediction.peak_memory_bytes else ""
-    tokens = f", {_short(count * prediction.tokens)} tokens" if prediction.tokens else ""
+    tokens = f", {_short_count(count * prediction.tokens)} tokens" if prediction.tokens else ""
     finetunings = f", then {', '.join(budget.finetune)}" if budget.finetune else ""
     return f"{count} cells, {time}{memory}{tokens}{finetunings}"
 
@@ -111,7 +113,7 @@ def _count(request: Request) -> int:
     return len(request.configurations) * request.budget.seeds
 
 
-def _left(missing: Sequence[Prediction]) -> str:
+def _remaining_text(missing: Sequence[Prediction]) -> str:
     seconds = [prediction.seconds for prediction in missing if prediction.seconds is not None]
     tokens = sum(prediction.tokens or 0 for prediction in missing)
     unknown = "" if len(seconds) == len(missing) else f" and {len(missing) - len(seconds)} of unknown length"
@@ -119,7 +121,7 @@ def _left(missing: Sequence[Prediction]) -> str:
     return f"missing: {len(missing)} cells, about {time_text(sum(seconds))}{unknown}{said_tokens}"
 
 
-def _short(count: int) -> str:
+def _short_count(count: int) -> str:
     for size, unit in ((10**12, "T"), (10**9, "G"), (10**6, "M")):
         if count >= size:
             return f"{count / size:.1f}{unit}"

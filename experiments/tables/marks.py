@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from experiments.statistics.marks import at_plateau, late_gain, seeds
 from experiments.tables.definition.table import Budget
-from experiments.tables.sources.source import Finding
+from experiments.tables.sources.source import CellOutcome
 
 
 @dataclass(frozen=True)
@@ -18,14 +18,14 @@ class Mark:
     late_gain: float | None = None  # nats that the last tenth of its steps gained, the mean over seeds
 
 
-def mark(findings: Iterable[Finding], budget: Budget) -> Mark:
+def mark(outcomes: Iterable[CellOutcome], budget: Budget) -> Mark:
     """The mark of a row, from what its cells came to: it is stuck if a cell diverged, or ended at the plateau.
 
     Rows of computed cells have no loss of a unigram model, and no mark.
     """
-    findings = list(findings)
-    results = [finding.result for finding in findings if finding.state == "done"]
-    diverged = sum(finding.state == "diverged" for finding in findings)
-    reasons = [f"diverged with {seeds(diverged, len(findings))}"] if diverged else []
+    outcomes = list(outcomes)
+    results = [outcome.result for outcome in outcomes if outcome.state == "done"]
+    diverged = sum(outcome.state == "diverged" for outcome in outcomes)
+    reasons = [f"diverged with {seeds(diverged, len(outcomes))}"] if diverged else []
     reasons += [plateau] if (plateau := at_plateau(results)) else []
     return Mark(" and ".join(reasons), late_gain(results) if budget.score == "validation_loss" else None)

@@ -69,7 +69,7 @@ def make_plan(request: Request, source: Source, count: int) -> Path:
         first = max(begun_seeds(source), default=-1) + 1
         seeds = range(first, first + count)
     planned = source.with_seeds(seeds)
-    if begun := sorted({cell.seed for cell in planned.cells if has_begun(planned.finding(cell))}):
+    if begun := sorted({cell.seed for cell in planned.cells if has_begun(planned.outcome(cell))}):
         raise Mistake(
             f"--plan: seed {', '.join(map(str, begun))} has begun; a plan is made before", "choose later seeds"
         )
@@ -98,7 +98,7 @@ def evidence_for(request: Request, source: Source, planned: Sequence[Plan]) -> E
     now = _plan(request, source, request.seeds)
     if not any(replace(plan, date=now.date) == now for plan in of_these):
         return Anytime()
-    there = all(source.finding(cell).state in ("done", "diverged") for cell in source.cells)
+    there = all(source.outcome(cell).state in ("done", "diverged") for cell in source.cells)
     return Planned() if there else Waiting()
 
 

@@ -10,13 +10,13 @@ import numpy as np
 
 from experiments.record.dotted import value_at
 from experiments.statistics.evidence import Anytime, Evidence, interval, standard_error
-from experiments.tables.conditions import Findings, distinct, facts, notes
+from experiments.tables.conditions import CellOutcomes, distinct, facts, notes
 from experiments.tables.definition.published import Number, Published
 from experiments.tables.definition.request import Configuration, Request
 from experiments.tables.definition.table import Budget, Row
 from experiments.tables.marks import Mark, mark
 from experiments.tables.seeds import has_begun
-from experiments.tables.sources.source import Finding, Source
+from experiments.tables.sources.source import CellOutcome, Source
 from experiments.tables.step_times import NOT_MEASURED, StepTimes
 from experiments.tables.verdict import Measures, Verdict, decide
 
@@ -57,48 +57,48 @@ def report(
         plans: a line about each that was made of this table, whatever its seeds.
     """
     evidence = evidence or Anytime()
-    found = ((cell, source.finding(cell)) for cell in source.cells)
+    found = ((cell, source.outcome(cell)) for cell in source.cells)
     # of seeds that nobody asked for some rows may have a cell, and others none
-    findings = {
-        (cell.row, cell.seed): finding for cell, finding in found if cell.seed in request.seeds or has_begun(finding)
+    outcomes = {
+        (cell.row, cell.seed): outcome for cell, outcome in found if cell.seed in request.seeds or has_begun(outcome)
     }
     configurations = request.configurations
     sizes = {key: source.sizes(key) for key in configurations}
-    scores = _scores(request.budget, findings)
-    marks = {key: mark(_of_row(findings, key), request.budget) for key in configurations}
+    scores = _scores(request.budget, outcomes)
+    marks = {key: mark(_of_row(outcomes, key), request.budget) for key in configurations}
     printed = _printed(request.rows, published)
     measures = {
-        scheme: _measures(request, scheme, scores, step_times.seconds, findings, sizes, marks)
+        scheme: _measures(request, scheme, scores, step_times.seconds, outcomes, sizes, marks)
         for scheme in request.schemes or [""]
     }
     lines = [
         {"row": of.row, **({"positions": of.scheme} if of.scheme else {}), "label": of.definition.label, **sizes[key],
          **_published_columns(published, printed.get(of.row)),
-         **_measured_columns(request, of, measures[of.scheme], _of_row(findings, key), marks[key], evidence)}
+         **_measured_columns(request, of, measures[of.scheme], _of_row(outcomes, key), marks[key], evidence)}
         for key, of in configurations.items()
     ]  # fmt: skip
     for scheme in measures:
         _rank(request, [line for line in lines if line.get("positions", "") == scheme], printed)
     return Report(
-        request, request.budget.score_name, lines, list(_by_seed(request, findings, scores)), printed,
+        request, request.budget.score_name, lines, list(_by_seed(request, outcomes, scores)), printed,
         decide(request.claims, request.budget, request.rows, measures, evidence),
-        list(facts(request, findings, published, evidence, plans, step_times)),
-        list(notes(request, findings, step_times)),
-        is_complete=all(finding.state in ("done", "diverged") for finding in findings.values()),
+        list(facts(request, outcomes, published, evidence, plans, step_times)),
+        list(notes(request, outcomes, step_times)),
+        is_complete=all(outcome.state in ("done", "diverged") for outcome in outcomes.values()),
     )  # fmt: skip
 
 
-def _of_row(findings: Findings, key: str) -> list[Finding]:
-    return [finding for (row, _), finding in findings.items() if row == key]
+def _of_row(outcomes: CellOutcomes, key: str) -> list[CellOutcome]:
+    return [outcome for (row, _), outcome in outcomes.items() if row == key]
 
 
 def _measures(
     request: Request, scheme: str, scores: Mapping[str, dict[int, float]], step_times: Mapping[str, dict[int, float]],
-    findings: Findings, sizes: Mapping[str, Mapping[str, object]], marks: Mapping[str, Mark],
+    outcomes: CellOutcomes, sizes: Mapping[str, Mapping[str, object]], marks: Mapping[str, Mark],
 ) -> Measures:  # fmt: skip
     """What claims can be about under one scheme, by the row's own key."""
     keys = {of.row: key for key, of in request.configurations.items() if of.scheme == scheme}
-    parameters = _of_results(findings, "parameters.total", lambda count: count)
+    parameters = _of_results(outcomes, "parameters.total", lambda count: count)
     gains = {row: gain for row, key in keys.items() if (gain := marks[key].late_gain) is not None}
     return Measures(
         score={row: scores.get(key, {}) for row, key in keys.items()},
@@ -110,39 +110,39 @@ def _measures(
     )
 
 
-def _scores(budget: Budget, findings: Findings) -> dict[str, dict[int, float]]:
+def _scores(budget: Budget, outcomes: CellOutcomes) -> dict[str, dict[int, float]]:
     """Scores of done cells; of diverged ones what the budget says they count as."""
     scores: dict[str, dict[int, float]] = {}
-    done = [finding.result for finding in findings.values() if finding.state == "done"]
+    done = [outcome.result for outcome in outcomes.values() if outcome.state == "done"]
     stand_ins = [value for result in done if budget.diverged and (value := value_at(result, budget.diverged))]
-    for (row, seed), finding in findings.items():
-        value = value_at(finding.result, budget.score) if finding.state == "done" else None
-        if finding.state == "diverged" and stand_ins:
+    for (row, seed), outcome in outcomes.items():
+        value = value_at(outcome.result, budget.score) if outcome.state == "done" else None
+        if outcome.state == "diverged" and stand_ins:
             value = max(stand_ins)
         if value is not None:
             scores.setdefault(row, {})[seed] = value
     return scores
 
 
-def _of_results(findings: Findings, place: str, value: Callable[[float], float]) -> dict[str, dict[int, float]]:
+def _of_results(outcomes: CellOutcomes, place: str, value: Callable[[float], float]) -> dict[str, dict[int, float]]:
     """What follows from a number of every done cell whose result has it."""
     values: dict[str, dict[int, float]] = {}
-    for (row, seed), finding in findings.items():
-        if finding.state == "done" and (number := value_at(finding.result, place)):
+    for (row, seed), outcome in outcomes.items():
+        if outcome.state == "done" and (number := value_at(outcome.result, place)):
             values.setdefault(row, {})[seed] = value(number)
     return values
 
 
-def _by_seed(request: Request, findings: Findings, scores: Mapping[str, dict[int, float]]) -> Iterator[Line]:
+def _by_seed(request: Request, outcomes: CellOutcomes, scores: Mapping[str, dict[int, float]]) -> Iterator[Line]:
     """A line for every cell: its score, what a unigram model would have, and what it came to."""
     configurations = request.configurations
-    for (key, seed), finding in findings.items():
+    for (key, seed), outcome in outcomes.items():
         of = configurations[key]
         yield {
             "row": of.row, **({"positions": of.scheme} if of.scheme else {}), "seed": seed,
             request.budget.score_name: scores.get(key, {}).get(seed),
-            **{name: finding.result.get(name) for name in ("unigram_loss", "late_gain") if finding.result},
-            "state": finding.state,
+            **{name: outcome.result.get(name) for name in ("unigram_loss", "late_gain") if outcome.result},
+            "state": outcome.state,
         }  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def _published_columns(published: Published | None, numbers: dict[str, Number] |
 
 
 def _measured_columns(
-    request: Request, of: Configuration, measures: Measures, findings: Sequence[Finding], marked: Mark,
+    request: Request, of: Configuration, measures: Measures, outcomes: Sequence[CellOutcome], marked: Mark,
     evidence: Evidence,
 ) -> Line:  # fmt: skip
     baseline = request.table.baseline
@@ -177,7 +177,7 @@ def _measured_columns(
     paired = [seed for seed in scores if seed in baseline_scores and of.row != baseline]
     differences = [scores[seed] - baseline_scores[seed] for seed in paired]
     low, high = interval(evidence, differences) or (None, None)
-    results = [finding.result for finding in findings if finding.state == "done"]
+    results = [outcome.result for outcome in outcomes if outcome.state == "done"]
     return {
         request.budget.score_name: float(np.mean(values)) if values else None,
         "standard_error": standard_error(values) if values else None,
@@ -193,7 +193,7 @@ def _measured_columns(
         "step_seconds": _mean(iter(measures.step_time.get(of.row, {}).values())),
         "step_time": _ratio(measures.step_time.get(of.row, {}), measures.step_time.get(baseline, {})),
         "peak_memory_bytes": max((result.get("peak_memory_bytes") or 0 for result in results), default=0) or None,
-        "state": _state(findings),
+        "state": _state(outcomes),
     }
 
 
@@ -232,10 +232,10 @@ def _sign(line: Line, our_sign: int, published_gain: float) -> str:
     return "same" if our_sign * line["difference"] * published_gain > 0 else "opposite"
 
 
-def _state(findings: Sequence[Finding]) -> str:
-    done = sum(finding.state == "done" for finding in findings)
-    others = distinct(finding.state for finding in findings if finding.state != "done")
-    return "done" if not others else f"{done} of {len(findings)} done, {', '.join(others)}"
+def _state(outcomes: Sequence[CellOutcome]) -> str:
+    done = sum(outcome.state == "done" for outcome in outcomes)
+    others = distinct(outcome.state for outcome in outcomes if outcome.state != "done")
+    return "done" if not others else f"{done} of {len(outcomes)} done, {', '.join(others)}"
 
 
 def _first(values: Iterator[Any]) -> Any:

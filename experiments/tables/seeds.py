@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from itertools import count
 
-from experiments.tables.sources.source import Finding, Source
+from experiments.tables.sources.source import CellOutcome, Source
 
 BLOCK = 16  # seeds that are looked for at once; the first block of which no cell has begun ends the search
 
 
-def has_begun(finding: Finding) -> bool:
+def has_begun(outcome: CellOutcome) -> bool:
     """Whether anything of a cell is there."""
-    return finding.state != "missing" or bool(finding.reason)
+    return outcome.state != "missing" or bool(outcome.reason)
 
 
 def begun_seeds(source: Source) -> list[int]:
@@ -19,7 +19,7 @@ def begun_seeds(source: Source) -> list[int]:
     seeds: list[int] = []
     for first in count(0, BLOCK):
         block = source.with_seeds(range(first, first + BLOCK))
-        begun = sorted({cell.seed for cell in block.cells if has_begun(block.finding(cell))})
+        begun = sorted({cell.seed for cell in block.cells if has_begun(block.outcome(cell))})
         if not begun:
             return seeds
         seeds += begun

@@ -17,7 +17,7 @@ from experiments.tables.definition.request import Request
 from experiments.tables.sources.source import Source
 
 ROUNDS = 12  # an anytime-valid interval needs four, and is narrow from about ten on
-STEPS = "steps"  # in the folder of the rendered tables
+STEP_TIMES_FOLDER = "steps"  # in the folder of the rendered tables
 
 
 class StepTimes(NamedTuple):
@@ -31,11 +31,11 @@ class StepTimes(NamedTuple):
 NOT_MEASURED = StepTimes({}, "", None)
 
 
-def known(request: Request, source: Source) -> StepTimes:
+def recorded(request: Request, source: Source) -> StepTimes:
     """What was measured before, of these rows, this code and this machine; else NOT_MEASURED."""
     try:
         record = read_sealed(_path(request))
-        if record["rows"] != _identity(_timed(request, source)):
+        if record["rows"] != _identity(_settings_to_time(request, source)):
             return NOT_MEASURED
         seconds = {
             str(row): {turn: float(each) for turn, each in enumerate(of_row)}
@@ -56,7 +56,7 @@ def measure(request: Request, source: Source, console: Console) -> StepTimes:
     from experiments.bench.contenders import Contender
     from experiments.bench.rounds import Timing, timed
 
-    rows = _timed(request, source)
+    rows = _settings_to_time(request, source)
     if not rows:
         return NOT_MEASURED
     console.print(f"timing a step of {len(rows)} rows, {ROUNDS} rounds", markup=False, highlight=False)
@@ -75,10 +75,10 @@ def measure(request: Request, source: Source, console: Console) -> StepTimes:
     }
     folder_for(_path(request).parent)
     write_sealed(_path(request), record)
-    return known(request, source)
+    return recorded(request, source)
 
 
-def _timed(request: Request, source: Source) -> dict[str, Settings]:
+def _settings_to_time(request: Request, source: Source) -> dict[str, Settings]:
     """The settings of every row under the first scheme, by configuration."""
     first = next(iter(request.schemes), "")
     keys = (key for key, of in request.configurations.items() if of.scheme == first)
@@ -101,4 +101,4 @@ def _machine(rows: Mapping[str, Settings]) -> str:
 
 
 def _path(request: Request) -> Path:
-    return request.runs / RENDERED / STEPS / f"{request.table_stem}.json"
+    return request.runs / RENDERED / STEP_TIMES_FOLDER / f"{request.table_stem}.json"

@@ -14,21 +14,21 @@ import numpy as np
 from rich.console import Console
 
 from experiments.display.rows import time_text
-from experiments.launch.places import Workers
+from experiments.launch.resources import Workers
 from experiments.statistics.comparison import AnyComparison
 from experiments.statistics.evidence import MOST_SEEDS
 from experiments.tables.definition.request import Request
 from experiments.tables.report import Report
 from experiments.tables.seeds import begun_seeds
-from experiments.tables.sources.source import Cell, Finding, Source
+from experiments.tables.sources.source import Cell, CellOutcome, Source
 
 FIRST_SEEDS = 4  # of every row, before anything can be said of spreads
-FAILURES = 3  # cells of a row that fail: the row gets no more
-UNMADE = ("missing", "pretrained")  # a cell to be made, anew or from where it was cut
+MAX_FAILURES = 3  # cells of a row that fail: the row gets no more
+STATES_TO_MAKE = ("missing", "pretrained")  # a cell to be made, anew or from where it was cut
 
 
 @dataclass(frozen=True)
-class Step:
+class NextCells:
     """The next cells to make, and why these."""
 
     cells: list[Cell]
@@ -71,21 +71,21 @@ def until_resolved(
         source.make(step.cells, request.group, console, workers)
 
 
-def next_step(request: Request, source: Source, report: Report) -> Step | None:
+def next_step(request: Request, source: Source, report: Report) -> NextCells | None:
     """The cells that decide most in their time; None where nothing is open.
 
     First every row gets FIRST_SEEDS. Then, of the comparisons that still decide a claim, the one that needs the least
     further time gets its next seed.
     """
     begun = source.with_seeds(sorted({*range(FIRST_SEEDS), *begun_seeds(source)}))
-    findings = {cell: begun.finding(cell) for cell in begun.cells}
-    first = [cell for cell, finding in findings.items() if cell.seed < FIRST_SEEDS and finding.state in UNMADE]
+    outcomes = {cell: begun.outcome(cell) for cell in begun.cells}
+    first = [cell for cell, outcome in outcomes.items() if cell.seed < FIRST_SEEDS and outcome.state in STATES_TO_MAKE]
     if first:
         seed = first[0].seed
-        return Step([cell for cell in first if cell.seed == seed], f"seed {seed} of every row")
-    seconds = _seconds(findings)
-    failures = Counter(cell.row for cell, finding in findings.items() if finding.state in ("failed", "refused"))
-    failing = {row for row, count in failures.items() if count >= FAILURES}
+        return NextCells([cell for cell in first if cell.seed == seed], f"seed {seed} of every row")
+    seconds = _seconds(outcomes)
+    failures = Counter(cell.row for cell, outcome in outcomes.items() if outcome.state in ("failed", "refused"))
+    failing = {row for row, count in failures.items() if count >= MAX_FAILURES}
     candidates = [each for each in _open(request, report) if not failing & set(each.rows)]
     for chosen in sorted(candidates, key=lambda each: each.cost(seconds)):
         if cells := _next_seed(source, chosen.rows):
@@ -93,7 +93,7 @@ def next_step(request: Request, source: Source, report: Report) -> Step | None:
             have = len(chosen.comparison.values)
             why = f"{chosen.claim}: {chosen.comparison.sentence} has {have} of about {needed}"
             left = time_text(chosen.cost(seconds)) if chosen.seeds else "too long"
-            return Step(cells, f"{why}, {left} of one core; seed {cells[0].seed} next")
+            return NextCells(cells, f"{why}, {left} of one core; seed {cells[0].seed} next")
     return None
 
 
@@ -116,17 +116,17 @@ def _next_seed(source: Source, rows: Sequence[str]) -> list[Cell]:
     """The missing cells of the first seed that one of the rows lacks; empty where all have MOST_SEEDS."""
     for first in range(0, MOST_SEEDS, FIRST_SEEDS):
         block = source.with_seeds(range(first, first + FIRST_SEEDS))
-        missing = [cell for cell in block.cells if cell.row in rows and block.finding(cell).state in UNMADE]
+        missing = [cell for cell in block.cells if cell.row in rows and block.outcome(cell).state in STATES_TO_MAKE]
         if missing:
             return [cell for cell in missing if cell.seed == missing[0].seed]
     return []
 
 
-def _seconds(findings: Mapping[Cell, Finding]) -> dict[str, float]:
+def _seconds(outcomes: Mapping[Cell, CellOutcome]) -> dict[str, float]:
     """The mean processor time of a cell of each row."""
     times: dict[str, list[float]] = {}
-    for cell, finding in findings.items():
-        if seconds := finding.result.get("processor_seconds") or finding.result.get("wall_seconds"):
+    for cell, outcome in outcomes.items():
+        if seconds := outcome.result.get("processor_seconds") or outcome.result.get("wall_seconds"):
             times.setdefault(cell.row, []).append(seconds)
     return {row: float(np.mean(of_row)) for row, of_row in times.items()}
 

@@ -14,8 +14,8 @@ from torch import nn
 
 from experiments.data.packing import Packed
 from experiments.measure.quality import bits_per_byte, perplexity
-from experiments.objectives.loss import Sums
-from experiments.objectives.objective import Batch, Objective, Scored, Vocabulary
+from experiments.objectives.loss import LossSums
+from experiments.objectives.objective import Batch, Objective, ScoredObjective, Vocabulary
 from experiments.training.compiling import eager
 from experiments.training.micro_batches import Forward, shortage_shared, split
 
@@ -84,19 +84,19 @@ def evaluate(
         with shortage_shared(forward.world), torch.inference_mode(), eager(model):
             for index, part in forward.world.share(parts()):
                 logits_PV, sums = forward.predict(part)
-                kept = logits_PV.float().cpu().numpy() if isinstance(objective, Scored) else None
+                kept = logits_PV.float().cpu().numpy() if isinstance(objective, ScoredObjective) else None
                 scored.append((index, [float(each) for each in sums], kept))
                 # or they would be in memory beside the next part's
                 del logits_PV
     finally:
         model.train(was_training)
     everywhere = sorted(itertools.chain(*forward.world.gather(scored)), key=lambda part: part[0])
-    totals, logits = np.zeros(len(Sums._fields)), [kept for _, _, kept in everywhere if kept is not None]
+    totals, logits = np.zeros(len(LossSums._fields)), [kept for _, _, kept in everywhere if kept is not None]
     for _, sums_of_part, _ in everywhere:
         totals += sums_of_part
     nats, _, order_nats, correct = totals.tolist()
     loss = nats / tokens
-    if isinstance(objective, Scored):
+    if isinstance(objective, ScoredObjective):
         guess = unigram_loss(targets, unigram, frozenset()) if len(unigram) else None
         scores, predictions = objective.scores(logits)
         return Evaluation(loss, None, None, guess, tokens, scores=scores, predictions=predictions)

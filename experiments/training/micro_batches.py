@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from experiments.model.layers.dropout import reseed
-from experiments.objectives.cross_entropy import IGNORED
-from experiments.objectives.loss import Sums, predict
+from experiments.objectives.cross_entropy import IGNORED_TARGET
+from experiments.objectives.loss import LossSums, predict
 from experiments.objectives.objective import Batch
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Failure, first_line
@@ -45,7 +45,7 @@ class Forward:
     label_smoothing: float = 0.0
     world: World = ALONE
 
-    def losses(self, batch: Batch, step: int, micro_batch: int) -> Iterator[Sums]:
+    def losses(self, batch: Batch, step: int, micro_batch: int) -> Iterator[LossSums]:
         """The sums of each micro-batch that this process takes; steps count from 0.
 
         Its dropout is a pure function of (seed, step, index), the index that it has among those of all processes.
@@ -57,14 +57,14 @@ class Forward:
             seed_device(seed, self.device)
             yield self.loss(part)
 
-    def loss(self, part: Batch) -> Sums:
+    def loss(self, part: Batch) -> LossSums:
         """The sums of one micro-batch."""
         return self.predict(part)[1]
 
-    def predict(self, part: Batch) -> tuple[Tensor, Sums]:
+    def predict(self, part: Batch) -> tuple[Tensor, LossSums]:
         """Logits [P, V] of one micro-batch, and its sums."""
         with autocast(self.precision, self.device):
-            whole = padded(part).each(lambda tensor: tensor.to(self.device, non_blocking=True))
+            whole = padded(part).map_tensors(lambda tensor: tensor.to(self.device, non_blocking=True))
             logits_PV, sums = predict(self.model, whole, self.label_smoothing)
         return logits_PV[: len(part.targets)], sums
 
@@ -100,21 +100,21 @@ def padded(part: Batch) -> Batch:
     count = len(part.targets)
     missing = -count % (1 << max(count.bit_length() - 4, 0))
     return part._replace(
-        positions=F.pad(part.positions, (0, missing)), targets=F.pad(part.targets, (0, missing), value=IGNORED)
+        positions=F.pad(part.positions, (0, missing)), targets=F.pad(part.targets, (0, missing), value=IGNORED_TARGET)
     )
 
 
-def backward(forward: Forward, batch: Batch, step: int, micro_batch: int) -> Sums:
+def backward(forward: Forward, batch: Batch, step: int, micro_batch: int) -> LossSums:
     """Add the gradient of the batch's mean loss to the parameters; returns its sums, on the CPU.
 
     Both are of the parts that this process takes. Each part is divided by the positions and labels of the whole batch,
     so that accumulation equals one pass up to rounding.
     """
-    total = torch.zeros(len(Sums._fields), dtype=torch.float64, device=forward.device)
+    total = torch.zeros(len(LossSums._fields), dtype=torch.float64, device=forward.device)
     for part in forward.losses(batch, step, micro_batch):
         part.mean(batch).backward()
         total += torch.stack([each.detach() for each in part])
-    return Sums(*total.cpu())
+    return LossSums(*total.cpu())
 
 
 def fitting(attempt: Callable[[int], T], micro_batch: int, again: Callable[[int], None]) -> tuple[T, int]:

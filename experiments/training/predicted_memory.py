@@ -57,7 +57,7 @@ def _forward_bytes(
 
     with torch.random.fork_rng(devices=[]), FakeTensorMode() as fake, torch.device(device):
         model = source.build_model(vocabulary_size)
-        shapes = example.each(lambda tensor: fake.from_tensor(tensor).to(device))
+        shapes = example.map_tensors(lambda tensor: fake.from_tensor(tensor).to(device))
         weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
         with (
             torch.autocast(device.type, dtype=torch.bfloat16, enabled=precision == "bf16"),

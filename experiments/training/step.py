@@ -21,7 +21,7 @@ from experiments.data.packing import Packed
 from experiments.measure.memory import give_back_freed_memory
 from experiments.model.layers.batch_norm import commit, discard
 from experiments.model.transformer import Transformer
-from experiments.objectives.loss import Sums
+from experiments.objectives.loss import LossSums
 from experiments.objectives.objective import Batch, Objective
 from experiments.settings.devices import largest_part
 from experiments.settings.run import Settings
@@ -48,7 +48,7 @@ class StepOutcome(NamedTuple):
     """What a step was made of."""
 
     batch: Batch
-    sums: Sums
+    sums: LossSums
     gradient_norm: float  # before clipping
 
 
@@ -94,14 +94,14 @@ class Learner:
         tokens_BN = batches.batch(self.sequences, seed, index, self.batch_size)
         return self.objective.batch(tokens_BN, seed, index)
 
-    def gradient(self, batch: Batch, index: int) -> Sums:
+    def gradient(self, batch: Batch, index: int) -> LossSums:
         """Leave the gradient of the batch's mean loss in the parameters; returns what the batch costs.
 
         Raises OutOfMemoryError where not even one sequence at a time fits.
         """
         world = self.forward.world
 
-        def attempt(micro_batch: int) -> Sums:
+        def attempt(micro_batch: int) -> LossSums:
             self.forget_gradient()
             with shortage_shared(world), self._forward_passes(index):
                 sums = backward(self.forward, batch, index, micro_batch)

@@ -6,7 +6,7 @@ from typing import Any
 
 from experiments.measure.hardware import device_name
 from experiments.measure.mfu import mfu
-from experiments.objectives.objective import Decoded
+from experiments.objectives.objective import DecodedObjective
 from experiments.record.code_digest import code_digest
 from experiments.record.result import Result, Status
 from experiments.settings.run import Settings
@@ -69,7 +69,7 @@ def quality(run: Run) -> dict[str, Any]:
 def decoded(run: Run) -> dict[str, Any]:
     """Scores of texts generated with the final weights; none where the objective generates nothing."""
     objective = run.objective
-    if not isinstance(objective, Decoded) or (sequences := objective.decoding().sequences) == 0:
+    if not isinstance(objective, DecodedObjective) or (sequences := objective.decoding().sequences) == 0:
         return {}
     from experiments.training.decoding import texts
 

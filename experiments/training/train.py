@@ -12,7 +12,7 @@ from experiments.display.progress import Display
 from experiments.measure.cores import Neighbours
 from experiments.measure.mfu import mfu
 from experiments.measure.quality import bits_per_byte, perplexity
-from experiments.objectives.objective import Scored
+from experiments.objectives.objective import ScoredObjective
 from experiments.record.checkpoint import origin, save, weights
 from experiments.record.durable import RunFolderError, to_json, write
 from experiments.record.folder import PREDICTIONS, RESULT, RunFolder
@@ -209,7 +209,7 @@ def training_metrics(run: Run) -> dict[str, Any]:
             "perplexity": perplexity(loss),
             "bits_per_byte": bits_per_byte(loss, train.token_count, train.text_bytes),
         }
-        if not isinstance(run.objective, Scored)
+        if not isinstance(run.objective, ScoredObjective)
         else {}
     )
     metrics = {

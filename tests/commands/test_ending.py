@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import cli
-from experiments.commands.ending import line_and_code, quiet, terminable
+from experiments.commands.ending import interrupted_by_signals, message_and_exit_code, silent_on_ctrl_c
 from experiments.settings.exit_code import ExitCode
 from experiments.training.interruption import Interrupted
 from tests.fixtures.command import ROOT
@@ -24,12 +24,12 @@ def of_path(number: int) -> OSError:
 
 
 def test_what_the_system_refuses_is_said_in_a_line_and_the_rest_is_a_bug():
-    line, code = line_and_code(of_path(errno.ENAMETOOLONG))
+    line, code = message_and_exit_code(of_path(errno.ENAMETOOLONG))
     assert code is ExitCode.MISTAKE and line.endswith("aaa: File name too long") and len(line) < 250
-    assert line_and_code(of_path(errno.EACCES))[1] is ExitCode.FAILED
-    assert line_and_code(KeyboardInterrupt()) == ("interrupted by SIGINT", ExitCode.INTERRUPTED)
-    assert line_and_code(Interrupted(signal.SIGTERM)) == ("interrupted by SIGTERM", ExitCode.TERMINATED)
-    assert line_and_code(of_path(errno.ENOENT)) is line_and_code(ValueError("shapes")) is None
+    assert message_and_exit_code(of_path(errno.EACCES))[1] is ExitCode.FAILED
+    assert message_and_exit_code(KeyboardInterrupt()) == ("interrupted by SIGINT", ExitCode.INTERRUPTED)
+    assert message_and_exit_code(Interrupted(signal.SIGTERM)) == ("interrupted by SIGTERM", ExitCode.TERMINATED)
+    assert message_and_exit_code(of_path(errno.ENOENT)) is message_and_exit_code(ValueError("shapes")) is None
 
 
 def test_a_folder_that_is_gone_and_a_missing_home_are_named(attn, tmp_path, monkeypatch):
@@ -43,12 +43,12 @@ def test_a_folder_that_is_gone_and_a_missing_home_are_named(attn, tmp_path, monk
     gone.rmdir()
     with pytest.raises(FileNotFoundError) as caught:
         Path.cwd()
-    assert line_and_code(caught.value)[0] == "the current folder has been removed; change to another"
+    assert message_and_exit_code(caught.value)[0] == "the current folder has been removed; change to another"
 
 
 def test_sigterm_leaves_the_block_and_the_handler_is_as_before():
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Interrupted), terminable():
+    with pytest.raises(Interrupted), interrupted_by_signals():
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(5)
     assert signal.getsignal(signal.SIGTERM) is before
@@ -57,12 +57,12 @@ def test_sigterm_leaves_the_block_and_the_handler_is_as_before():
 def test_an_ignored_ctrl_c_stays_ignored_and_another_is_interrupted(monkeypatch):
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with terminable():
+        with interrupted_by_signals():
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.01)
     finally:
         signal.signal(signal.SIGINT, before)
-    with pytest.raises(Interrupted, match="SIGINT"), terminable():
+    with pytest.raises(Interrupted, match="SIGINT"), interrupted_by_signals():
         os.kill(os.getpid(), signal.SIGINT)
         time.sleep(5)
 
@@ -78,12 +78,12 @@ def test_ctrl_c_before_a_command_begins_is_said_in_a_line(monkeypatch, capsys):
 
 def test_ctrl_c_in_an_import_ends_the_process_without_a_word():
     for own, said in (("", ""), ("signal.signal(signal.SIGINT, lambda *_: print('own'))", "own\n")):
-        imported = "import signal\nfrom experiments.commands.ending import quiet"
-        code = f"{imported}\n{own}\nwith quiet(): signal.raise_signal(2)"
+        imported = "import signal\nfrom experiments.commands.ending import silent_on_ctrl_c"
+        code = f"{imported}\n{own}\nwith silent_on_ctrl_c(): signal.raise_signal(2)"
         done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
         assert (done.returncode, done.stdout, done.stderr) == (0 if said else -signal.SIGINT, said, "")
     before = signal.getsignal(signal.SIGINT)
-    with quiet():
+    with silent_on_ctrl_c():
         assert signal.getsignal(signal.SIGINT) is (signal.SIG_DFL if before is signal.default_int_handler else before)
     assert signal.getsignal(signal.SIGINT) is before
 
@@ -134,8 +134,8 @@ def test_an_error_that_an_interruption_caused_is_the_interruption():
         finally:
             None.cleaned_up()
     except AttributeError as error:
-        assert line_and_code(error) == ("interrupted by SIGTERM", 128 + signal.SIGTERM)
-    assert line_and_code(AttributeError("alone")) is None
+        assert message_and_exit_code(error) == ("interrupted by SIGTERM", 128 + signal.SIGTERM)
+    assert message_and_exit_code(AttributeError("alone")) is None
 
 
 @pytest.mark.campaign

@@ -313,14 +313,14 @@ def test_computed_cells_are_kept_each_in_a_file(tmp_path):
     cells = source.cells
     assert [(cell.row, cell.seed) for cell in cells] == [("a", 0), ("b", 0), ("a", 1), ("b", 1)]
     source.make(cells[:1], "group", console)
-    assert [source.finding(cell).state for cell in cells] == ["done", "missing", "missing", "missing"]
+    assert [source.outcome(cell).state for cell in cells] == ["done", "missing", "missing", "missing"]
     (kept,) = (tmp_path / "runs").glob("*/*")
     before = kept.stat().st_mtime_ns
     source.make(cells, "group", console)
     assert kept.stat().st_mtime_ns == before
-    assert {source.finding(cell).state for cell in cells} == {"done"}
+    assert {source.outcome(cell).state for cell in cells} == {"done"}
     kept.write_text("{")
-    assert source.finding(cells[0]).state == "refused"
+    assert source.outcome(cells[0]).state == "refused"
 
 
 def test_the_list_names_every_table_and_what_it_costs(capsys, monkeypatch, tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.launch.child import child
+from experiments.launch.child import process_arguments
 
 SHADOWS = ("json", "random", "runpy", "torch", "numpy", "tokenizers", "attention", "sitecustomize")
 
@@ -24,14 +24,16 @@ def hostile(tmp_path: Path) -> Path:
 
 def test_no_module_of_the_current_folder_is_imported(hostile):
     (hostile / "value").write_text('{"a":\n1}', encoding="utf-8")
-    done = subprocess.run(**child("json.tool", hostile / "value"), cwd=hostile, capture_output=True, text=True)
+    done = subprocess.run(
+        **process_arguments("json.tool", hostile / "value"), cwd=hostile, capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout == '{\n    "a": 1\n}\n'
     assert not (hostile / "imported").exists()
 
 
 def test_it_is_the_code_of_the_parent_that_runs(hostile):
-    ours = child("experiments.launch.prepare", hostile / "run")
+    ours = process_arguments("experiments.launch.prepare", hostile / "run")
     done = subprocess.run(**ours, cwd=hostile, capture_output=True, text=True)
     # it has come as far as to look for the configuration of the run
     assert done.returncode == 1 and "config.yaml" in done.stderr, done.stderr

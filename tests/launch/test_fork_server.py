@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from experiments.config.compose import compose
 from experiments.launch.fork_server import ForkServer, can_fork
-from experiments.launch.places import Places
+from experiments.launch.resources import ResourcePool
 from experiments.launch.worker import Outcome, run_cell, run_cells
 from experiments.measure.cores import usable
 from experiments.settings.run import Settings
@@ -59,7 +59,7 @@ def numbers_of(outcome: Outcome) -> dict:
 
 def test_forked_cells_side_by_side_are_those_of_fresh_processes_bit_by_bit(server, cells):
     at_once = min(2, len(usable()))
-    forked = run_cells(cells("forked"), Places(at_once, pinned=True), server)
+    forked = run_cells(cells("forked"), ResourcePool(at_once, pinned=True), server)
     fresh = run_cell(cells("fresh")[0])
     assert forked[0].folder.name == fresh.folder.name
     assert numbers_of(forked[0]) == numbers_of(fresh) != numbers_of(forked[1])
@@ -74,7 +74,7 @@ def test_forked_cells_side_by_side_are_those_of_fresh_processes_bit_by_bit(serve
 @pytest.mark.campaign
 def test_a_cell_that_cannot_train_ends_no_other(server, cells):
     wrong, right = cells("mixed", "data.train=/nowhere/text.txt")[0], cells("mixed")[1]
-    outcomes = run_cells([wrong, right], Places(1), server)
+    outcomes = run_cells([wrong, right], ResourcePool(1), server)
     assert [outcome.done for outcome in outcomes] == [False, True]
     assert "/nowhere/text.txt" in outcomes[0].reason
     assert not outcomes[0].folder.path.exists()
@@ -83,14 +83,14 @@ def test_a_cell_that_cannot_train_ends_no_other(server, cells):
 @pytest.mark.campaign
 def test_cells_leave_no_descriptor_behind(server, cells, scale):
     # what is asked for anew is found done: a process that does next to nothing
-    done = run_cells(cells("again"), Places(2), server)
+    done = run_cells(cells("again"), ResourcePool(2), server)
     assert all(outcome.done for outcome in done)
 
     def held() -> int:
         return sum(len([*Path(f"/proc/{process}/fd").iterdir()]) for process in ("self", server._process.pid))
 
     before = held()
-    again = run_cells([cell for _ in range(3 * scale) for cell in cells("again")], Places(1), server)
+    again = run_cells([cell for _ in range(3 * scale) for cell in cells("again")], ResourcePool(1), server)
     assert {numbers_of(outcome)["loss"] for outcome in again} == {numbers_of(outcome)["loss"] for outcome in done}
     assert held() == before and not server._codes
 
@@ -107,7 +107,7 @@ def test_after_the_end_of_a_server_its_cells_save_and_the_next_cell_has_another(
                     folders.append(cell.folder)
                     os.kill(server._process.pid, signal.SIGKILL)
 
-        outcomes = run_cells([long, short], Places(1), server, watch)
+        outcomes = run_cells([long, short], ResourcePool(1), server, watch)
         assert [outcome.done for outcome in outcomes] == [False, True]
         assert outcomes[0].reason.startswith("killed by SIGKILL")
         end = time.monotonic() + 30
@@ -126,6 +126,6 @@ def test_leaving_the_block_ends_the_cells(cells, tmp_path):
             raise RuntimeError("a bug")
 
     with pytest.raises(RuntimeError, match="a bug"), ForkServer() as server:
-        run_cells([long], Places(1), server, watch)
+        run_cells([long], ResourcePool(1), server, watch)
     (result,) = Path(long.runs).glob("*/result.json")
     assert json.loads(result.read_text())["status"] == "interrupted"

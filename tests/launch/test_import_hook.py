@@ -12,7 +12,7 @@ import threading
 import pytest
 
 from experiments.launch import import_hook
-from experiments.launch.child import child
+from experiments.launch.child import process_arguments
 from experiments.launch.import_hook import hold_signals_in_imports, signals_held
 from experiments.training.interruption import Interrupted, Interruption
 
@@ -90,7 +90,7 @@ def test_without_the_hook_a_signal_breaks_in(library):
 
 def test_children_have_the_hook(tmp_path):
     (tmp_path / "shows.py").write_text("import sys\nprint(type(sys.meta_path[0]).__module__)\n")
-    described = child("shows", "")
+    described = process_arguments("shows", "")
     described["args"][3] += os.pathsep + str(tmp_path)
     done = subprocess.run(**described, capture_output=True, text=True)
     assert done.stdout.strip() == import_hook.__name__, done.stderr

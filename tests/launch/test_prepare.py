@@ -9,7 +9,7 @@ import pytest
 from experiments.config.compose import compose
 from experiments.data.errors import DataError
 from experiments.data.packing import is_prepared
-from experiments.launch.prepare import prepare_apart
+from experiments.launch.prepare import prepare_in_child_process
 from experiments.record.folder import RunFolder
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Failure
@@ -35,7 +35,7 @@ def cached(settings) -> bool:
 def test_made_once_in_another_process(asked, monkeypatch, tmp_path, capfd):
     settings, folder = asked()
     assert not cached(settings) and not (tmp_path / "cache" / "packed").exists()
-    prepare_apart(settings, folder)
+    prepare_in_child_process(settings, folder)
     assert cached(settings)
     assert "tokenizing" in capfd.readouterr().err
 
@@ -43,20 +43,20 @@ def test_made_once_in_another_process(asked, monkeypatch, tmp_path, capfd):
         raise AssertionError
 
     monkeypatch.setattr(subprocess, "run", never)
-    prepare_apart(settings, folder)
+    prepare_in_child_process(settings, folder)
 
 
 def test_a_mistake_comes_back_as_it_was_said(asked, tmp_path):
     short = tmp_path / "short.txt"
     short.write_text("three short words")
     with pytest.raises(DataError, match="length=16 needs 15 tokens for one sequence"):
-        prepare_apart(*asked(short))
+        prepare_in_child_process(*asked(short))
 
 
 def test_a_process_that_breaks_is_a_bug(asked, monkeypatch):
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(RuntimeError, match="exit code 1"):
-        prepare_apart(*asked())
+        prepare_in_child_process(*asked())
 
 
 def test_a_process_that_is_killed_is_said_in_a_line(asked, monkeypatch, tmp_path):
@@ -65,7 +65,7 @@ def test_a_process_that_is_killed_is_said_in_a_line(asked, monkeypatch, tmp_path
     killed.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(killed))
     with pytest.raises(Failure, match=r"killed by SIGKILL \(out of memory\?\)") as caught:
-        prepare_apart(*asked())
+        prepare_in_child_process(*asked())
     assert caught.value.exit_code == ExitCode.FAILED
 
 
@@ -76,5 +76,5 @@ def test_what_a_killed_process_was_making_is_removed(asked, monkeypatch, tmp_pat
     killed.chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(killed))
     with pytest.raises(Failure, match="killed by SIGKILL"):
-        prepare_apart(*asked())
+        prepare_in_child_process(*asked())
     assert left.parent.exists() and not left.exists()

@@ -14,8 +14,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from experiments.launch import places, processes
-from experiments.launch.processes import Launched, launched
+from experiments.launch import processes, resources
+from experiments.launch.processes import TorchrunProcess, torchrun_process
 from experiments.record.folder import RunFolder
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,7 +25,7 @@ TORCHRUN = {"RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE
 
 @pytest.fixture
 def eight_cores(monkeypatch):
-    for module in (places, processes):
+    for module in (processes, resources):
         monkeypatch.setattr(module, "usable", lambda: [*range(8)])
 
 
@@ -75,10 +75,10 @@ def test_what_can_not_be_shared_is_refused_by_name_and_nothing_is_left(attn, tin
 
 
 def test_torchrun_tells_a_process_its_place_and_starts_no_sweep(attn, tiny, monkeypatch):
-    assert launched({}) is None and launched(TORCHRUN) is None
+    assert torchrun_process({}) is None and torchrun_process(TORCHRUN) is None
     whole = {**TORCHRUN, "MASTER_PORT": "1"}
-    assert launched(whole) == Launched(rank=3, size=4, local_rank=1, local_size=2)
-    assert launched({**whole, "WORLD_SIZE": "1"}) is None
+    assert torchrun_process(whole) == TorchrunProcess(rank=3, size=4, local_rank=1, local_size=2)
+    assert torchrun_process({**whole, "WORLD_SIZE": "1"}) is None
     for name, value in whole.items():
         monkeypatch.setenv(name, value)
     done = attn("train", "-m", "seed=0,1", *tiny)

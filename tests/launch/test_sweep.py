@@ -159,7 +159,7 @@ def test_a_cell_that_leaves_no_folder_behind_gives_its_reason_too(attn, tiny, tm
 def test_the_reason_is_the_mistake_and_not_its_hint(tiny, tmp_path, monkeypatch):
     said = "there is no such library\n  pip install it"
     process = {"args": [sys.executable, "-c", f"import sys; sys.exit({said!r})"], "env": None}
-    monkeypatch.setattr(runner, "child", lambda *_: process)
+    monkeypatch.setattr(runner, "process_arguments", lambda *_: process)
     outcome = runner.run_cell(compose([*tiny, f"runs={tmp_path / 'runs'}"]))
     assert not outcome.done and outcome.reason == "there is no such library"
 
@@ -168,7 +168,7 @@ def test_the_reason_is_of_this_attempt_and_not_of_one_before(tiny, tmp_path, mon
     reasons = []
     for code in ("import sys; sys.exit('the first')", "import os; os._exit(9)"):
         process = {"args": [sys.executable, "-c", code], "env": None}
-        monkeypatch.setattr(runner, "child", lambda *_, process=process: process)
+        monkeypatch.setattr(runner, "process_arguments", lambda *_, process=process: process)
         reasons.append(runner.run_cell(compose([*tiny, f"runs={tmp_path / 'runs'}"])).reason)
     assert reasons == ["the first", "ended with code 9"]
 
@@ -212,7 +212,7 @@ def test_a_wrong_number_of_workers_is_refused_before_anything_is_changed(attn, t
 def test_cells_side_by_side_are_those_of_one_by_one_and_compare_says_what_their_speed_is_worth(
     attn, tiny, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr("experiments.launch.places.usable", lambda: [0, 1, 2])
+    monkeypatch.setattr("experiments.launch.resources.usable", lambda: [0, 1, 2])
     words = ["train", "-m", "seed=0,1", "heads=2", *tiny, f"cache={tmp_path / 'cache'}"]
     first, second = attn(*words, "--workers", "auto"), attn(*words, "--workers", "1", "runs=one")
     assert first.returncode == second.returncode == 0, first.output + second.output

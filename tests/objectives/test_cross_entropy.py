@@ -8,14 +8,14 @@ from torch.nn import functional as F
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from experiments.objectives import cross_entropy
-from experiments.objectives.cross_entropy import IGNORED, CrossEntropy
+from experiments.objectives.cross_entropy import IGNORED_TARGET, CrossEntropy
 
 
 def example(dtype, positions=11, vocabulary=7):
     generator = torch.Generator().manual_seed(0)
     logits = 3 * torch.randn(positions, vocabulary, generator=generator, dtype=torch.float64)
     targets = torch.randint(vocabulary, (positions,), generator=generator)
-    targets[4] = IGNORED
+    targets[4] = IGNORED_TARGET
     return logits.to(dtype).requires_grad_(), targets
 
 
@@ -24,7 +24,7 @@ def example(dtype, positions=11, vocabulary=7):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
 def test_losses_and_gradients_are_those_of_torch(monkeypatch, at_once, smoothing, dtype):
     """One position at a time, three, and all eleven; each has a weight of its own in the gradient."""
-    monkeypatch.setitem(cross_entropy.AT_ONCE, "cpu", at_once)
+    monkeypatch.setitem(cross_entropy.LOGITS_AT_ONCE, "cpu", at_once)
     weights = torch.linspace(0.5, 2, 11)
     (ours, targets), (theirs, _) = example(dtype), example(dtype)
     losses = CrossEntropy.apply(ours, targets, smoothing)
@@ -53,7 +53,7 @@ def test_a_position_by_hand():
 
 
 def test_nothing_wide_is_larger_than_what_is_computed_at_a_time(monkeypatch):
-    monkeypatch.setitem(cross_entropy.AT_ONCE, "cpu", 2 * 50)
+    monkeypatch.setitem(cross_entropy.LOGITS_AT_ONCE, "cpu", 2 * 50)
     largest = 0
 
     class Watch(TorchDispatchMode):

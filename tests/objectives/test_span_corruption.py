@@ -11,7 +11,12 @@ from hypothesis import strategies as st
 
 from experiments.config.compose import compose
 from experiments.model.build import build
-from experiments.objectives.kinds.span_corruption import SpanCorruption, SpanCorruptionObjective, corrupted, partitions
+from experiments.objectives.kinds.span_corruption import (
+    SpanCorruption,
+    SpanCorruptionObjective,
+    random_partitions,
+    random_span_mask,
+)
 from experiments.settings.mistake import Mistake
 
 T5 = SpanCorruption(kind="span_corruption", rate=0.15, mean_span=3.0, sentinels=100, evaluation_seed=0)
@@ -32,8 +37,8 @@ def rows_of(length: int, rows: int = 4, objective: SpanCorruption = T5) -> np.nd
 def test_the_lengths_of_t5():
     """The figures of its random_spans_helper for 512 inputs: 568 raw tokens, 85 of them in 28 spans, 114 targets."""
     assert T5.text_length(512) == 568
-    assert T5.spans(568) == (85, 28)
-    assert T5.lengths(568) == (512, 114) and T5.lengths(569)[0] == 513
+    assert T5.span_counts(568) == (85, 28)
+    assert T5.input_and_target_lengths(568) == (512, 114) and T5.input_and_target_lengths(569)[0] == 513
     assert (T5.row_length(512), T5.tokens_read(512)) == (569, 626)
 
 
@@ -49,9 +54,9 @@ def test_every_batch_has_its_lengths_and_gives_back_the_text(length, rate, mean_
     assert np.array_equal(rows, original)
     inputs, decoder = batch.inputs["tokens"].numpy(), batch.inputs["decoder_tokens"].numpy()
     targets = batch.targets.numpy().reshape(2, batch.length)
-    assert (inputs.shape[1], targets.shape[1]) == chosen.lengths(chosen.text_length(length))
+    assert (inputs.shape[1], targets.shape[1]) == chosen.input_and_target_lengths(chosen.text_length(length))
     # where each span has one token between it and the next, one more of the text adds two to the inputs
-    assert length - 1 <= inputs.shape[1] <= length < chosen.lengths(chosen.text_length(length) + 1)[0]
+    assert length - 1 <= inputs.shape[1] <= length < chosen.input_and_target_lengths(chosen.text_length(length) + 1)[0]
     assert batch.tokens_read == 2 * chosen.tokens_read(length)
     assert np.array_equal(batch.positions.numpy(), np.arange(targets.size))
     assert (decoder[:, 0] == CLS).all() and np.array_equal(decoder[:, 1:], targets[:, :-1])
@@ -82,24 +87,24 @@ def test_a_batch_by_hand(monkeypatch):
     objective = SpanCorruptionObjective(T5, VOCABULARY)
     text = np.arange(11, 21)[None]
     away = np.isin(text, [13, 14, 19])
-    assert objective.collapsed(text, away).tolist() == [[11, 12, 900, 15, 16, 17, 18, 901, 20, SEP]]
+    assert objective.with_sentinels(text, away).tolist() == [[11, 12, 900, 15, 16, 17, 18, 901, 20, SEP]]
     # where the first token is kept, a sentinel stands for every run of kept ones: here the last is one more
-    assert objective.collapsed(text, ~away).tolist() == [[900, 13, 14, 901, 19, 902, SEP]]
+    assert objective.with_sentinels(text, ~away).tolist() == [[900, 13, 14, 901, 19, 902, SEP]]
     ends_with_a_span = np.isin(text, [13, 14, 20])
-    assert objective.collapsed(text, ~ends_with_a_span).tolist() == [[900, 13, 14, 901, 20, SEP]]
+    assert objective.with_sentinels(text, ~ends_with_a_span).tolist() == [[900, 13, 14, 901, 20, SEP]]
 
 
 def test_partitions_are_even():
-    drawn = partitions(np.random.default_rng(0), 30_000, 6, 3)
+    drawn = random_partitions(np.random.default_rng(0), 30_000, 6, 3)
     counts = Counter(map(tuple, drawn.tolist()))
     assert len(counts) == 10 and {sum(each) for each in counts} == {6} and min(map(min, counts)) == 1
     assert all(abs(count - 3000) < 5 * 52 for count in counts.values())
-    assert partitions(np.random.default_rng(0), 2, 5, 1).tolist() == [[5], [5]]
-    assert partitions(np.random.default_rng(0), 1, 3, 3).tolist() == [[1, 1, 1]]
+    assert random_partitions(np.random.default_rng(0), 2, 5, 1).tolist() == [[5], [5]]
+    assert random_partitions(np.random.default_rng(0), 1, 3, 3).tolist() == [[1, 1, 1]]
 
 
 def test_rate_and_mean_span():
-    away = corrupted(np.random.default_rng(0), (50, 568), 85, 28)
+    away = random_span_mask(np.random.default_rng(0), (50, 568), 85, 28)
     assert (away.sum(1) == 85).all() and not away[:, 0].any() and away[:, -1].all()
     assert ((np.diff(away.astype(int), axis=1) == 1).sum(1) == 28).all()
     assert len({row.tobytes() for row in away}) == 50, "every row has spans of its own"
@@ -118,7 +123,7 @@ def test_seeds_and_steps_choose_other_spans():
 @pytest.mark.parametrize("length", [64, 128, 512])
 def test_the_predicted_share_gives_the_decoder_its_length(length):
     share = SpanCorruptionObjective(T5, VOCABULARY).predicted_share
-    assert abs(length * share / (1 - share) - T5.lengths(T5.text_length(length))[1]) < 1
+    assert abs(length * share / (1 - share) - T5.input_and_target_lengths(T5.text_length(length))[1]) < 1
 
 
 def test_more_spans_than_sentinels_are_refused():

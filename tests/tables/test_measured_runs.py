@@ -30,16 +30,16 @@ def source(tiny, tmp_path, attn, monkeypatch):
 
 def test_rows_of_one_run_train_it_once_and_are_measured_anew_when_it_changes(source, tmp_path):
     within, between = source.cells
-    assert [source.finding(cell).state for cell in source.cells] == ["missing", "missing"]
+    assert [source.outcome(cell).state for cell in source.cells] == ["missing", "missing"]
     source.make([within], "group", QUIET, 1)
-    assert [source.finding(cell).state for cell in source.cells] == ["done", "pretrained"]
+    assert [source.outcome(cell).state for cell in source.cells] == ["done", "pretrained"]
     source.make(source.cells, "group", QUIET, 1)
     (settings,) = source._runs._settings.values()
     run = open_trained_run(folder_of(settings), settings, "newest", 64, lambda *said: None)
     distances, names = head_distances(run)
     expected = within_and_between(distances, np.array([layer for layer, _ in names]))
-    assert [source.finding(cell).result["distance"] for cell in (within, between)] == list(expected)
-    assert source.finding(within).result["validation_loss"] > 0
+    assert [source.outcome(cell).result["distance"] for cell in (within, between)] == list(expected)
+    assert source.outcome(within).result["validation_loss"] > 0
 
     # what P_l and P_w are is a matter of the same model
     matrices = [layer.attention.logits_projection.static.detach().numpy() for layer in run.model.layers]
@@ -55,7 +55,7 @@ def test_rows_of_one_run_train_it_once_and_are_measured_anew_when_it_changes(sou
     (kept,) = (tmp_path / "runs" / "computed").glob(f"{within.name}.json")
     record = json.loads(kept.read_text())
     kept.write_text(json.dumps(record | {"distance": 0.0}))
-    assert source.finding(within).state == "refused"
+    assert source.outcome(within).state == "refused"
 
 
 @pytest.mark.parametrize(

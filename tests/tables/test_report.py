@@ -1,4 +1,4 @@
-"""A table put together from findings that are known, in every format."""
+"""A table put together from outcomes that are known, in every format."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from experiments.tables.definition.request import Request, load
 from experiments.tables.rendering.published_difference import published_difference
 from experiments.tables.rendering.render import claim_rows, render, write_all
 from experiments.tables.report import Report, report
-from experiments.tables.sources.source import Cell, Finding
+from experiments.tables.sources.source import Cell, CellOutcome
 from experiments.tables.step_times import StepTimes
 from tests.fixtures.tables import NAME
 
@@ -39,14 +39,14 @@ pytestmark = pytest.mark.usefixtures("heads_table")
 
 
 class Known:
-    """A source whose findings are given."""
+    """A source whose outcomes are given."""
 
-    def __init__(self, findings: dict[tuple[str, int], Finding]) -> None:
-        self.findings = findings
-        self.cells = [Cell(row, seed, f"{row}-s{seed}") for row, seed in findings]
+    def __init__(self, outcomes: dict[tuple[str, int], CellOutcome]) -> None:
+        self.outcomes = outcomes
+        self.cells = [Cell(row, seed, f"{row}-s{seed}") for row, seed in outcomes]
 
-    def finding(self, cell: Cell) -> Finding:
-        return self.findings[cell.row, cell.seed]
+    def outcome(self, cell: Cell) -> CellOutcome:
+        return self.outcomes[cell.row, cell.seed]
 
     def sizes(self, row: str) -> dict[str, object]:
         heads = int(row[1:])
@@ -60,7 +60,7 @@ class Known:
         }
 
 
-def done(loss: float, **more) -> Finding:
+def done(loss: float, **more) -> CellOutcome:
     result = {"validation_loss": loss, "unigram_loss": 6.5, "late_gain": 0.004, "peak_memory_bytes": 5 * 10**8}
     result |= {"parameters": {"total": 2_570_752}, "steps": 1200, "tokens": 1_228_800, "device": "a machine, 2 threads"}
     result |= {
@@ -68,12 +68,14 @@ def done(loss: float, **more) -> Finding:
         "code_digest": "0123456789ab",
     }
     result |= {"environment": {"started": "2026-11-21T10:00:00+0000"}, "precision": "fp32", "backend": "sdpa"}
-    return Finding("done", result=result | {"config": {"variant": {"name": "multi_head"}}} | more)
+    return CellOutcome("done", result=result | {"config": {"variant": {"name": "multi_head"}}} | more)
 
 
-def made(changes: dict[tuple[str, int], Finding] | None = None, overrides: tuple[str, ...] = (), file=None) -> Report:
-    findings = {(row, seed): done(loss) for row, losses in LOSSES.items() for seed, loss in enumerate(losses)}
-    source = Known(findings | (changes or {}))
+def made(
+    changes: dict[tuple[str, int], CellOutcome] | None = None, overrides: tuple[str, ...] = (), file=None
+) -> Report:
+    outcomes = {(row, seed): done(loss) for row, losses in LOSSES.items() for seed, loss in enumerate(losses)}
+    source = Known(outcomes | (changes or {}))
     request = Request(NAME, load(NAME), "nano", range(6), overrides, published_file=file)
     return report(request, source, published.published_of(request), STEP_TIMES)
 
@@ -129,7 +131,8 @@ def test_a_sign_that_is_not_resolved_is_not_claimed():
 
 def test_missing_and_refused_cells_are_shown_as_such():
     found = made(
-        {("h32", seed): Finding("missing") for seed in range(6)} | {("h32", 2): Finding("refused", "other code")}
+        {("h32", seed): CellOutcome("missing") for seed in range(6)}
+        | {("h32", 2): CellOutcome("refused", "other code")}
     )
     h32 = line(found, "h32")
     assert (h32["validation_loss"], h32["seeds"], h32["rank"]) == (None, 0, None)
@@ -146,7 +149,7 @@ def test_another_text_is_said():
 
 
 def test_a_cell_that_diverged_counts_as_what_the_budget_says():
-    found = made({("h32", seed): Finding("diverged", "not finite") for seed in range(6)})
+    found = made({("h32", seed): CellOutcome("diverged", "not finite") for seed in range(6)})
     assert line(found, "h32")["validation_loss"] == 6.5
     assert any("counts as the unigram_loss" in note for note in found.notes)
     assert line(found, "h32")["mark"] == "diverged with 6 of 6 seeds"
@@ -155,7 +158,7 @@ def test_a_cell_that_diverged_counts_as_what_the_budget_says():
 
 def test_a_learning_rate_that_is_given_stands_in_place_of_the_tuned_one():
     table = PROJECTIONS
-    source = Known({(row, 0): Finding("missing") for row in table.rows_at("nano")})
+    source = Known({(row, 0): CellOutcome("missing") for row in table.rows_at("nano")})
     source.sizes = lambda row: {}
     for overrides, rates in (((), 2), (("learning_rate=0.1",), 0)):
         request = Request("shazeer2020/projections", table, "nano", range(1), overrides)
@@ -239,7 +242,7 @@ def test_latex_says_as_much_of_a_claim_as_the_other_formats():
 def test_parameters_are_compared_as_they_are_counted():
     claim = {"says": "a", "of": "parameters", "parts": ["both - none = layers * 2 * h * h"]}
     table = PROJECTIONS.model_validate(PROJECTIONS.model_dump() | {"claims": {"sizes": claim}})
-    findings = {
+    outcomes = {
         (row, seed): done(4.0, parameters={"total": 388 if row == "both" else 100})
         for row in table.rows_at("nano")
         for seed in range(2)
@@ -250,7 +253,7 @@ def test_parameters_are_compared_as_they_are_counted():
             return {"layers": 4, "h": 6}
 
     request = Request("shazeer2020/projections", table, "nano", range(2))
-    found = report(request, Sized(findings), None)
+    found = report(request, Sized(outcomes), None)
     assert found.verdicts[0].word == "holds"
 
 

@@ -10,7 +10,7 @@ from experiments.commands.table import TableOptions, show_table
 from experiments.record.durable import RunFolderError, read_sealed
 from experiments.tables.rendering import saved
 from experiments.tables.rendering.render import render
-from experiments.tables.rendering.saved import as_shown, save
+from experiments.tables.rendering.saved import as_json, save
 from experiments.tables.rendering.sentences import details
 from tests.fixtures.tables import NAME
 from tests.tables.test_report import done, made
@@ -26,11 +26,11 @@ def test_a_table_is_saved_by_its_name_and_budget(tmp_path):
     assert (tmp_path / "tables" / TEXT).read_text() == render(made(), "markdown")
     found = read_sealed(tmp_path / "tables" / JSON)
     assert (found["name"], found["budget"]) == (NAME, "nano")
-    assert found == json.loads(json.dumps(as_shown(made())))
+    assert found == json.loads(json.dumps(as_json(made())))
 
 
 def test_it_reads_as_people_see_it():
-    found = as_shown(made())
+    found = as_json(made())
     (rows,) = found["tables"]
     assert [row["row"] for row in rows] == ["h8", "h16", "h32"]
     assert rows[0]["published squad_f1"] == "90.89 +- 0.15 (s)" and rows[1]["rank (paper's)"] == "3 (2)"
@@ -71,7 +71,7 @@ def test_a_folder_that_can_not_be_written_is_said_in_a_line(tmp_path):
 
 
 def test_render_only_saves_it_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(saved, "as_shown", lambda report: {"rows": [line["state"] for line in report.lines]})
+    monkeypatch.setattr(saved, "as_json", lambda report: {"rows": [line["state"] for line in report.lines]})
     options = TableOptions(render_only=True, runs=tmp_path / "runs", seeds="2")
     assert show_table(NAME, ["logger.wandb=off"], options) == 0
     found = read_sealed(tmp_path / "runs" / "tables" / JSON)

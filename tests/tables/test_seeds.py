@@ -16,7 +16,7 @@ from experiments.tables.definition.request import Request, load
 from experiments.tables.plan import evidence_for, line_of, make_plan, plans
 from experiments.tables.report import report
 from experiments.tables.seeds import begun_seeds
-from experiments.tables.sources.source import Cell, Finding
+from experiments.tables.sources.source import Cell, CellOutcome
 from experiments.tables.until_resolved import FIRST_SEEDS, next_step, until_resolved
 from tests.fixtures.tables import NAME
 
@@ -48,12 +48,12 @@ class Made:
     def sizes(self, row):
         return {"h": int(row[1:])}
 
-    def finding(self, cell: Cell) -> Finding:
+    def outcome(self, cell: Cell) -> CellOutcome:
         if (loss := self.done.get((cell.row, cell.seed))) is None:
-            return Finding("missing")
+            return CellOutcome("missing")
         if np.isnan(loss):
-            return Finding("failed", "as it was told to")
-        return Finding("done", result={"validation_loss": loss, "unigram_loss": 9.0, "wall_seconds": 60.0})
+            return CellOutcome("failed", "as it was told to")
+        return CellOutcome("done", result={"validation_loss": loss, "unigram_loss": 9.0, "wall_seconds": 60.0})
 
     def make(self, cells, group, console, workers=None) -> None:
         for cell in cells:

@@ -19,12 +19,11 @@ from torch import Tensor, nn
 from experiments.heads.hooks import gated_by, value_heads
 from experiments.heads.trained_run import TrainedRun
 from experiments.model.transformer import Transformer
+from experiments.objectives.step_random import step_random
 
 TEMPERATURE, STRETCH_LOW, STRETCH_HIGH = 0.33, -0.1, 1.1  # the authors' (lib/layers/concrete_gate.py)
 INITIAL_LOG_ALPHA = 2.0  # log alpha at the start: gates are open, with a probability of 0.94 of not being 0
 GATE_LEARNING_RATE = 0.05  # learning rate of log alpha
-# parts the gates' random numbers from others that are keyed by the same seed and step
-RANDOM_STREAM = int.from_bytes(b"gate", "big")
 MODEL_RATE_FACTOR = 0.1  # of the run's learning rate, for the weights
 
 
@@ -70,9 +69,7 @@ class HardConcreteGates:
     @contextmanager
     def forward_passes(self, index: int) -> Iterator[None]:
         """The block in which the heads' outputs are multiplied by the gates that the step draws."""
-        random = np.random.Generator(
-            np.random.Philox(key=np.array([RANDOM_STREAM << 32 | self.seed, index], dtype=np.uint64))
-        )
+        random = step_random(b"gate", self.seed, index)
         uniform = [
             torch.from_numpy(random.random(len(each), dtype=np.float32)).clamp(1e-6, 1 - 1e-6)
             for each in self.log_alpha

@@ -11,11 +11,9 @@ import numpy.typing as npt
 from pydantic import Field, model_validator
 
 from experiments.objectives.objective import Batch, ObjectiveKind, Vocabulary
+from experiments.objectives.step_random import step_random
 from experiments.settings.group import Seed, Share
 from experiments.settings.mistake import Mistake
-
-# parts these random numbers from others that are keyed by the same seed and step
-STREAM = int.from_bytes(b"mask", "big")
 
 Ids = npt.NDArray[np.int64]
 
@@ -67,24 +65,24 @@ class MaskedObjective:
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
         """A pure function of its arguments. Mistake: a batch of nothing but special tokens."""
-        hidden_BN, positions, targets = self.hide(tokens_BN, seed, step)
+        hidden_BN, positions, targets = self.mask_tokens(tokens_BN, seed, step)
         return Batch.of_arrays({"tokens": hidden_BN}, positions, targets, tokens_BN.shape[1])
 
-    def hide(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> tuple[Ids, Ids, Ids]:
+    def mask_tokens(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> tuple[Ids, Ids, Ids]:
         """The tokens [B, N] with some of them hidden, the positions [P] of these, and what stood there [P]."""
         settings, special = self.settings, self.vocabulary.special
         flat = tokens_BN.reshape(-1).astype(np.int64)
         candidates = np.flatnonzero(~np.isin(flat, list(special)))
         if not candidates.size:
             raise Mistake("a batch of special tokens only: there is nothing to mask")
-        random = np.random.Generator(np.random.Philox(key=np.array([STREAM << 32 | seed, step], dtype=np.uint64)))
+        random = step_random(b"mask", seed, step)
         count = max(1, round(settings.rate * candidates.size))
         positions = np.sort(random.choice(candidates, count, replace=False, shuffle=False))
         targets = flat[positions]
-        role = random.random(count)
+        draw = random.random(count)
         replacement = random_tokens(random, count, special, self.vocabulary.vocabulary_size)
-        replacement = np.where(role < settings.mask_share + settings.random_share, replacement, targets)
-        flat[positions] = np.where(role < settings.mask_share, self.mask_id, replacement)
+        replacement = np.where(draw < settings.mask_share + settings.random_share, replacement, targets)
+        flat[positions] = np.where(draw < settings.mask_share, self.mask_id, replacement)
         return flat.reshape(tokens_BN.shape), positions, targets
 
     @property

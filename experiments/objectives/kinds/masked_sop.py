@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 from experiments.objectives.kinds.masked import MaskedObjective, Masking
 from experiments.objectives.objective import Batch, Vocabulary
+from experiments.objectives.step_random import step_random
 from experiments.settings.mistake import Mistake
 
-# parts these random numbers from others that are keyed by the same seed and step
-STREAM = int.from_bytes(b"swap", "big")
-SWAPPED = 1  # the label, as Hugging Face has it
+SWAPPED_LABEL = 1  # the label, as Hugging Face has it
 
 
 class MaskedSop(Masking):
@@ -47,7 +46,7 @@ class MaskedSopObjective(MaskedObjective):
         texts = [text for row in tokens_BN if len(text := self.longest_text(row)[: length - 3]) > 1]
         if not texts:
             raise Mistake("a batch without two tokens of a document in a row: there are no segments to order")
-        random = np.random.Generator(np.random.Philox(key=np.array([STREAM << 32 | seed, step], dtype=np.uint64)))
+        random = step_random(b"swap", seed, step)
         swapped = random.random(len(texts)) < 0.5
         parting = 1 + (random.random(len(texts)) * [len(text) - 1 for text in texts]).astype(np.int64)
         tokens = np.full((len(texts), length), self.vocabulary.pad_id)
@@ -60,9 +59,9 @@ class MaskedSopObjective(MaskedObjective):
             tokens[row, [end - 1, size - 1]] = self.vocabulary.sep_id
             types[row, end:size] = 1
         mask = np.arange(length) < np.array([len(text) + 3 for text in texts])[:, None]
-        hidden, positions, targets = self.hide(tokens, seed, step)
+        hidden, positions, targets = self.mask_tokens(tokens, seed, step)
         inputs = {"tokens": hidden, "token_types": types, "mask": mask}
-        labels = np.where(swapped, SWAPPED, 1 - SWAPPED)
+        labels = np.where(swapped, SWAPPED_LABEL, 1 - SWAPPED_LABEL)
         return Batch.of_arrays(inputs, positions, targets, length, int(mask.sum()), labels)
 
     def longest_text(self, row_N: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:

@@ -11,11 +11,9 @@ import numpy.typing as npt
 from pydantic import Field
 
 from experiments.objectives.objective import Batch, ObjectiveKind, Vocabulary
+from experiments.objectives.step_random import step_random
 from experiments.settings.group import Seed
 from experiments.settings.mistake import Mistake
-
-# parts these random numbers from others that are keyed by the same seed and step
-STREAM = int.from_bytes(b"perm", "big")
 
 
 class Permutation(ObjectiveKind):
@@ -50,7 +48,7 @@ class PermutationObjective:
         ordinary = ~np.isin(tokens_BN, list(self.vocabulary.special))
         if not ordinary.any():
             raise Mistake("a batch of special tokens only: there is nothing to predict")
-        random = np.random.Generator(np.random.Philox(key=np.array([STREAM << 32 | seed, step], dtype=np.uint64)))
+        random = step_random(b"perm", seed, step)
         # the known ones first: special tokens are before every draw
         drawn = np.where(ordinary, random.random(tokens_BN.shape), -1.0)
         place = drawn.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")

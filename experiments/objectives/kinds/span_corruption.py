@@ -11,11 +11,9 @@ import numpy.typing as npt
 from pydantic import Field
 
 from experiments.objectives.objective import Batch, ObjectiveKind, Vocabulary
+from experiments.objectives.step_random import step_random
 from experiments.settings.group import Seed, Size
 from experiments.settings.mistake import Mistake
-
-# parts these random numbers from others that are keyed by the same seed and step
-STREAM = int.from_bytes(b"span", "big")
 
 
 class SpanCorruption(ObjectiveKind):
@@ -35,20 +33,20 @@ class SpanCorruption(ObjectiveKind):
         """The objective for a vocabulary."""
         return SpanCorruptionObjective(self, vocabulary)
 
-    def spans(self, tokens: int) -> tuple[int, int]:
+    def span_counts(self, tokens: int) -> tuple[int, int]:
         """(tokens taken out, spans) of a text of so many tokens, at least one of either."""
         taken = min(max(round(tokens * self.rate), 1), tokens - 1)
         return taken, min(max(round(taken / self.mean_span), 1), taken, tokens - taken)
 
-    def lengths(self, tokens: int) -> tuple[int, int]:
+    def input_and_target_lengths(self, tokens: int) -> tuple[int, int]:
         """(inputs, targets) of a text of so many tokens."""
-        taken, spans = self.spans(tokens)
+        taken, spans = self.span_counts(tokens)
         return tokens - taken + spans + 1, taken + spans + 1
 
     def text_length(self, length: int) -> int:
         """Tokens of the longest text with inputs of at most `length`: 568 for T5's 512."""
         tokens = 2
-        while self.lengths(tokens + 1)[0] <= length:
+        while self.input_and_target_lengths(tokens + 1)[0] <= length:
             tokens += 1
         return tokens
 
@@ -58,7 +56,7 @@ class SpanCorruption(ObjectiveKind):
 
     def tokens_read(self, length: int) -> int:
         """Inputs and targets, which are as long in every row."""
-        return sum(self.lengths(self.text_length(length)))
+        return sum(self.input_and_target_lengths(self.text_length(length)))
 
     def sentinel_count(self) -> int:
         """The number that the setting says."""
@@ -66,7 +64,7 @@ class SpanCorruption(ObjectiveKind):
 
     def check(self, length: int) -> None:
         """Raise ValueError where a sequence has more spans than there are sentinels."""
-        _, spans = self.spans(self.text_length(length))
+        _, spans = self.span_counts(self.text_length(length))
         if spans > self.sentinels:
             raise ValueError(
                 f"objective.sentinels = {self.sentinels}: length={length} has {spans} spans, "
@@ -93,10 +91,10 @@ class SpanCorruptionObjective:
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
         """A pure function of its arguments; the first token of a row, [CLS], is no part of the text."""
         text_BR = tokens_BN[:, 1:].astype(np.int64)
-        random = np.random.Generator(np.random.Philox(key=np.array([STREAM << 32 | seed, step], dtype=np.uint64)))
-        taken, count = self.settings.spans(text_BR.shape[1])
-        taken_BR = corrupted(random, text_BR.shape, taken, count)
-        inputs_BN, targets_BM = self.collapsed(text_BR, taken_BR), self.collapsed(text_BR, ~taken_BR)
+        random = step_random(b"span", seed, step)
+        taken, count = self.settings.span_counts(text_BR.shape[1])
+        masked_BR = random_span_mask(random, text_BR.shape, taken, count)
+        inputs_BN, targets_BM = self.with_sentinels(text_BR, masked_BR), self.with_sentinels(text_BR, ~masked_BR)
         shifted_BM = np.roll(targets_BM, 1, axis=1)
         shifted_BM[:, 0] = self.vocabulary.cls_id
         inputs = {"tokens": inputs_BN, "decoder_tokens": shifted_BM}
@@ -105,19 +103,19 @@ class SpanCorruptionObjective:
             inputs, np.arange(len(targets)), targets, targets_BM.shape[1], inputs_BN.size + targets_BM.size
         )
 
-    def collapsed(self, text_BR: npt.NDArray[np.int64], away_BR: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """The text with a sentinel for each run of what is away, and [SEP]; as many tokens in each row.
+    def with_sentinels(self, text_BR: npt.NDArray[np.int64], masked_BR: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+        """The text with a sentinel for each run of masked tokens, and [SEP]; as many tokens in each row.
 
         Raises Mistake where there are more runs than sentinels.
         """
-        first_BR = away_BR & ~np.pad(away_BR[:, :-1], ((0, 0), (1, 0)))
+        first_BR = masked_BR & ~np.pad(masked_BR[:, :-1], ((0, 0), (1, 0)))
         sentinels = np.array(self.vocabulary.sentinel_ids, dtype=np.int64)
         runs = int(first_BR[0].sum())
         if runs > len(sentinels):
             raise Mistake(f"objective.sentinels={len(sentinels)}: {runs} spans need one each")
         collapsed_BR = text_BR.copy()
         collapsed_BR[first_BR] = np.tile(sentinels[:runs], len(text_BR))
-        shortened = collapsed_BR[~away_BR | first_BR].reshape(len(text_BR), -1)
+        shortened = collapsed_BR[~masked_BR | first_BR].reshape(len(text_BR), -1)
         return np.pad(shortened, ((0, 0), (0, 1)), constant_values=self.vocabulary.sep_id)
 
     @property
@@ -132,7 +130,9 @@ class SpanCorruptionObjective:
         return (self.settings.rate + spans) / (1 + 2 * spans)
 
 
-def corrupted(random: np.random.Generator, shape: tuple[int, ...], taken: int, count: int) -> npt.NDArray[np.bool_]:
+def random_span_mask(
+    random: np.random.Generator, shape: tuple[int, ...], taken: int, count: int
+) -> npt.NDArray[np.bool_]:
     """Bool [B, R], True where a token is taken out: `taken` of them in `count` spans, each after one that stays.
 
     A row begins with a token that stays and ends with a span. The lengths of the spans, and of what is between them,
@@ -140,14 +140,14 @@ def corrupted(random: np.random.Generator, shape: tuple[int, ...], taken: int, c
     """
     rows, tokens = shape
     lengths = np.empty((rows, 2 * count), dtype=np.int64)
-    lengths[:, 0::2] = partitions(random, rows, tokens - taken, count)
-    lengths[:, 1::2] = partitions(random, rows, taken, count)
+    lengths[:, 0::2] = random_partitions(random, rows, tokens - taken, count)
+    lengths[:, 1::2] = random_partitions(random, rows, taken, count)
     begins = np.zeros(shape, dtype=np.int64)
     np.put_along_axis(begins, lengths.cumsum(1)[:, :-1], 1, axis=1)
     return begins.cumsum(1) % 2 == 1
 
 
-def partitions(random: np.random.Generator, rows: int, total: int, parts: int) -> npt.NDArray[np.int64]:
+def random_partitions(random: np.random.Generator, rows: int, total: int, parts: int) -> npt.NDArray[np.int64]:
     """Numbers [rows, parts] from 1 on, whose sums are `total`."""
     cuts = np.sort(random.random((rows, total - 1)).argsort(axis=1)[:, : parts - 1] + 1, axis=1)
     return np.diff(cuts, axis=1, prepend=0, append=total)

@@ -14,7 +14,7 @@ from experiments.settings.extras import check_installed
 from experiments.settings.group import Count, NonNegative, Size
 
 # sides are as long as their longest sentence, up to the next multiple: fewer shapes, for which oneDNN makes plans
-MULTIPLE = 8
+LENGTH_MULTIPLE = 8
 
 
 class Translation(ObjectiveKind):
@@ -85,4 +85,4 @@ class TranslationObjective:
 
     def _trimmed(self, side_BN: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         longest = int((side_BN != self.vocabulary.pad_id).sum(1).max())
-        return side_BN[:, : min(-(-longest // MULTIPLE) * MULTIPLE, side_BN.shape[1])]
+        return side_BN[:, : min(-(-longest // LENGTH_MULTIPLE) * LENGTH_MULTIPLE, side_BN.shape[1])]

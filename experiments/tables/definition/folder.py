@@ -18,7 +18,7 @@ from experiments.settings.plugins import CONF, conf_folders
 
 TABLES = CONF / "table"
 PUBLISHED = "published"  # the YAML of a paper that is no table
-RATES = TABLES / "nano" / "learning_rates.yaml"  # of families that several tables have
+SHARED_LEARNING_RATES = TABLES / "nano" / "learning_rates.yaml"  # of families that several tables have
 
 G = TypeVar("G", bound=Group)
 
@@ -26,7 +26,7 @@ G = TypeVar("G", bound=Group)
 def names() -> list[str]:
     """Every table there is, as PAPER/NAME."""
     paths = (path for place in _places() for path in place.glob("*/*.yaml"))
-    tables = (path for path in paths if path.stem not in (PUBLISHED, RATES.stem))
+    tables = (path for path in paths if path.stem not in (PUBLISHED, SHARED_LEARNING_RATES.stem))
     return sorted(f"{path.parent.name}/{path.stem}" for path in tables)
 
 
@@ -68,8 +68,10 @@ def published_file(name: str) -> str:
 
 def learning_rates(name: str) -> dict[str, Any]:
     """The tuning of each family in a set of RATES. Raises ValueError."""
-    sets = yaml.safe_load(RATES.read_text(encoding="utf-8"))
+    sets = yaml.safe_load(SHARED_LEARNING_RATES.read_text(encoding="utf-8"))
     if name not in sets:
-        raise ValueError(f"{RATES.name} has no set {name!r}{nearest(name, sets)}; there are: {', '.join(sets)}")
+        raise ValueError(
+            f"{SHARED_LEARNING_RATES.name} has no set {name!r}{nearest(name, sets)}; there are: {', '.join(sets)}"
+        )
     tuned = sets[name]
     return {family: {"where": tuned["where"], **tuning} for family, tuning in tuned["families"].items()}

@@ -9,7 +9,7 @@ from experiments.settings.mistake import Mistake, nearest
 from experiments.tables.definition.table import Budget, Row
 
 SET_BY_OPTION = {"seed": "--seeds", "runs": "--runs"}  # keys that an option of `attn table` sets
-FINETUNE = "finetune."
+FINETUNE_PREFIX = "finetune."
 
 
 def row_overrides(rows: Mapping[str, Row], budget: Budget, user_overrides: Sequence[str]) -> dict[str, list[str]]:
@@ -22,7 +22,7 @@ def row_overrides(rows: Mapping[str, Row], budget: Budget, user_overrides: Seque
     for name in of_finetuning:
         if name not in budget.finetune:
             known = ", ".join(budget.finetune) or "nothing"
-            raise Mistake(f"{FINETUNE}{name}: this budget fine-tunes {known}" + nearest(name, budget.finetune))
+            raise Mistake(f"{FINETUNE_PREFIX}{name}: this budget fine-tunes {known}" + nearest(name, budget.finetune))
     _check_free(rows, of_pretraining)
     of_budget = parse(budget.overrides)
     overrides = {}
@@ -36,11 +36,11 @@ def row_overrides(rows: Mapping[str, Row], budget: Budget, user_overrides: Seque
 
 def by_stage(overrides: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
     """(those of the pretraining, those of each fine-tuning by its name): `finetune.NAME.KEY=VALUE` is KEY=VALUE."""
-    of_pretraining = [override for override in overrides if not override.startswith(FINETUNE)]
+    of_pretraining = [override for override in overrides if not override.startswith(FINETUNE_PREFIX)]
     of_finetuning: dict[str, list[str]] = {}
     for override in overrides:
-        if override.startswith(FINETUNE):
-            name, _, rest = override.removeprefix(FINETUNE).partition(".")
+        if override.startswith(FINETUNE_PREFIX):
+            name, _, rest = override.removeprefix(FINETUNE_PREFIX).partition(".")
             of_finetuning.setdefault(name, []).append(rest)
     return of_pretraining, of_finetuning
 

@@ -9,7 +9,7 @@ from experiments.tables.report import Line, Report
 HEADS = ("h_k", "h", "h_v")
 
 
-def people_table(report: Report) -> list[Row]:
+def readable_table(report: Report) -> list[Row]:
     """A row for each configuration; columns that no row has a value for are left out."""
     rows = [_row(line, report) for line in report.lines]
     keys = [key for key in rows[0] if any(row[key] is not None for row in rows)]

@@ -9,11 +9,18 @@ from rich.console import Console
 
 from experiments.display.rows import Row, as_csv, as_markdown, show
 from experiments.record.durable import folder_for, write
-from experiments.tables.rendering.columns import people_table
+from experiments.tables.rendering.columns import readable_table
 from experiments.tables.rendering.figure import save_figure
 from experiments.tables.rendering.index import write_index
 from experiments.tables.rendering.latex import latex
-from experiments.tables.rendering.sentences import claimed, closing, details, headline, legend, summary
+from experiments.tables.rendering.sentences import (
+    closing_sentence,
+    details,
+    headline,
+    legend,
+    shown_or_claimed,
+    summary,
+)
 from experiments.tables.report import Report
 from experiments.tables.verdict import Verdict
 
@@ -90,15 +97,15 @@ def _text(report: Report, console: Console | None) -> str:
     def say(text: str) -> None:
         out.print(text, markup=False, highlight=False, soft_wrap=not out.is_terminal)
 
-    say("\n".join(filter(None, [table.title, claimed(report), headline(report)])) + "\n")
-    show(people_table(report), "table", console=out)
+    say("\n".join(filter(None, [table.title, shown_or_claimed(report), headline(report)])) + "\n")
+    show(readable_table(report), "table", console=out)
     say("")
     for line in [*legend(report), *report.notes, ""]:
         say(line)
     for verdict in report.verdicts:
         say("\n".join([summary(verdict), *(f"  {line}" for line in details(verdict, report))]) + "\n")
     if report.verdicts:
-        say(closing(report) + "\n")
+        say(closing_sentence(report) + "\n")
     for name, fact in report.facts:
         say(f"{name}: {fact}")
     return out.file.getvalue() if isinstance(out.file, io.StringIO) else ""
@@ -106,13 +113,17 @@ def _text(report: Report, console: Console | None) -> str:
 
 def _markdown(report: Report, figure: str) -> str:
     table = report.request.table
-    blocks = [f"# {table.title}", claimed(report), headline(report)]
+    blocks = [f"# {table.title}", shown_or_claimed(report), headline(report)]
     if figure:
         blocks.append(f"![{table.title}]({figure})")
-    blocks += [as_markdown(people_table(report))]
+    blocks += [as_markdown(readable_table(report))]
     blocks += ["\n".join(f"* {line}" for line in [*legend(report), *report.notes])]
     if report.verdicts:
-        blocks += ["## Claims", *(_claim_block(verdict, report) for verdict in report.verdicts), closing(report)]
+        blocks += [
+            "## Claims",
+            *(_claim_block(verdict, report) for verdict in report.verdicts),
+            closing_sentence(report),
+        ]
     facts = [fact for fact in report.facts if fact[0] != "command"]
     blocks += ["## Conditions", "\n".join(f"* {name}: {fact}" for name, fact in facts)]
     blocks += [f"```bash\n{report.request.command()}\n```"]

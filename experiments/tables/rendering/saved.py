@@ -8,9 +8,16 @@ from typing import Any
 from experiments.display.rows import readable
 from experiments.record.durable import folder_for, write, write_sealed
 from experiments.record.folder import RENDERED
-from experiments.tables.rendering.columns import people_table
+from experiments.tables.rendering.columns import readable_table
 from experiments.tables.rendering.render import render
-from experiments.tables.rendering.sentences import claimed, closing, details, headline, legend, summary
+from experiments.tables.rendering.sentences import (
+    closing_sentence,
+    details,
+    headline,
+    legend,
+    shown_or_claimed,
+    summary,
+)
 from experiments.tables.report import Report
 
 
@@ -18,20 +25,20 @@ def save(report: Report, runs: Path) -> None:
     """Write a file of each kind for a table and budget, in place of an earlier one. Raises RunFolderError."""
     folder, request = runs / RENDERED, report.request
     folder_for(folder)
-    write_sealed(folder / f"{request.stem}.json", as_shown(report))
+    write_sealed(folder / f"{request.stem}.json", as_json(report))
     write(folder / f"{request.stem}.md", render(report, "markdown"))
 
 
-def as_shown(report: Report) -> dict[str, Any]:
+def as_json(report: Report) -> dict[str, Any]:
     """Everything as text, as a reader sees it."""
-    request, rows = report.request, people_table(report)
+    request, rows = report.request, readable_table(report)
     return {
         "name": request.name,
         "budget": request.budget_name,
         "title": request.table.title,
-        "shows": " ".join([claimed(report), headline(report)]),
+        "shows": " ".join([shown_or_claimed(report), headline(report)]),
         "tables": [[{key: readable(key, row[key]) for key in row} for row in rows]],
-        "notes": [*legend(report), *report.notes, *([closing(report)] if report.verdicts else [])],
+        "notes": [*legend(report), *report.notes, *([closing_sentence(report)] if report.verdicts else [])],
         "claims": [
             {"key": verdict.key, "says": summary(verdict), "word": verdict.word,
              "lines": [line.strip() for line in details(verdict, report)]}

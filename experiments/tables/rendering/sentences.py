@@ -32,7 +32,7 @@ def headline(report: Report) -> str:
     return f"{_and(parts)}." if parts else ""
 
 
-def claimed(report: Report) -> str:
+def shown_or_claimed(report: Report) -> str:
     """What the paper says of the table, as a claim; what it shows, where it claims nothing."""
     table = report.request.table
     return f"{'Claimed' if table.claims else 'Shown'}: {table.shows}."
@@ -92,7 +92,7 @@ def legend(report: Report) -> list[str]:
     return lines
 
 
-def closing(report: Report) -> str:
+def closing_sentence(report: Report) -> str:
     """How differences and verdicts are to be read."""
     count = sum(
         len(verdict.findings) for verdict in report.verdicts if any(f.comparisons for f in verdict.findings.values())

@@ -10,11 +10,11 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.launch.places import Workers
+from experiments.launch.resources import Workers
 from experiments.record.environment import describe
 from experiments.settings.extras import MissingExtra
-from experiments.tables.sources.kept_numbers import KeptNumbers
-from experiments.tables.sources.source import Cell, Finding, Prediction, Value
+from experiments.tables.sources.source import Cell, CellOutcome, Prediction, Value
+from experiments.tables.sources.stored_numbers import StoredNumbers
 
 
 class Computed:
@@ -22,7 +22,7 @@ class Computed:
 
     def __init__(self, name: str, overrides: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> None:
         """Raises Mistake for an override that is no argument, and for an argument that no override gives."""
-        self._numbers = KeptNumbers(f"experiments.tables.numerical.{name}", runs, given=frozenset({"seed"}))
+        self._numbers = StoredNumbers(f"experiments.tables.numerical.{name}", runs, given=frozenset({"seed"}))
         self._arguments = {
             row: self._numbers.arguments(row, dict(_pair(override) for override in of_row))
             for row, of_row in overrides.items()
@@ -41,9 +41,9 @@ class Computed:
     def check(self) -> None:
         """The arguments are all there is to check, and have been."""
 
-    def finding(self, cell: Cell) -> Finding:
+    def outcome(self, cell: Cell) -> CellOutcome:
         """What the cell's file says."""
-        return self._numbers.finding(cell.name)
+        return self._numbers.outcome(cell.name)
 
     def sizes(self, row: str) -> dict[str, Value]:
         """The arguments of a row."""
@@ -52,17 +52,17 @@ class Computed:
     def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
         """The time that the cell took, or takes now; unknown where a library is missing that it needs."""
         try:
-            record = self.finding(cell).result or self._record(cell)
+            record = self.outcome(cell).result or self._record(cell)
         except MissingExtra:
             return Prediction(None)
         return Prediction(record["wall_seconds"])
 
     def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Compute what is missing, here, one cell after the other."""
-        missing = [cell for cell in cells if self.finding(cell).state == "missing"]
+        missing = [cell for cell in cells if self.outcome(cell).state == "missing"]
         for count, cell in enumerate(missing, start=1):
             record = self._record(cell)
-            self._numbers.keep(cell.name, record)
+            self._numbers.store(cell.name, record)
             line = f"[{count}/{len(missing)}] {cell.row}, seed {cell.seed}: {record['wall_seconds']:.1f} s"
             console.print(line, markup=False, highlight=False)
 

@@ -13,20 +13,20 @@ from experiments.config.command_line import check_overrides
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.pretrained import check_keys, inherited
 from experiments.launch.cell import folder_of
-from experiments.launch.places import Workers
+from experiments.launch.resources import Workers
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.run import Settings
-from experiments.tables.definition.overrides import FINETUNE, by_stage, key_of, merged, parse
+from experiments.tables.definition.overrides import FINETUNE_PREFIX, by_stage, key_of, merged, parse
 from experiments.tables.definition.table import Budget
-from experiments.tables.sources.runs import Runs, finding_of
-from experiments.tables.sources.source import Cell, Finding, Prediction, Value
+from experiments.tables.sources.runs import Runs, outcome_of_run
+from experiments.tables.sources.source import Cell, CellOutcome, Prediction, Value
 
 SHARED_SETTINGS = ("seed", "runs", "cache", "logger")  # as in the pretraining
 
 
 class FinetunedRuns:
-    """A cell is a pretraining; its finding has the results of the runs fine-tuned from it, by name, in `finetune`."""
+    """A cell is a pretraining; its outcome has the results of the runs fine-tuned from it, by name, in `finetune`."""
 
     def __init__(self, pretraining: Runs, budget: Budget, user_overrides: Sequence[str]) -> None:
         """Raises Mistake for overrides that `attn finetune` would not take, and for scores that a task doesn't have."""
@@ -41,7 +41,7 @@ class FinetunedRuns:
                 try:
                     self._check_scores(name, self._planned(cell, name))
                 except Mistake as mistake:
-                    raise Mistake(f"{cell.row}, {FINETUNE}{name}: {mistake}") from mistake
+                    raise Mistake(f"{cell.row}, {FINETUNE_PREFIX}{name}: {mistake}") from mistake
 
     def with_seeds(self, seeds: Sequence[int]) -> FinetunedRuns:
         """The same rows with other seeds."""
@@ -69,22 +69,22 @@ class FinetunedRuns:
             planned_steps(settings)
         check_data([*planned])
 
-    def finding(self, cell: Cell) -> Finding:
+    def outcome(self, cell: Cell) -> CellOutcome:
         """What a pretraining came to, and what was fine-tuned from it; `pretrained` while some of that is missing."""
-        pretrained = self.pretraining.finding(cell)
+        pretrained = self.pretraining.outcome(cell)
         if pretrained.state != "done":
             return pretrained
         results = {}
         for name in self._trees:
             try:
-                finetuned = finding_of(self._finetuning(cell, name))
+                finetuned = outcome_of_run(self._finetuning(cell, name))
             except Mistake as mistake:
-                return Finding("refused", f"{name}: {mistake}", pretrained.result)
+                return CellOutcome("refused", f"{name}: {mistake}", pretrained.result)
             if finetuned.state != "done":
                 state = "pretrained" if finetuned.state == "missing" else finetuned.state
-                return Finding(state, f"{name}: {finetuned.reason}", pretrained.result)
+                return CellOutcome(state, f"{name}: {finetuned.reason}", pretrained.result)
             results[name] = finetuned.result
-        return Finding("done", "", pretrained.result | {"finetune": results})
+        return CellOutcome("done", "", pretrained.result | {"finetune": results})
 
     def sizes(self, row: str) -> dict[str, Value]:
         """The sizes of the pretrained model."""
@@ -97,24 +97,26 @@ class FinetunedRuns:
     def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Train and fine-tune all of a seed before the next, so that a table that was cut has whole pairs."""
         from experiments.launch.local import train_cells
-        from experiments.launch.plan import in_sweep
+        from experiments.launch.plan import labelled_with_sweep
 
         for seed in dict.fromkeys(cell.seed for cell in cells):
             of_seed = [cell for cell in cells if cell.seed == seed]
             self.pretraining.make(of_seed, group, console, workers)
-            train_cells([in_sweep(settings, group) for settings in self._to_finetune(of_seed)], console, workers)
+            train_cells(
+                [labelled_with_sweep(settings, group) for settings in self._to_finetune(of_seed)], console, workers
+            )
 
     def _to_finetune(self, cells: list[Cell]) -> Iterator[Settings]:
         """The runs to fine-tune from each pretrained cell, done or not; one that came to NaN isn't tried again."""
         for cell in cells:
-            if self.pretraining.finding(cell).state != "done":
+            if self.pretraining.outcome(cell).state != "done":
                 continue
             for name in self._trees:
                 try:
                     finetuning = self._finetuning(cell, name)
                 except Mistake:
-                    continue  # as the finding says
-                if finding_of(finetuning).state != "diverged":
+                    continue  # as the outcome says
+                if outcome_of_run(finetuning).state != "diverged":
                     yield finetuning
 
     def _finetuning(self, cell: Cell, name: str) -> Settings:
@@ -140,7 +142,7 @@ class FinetunedRuns:
         known = settings.task.score_names
         for place in self._places:
             metric = place.rpartition(".")[2]
-            if place.startswith(f"{FINETUNE}{name}.") and metric not in known:
+            if place.startswith(f"{FINETUNE_PREFIX}{name}.") and metric not in known:
                 raise Mistake(f"{place}: there is no such score" + nearest(metric, known), f"it has {', '.join(known)}")
 
 
@@ -154,6 +156,6 @@ def _tree(name: str, overrides: list[str]) -> dict[str, Any]:
         check_overrides(overrides, "finetune")
         tree = OmegaConf.to_container(compose_raw(overrides, name="finetune"), resolve=False)
     except Mistake as mistake:
-        raise Mistake(f"{FINETUNE}{name}: {mistake}") from mistake
+        raise Mistake(f"{FINETUNE_PREFIX}{name}: {mistake}") from mistake
     assert isinstance(tree, dict)
     return {str(key): value for key, value in tree.items()}

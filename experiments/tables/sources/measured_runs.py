@@ -9,13 +9,13 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments.launch.cell import folder_of
-from experiments.launch.places import Workers
-from experiments.tables.sources.kept_numbers import KeptNumbers
+from experiments.launch.resources import Workers
 from experiments.tables.sources.runs import Runs
-from experiments.tables.sources.source import Cell, Finding, Prediction, Value
+from experiments.tables.sources.source import Cell, CellOutcome, Prediction, Value
+from experiments.tables.sources.stored_numbers import StoredNumbers
 
-MEASURE = "measure."  # of overrides that are arguments: `measure.pairs=within`
-SEQUENCES = 64  # held-out ones that a model is looked at with, from the start of the validation split
+MEASURE_PREFIX = "measure."  # of overrides that are arguments: `measure.pairs=within`
+MEASURED_SEQUENCES = 64  # held-out ones that a model is looked at with, from the start of the validation split
 
 
 class MeasuredRuns:
@@ -23,9 +23,11 @@ class MeasuredRuns:
 
     def __init__(self, name: str, overrides: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> None:
         """Raises Mistake for overrides that don't compose, for arguments that are wrong, and for rows that are one."""
-        self._numbers = KeptNumbers(f"experiments.tables.measured.{name}", runs, given=frozenset({"run"}))
+        self._numbers = StoredNumbers(f"experiments.tables.measured.{name}", runs, given=frozenset({"run"}))
         self._arguments = {row: self._numbers.arguments(row, _arguments(of_row)) for row, of_row in overrides.items()}
-        trained = {row: [each for each in of_row if not each.startswith(MEASURE)] for row, of_row in overrides.items()}
+        trained = {
+            row: [each for each in of_row if not each.startswith(MEASURE_PREFIX)] for row, of_row in overrides.items()
+        }
         # the first row of those that look at the same run
         first: dict[tuple[str, ...], str] = {}
         self._trained_as = {row: first.setdefault(tuple(of_row), row) for row, of_row in trained.items()}
@@ -49,18 +51,18 @@ class MeasuredRuns:
         """Raises Mistake or DataError for what can be known to fail in the training."""
         self._runs.check()
 
-    def finding(self, cell: Cell) -> Finding:
+    def outcome(self, cell: Cell) -> CellOutcome:
         """What the training came to, and what was measured of its model; `pretrained` while that is missing."""
-        trained = self._runs.finding(self._run_of[cell])
+        trained = self._runs.outcome(self._run_of[cell])
         if trained.state != "done":
             return trained
-        measured = self._numbers.finding(cell.name)
+        measured = self._numbers.outcome(cell.name)
         if measured.state == "done" and measured.result["of_loss"] != trained.result["validation_loss"]:
             # the run was trained anew since
-            measured = Finding("missing")
+            measured = CellOutcome("missing")
         if measured.state == "missing":
-            return Finding("pretrained", "not measured yet", trained.result)
-        return Finding(measured.state, measured.reason, trained.result | measured.result)
+            return CellOutcome("pretrained", "not measured yet", trained.result)
+        return CellOutcome(measured.state, measured.reason, trained.result | measured.result)
 
     def sizes(self, row: str) -> dict[str, Value]:
         """The sizes of the trained model."""
@@ -75,7 +77,7 @@ class MeasuredRuns:
         self._runs.make(list(dict.fromkeys(self._run_of[cell] for cell in cells)), group, console, workers)
         for run in dict.fromkeys(self._run_of[cell] for cell in cells):
             of_run = (cell for cell in cells if self._run_of[cell] == run)
-            unmeasured = [cell for cell in of_run if self.finding(cell).state == "pretrained"]
+            unmeasured = [cell for cell in of_run if self.outcome(cell).state == "pretrained"]
             if unmeasured:
                 self._measure(run, unmeasured, console)
 
@@ -83,11 +85,13 @@ class MeasuredRuns:
         from experiments.heads.trained_run import open_trained_run
 
         settings = self._runs.settings(run)
-        trained = open_trained_run(folder_of(settings), settings, "newest", SEQUENCES, lambda text, done, of: None)
-        loss = self._runs.finding(run).result["validation_loss"]
+        trained = open_trained_run(
+            folder_of(settings), settings, "newest", MEASURED_SEQUENCES, lambda text, done, of: None
+        )
+        loss = self._runs.outcome(run).result["validation_loss"]
         for cell in cells:
             numbers = self._numbers.measure(trained, **self._arguments[cell.row])
-            self._numbers.keep(cell.name, numbers | {"of_loss": loss})
+            self._numbers.store(cell.name, numbers | {"of_loss": loss})
             shown = ", ".join(f"{name} {value:.4f}" for name, value in numbers.items())
             console.print(f"{cell.row}, seed {cell.seed}: {shown}", markup=False, highlight=False)
 
@@ -99,9 +103,13 @@ class MeasuredRuns:
         for seed in dict.fromkeys(run.seed for run in runs.cells):
             for row, arguments in self._arguments.items():
                 run = runs_by_row[self._trained_as[row], seed]
-                self._run_of[Cell(row, seed, self._numbers.name(arguments, SEQUENCES, run.name))] = run
+                self._run_of[Cell(row, seed, self._numbers.name(arguments, MEASURED_SEQUENCES, run.name))] = run
 
 
 def _arguments(overrides: Sequence[str]) -> dict[str, str]:
-    pairs = (override.removeprefix(MEASURE).partition("=") for override in overrides if override.startswith(MEASURE))
+    pairs = (
+        override.removeprefix(MEASURE_PREFIX).partition("=")
+        for override in overrides
+        if override.startswith(MEASURE_PREFIX)
+    )
     return {key: value for key, _, value in pairs}

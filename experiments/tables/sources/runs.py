@@ -11,17 +11,17 @@ from rich.console import Console
 from experiments.config.compose import compose
 from experiments.data.errors import DataError
 from experiments.launch.cell import check_unchanged, folder_of
-from experiments.launch.places import Workers
+from experiments.launch.resources import Workers
 from experiments.record.durable import RunFolderError
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.tables.definition.overrides import merged
-from experiments.tables.sources.source import Cell, Finding, Prediction, State, Value
+from experiments.tables.sources.source import Cell, CellOutcome, Prediction, State, Value
 
 # how a result's status reads in a table
 STATES: dict[str, State] = {"done": "done", "nan": "diverged", "interrupted": "missing"}
 # of every row, or what is measured of a long one would depend on what a trial found; unless the user says otherwise
-COMMON = ["trainer.compile=false"]
+COMMON_OVERRIDES = ["trainer.compile=false"]
 
 
 class Runs:
@@ -64,9 +64,9 @@ class Runs:
         check_data(planned)
         check_buildable(planned)
 
-    def finding(self, cell: Cell) -> Finding:
+    def outcome(self, cell: Cell) -> CellOutcome:
         """What is in the run folder."""
-        return finding_of(self.settings(cell))
+        return outcome_of_run(self.settings(cell))
 
     def sizes(self, row: str) -> dict[str, Value]:
         """Names and sizes as the papers have them; multiplies of one attention layer for one sequence."""
@@ -100,10 +100,10 @@ class Runs:
     def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Train each cell in a process of its own; one that came to NaN did so for its seed, and isn't tried again."""
         from experiments.launch.local import train_cells
-        from experiments.launch.plan import in_sweep
+        from experiments.launch.plan import labelled_with_sweep
 
-        unfinished = (self.settings(cell) for cell in cells if self.finding(cell).state != "diverged")
-        train_cells([in_sweep(settings, group) for settings in unfinished], console, workers)
+        unfinished = (self.settings(cell) for cell in cells if self.outcome(cell).state != "diverged")
+        train_cells([labelled_with_sweep(settings, group) for settings in unfinished], console, workers)
 
     def _cells(self, seeds: Sequence[int]) -> dict[Cell, Settings]:
         cells: dict[Cell, Settings] = {}
@@ -114,20 +114,20 @@ class Runs:
         return cells
 
 
-def finding_of(settings: Settings) -> Finding:
+def outcome_of_run(settings: Settings) -> CellOutcome:
     """What a run came to, pretrained or fine-tuned."""
     folder = folder_of(settings)
     try:
         result = folder.result()
         if result is None:
-            return Finding("missing", "begun" if folder.path.exists() else "")
+            return CellOutcome("missing", "begun" if folder.path.exists() else "")
         folder.check_files()
         if result.code_digest is not None:
             check_unchanged(settings, folder, result)
         facts = {"environment": folder.environment() or {}}
     except (DataError, RunFolderError) as error:
-        return Finding("refused", str(error))
-    return Finding(STATES.get(result.status, "failed"), result.reason or "", result.to_dict() | facts)
+        return CellOutcome("refused", str(error))
+    return CellOutcome(STATES.get(result.status, "failed"), result.reason or "", result.to_dict() | facts)
 
 
 def _composed(overrides: Mapping[str, list[str]], runs: Path) -> dict[str, Settings]:
@@ -136,7 +136,7 @@ def _composed(overrides: Mapping[str, list[str]], runs: Path) -> dict[str, Setti
     mistakes: dict[str, str] = {}
     for row, of_row in overrides.items():
         try:
-            settings[row] = compose(merged(COMMON, of_row, [f"runs={runs}"]))
+            settings[row] = compose(merged(COMMON_OVERRIDES, of_row, [f"runs={runs}"]))
         except Mistake as mistake:
             mistakes[row] = str(mistake)
     if mistakes:

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from rich.console import Console
 
-from experiments.launch.places import Workers
+from experiments.launch.resources import Workers
 from experiments.settings.run import Settings
 
 State = Literal["done", "diverged", "failed", "missing", "pretrained", "refused"]
@@ -29,7 +29,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Finding:
+class CellOutcome:
     """What a cell came to: a result as in `result.json`, or why there is none."""
 
     state: State
@@ -62,7 +62,7 @@ class Source(Protocol):
     def check(self) -> None:
         """Raises Mistake or DataError for what can be known to fail before anything is made."""
 
-    def finding(self, cell: Cell) -> Finding:
+    def outcome(self, cell: Cell) -> CellOutcome:
         """What a cell has come to so far."""
 
     def sizes(self, row: str) -> dict[str, Value]:
@@ -74,5 +74,5 @@ class Source(Protocol):
     def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Make what is missing, in order, `workers` cells at once.
 
-        What fails leaves a finding that says so. Raises Interrupted.
+        What fails leaves an outcome that says so. Raises Interrupted.
         """

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from experiments.data.packing import Packed
 from experiments.data.tokenizer import Tokenizer
 from experiments.model.architectures.encoder_decoder import EncoderDecoder
-from experiments.objectives.objective import Batch, Decoded, Decoding
+from experiments.objectives.objective import Batch, DecodedObjective, Decoding
 from experiments.training.decoding.beam import beam_search
 from experiments.training.micro_batches import Forward, fitting
 from experiments.training.precision import autocast
@@ -23,7 +23,7 @@ def score(
     forward: Forward,
     packed: Packed,
     tokenizer: Tokenizer,
-    objective: Decoded,
+    objective: DecodedObjective,
     *,
     sequences: int | None,
     batch_size: int,

@@ -1,4 +1,4 @@
-"""Where cells run side by side: cores and GPUs of this machine, each held by one cell at a time."""
+"""The cores and GPUs of this machine, each held by one of the cells that run side by side."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.settings.run import Settings
 Workers = int | Literal["auto"]
 
 
-def workers_of(text: str) -> Workers:
+def parse_workers(text: str) -> Workers:
     """The value of `--workers`. Raises Mistake for what is neither `auto` nor a number from 1 on."""
     if text == "auto":
         return "auto"
@@ -24,7 +24,7 @@ def workers_of(text: str) -> Workers:
 
 
 @dataclass(frozen=True)
-class Place:
+class Resources:
     """What one cell has for itself."""
 
     cores: tuple[int, ...] = ()  # numbers; none on a GPU
@@ -32,41 +32,41 @@ class Place:
     device: str | None = None  # the GPU, or several, as CUDA_VISIBLE_DEVICES names them; None on a CPU
 
 
-class Places:
-    """The places that are free on this machine; at most `at_once` are taken at the same time."""
+class ResourcePool:
+    """The cores and GPUs that are free on this machine; at most `at_once` cells have some at the same time."""
 
     def __init__(self, at_once: int, pinned: bool = False) -> None:
         self.at_once = at_once
         self._pinned = pinned and hasattr(os, "sched_setaffinity")
         self._taken = 0
         self._cores = usable()
-        self._all = len(self._cores)
+        self._core_count = len(self._cores)
         self._devices: list[str] | None = None
 
-    def take(self, settings: Settings) -> Place | None:
-        """A place for a cell, or None while there is none: for each of its devices a GPU, or cores for its threads."""
+    def acquire(self, settings: Settings) -> Resources | None:
+        """What a cell needs: a GPU for each of its devices, or cores for its threads. None while that is not free."""
         if self._taken == self.at_once:
             return None
         devices = device_count(settings)
-        threads = min(settings.trainer.threads * devices, self._all)
-        place = self._take_devices(devices) if on_gpu(settings) else self._take_cores(threads)
-        self._taken += place is not None
-        return place
+        threads = min(settings.trainer.threads * devices, self._core_count)
+        resources = self._take_devices(devices) if on_gpu(settings) else self._take_cores(threads)
+        self._taken += resources is not None
+        return resources
 
-    def give_back(self, place: Place) -> None:
-        """Free what `take` gave."""
+    def release(self, resources: Resources) -> None:
+        """Free what `acquire` gave."""
         self._taken -= 1
-        self._cores = sorted([*self._cores, *place.cores])
-        if self._devices is not None and place.device is not None:
-            self._devices += place.device.split(",")
+        self._cores = sorted([*self._cores, *resources.cores])
+        if self._devices is not None and resources.device is not None:
+            self._devices += resources.device.split(",")
 
-    def _take_cores(self, count: int) -> Place | None:
+    def _take_cores(self, count: int) -> Resources | None:
         if len(self._cores) < count:
             return None
         taken, self._cores = self._cores[:count], self._cores[count:]
-        return Place(tuple(taken), self._pinned)
+        return Resources(tuple(taken), self._pinned)
 
-    def _take_devices(self, count: int) -> Place | None:
+    def _take_devices(self, count: int) -> Resources | None:
         if self._devices is None:
             from experiments.measure.hardware import visible_gpus
 
@@ -74,7 +74,7 @@ class Places:
         if len(self._devices) < count:
             return None
         taken, self._devices = self._devices[:count], self._devices[count:]
-        return Place(device=",".join(taken))
+        return Resources(device=",".join(taken))
 
 
 def on_gpu(settings: Settings) -> bool:
@@ -96,8 +96,8 @@ def device_count(settings: Settings) -> int:
     return max(1, len(usable()) // settings.trainer.threads)
 
 
-def places_for(cells: Sequence[Settings], workers: Workers) -> Places:
-    """As many places as these cells are to be trained in side by side.
+def pool_for(cells: Sequence[Settings], workers: Workers) -> ResourcePool:
+    """The resources for as many of these cells as are to be trained side by side.
 
     `auto`: as many as there are cores for their threads, and GPUs, and memory for the largest of them. Where that
     takes every core, each cell is kept to its own; where it doesn't, another sweep may have the first ones.
@@ -106,7 +106,7 @@ def places_for(cells: Sequence[Settings], workers: Workers) -> Places:
     capacity = _capacity(cells)
     if workers == "auto":
         at_once = min(len(cells), capacity)
-        at_once = min(at_once, _fitting_memory(cells)) if at_once > 1 else at_once
+        at_once = min(at_once, _cells_in_memory(cells)) if at_once > 1 else at_once
     elif 1 <= workers <= capacity:
         at_once = min(len(cells), workers)
     else:
@@ -115,20 +115,20 @@ def places_for(cells: Sequence[Settings], workers: Workers) -> Places:
             f"allowed: auto, 1{f' to {capacity}' if capacity > 1 else ''}",
             "each cell has trainer.threads cores, or a GPU, for itself",
         )
-    return Places(max(1, at_once), pinned=at_once == capacity)
+    return ResourcePool(max(1, at_once), pinned=at_once == capacity)
 
 
 def _capacity(cells: Sequence[Settings]) -> int:
     threads = [cell.trainer.threads * device_count(cell) for cell in cells if not on_gpu(cell)]
-    places = len(usable()) // min(threads) if threads else 0
+    count = len(usable()) // min(threads) if threads else 0
     if devices := [device_count(cell) for cell in cells if on_gpu(cell)]:
         from experiments.measure.hardware import visible_gpus
 
-        places += len(visible_gpus()) // min(devices)
-    return max(1, places)
+        count += len(visible_gpus()) // min(devices)
+    return max(1, count)
 
 
-def _fitting_memory(cells: Sequence[Settings]) -> int:
+def _cells_in_memory(cells: Sequence[Settings]) -> int:
     """How often the memory that is free holds the cell that computes most in a step."""
     import psutil
 

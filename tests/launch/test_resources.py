@@ -7,8 +7,8 @@ import os
 import pytest
 
 from experiments.config.compose import compose
-from experiments.launch import places
-from experiments.launch.places import Place, Places, places_for
+from experiments.launch import resources
+from experiments.launch.resources import ResourcePool, Resources, pool_for
 from experiments.settings.mistake import Mistake
 
 PINNED = hasattr(os, "sched_setaffinity")
@@ -22,45 +22,45 @@ def cell(tiny):
 
 @pytest.fixture
 def four_cores(monkeypatch):
-    monkeypatch.setattr(places, "usable", lambda: [2, 3, 5, 7])
+    monkeypatch.setattr(resources, "usable", lambda: [2, 3, 5, 7])
 
 
 @pytest.fixture
 def two_gpus(monkeypatch):
-    monkeypatch.setattr(places, "on_gpu", lambda settings: settings.seed == 0)
+    monkeypatch.setattr(resources, "on_gpu", lambda settings: settings.seed == 0)
     monkeypatch.setattr("experiments.measure.hardware.visible_gpus", lambda: ["4", "6"])
 
 
 def test_a_cell_has_as_many_cores_as_threads_for_itself(cell, four_cores):
-    free = Places(4, pinned=True)
+    free = ResourcePool(4, pinned=True)
     one, two = cell(), cell("trainer.threads=2")
-    first, second = free.take(one), free.take(two)
-    assert (first, second) == (Place((2,), PINNED), Place((3, 5), PINNED))
-    assert free.take(two) is None
-    third = free.take(one)
-    assert third == Place((7,), PINNED) and free.take(one) is None
-    free.give_back(first)
-    assert free.take(two) is None
-    free.give_back(third)
-    assert free.take(two) == Place((2, 7), PINNED)
+    first, second = free.acquire(one), free.acquire(two)
+    assert (first, second) == (Resources((2,), PINNED), Resources((3, 5), PINNED))
+    assert free.acquire(two) is None
+    third = free.acquire(one)
+    assert third == Resources((7,), PINNED) and free.acquire(one) is None
+    free.release(first)
+    assert free.acquire(two) is None
+    free.release(third)
+    assert free.acquire(two) == Resources((2, 7), PINNED)
 
 
 def test_no_more_cells_run_at_once_than_are_wanted(cell, four_cores):
-    free = Places(1)
-    place = free.take(cell())
-    assert free.take(cell()) is None
-    free.give_back(place)
-    assert free.take(cell()) == place
+    free = ResourcePool(1)
+    place = free.acquire(cell())
+    assert free.acquire(cell()) is None
+    free.release(place)
+    assert free.acquire(cell()) == place
 
 
 def test_cells_on_gpus_have_one_each_and_no_cores(cell, four_cores, two_gpus):
-    free = Places(6)
-    assert [free.take(cell()) for _ in range(3)] == [Place(device="4"), Place(device="6"), None]
-    assert free.take(cell("seed=1")) == Place((2,))
-    free.give_back(Place(device="4"))
-    assert free.take(cell()) == Place(device="4")
-    assert places_for([cell()] * 5, "auto").at_once == 2
-    assert places_for([cell(), cell("seed=1")] * 5, 6).at_once == 6
+    free = ResourcePool(6)
+    assert [free.acquire(cell()) for _ in range(3)] == [Resources(device="4"), Resources(device="6"), None]
+    assert free.acquire(cell("seed=1")) == Resources((2,))
+    free.release(Resources(device="4"))
+    assert free.acquire(cell()) == Resources(device="4")
+    assert pool_for([cell()] * 5, "auto").at_once == 2
+    assert pool_for([cell(), cell("seed=1")] * 5, 6).at_once == 6
 
 
 @pytest.mark.parametrize(
@@ -68,24 +68,24 @@ def test_cells_on_gpus_have_one_each_and_no_cores(cell, four_cores, two_gpus):
     [(1, 9, "auto", 4), (1, 3, "auto", 3), (2, 9, "auto", 2), (3, 9, "auto", 1), (1, 9, 3, 3), (1, 2, 4, 2)],
 )
 def test_auto_is_as_many_as_there_are_cores_for(cell, four_cores, threads, cells, workers, at_once):
-    assert places_for([cell(f"trainer.threads={threads}")] * cells, workers).at_once == at_once
+    assert pool_for([cell(f"trainer.threads={threads}")] * cells, workers).at_once == at_once
 
 
 def test_cells_are_kept_to_their_cores_only_where_all_are_taken(cell, four_cores):
-    pinned = {workers: places_for([cell()] * 9, workers).take(cell()).pinned for workers in ("auto", 4, 3, 1)}
+    pinned = {workers: pool_for([cell()] * 9, workers).acquire(cell()).pinned for workers in ("auto", 4, 3, 1)}
     assert pinned == {"auto": PINNED, 4: PINNED, 3: False, 1: False}
 
 
 def test_auto_is_no_more_than_fit_into_the_memory(cell, four_cores, monkeypatch):
     monkeypatch.setattr("experiments.training.predicted_memory.predict_peak_bytes", lambda *_: 400)
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 1000}))
-    assert places_for([cell()] * 9, "auto").at_once == 2
+    assert pool_for([cell()] * 9, "auto").at_once == 2
     monkeypatch.setattr("psutil.virtual_memory", lambda: type("Memory", (), {"available": 100}))
-    assert places_for([cell()] * 9, "auto").at_once == 1
+    assert pool_for([cell()] * 9, "auto").at_once == 1
 
 
 def test_more_workers_than_there_is_room_for_are_refused(cell, four_cores):
     with pytest.raises(Mistake, match=r"--workers 5: .* room for 4 .* allowed: auto, 1 to 4"):
-        places_for([cell()] * 9, 5)
+        pool_for([cell()] * 9, 5)
     with pytest.raises(Mistake, match=r"--workers 2: .* room for 1 .* allowed: auto, 1\n"):
-        places_for([cell("trainer.threads=4")] * 9, 2)
+        pool_for([cell("trainer.threads=4")] * 9, 2)

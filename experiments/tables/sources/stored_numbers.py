@@ -14,14 +14,14 @@ import yaml
 from experiments.record.durable import folder_for, number, read_sealed, write_sealed
 from experiments.settings.digest import digest, text_digest
 from experiments.settings.mistake import Mistake, nearest
-from experiments.tables.sources.source import Finding, Value
+from experiments.tables.sources.source import CellOutcome, Value
 
-FOLDER = "computed"  # of the runs, beside the run folders
+COMPUTED_FOLDER = "computed"  # of the runs, beside the run folders
 
 Arguments = dict[str, Value]
 
 
-class KeptNumbers:
+class StoredNumbers:
     """What `measure` of a module gave, by its arguments and whatever else it is of."""
 
     def __init__(self, module: str, runs: Path, given: frozenset[str]) -> None:
@@ -30,7 +30,7 @@ class KeptNumbers:
         self.measure = self._module.measure
         self.code = _code_of(self._module)
         self._parameters = [name for name in inspect.signature(self.measure).parameters if name not in given]
-        self._folder = runs / FOLDER
+        self._folder = runs / COMPUTED_FOLDER
 
     def arguments(self, row: str, values: Mapping[str, str]) -> Arguments:
         """The arguments of a row. Raises Mistake for one that there isn't, and for one that is missing."""
@@ -47,18 +47,18 @@ class KeptNumbers:
         module = self._module.__name__.rpartition(".")[2]
         return f"{module}-{digest([self.code, *identity])[:12]}"
 
-    def finding(self, name: str) -> Finding:
+    def outcome(self, name: str) -> CellOutcome:
         """What a file says."""
         path = self._folder / f"{name}.json"
         if not path.exists():
-            return Finding("missing")
+            return CellOutcome("missing")
         try:
             record = read_sealed(path)
         except (OSError, ValueError) as error:
-            return Finding("refused", f"{path}: {error}; remove it")
-        return Finding("done", result={key: number(value) for key, value in record.items()})
+            return CellOutcome("refused", f"{path}: {error}; remove it")
+        return CellOutcome("done", result={key: number(value) for key, value in record.items()})
 
-    def keep(self, name: str, numbers: Mapping[str, Any]) -> None:
+    def store(self, name: str, numbers: Mapping[str, Any]) -> None:
         """Write the file of a call. Raises RunFolderError."""
         write_sealed(folder_for(self._folder) / f"{name}.json", dict(numbers))
 
