@@ -1,5 +1,6 @@
 """The `attn` command: reads its arguments and hands plain values on. Imports nothing heavy until a command needs it."""
 
+# Long on purpose: Typer reads options and help from the signatures, so a second file would only repeat this one
 from __future__ import annotations
 
 import os
