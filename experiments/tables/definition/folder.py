@@ -67,7 +67,7 @@ def published_file(name: str) -> str:
 
 
 def learning_rates(name: str) -> dict[str, Any]:
-    """The tuning of each family in a set of RATES. Raises ValueError."""
+    """The tuning of each family in a set of SHARED_LEARNING_RATES. Raises ValueError."""
     sets = yaml.safe_load(SHARED_LEARNING_RATES.read_text(encoding="utf-8"))
     if name not in sets:
         raise ValueError(

@@ -108,7 +108,7 @@ class Budget(Group):
     metric: Text | None = None  # the published one that this score is held against; null: the table's
     margin: Margin  # of the score; where a budget says nothing, the table's
     positions: dict[Identifier, str] | None = None  # scheme -> what it needs besides at this size; null: all, nothing
-    learning_rates: dict[Text, Tuning] = Field(default_factory=dict)  # by family, or family@scheme; or a set in RATES
+    learning_rates: dict[Text, Tuning] = Field(default_factory=dict)  # by family, or family@scheme; or a set
     note: Text | None = None
 
     @property
