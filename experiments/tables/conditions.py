@@ -11,6 +11,7 @@ from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.overrides import by_stage, key_of, merged, parse
 from experiments.tables.definition.published import Published
 from experiments.tables.definition.request import Request, without_folder
+from experiments.tables.seeds import spans
 from experiments.tables.sources.source import CellOutcome
 from experiments.tables.step_times import StepTimes
 
@@ -46,7 +47,7 @@ def facts(
     for name, text in budget.finetune.items():
         overrides = merged(parse(text), [*map(without_folder, of_user.get(name, []))])
         yield f"fine-tuning, {name}", "; ".join([" ".join(overrides), *_examples(name, results)])
-    yield "seeds", _spans(sorted({seed for _, seed in outcomes}))
+    yield "seeds", spans({seed for _, seed in outcomes})
     yield "evidence", EVIDENCE_TEXTS[evidence.name]
     yield from (("plan", line) for line in plans)
     yield "margin", f"{budget.margin.value:g}: {budget.margin.reason}"
@@ -89,17 +90,6 @@ def notes(request: Request, outcomes: CellOutcomes, step_times: StepTimes) -> It
 def distinct(values: Iterable[Any]) -> list[Any]:
     """The values, each once, without those that are not known."""
     return [value for value in dict.fromkeys(values) if value not in (None, "")]
-
-
-def _spans(seeds: Sequence[int]) -> str:
-    """Seeds in order, runs of neighbours as FIRST-LAST."""
-    spans: list[list[int]] = []
-    for seed in seeds:
-        if spans and seed == spans[-1][-1] + 1:
-            spans[-1].append(seed)
-        else:
-            spans.append([seed])
-    return ", ".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)
 
 
 def _learning_rates(request: Request) -> Iterator[tuple[str, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,6 +15,7 @@ from experiments.tables.definition.published import Number, Published
 from experiments.tables.definition.request import Configuration, Request
 from experiments.tables.definition.table import Budget, Row
 from experiments.tables.marks import Mark, mark
+from experiments.tables.partial import partial_difference, partial_mean
 from experiments.tables.seeds import has_begun
 from experiments.tables.sources.source import CellOutcome, Source
 from experiments.tables.step_times import NOT_MEASURED, StepTimes
@@ -36,6 +37,8 @@ class Report:
     facts: list[tuple[str, str]]
     notes: list[str]
     is_complete: bool  # every cell is done, or came to NaN
+    cells: int  # one of each configuration and seed
+    missing: int  # of the cells: those without a score
 
 
 def report(
@@ -71,20 +74,24 @@ def report(
         scheme: _measures(request, scheme, scores, step_times.seconds, outcomes, sizes, marks)
         for scheme in request.schemes or [""]
     }
+    finished = {seed for of_row in scores.values() for seed in of_row}
     lines = [
         {"row": of.row, **({"positions": of.scheme} if of.scheme else {}), "label": of.definition.label, **sizes[key],
          **_published_columns(published, printed.get(of.row)),
-         **_measured_columns(request, of, measures[of.scheme], _of_row(outcomes, key), marks[key], evidence)}
+         **_measured_columns(request, of, measures[of.scheme], _of_row(outcomes, key), marks[key], evidence,
+                             finished)}
         for key, of in configurations.items()
     ]  # fmt: skip
     for scheme in measures:
         _rank(request, [line for line in lines if line.get("positions", "") == scheme], printed)
+    cells = len(configurations) * len({seed for _, seed in outcomes})
     return Report(
         request, request.budget.score_name, lines, list(_by_seed(request, outcomes, scores)), printed,
         decide(request.claims, request.budget, request.rows, measures, evidence),
         list(facts(request, outcomes, published, evidence, plans, step_times)),
         list(notes(request, outcomes, step_times)),
         is_complete=all(outcome.state in ("done", "diverged") for outcome in outcomes.values()),
+        cells=cells, missing=cells - sum(map(len, scores.values())),
     )  # fmt: skip
 
 
@@ -169,7 +176,7 @@ def _published_columns(published: Published | None, numbers: dict[str, Number] |
 
 def _measured_columns(
     request: Request, of: Configuration, measures: Measures, outcomes: Sequence[CellOutcome], marked: Mark,
-    evidence: Evidence,
+    evidence: Evidence, finished: Set[int],
 ) -> Line:  # fmt: skip
     baseline = request.table.baseline
     scores, baseline_scores = measures.score[of.row], measures.score[baseline]
@@ -182,10 +189,12 @@ def _measured_columns(
         request.budget.score_name: float(np.mean(values)) if values else None,
         "standard_error": standard_error(values) if values else None,
         "seeds": len(values),
+        "of_seeds": partial_mean(scores, finished),
         **{place.rpartition(".")[2]: _mean(value_at(result, place) for result in results) for place in request.columns},
         "difference": float(np.mean(differences)) if differences else None,
         "difference_low": low,
         "difference_high": high,
+        "difference_of_seeds": None if of.row == baseline else partial_difference(baseline, scores, baseline_scores),
         "unigram_loss": _mean(result.get("unigram_loss") for result in results),
         "late_gain": marked.late_gain,
         "mark": marked.stuck or None,

@@ -142,6 +142,63 @@ def test_missing_and_refused_cells_are_shown_as_such():
     assert "0 of 6 done" in render(found, "markdown")
 
 
+# means 4.25 and 4.15, so 16 heads look better; over the seeds that both have they are 0.1 worse than 4.05
+UNEVEN = {"h8": (4.0, 4.1, 4.4, 4.5), "h16": (4.1, 4.2), "h32": (4.3, 4.4, 4.7, 4.8)}
+
+
+def uneven() -> Report:
+    changes = {(row, seed): CellOutcome("missing") for row in LOSSES for seed in range(6)}
+    return made(
+        changes | {(row, seed): done(loss) for row, losses in UNEVEN.items() for seed, loss in enumerate(losses)}
+    )
+
+
+def test_order_and_difference_that_contradict_are_marked_and_explained():
+    found = uneven()
+    h8, h16, h32 = (line(found, row) for row in LOSSES)
+    assert h16["validation_loss"] < h8["validation_loss"] and h16["difference"] == pytest.approx(0.1)
+    assert h16["of_seeds"] == "seeds 0-1 of 0-3"
+    assert h16["difference_of_seeds"] == "seeds 0-1, shared with h8: 4.1500 against 4.0500"
+    assert {each["of_seeds"] or each["difference_of_seeds"] for each in (h8, h32)} == {None}
+    assert (found.missing, found.cells) == (8, 18)
+
+
+def test_a_baseline_of_fewer_seeds_marks_the_differences_to_it():
+    found = made({("h8", 0): CellOutcome("failed", "a reason"), ("h32", 0): CellOutcome("missing")})
+    h8, h16, h32 = (line(found, row) for row in LOSSES)
+    assert h8["of_seeds"] == h32["of_seeds"] == "seeds 1-5 of 0-5" and h16["of_seeds"] is None
+    assert h16["difference_of_seeds"].startswith("seeds 1-5, shared with h8") and h32["difference_of_seeds"] is None
+
+
+def test_rows_without_a_shared_seed_say_so():
+    none_shared = {("h8", seed): CellOutcome("missing") for seed in range(3)}
+    none_shared |= {("h16", seed): CellOutcome("missing") for seed in range(3, 6)}
+    assert line(made(none_shared), "h16")["difference_of_seeds"] == "none, as it shares no seed with h8"
+
+
+@pytest.mark.parametrize("format", ["table", "markdown", "latex"])
+def test_every_form_counts_missing_cells_at_the_top_and_marks_what_is_not_over_all_seeds(format):
+    text = render(uneven(), format)
+    top = text.partition("unigram")[0]
+    assert "8 of 18 cells are missing; (!) marks what is over some of the seeds alone." in top
+    (row,) = [each for each in text.splitlines() if "16 heads" in each]
+    assert row.count("(!)") == 2
+    (row,) = [each for each in text.splitlines() if "8 heads" in each]
+    assert "(!)" not in row
+    footnote = "(!) h16: the mean is over seeds 0-1 of 0-3; the difference is over seeds 0-1, shared with h8: 4.1500"
+    assert footnote in text
+    assert "(!)" not in render(made(), format) and "missing" not in render(made(), format)
+
+
+def test_the_figure_counts_missing_cells_and_marks_their_rows(tmp_path):
+    write_all(uneven(), tmp_path)
+    drawn = (tmp_path / "me2026_heads.svg").read_text()
+    for text in ("8 of 18 cells are missing", "(!) h16: the mean is over seeds 0-1 of 0-3", ">(!)<"):
+        assert text in drawn
+    write_all(made(), tmp_path)
+    assert "(!)" not in (tmp_path / "me2026_heads.svg").read_text()
+
+
 def test_another_text_is_said():
     assert "the text is" not in dict(made().facts)["budget"]
     found = made(overrides=("data=text", "data.train=a.txt"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from experiments.display.rows import Row
+from experiments.tables.partial import SIGN
 from experiments.tables.rendering.sentences import interval_text
 from experiments.tables.report import Line, Report
 
@@ -19,7 +20,7 @@ def readable_table(report: Report) -> list[Row]:
 def _row(line: Line, report: Report) -> Row:
     row: Row = {"row": line["row"], "positions": line.get("positions"), "what": line["label"]}
     row |= {"heads": _heads(line), "d_k": _width(line)}
-    row |= {report.score: _with_error(line[report.score], line["standard_error"])}
+    row |= {report.score: _mean(line, report.score)}
     row |= {place.rpartition(".")[2]: None for place in report.request.columns}
     row |= {name: line[name] for name in row if name in line and name not in (report.score, "row", "positions")}
     row |= {"seeds": line["seeds"] or None, "difference": _difference(line), "unigram_loss": _unigram(line, report)}
@@ -44,10 +45,13 @@ def _width(line: Line) -> str | None:
     return str(key) if value in (key, None) else f"{key}, d_v {value}"
 
 
-def _with_error(mean: float | None, error: float | None) -> str | None:
+def _mean(line: Line, score: str) -> str | None:
+    """The mean with its standard error, and a sign where it lacks some seeds."""
+    mean, error = line[score], line["standard_error"]
     if mean is None:
         return None
-    return f"{mean:.4f}" + (f" +- {error:.4f}" if error is not None else "")
+    spread = f" +- {error:.4f}" if error is not None else ""
+    return f"{mean:.4f}{spread}" + (f" {SIGN}" if line["of_seeds"] else "")
 
 
 def _difference(line: Line) -> str | None:
@@ -55,7 +59,8 @@ def _difference(line: Line) -> str | None:
         return None
     low, high = line["difference_low"], line["difference_high"]
     bounds = interval_text((low, high)) if low is not None else None
-    return f"{line['difference']:+.4f} {bounds or '(no finite interval yet)'}"
+    sign = f" {SIGN}" if line["difference_of_seeds"] else ""
+    return f"{line['difference']:+.4f} {bounds or '(no finite interval yet)'}{sign}"
 
 
 def _unigram(line: Line, report: Report) -> float | None:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from experiments.record.durable import replacing
 from experiments.statistics.comparison import Compared
+from experiments.tables.partial import SIGN
 from experiments.tables.rendering.published_difference import PublishedDifference, published_difference
+from experiments.tables.rendering.sentences import missing, partial_seeds
 from experiments.tables.report import Line, Report
 
 if TYPE_CHECKING:
@@ -40,8 +42,13 @@ def save_figure(report: Report, path: Path) -> bool:
     if not any(line[report.score] is not None for line in report.lines):
         return False
     schemes = list(report.request.schemes) or [""]
-    height = max(2.6 * len(schemes) + 1, ROW_INCHES * len(compared) + 1.4)
+    footnote = partial_seeds(report)
+    height = max(2.6 * len(schemes) + 1, ROW_INCHES * len(compared) + 1.4) + ROW_INCHES * len(footnote)
     figure = Figure(figsize=(11, height), layout="constrained")
+    if said := missing(report):
+        figure.suptitle(said, fontsize=9)
+    if footnote:
+        figure.supxlabel("\n".join(footnote), fontsize=7, x=0.01, ha="left")
     ((left, right),) = figure.subfigures(1, 2, squeeze=False, width_ratios=(1, 1.9))
     for axes, scheme in zip(left.subplots(len(schemes), 1, squeeze=False)[:, 0], schemes, strict=True):
         _draw_scores(axes, report, scheme)
@@ -66,7 +73,7 @@ def _draw_scores(axes: Axes, report: Report, scheme: str) -> None:
         rows = [line for group in groups.values() for line in group]
         for index, line in enumerate(rows):
             _point(axes, report, line, index, FAMILIES[0], horizontal=True)
-        axes.set_yticks(range(len(rows)), [line["row"] for line in rows], fontsize=8)
+        axes.set_yticks(range(len(rows)), [_signed(line["row"], line) for line in rows], fontsize=8)
         axes.invert_yaxis()
         axes.set_xlabel(_unit(report))
         return
@@ -94,6 +101,12 @@ def _point(axes: Axes, report: Report, line: Line, place: float, colour: str, *,
         axes.errorbar(line[report.score], place, xerr=error, **style)
     else:
         axes.errorbar(place, line[report.score], yerr=error, **style)
+        beside: dict[str, Any] = {"xytext": (5, 4), "textcoords": "offset points", "fontsize": 7, "color": colour}
+        axes.annotate(_signed("", line), (place, line[report.score]), **beside)
+
+
+def _signed(name: str, line: Line) -> str:
+    return f"{name} {SIGN}".strip() if line["of_seeds"] else name
 
 
 class _Drawn(NamedTuple):

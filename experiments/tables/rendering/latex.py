@@ -6,7 +6,14 @@ import re
 
 from experiments.display.rows import Row, is_number_column, readable
 from experiments.tables.rendering.columns import readable_table
-from experiments.tables.rendering.sentences import closing_sentence, headline, legend, shown_or_claimed, summary
+from experiments.tables.rendering.sentences import (
+    closing_sentence,
+    headline,
+    legend,
+    missing,
+    shown_or_claimed,
+    summary,
+)
 from experiments.tables.report import Report
 
 # characters that LaTeX reads otherwise, and signs that are mathematics
@@ -23,7 +30,7 @@ def latex(report: Report) -> str:
     A table that is wider than the line is scaled down to it.
     """
     lines = [f"% {report.request.command()}", f"% {report.request.table.title}"]
-    lines += [f"{tex(text)}\n" for text in (shown_or_claimed(report), headline(report)) if text]
+    lines += [f"{tex(text)}\n" for text in (shown_or_claimed(report), headline(report), missing(report)) if text]
     lines.append(_tabular(readable_table(report)))
     lines += [f"{tex(text)}\n" for text in [*legend(report), *report.notes]]
     if report.verdicts:

@@ -18,6 +18,7 @@ from experiments.tables.rendering.sentences import (
     details,
     headline,
     legend,
+    missing,
     shown_or_claimed,
     summary,
 )
@@ -97,7 +98,7 @@ def _text(report: Report, console: Console | None) -> str:
     def say(text: str) -> None:
         out.print(text, markup=False, highlight=False, soft_wrap=not out.is_terminal)
 
-    say("\n".join(filter(None, [table.title, shown_or_claimed(report), headline(report)])) + "\n")
+    say("\n".join(filter(None, [table.title, shown_or_claimed(report), headline(report), missing(report)])) + "\n")
     show(readable_table(report), "table", console=out)
     say("")
     for line in [*legend(report), *report.notes, ""]:
@@ -113,7 +114,7 @@ def _text(report: Report, console: Console | None) -> str:
 
 def _markdown(report: Report, figure: str) -> str:
     table = report.request.table
-    blocks = [f"# {table.title}", shown_or_claimed(report), headline(report)]
+    blocks = [f"# {table.title}", shown_or_claimed(report), headline(report), missing(report)]
     if figure:
         blocks.append(f"![{table.title}]({figure})")
     blocks += [as_markdown(readable_table(report))]

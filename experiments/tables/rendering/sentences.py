@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from experiments.statistics.comparison import AnyComparison, Compared
 from experiments.tables.definition.published import MARKS
+from experiments.tables.partial import SIGN
 from experiments.tables.report import Report
 from experiments.tables.verdict import Verdict
 
@@ -36,6 +37,15 @@ def shown_or_claimed(report: Report) -> str:
     """What the paper says of the table, as a claim; what it shows, where it claims nothing."""
     table = report.request.table
     return f"{'Claimed' if table.claims else 'Shown'}: {table.shows}."
+
+
+def missing(report: Report) -> str:
+    """How many cells are missing, and what that means for the table; empty for a table that is complete."""
+    if not report.missing:
+        return ""
+    uneven = any(line["of_seeds"] or line["difference_of_seeds"] for line in report.lines)
+    counted = f"{report.missing} of {report.cells} cells {'is' if report.missing == 1 else 'are'} missing"
+    return f"{counted}; {SIGN} marks what is over some of the seeds alone." if uneven else f"{counted}."
 
 
 def summary(verdict: Verdict) -> str:
@@ -84,11 +94,23 @@ def legend(report: Report) -> list[str]:
     baseline = report.request.table.baseline
     unit = report.request.budget.unit or "the score's own unit"
     lines.append(f"difference: to the row {baseline}, paired by seed, with its 95% interval, in {unit}.")
+    lines += partial_seeds(report)
     unigram = {line["unigram_loss"] for line in report.lines if line["unigram_loss"] is not None}
     if len(unigram) == 1:
         lines.append(f"unigram_loss, of predicting every token from its frequency, is {unigram.pop():.4f} nats.")
     if any(line["step_time"] for line in report.lines):
         lines.append(f"step: time of a training step by the table's own bench, and relative to {baseline}.")
+    return lines
+
+
+def partial_seeds(report: Report) -> list[str]:
+    """A line for each row whose mean or difference is not over all seeds: over which it is."""
+    lines = []
+    for line in report.lines:
+        over = {"mean": line["of_seeds"], "difference": line["difference_of_seeds"]}
+        parts = [f"the {name} is over {seeds}" for name, seeds in over.items() if seeds]
+        name = " under ".join(filter(None, [line["row"], line.get("positions")]))
+        lines += [f"{SIGN} {name}: {'; '.join(parts)}."] if parts else []
     return lines
 
 
