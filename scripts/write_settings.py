@@ -27,15 +27,17 @@ from experiments.settings.variant import module_of, schema  # noqa: E402
 
 HEAD = """# Every setting
 
+This command prints every setting of a run with its value:
+
 ```bash
 attn train --cfg job
 ```
 
-prints every setting of a run with its value. A setting is given as `key=value`; a dot leads into a group:
-`optimizer.weight_decay=0.1`. A group is chosen by its name: `optimizer=muon`. A key that does not exist, or a value
-outside of its range, is refused before anything starts, with the nearest right word.
+Write a setting as `key=value`, with a dot between a group and its key: `optimizer.weight_decay=0.1`. `optimizer=muon`
+chooses an option of a group. A key that does not exist, or a value outside of its range, is refused before anything
+starts; the message names the nearest valid word.
 
-In the tables below, a default such as "= `heads`" follows that other setting. This page is written by
+In the tables below, a default such as "= `heads`" is the value of that other setting. This page is made by
 `python scripts/write_settings.py`.
 """
 # groups whose keys depend on the kind that is chosen, with the file of conf/ that a kind's defaults are taken from
@@ -44,15 +46,15 @@ FIELD = re.compile(r"^ {4}(\w+): [^#]*?(?:# (.*))?$")
 KEY = re.compile(r"^ *(\w+):[^#]*# (.*)$")
 # of the attention layer, where a variant has them
 COMMON = {
-    "hidden_size": "width of the stream",
-    "heads": "heads, where all kinds of heads agree in number",
+    "hidden_size": "width of the residual stream",
+    "heads": "heads, if the numbers of key, softmax and value heads agree",
     "key_size": "width of queries and keys per head",
     "value_size": "width of values per head",
     "scaled": "logits are divided by the square root of their width",
     "linear_bias": "the linear maps have biases",
-    "dropout": "of the attention weights",
-    "backend": "kernel of the attention",
-    "start": "starting values of what mixes or reweighs heads",
+    "dropout": "dropout of the attention weights",
+    "backend": "attention kernel",
+    "start": "starting values of the parameters that mix or reweigh heads",
 }
 # what is checked by the code that composes a configuration, not by a range
 BY_ITSELF = {"cache": "`ATTN_CACHE`, else `~/.cache/attn`", "python": "the running interpreter"}
@@ -62,7 +64,7 @@ def page() -> str:
     """The whole page."""
     top = raw("config")
     plain = [name for name in Settings.model_fields if name not in {*KINDS, "variant", "model", "trainer", "logger"}]
-    parts = [HEAD, "## What people vary\n", table(Settings, plain, top, CONF / "config.yaml")]
+    parts = [HEAD, "## The main settings\n", table(Settings, plain, top, CONF / "config.yaml")]
     parts += ["## `variant`: the attention\n", variants()]
     parts += ["## `model`: the layers around the attention\n", presets("model", "bert")]
     parts.append(table(group_class("model"), None, raw("model/bert"), CONF / "model" / "bert.yaml", "model."))
@@ -78,8 +80,8 @@ def page() -> str:
 
 FINETUNING = """## Fine-tuning
 
-`attn finetune RUN task=NAME` takes `optimizer`, `schedule`, `trainer` and `logger` as above, and these. Everything else
-is the pretrained run's.
+`attn finetune RUN task=NAME` takes `optimizer`, `schedule`, `trainer` and `logger` as above, and the settings below.
+All other settings are those of the pretrained run.
 """
 
 
@@ -117,7 +119,7 @@ def raw(name: str) -> dict[str, Any]:
 def presets(group: str, basis: str | None = None) -> str:
     """The sentence that names the options of a group."""
     names = ", ".join(f"`{option}`" for option in options(group) if option != basis)
-    also = f" The table has the defaults of `{basis}`, which the presets begin with." if basis else ""
+    also = f" The table has the defaults of `{basis}`, on which the presets are based." if basis else ""
     return f"Choose one with `{group}=NAME`: {names}.{also}\n"
 
 
@@ -161,7 +163,8 @@ def variants() -> str:
             (f"`variant.{key}`", " or ".join(sorted(types)), value, where, sentence(next(filter(None, meanings), "")))
         )
     text = (
-        "[Every variant with its equation](variants.md). A key that follows another setting is set there: `heads=24`."
+        "[Every variant with its equation](variants.md). If the default of a key is another setting, "
+        "change that setting: `heads=24`."
     )
     return f"{text}\n\n" + markdown(("setting", "type and range", "default", "variants", "meaning"), rows)
 

@@ -32,10 +32,10 @@ BAR, ROW, LEFT = 420, 22, 190
 
 HEAD = """# The variants
 
-Every variant is one file of `attention/` and one of `conf/variant/`. An equation is that of one head, $i$, $j$ or $k$.
-$X$ holds the positions that attend and $M$ those that are attended to. $Q_i$ is $X W^Q_i$, $K_i$ is $M W^K_i$ and $V_i$
-is $M W^V_i$. The layer's output is the heads' outputs side by side, times $W^O$. [Concepts](concepts.md) explains these
-terms.
+Every variant has a file in `attention/` and one in `conf/variant/`. The equations are for one head $i$, $j$ or $k$. $X$
+holds the positions that attend, and $M$ those that are attended to. $Q_i$ is $X W^Q_i$, $K_i$ is $M W^K_i$ and $V_i$ is
+$M W^V_i$. The layer's output is the concatenated outputs of the heads, times $W^O$. [Concepts](concepts.md) explains
+these terms.
 
 ```bash
 attn variants heads=24
@@ -46,12 +46,12 @@ attn bench variant=multi_head,talking_heads,differential heads=24
 The first command prints the numbers of this page at other sizes. The second compares three variants, and the third
 times them on your machine.
 
-![Multiplies and parameters of each variant over those of multi-head attention](variants.svg)
+![Multiplications and parameters of each variant, relative to multi-head attention](variants.svg)
 
-The picture shows one attention layer of width 192 and length 64, with 6 heads and with 24. Only the multiplies of
-products are counted, as the papers do. A variant that a finished table has tested shows its verdicts, which come from
-[results](results/README.md); [tables](tables.md) says how they are reached. This page is written by
-`python scripts/write_variants.py`.
+The picture shows one attention layer of width 192 and length 64, with 6 heads and with 24. As in the papers, only the
+multiplications of matrix products count. If a finished table has tested a variant, its section shows the verdicts from
+the [results](results/README.md); [tables](tables.md) explains the verdicts. `python scripts/write_variants.py` writes
+this page.
 """
 
 
@@ -133,7 +133,7 @@ def page() -> str:
         for name in few
     ]
     heads = [
-        "| variant | parameters, 6 heads | multiplies, over multi-head | parameters, 24 heads | multiplies, over it |",
+        "| variant | parameters, 6 heads | relative multiplies | parameters, 24 heads | relative multiplies |",
         "|---|---:|---:|---:|---:|",
     ]
     sections = [section(name, decided.get(name, [])) for name in few]

@@ -57,8 +57,8 @@ class SplitData(DataKind):
     """Data whose keys say where each split is; what they don't give is held out of the training split."""
 
     train: Text  # a file, a glob, or a split expression of the hub
-    validation: Text | None  # null: a 20th of train, by a digest of each text; then also for test
-    test: Text | None  # null: another 20th where validation is held out too, else none
+    validation: Text | None  # null: a 20th of train, chosen by a digest of each text, and another 20th for test
+    test: Text | None  # null: another 20th of train if validation is null too, else no test split
 
     def places(self) -> dict[str, str]:
         """Where the splits are that have a place of their own."""

@@ -26,7 +26,7 @@ COMMIT = re.compile("[0-9a-f]{40}")
 class HubPlace(NamedTuple):
     """Which data set of the hub, and how it is read."""
 
-    path: str  # owner/name, or a folder that a data set was downloaded to
+    path: str  # owner/name on the hub, or a folder with the downloaded data set
     name: str | None  # configuration of the data set
     revision: str  # branch, tag or commit
     streaming: bool = False  # read over the network as it is used, without downloading the set; whole splits only

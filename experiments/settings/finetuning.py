@@ -20,14 +20,14 @@ LIBRARIES = {"f1": "sklearn", "matthews": "sklearn", "pearson": "scipy", "spearm
 class ExampleSource(Group):
     """Where the examples of a task are: a data set of the hub, or local files with the same columns."""
 
-    name: Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]  # of the task, in the run's name
-    path: Text  # owner/name of the hub, or a folder that a data set was downloaded to
+    name: Annotated[str, Field(pattern="^[A-Za-z0-9_-]+$")]  # name of the task, part of the run's name
+    path: Text  # owner/name on the hub, or a folder with the downloaded data set
     subset: Text | None  # configuration of the data set
-    revision: Text  # branch, tag or commit; the commit it resolved to is recorded
+    revision: Text  # branch, tag or commit; the run records the commit
     train: Text  # a split expression, or a local .parquet, .json or .jsonl file
-    validation: Text | dict[str, Text]  # likewise; several by their names, each scored by itself
-    train_examples: Size | None  # at most so many
-    validation_examples: Size | None  # likewise
+    validation: Text | dict[str, Text]  # likewise; or several by name, each scored by itself
+    train_examples: Size | None  # largest number of training examples; null: all
+    validation_examples: Size | None  # largest number of validation examples; null: all
 
     has_labels: ClassVar[bool] = False  # its targets are labels, each with a probability that can be smoothed
 
@@ -36,7 +36,7 @@ class ExampleSource(Group):
 
     @property
     def targets(self) -> int:
-        """What there is to predict of a window, in numbers: one label or number."""
+        """The targets of a window, as numbers: one label or number."""
         return 1
 
     @property
@@ -56,20 +56,20 @@ class ExampleSource(Group):
 
 
 class Span(ExampleSource):
-    """Find the answer to a question in a text (Rajpurkar et al. 2016, 1606.05250), in windows that slide over it."""
+    """Find the answer to a question in a text (Rajpurkar et al. 2016, 1606.05250), in sliding windows."""
 
     kind: Literal["span"]
-    validation: Text  # a single split: each window is of a question by its number in it
-    id: Text  # column
-    question: Text  # column
-    context: Text  # column
-    answers: Text  # column, of {text: [...], answer_start: [...]}
+    validation: Text  # one split
+    id: Text  # column of the id
+    question: Text  # column of the question
+    context: Text  # column of the text with the answer
+    answers: Text  # column with {text: [...], answer_start: [...]}
     document_stride: Size  # tokens from the start of one window to that of the next
-    max_question: Size  # tokens
-    max_answer: Size  # tokens
-    n_best: Size  # starts, and ends, of a window that are tried
-    window_score: Literal["logits", "log_probabilities"]  # what spans of different windows are compared by
-    scores_of: Literal["squad", "cmrc"]  # whose definition of the scores
+    max_question: Size  # longest question, in tokens
+    max_answer: Size  # longest answer, in tokens
+    n_best: Size  # number of starts, and of ends, that are tried in each window
+    window_score: Literal["logits", "log_probabilities"]  # score by which spans of different windows are compared
+    scores_of: Literal["squad", "cmrc"]  # whose definition of exact match and F1 applies
 
     def check(self, length: int) -> None:
         """[CLS] question [SEP] context [SEP] must have room for at least one token of the context."""
@@ -96,7 +96,7 @@ class Span(ExampleSource):
 
     @property
     def outputs(self) -> None:
-        """Every token has its own."""
+        """None: each token has its own outputs."""
         return None
 
 
@@ -104,7 +104,7 @@ class Labelled(ExampleSource):
     """Texts, or pairs of texts, of which each has an answer of its own in a column."""
 
     texts: Annotated[list[Text], Field(min_length=1, max_length=2)]  # columns
-    label: Text  # column
+    label: Text  # column of the label
     metrics: Sequence[str]  # the scores, of which the first counts
 
     @property
@@ -119,7 +119,7 @@ class Labelled(ExampleSource):
 
 
 class Classification(Labelled):
-    """One of several labels for a text, or for a pair of texts."""
+    """Predict one of several labels for a text, or for a pair of texts."""
 
     has_labels: ClassVar[bool] = True
     kind: Literal["classification"]
@@ -128,7 +128,7 @@ class Classification(Labelled):
 
     @property
     def outputs(self) -> int:
-        """A logit a label."""
+        """One logit for each label."""
         return len(self.labels)
 
     @model_validator(mode="after")
@@ -139,7 +139,7 @@ class Classification(Labelled):
 
 
 class Regression(Labelled):
-    """A number for a text, or for a pair of texts."""
+    """Predict a number for a text, or for a pair of texts."""
 
     kind: Literal["regression"]
     metrics: Annotated[list[NumberMetric], Field(min_length=1)]  # the scores, of which the first counts
@@ -154,7 +154,7 @@ Benchmark = Annotated[Span | Classification | Regression, Field(discriminator="k
 
 
 class Origin(Group):
-    """The weights that a fine-tuned run starts from: what they are, wherever they lie."""
+    """The identity of the weights that a fine-tuned run starts from, independent of their folder."""
 
     run: Text  # name of the pretrained run's folder
     step: Count
@@ -163,12 +163,12 @@ class Origin(Group):
 
 
 class FinetuningSettings(Settings):
-    """A run that goes on from the weights of another; `objective`, `data` and `tokenizer` are what those learned by."""
+    """A run that starts from another run's weights, with the `objective`, `data` and `tokenizer` of that run."""
 
     pretrained: Text  # folder of the pretrained run
-    checkpoint: WhichCheckpoint  # which of its checkpoints
+    checkpoint: WhichCheckpoint  # checkpoint of the pretrained run
     origin: Origin
-    epochs: Positive | None  # the first limit reached ends the run
+    epochs: Positive | None  # limit on steps; the first limit that is reached ends the run
     task: Benchmark
 
     @model_validator(mode="after")

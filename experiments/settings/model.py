@@ -22,9 +22,9 @@ else:
 class Model(Group):
     """The layers around the attention; sizes in features, lengths in tokens."""
 
-    hidden_size: Size  # width of the stream that the layers add to
+    hidden_size: Size  # width of the residual stream
     intermediate_size: Size  # inner width of the feed-forward
-    embedding_size: Size  # width of the embeddings; where it is not hidden_size, linear maps lead there and back
+    embedding_size: Size  # width of the embeddings; if not hidden_size, linear maps connect both
     layers: Size  # depth of the model
     sharing: Literal["none", "attention", "feed_forward", "all"]  # sub-layers that are the same in all layers
     length: Size  # longest sequence; the size of a learned position table
@@ -32,27 +32,27 @@ class Model(Group):
     norm_kind: NormName  # what a norm computes, see norms.md
     norm_epsilon: Positive  # added to the variance
     embedding_norm: bool  # a norm on the sum of the embeddings
-    first_norm: bool  # with norm=pre, before the first attention too, as before every other sub-layer
-    position: PositionName  # how the model knows where a token stands
-    rotary_base: Positive  # rotary features turn by 1 to 1 / base radians a token
-    local_window: Size | None  # tokens to either side that local layers attend to; null: every layer attends to all
-    global_every: Size  # the first of so many layers attends to all tokens, the others are local
+    first_norm: bool  # with norm=pre: a norm also before the first attention
+    position: PositionName  # position encoding
+    rotary_base: Positive  # rotary features rotate by 1 to 1 / base radians per token
+    local_window: Size | None  # tokens on either side that local layers attend to; null: no layer is local
+    global_every: Size  # one layer in this many attends to all tokens, starting with the first; the others are local
     local_rotary_base: Positive  # rotary_base of the local layers
     segment_length: Size | None  # tokens that attend to each other and to the segment before; null: no segments
-    sinusoidal_base: Positive  # the slowest sinusoid turns by about 1 / base a token
-    position_start: Literal["normal", "sinusoidal"]  # of learned positions
+    sinusoidal_base: Positive  # the slowest sinusoid rotates by about 1 / base radians per token
+    position_start: Literal["normal", "sinusoidal"]  # start of learned positions
     relative_buckets: Annotated[int, Field(ge=4)]  # T5's buckets of distance, both directions together
-    relative_distance: Size  # distances from here on share the last bucket
-    activation: Literal["gelu", "gelu_tanh", "relu"]  # of the feed-forward
+    relative_distance: Size  # distances from this one on share the last bucket
+    activation: Literal["gelu", "gelu_tanh", "relu"]  # activation of the feed-forward
     gated: bool  # the feed-forward has a second inner map, which the activation's output multiplies
     linear_bias: bool  # biases of the attention's and the feed-forward's linear maps
     token_types: Count  # rows of the token-type table; 0 = no table
     head_transform: bool  # a dense layer, the activation and a norm before the output embedding, as BERT has
     tied: bool  # the output embedding is the input embedding
     head_bias: bool  # a bias on each logit
-    output_scaled: bool  # what meets the output embedding is divided by sqrt(hidden_size) first
-    dropout: Fraction  # of embeddings and of each sub-layer's output
-    attention_dropout: Fraction  # of the attention weights
+    output_scaled: bool  # the input of the output embedding is divided by sqrt(hidden_size)
+    dropout: Fraction  # dropout of embeddings and of each sub-layer's output
+    attention_dropout: Fraction  # dropout of the attention weights
     # standard deviation of the normal start of linear maps and embeddings; null: 1 / sqrt(inputs) of a map, for queries
     # of unscaled logits 1 / sqrt(inputs key_size), 1 of embeddings
     initial_std: Positive | None

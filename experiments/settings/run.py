@@ -39,16 +39,16 @@ class Settings(Group):
     heads: Size  # attention heads of a layer
     key_size: Size  # d_k, width of queries and keys per head
     value_size: Size  # d_v, width of values per head
-    hidden_size: Size  # width of the stream that the layers add to
+    hidden_size: Size  # width of the residual stream
     layers: Size  # depth of the model
     norm: Norm  # where norms stand, see norms.md
-    length: Annotated[int, Field(ge=8)]  # tokens a sequence
-    batch_size: Size  # sequences a step
-    learning_rate: Positive  # its peak
-    max_steps: Size | None  # steps; null: another limit ends the run
-    precision: Precision  # auto: bf16 where the hardware is fast at it
-    backend: BackendName  # kernel of the attention; auto: the fastest that is exact for the case
-    seed: Seed  # of starting values, batches, masks and dropout
+    length: Annotated[int, Field(ge=8)]  # tokens in a sequence
+    batch_size: Size  # sequences in a step
+    learning_rate: Positive  # peak learning rate
+    max_steps: Size | None  # steps of the run; null: another limit ends it
+    precision: Precision  # auto: bf16 if the hardware has fast instructions for it
+    backend: BackendName  # attention kernel; auto: the fastest that is exact for the case
+    seed: Seed  # seed of starting values, batches, masks and dropout
     runs: Text  # folder of the run folders
     cache: Text  # folder of tokenizers and packed corpora
     # groups

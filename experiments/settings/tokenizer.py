@@ -10,11 +10,11 @@ from experiments.settings.group import Group, Size, Text
 
 
 class TrainedTokenizer(Group):
-    """Trained on the corpus's training split."""
+    """A tokenizer that is trained on the corpus's training split."""
 
     kind: Literal["byte_bpe", "wordpiece"]
     vocabulary_size: Annotated[int, Field(ge=300)]  # ids, special tokens included; a small text may support fewer
-    # characters that WordPiece knows at most, the commonest; null: by script, as `tokenizer.alphabet_of` says
+    # number of most common characters that WordPiece keeps; null: by script, see `tokenizer.alphabet_of`
     alphabet: Size | None = None
 
     @model_validator(mode="after")

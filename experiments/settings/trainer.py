@@ -13,20 +13,20 @@ Precision = Literal["auto", "fp32", "bf16"]
 class Trainer(Group):
     """How a run is trained: batches, when it ends, precision, device, and when it evaluates and saves."""
 
-    batch_size: Size  # sequences a step
-    micro_batch: Size | None  # sequences at once; null: the whole batch
-    max_steps: Size | None  # the first limit reached ends the run
-    max_tokens: Size | None  # likewise
-    max_minutes: Positive | None  # likewise, of training time
-    precision: Precision  # auto: bf16 where the hardware is fast at it
-    device: Device  # auto: a GPU where there is one
-    devices: Devices  # that share each batch, a process each; no part of what the run is. auto: all there are
-    threads: Size  # of torch on the CPU; sums follow their number, so it is part of the run
-    compile: Literal["auto"] | bool  # auto: where a trial says that it pays within the run's length
-    label_smoothing: Fraction  # of a target's probability, spread over the vocabulary; in training only
-    log_every: Size  # steps
-    evaluate_every: Size  # steps
-    evaluation_sequences: Size | None  # null: the whole split
-    checkpoint_every: Size  # steps
-    guard: Literal["stop", "skip", "reload"]  # on a non-finite loss or gradient
-    guard_limit: Count  # so many skips or reloads, then stop
+    batch_size: Size  # sequences in a step
+    micro_batch: Size | None  # sequences per forward pass; null: the whole batch
+    max_steps: Size | None  # limit on steps; the first limit that is reached ends the run
+    max_tokens: Size | None  # limit on tokens, likewise
+    max_minutes: Positive | None  # limit on minutes of training, likewise
+    precision: Precision  # auto: bf16 if the hardware has fast instructions for it
+    device: Device  # auto: a GPU if there is one
+    devices: Devices  # devices that share each batch; auto: all. Another number is the same run
+    threads: Size  # torch's threads on the CPU; another number is another run
+    compile: Literal["auto"] | bool  # torch.compile; auto: if a trial shows that it saves time
+    label_smoothing: Fraction  # share of the target's probability spread over the vocabulary, in training only
+    log_every: Size  # steps from one log line to the next
+    evaluate_every: Size  # steps from one evaluation to the next
+    evaluation_sequences: Size | None  # sequences of an evaluation; null: the whole split
+    checkpoint_every: Size  # steps from one checkpoint to the next
+    guard: Literal["stop", "skip", "reload"]  # reaction to a non-finite loss or gradient
+    guard_limit: Count  # number of skips or reloads before the run stops

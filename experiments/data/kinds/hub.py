@@ -23,12 +23,12 @@ class HubSet(SplitData):
     needs_network: ClassVar[bool] = True
     instead: ClassVar[str] = OTHER_DATA  # what to take where the set can't be had
 
-    path: Text  # owner/name, or a folder that a data set was downloaded to
+    path: Text  # owner/name on the hub, or a folder with the downloaded data set
     name: Text | None  # configuration of the data set
-    revision: Text  # branch, tag or commit; the commit it resolved to is recorded
+    revision: Text  # branch, tag or commit; the run records the commit
     column: Text | None
-    streaming: bool  # read over the network as it is packed, without downloading the set; whole splits only
-    max_documents: Size | None  # at most so many documents of train, and a 20th of it of validation and test
+    streaming: bool  # read over the network while packing, without downloading the set; whole splits only
+    max_documents: Size | None  # largest number of train documents; validation and test have a 20th of it
 
     @property
     @abstractmethod
@@ -84,7 +84,7 @@ class HubSet(SplitData):
 
 
 class Hub(HubSet):
-    """Text of the hub, in a column."""
+    """A data set of the Hugging Face hub with a column of text."""
 
     kind: Literal["hub"]
     column: Text  # column that holds the text

@@ -12,14 +12,14 @@ from experiments.settings.group import Text
 
 
 class HubPairs(HubSet):
-    """Sentence pairs of the hub."""
+    """A data set of the Hugging Face hub with sentence pairs."""
 
     holds_pairs: ClassVar[bool] = True
     instead: ClassVar[str] = OTHER_PAIRS
     kind: Literal["hub_pairs"]
-    column: Text | None  # that holds a text for each language; null: each language has a column
-    source: Text  # language, as the column, or the set, names it
-    target: Text  # language, likewise
+    column: Text | None  # column with a text for each language; null: one column per language
+    source: Text  # source language, as the column or the data set names it
+    target: Text  # target language, likewise
 
     @property
     def grouping(self) -> Documents:

@@ -13,7 +13,7 @@ from experiments.settings.group import Text
 
 
 class PairFiles(LocalFiles):
-    """Local files with a sentence pair a row."""
+    """Local files with a sentence pair in each row."""
 
     holds_pairs: ClassVar[bool] = True
     kind: Literal["pairs"]

@@ -21,7 +21,10 @@ HELD_OUT = {"validation": 2, "test": 1}  # 20ths of the text
 
 
 class PythonDocs(DataKind):
-    """The documentation of this Python. Its digest is noted in the cache: a second start need not make the text."""
+    """The English documentation of the running Python.
+
+    The cache notes its digest, so that a later start need not make the text.
+    """
 
     kind: Literal["python_docs"]
     python: Text  # version of the interpreter, as the corpus differs between versions

@@ -12,7 +12,7 @@ from experiments.settings.data import Documents
 
 
 class TextFiles(LocalFiles):
-    """Local UTF-8 text, whose rows are its lines."""
+    """Local UTF-8 text; its rows are the lines."""
 
     kind: Literal["text"]
     documents: Documents  # what makes a document: a row, the rows up to a blank one, or up to WikiText's next heading

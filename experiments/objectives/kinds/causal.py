@@ -14,7 +14,7 @@ from experiments.settings.mistake import Mistake
 
 
 class Causal(ObjectiveKind):
-    """Prediction of the next token; it has no keys of its own."""
+    """Prediction of the next token; this objective has no settings."""
 
     architecture: ClassVar[str] = "causal_decoder"
     kind: Literal["causal"]

@@ -19,13 +19,13 @@ Ids = npt.NDArray[np.int64]
 
 
 class Masking(ObjectiveKind):
-    """Which tokens are predicted, and what stands in their place: 80% [MASK], 10% random, 10% unchanged in BERT."""
+    """The predicted tokens and their replacements: in BERT 80% [MASK], 10% random, 10% unchanged."""
 
     reads_targets: ClassVar[bool] = False
     rate: Annotated[float, Field(gt=0, lt=1)]  # share of the positions to predict
-    mask_share: Share  # of those: replaced by [MASK]
-    random_share: Share  # of those: replaced by a random token; the rest is unchanged
-    evaluation_seed: Seed  # of the fixed evaluation masks, the same for every run
+    mask_share: Share  # share of these positions that become [MASK]
+    random_share: Share  # share of these that become a random token; the rest is unchanged
+    evaluation_seed: Seed  # seed of the evaluation masks, the same for every run
 
     @model_validator(mode="after")
     def _shares(self) -> Masking:

@@ -18,7 +18,7 @@ SWAPPED_LABEL = 1  # the label, as Hugging Face has it
 
 
 class MaskedSop(Masking):
-    """Masked tokens, and whether two segments of a document are in their order."""
+    """Prediction of masked tokens, and of whether two segments of a document were swapped."""
 
     architecture: ClassVar[str] = "sentence_order_encoder"
     pads: ClassVar[bool] = True

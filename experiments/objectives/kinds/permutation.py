@@ -17,12 +17,12 @@ from experiments.settings.mistake import Mistake
 
 
 class Permutation(ObjectiveKind):
-    """Tokens predicted one after another in a random order, each from all that are known."""
+    """Prediction of tokens in a random order, each from the given tokens and those predicted before it."""
 
     architecture: ClassVar[str] = "two_stream_encoder"
     kind: Literal["permutation"]
-    predict: Annotated[int, Field(ge=1)]  # K: the last 1/K of the order is predicted
-    evaluation_seed: Seed  # of the fixed evaluation orders, the same for every run
+    predict: Annotated[int, Field(ge=1)]  # K; the last 1/K of the order is predicted
+    evaluation_seed: Seed  # seed of the evaluation orders, the same for every run
 
     def build(self, vocabulary: Vocabulary) -> PermutationObjective:
         """The objective for a vocabulary."""

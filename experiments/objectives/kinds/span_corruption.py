@@ -17,17 +17,17 @@ from experiments.settings.mistake import Mistake
 
 
 class SpanCorruption(ObjectiveKind):
-    """Spans taken out of the text, each for a sentinel, and predicted one after another.
+    """Prediction of the spans of the text that sentinels replace, one after another.
 
     Inputs are the text with a sentinel for each span, targets each sentinel and its span; both end with [SEP].
     """
 
     architecture: ClassVar[str] = "encoder_decoder"
     kind: Literal["span_corruption"]
-    rate: Annotated[float, Field(gt=0, lt=1)]  # share of the tokens that are taken out
-    mean_span: Annotated[float, Field(ge=1, allow_inf_nan=False)]  # tokens
+    rate: Annotated[float, Field(gt=0, lt=1)]  # share of the tokens that are removed
+    mean_span: Annotated[float, Field(ge=1, allow_inf_nan=False)]  # mean length of a span, in tokens
     sentinels: Size  # special tokens <extra_id_0>, <extra_id_1>, ...: at least one for each span of a sequence
-    evaluation_seed: Seed  # of the fixed evaluation spans, the same for every run
+    evaluation_seed: Seed  # seed of the evaluation spans, the same for every run
 
     def build(self, vocabulary: Vocabulary) -> SpanCorruptionObjective:
         """The objective for a vocabulary."""

@@ -18,16 +18,16 @@ LENGTH_MULTIPLE = 8
 
 
 class Translation(ObjectiveKind):
-    """The target sentence from the source sentence and the target's tokens so far."""
+    """Prediction of the target sentence from the source sentence and the preceding target tokens."""
 
     architecture: ClassVar[str] = "encoder_decoder"
     reads_pairs: ClassVar[bool] = True
     generates: ClassVar[bool] = True
     pads: ClassVar[bool] = True
     kind: Literal["translation"]
-    beam: Size  # hypotheses of the beam search; 1 with length_penalty 0 is greedy
-    length_penalty: NonNegative  # alpha of ((5 + tokens) / 6)^alpha, by which a hypothesis' log likelihood is divided
-    bleu_pairs: Count | None  # so many pairs of the validation split are translated when the run ends; null: all
+    beam: Size  # hypotheses of the beam search; 1 with length_penalty 0 is greedy search
+    length_penalty: NonNegative  # alpha; log likelihoods are divided by ((5 + tokens) / 6)^alpha
+    bleu_pairs: Count | None  # pairs of the validation split to translate when the run ends; null: all
 
     def build(self, vocabulary: Vocabulary) -> TranslationObjective:
         """Raises Mistake where the run could not be scored when it ends."""
