@@ -13,7 +13,7 @@ from experiments.bench.contenders import Contender, Scope
 from experiments.bench.peers import PEERS
 from experiments.bench.rounds import Timing, timed
 from experiments.display.rows import Row
-from experiments.measure.rates import Rates, measure_rates
+from experiments.measure.roofline import Rates, measure_rates
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 

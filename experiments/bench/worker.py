@@ -20,7 +20,7 @@ from experiments.launch.child import process_arguments, why_ended
 from experiments.measure.cores import Neighbours
 from experiments.measure.memory import PeakMemory
 from experiments.measure.process_environment import untuned
-from experiments.measure.rates import seconds
+from experiments.measure.roofline import seconds
 from experiments.settings.mistake import Mistake
 
 MODULE = "experiments.bench.worker"

@@ -11,9 +11,9 @@ from typing import Any
 from experiments.display.comparison import matching, named_folders, near_value, tables_of
 from experiments.display.rows import Row, show
 from experiments.measure.cores import BUSY
+from experiments.record.checked_results import marked_result
 from experiments.record.folder import RESULT
 from experiments.record.index import Index
-from experiments.record.marked import marked_result
 from experiments.settings.mistake import Mistake, nearest
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from experiments.dashboard.comparable import Configuration
 from experiments.statistics.comparison import Compared, Word, claim_p_value, claim_word
 from experiments.statistics.evidence import ALPHA, Anytime, holm_levels, interval, mean_and_deviation, standard_error
-from experiments.statistics.marks import at_plateau, late_gain, marks
+from experiments.statistics.plateau import at_plateau, late_gain, marks
 
 MARGIN = 0.01  # nats: a difference that would matter
 # differences that are computed at most, over all the configurations that may be the baseline

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from experiments.record.digested import DIGESTS, check_digest, parse_digests
+from experiments.record.file_digests import DIGESTS, check_digest, parse_digests
 from experiments.record.index import Index
 
 # tables of `attn heads` whose rows are heads, and what is not a measure in them

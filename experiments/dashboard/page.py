@@ -26,10 +26,10 @@ from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs
 from experiments.display.comparison import COLUMNS, TASK, rows_of, scores_of, table_of
 from experiments.display.rows import Row
+from experiments.record.checked_results import CHANGED
 from experiments.record.dotted import value_at
 from experiments.record.folder import RENDERED
 from experiments.record.index import Index
-from experiments.record.marked import CHANGED
 from experiments.settings.digest import unsealed
 from experiments.settings.mistake import first_line
 from experiments.settings.plain import from_json

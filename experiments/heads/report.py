@@ -18,8 +18,8 @@ from pyarrow import parquet
 from experiments.heads import figures
 from experiments.heads.measures.pruning import export_pruned
 from experiments.heads.section import Section
-from experiments.record.digested import write_digests
 from experiments.record.durable import folder_for, replacing, write
+from experiments.record.file_digests import write_digests
 
 ASSETS = Path(__file__).parent / "assets"
 SECTION_HTML = re.compile(r'<section id="[^"]*"><h2>(.*?)</h2>.*?</section>', re.DOTALL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from experiments.statistics.marks import at_plateau, late_gain, seeds
+from experiments.statistics.plateau import at_plateau, late_gain, seeds
 from experiments.tables.definition.table import Budget
 from experiments.tables.sources.source import CellOutcome
 

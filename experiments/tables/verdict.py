@@ -28,7 +28,7 @@ from experiments.statistics.comparison import (
     widest,
 )
 from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, Evidence, holm_levels
-from experiments.statistics.marks import marks
+from experiments.statistics.plateau import marks
 from experiments.tables.definition.inequality import Comparison, Part, Trend, arithmetic
 from experiments.tables.definition.table import Budget, Claim
 

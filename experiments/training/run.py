@@ -15,7 +15,7 @@ from experiments.display.progress import Display
 from experiments.measure.cores import BUSY, Neighbours, check_threads, usable
 from experiments.measure.hardware import device_name, resolve_device, resolve_precision
 from experiments.measure.memory import PeakMemory
-from experiments.measure.rates import seconds
+from experiments.measure.roofline import seconds
 from experiments.measure.throughput import Throughput
 from experiments.model.kernel import keep_kernel, why_slower
 from experiments.model.layers.attention import wrong_arguments

@@ -26,7 +26,7 @@ from experiments.bench.worker import Ended, Turn, Worker, repeat
 from experiments.commands.bench import BenchOptions, bench
 from experiments.config.compose import compose
 from experiments.measure.process_environment import ADDED, TUNED, set_performance_variables
-from experiments.measure.rates import Rates, measure_rates, seconds
+from experiments.measure.roofline import Rates, measure_rates, seconds
 from experiments.settings.mistake import Mistake
 
 TINY = ["hidden_size=16", "heads=2", "layers=1", "length=9", "batch_size=2", "tokenizer.vocabulary_size=300"]
