@@ -42,7 +42,7 @@ def launch_with(options: Options, overrides: list[str], flags: list[str], name: 
         print(line, file=sys.stderr)
     _check_workers(options, planned)
     if options.dry_run:
-        return _dry_run(planned)
+        return _dry_run(planned, overrides)
     if not planned.is_sweep:
         from experiments.launch.cell import execute
 
@@ -92,7 +92,12 @@ def _check_workers(options: Options, planned: Plan) -> None:
         raise Mistake(f"{WORKERS}: with {chosen}, Hydra decides which cells run at once", "leave one of them out")
 
 
-def _dry_run(planned: Plan) -> ExitCode:
+def _dry_run(planned: Plan, overrides: list[str]) -> ExitCode:
+    if planned.search:
+        from experiments.launch.search import print_search
+
+        print_search(planned, overrides)
+        return ExitCode.DONE
     if not planned.cells:
         raise Mistake(f"--dry-run: the cells of the {planned.sweeper} sweeper are known only while it runs")
     from rich.console import Console

@@ -82,20 +82,26 @@ def grid(overrides: Sequence[str], name: str = "config") -> Iterator[Cell]:
             yield Cell(label, mistake)
 
 
-def _axes(overrides: Sequence[str]) -> tuple[list[str], list[Axis]]:
-    """The overrides of one value, and those that list several. Raises Mistake."""
+def split(overrides: Sequence[str]) -> tuple[list[str], list[tuple[Override, str]]]:
+    """The overrides of one value, and those of several with their text; Hydra's own are left out. Raises Mistake."""
     loader = ConfigLoaderImpl(config_search_path=create_config_search_path(conf_for_hydra()))
     with hydra_errors_as_mistakes():
         parsed = OverridesParser.create(loader).parse_overrides(list(overrides))
     pairs = [(each, text) for each, text in zip(parsed, overrides, strict=True) if not each.is_hydra_override()]
-    listed = [(each, text) for each, text in pairs if each.is_sweep_override()]
+    fixed = [text for each, text in pairs if not each.is_sweep_override()]
+    return fixed, [(each, text) for each, text in pairs if each.is_sweep_override()]
+
+
+def _axes(overrides: Sequence[str]) -> tuple[list[str], list[Axis]]:
+    """The overrides of one value, and those that list several. Raises Mistake."""
+    fixed, listed = split(overrides)
     count = math.prod(_count(each, text) for each, text in listed)
     if count > LIMIT:
         raise Mistake(f"{count:,} cells: a sweep has at most {LIMIT:,}", "list fewer values, or sweep in parts")
-    axes = [Axis(each.get_key_element(), list(_values(each))) for each, _ in listed]
+    axes = [Axis(each.get_key_element(), list(values_of(each))) for each, _ in listed]
     if empty := [text for (_, text), axis in zip(listed, axes, strict=True) if not axis.values]:
         raise Mistake(f"{empty[0]}: lists no value")
-    return [text for each, text in pairs if not each.is_sweep_override()], axes
+    return fixed, axes
 
 
 def _count(override: Override, text: str) -> int:
@@ -112,7 +118,8 @@ def _count(override: Override, text: str) -> int:
     return sum(1 for _ in override.sweep_iterator())
 
 
-def _values(override: Override) -> Iterator[Value]:
+def values_of(override: Override) -> Iterator[Value]:
+    """Yield the values that an override lists."""
     key = override.get_key_element()
     for element in override.sweep_iterator():
         is_plain = isinstance(element, int | float | str)

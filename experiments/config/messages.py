@@ -51,8 +51,8 @@ def hydra_errors_as_mistakes(overrides: Iterable[str] = (), name: str = "config"
 
 
 def groups() -> list[str]:
-    """The names of the groups of `conf/`, in alphabetical order."""
-    return sorted(path.name for path in CONF.iterdir() if path.is_dir())
+    """The names of the groups of `conf/`, in alphabetical order; Hydra's own apart."""
+    return sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
 
 
 def options(group: str) -> list[str]:

@@ -7,25 +7,33 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from experiments.search.study import Judge
+
 
 @dataclass(frozen=True)
 class Assignment:
-    """The run folder to train in, the cores to keep to (None: any), and how many cells are trained side by side."""
+    """What to train, and how."""
 
-    folder: Path
-    cores: tuple[int, ...] | None = None
-    cells_at_once: int = 1
+    folder: Path  # of the run
+    cores: tuple[int, ...] | None = None  # to keep to; None: any
+    cells_at_once: int = 1  # trained side by side
+    judge: Judge | None = None  # of the search that it is a trial of
 
     def to_line(self) -> str:
         """One line of JSON."""
-        return json.dumps(asdict(self) | {"folder": str(self.folder)})
+        return json.dumps(asdict(self), default=str)
 
     @classmethod
     def from_line(cls, line: str | bytes) -> Assignment:
         """What `to_line` wrote."""
         fields = json.loads(line)
-        cores = fields["cores"]
-        return cls(Path(fields["folder"]), None if cores is None else tuple(cores), fields["cells_at_once"])
+        cores, judge = fields["cores"], fields["judge"]
+        return cls(
+            Path(fields["folder"]),
+            None if cores is None else tuple(cores),
+            fields["cells_at_once"],
+            None if judge is None else Judge(**judge | {"study": Path(judge["study"])}),
+        )
 
 
 def pin_to_cores(cores: tuple[int, ...] | None) -> None:

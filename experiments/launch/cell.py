@@ -33,8 +33,14 @@ from experiments.training.interruption import Interrupted, Interruption
 
 if TYPE_CHECKING:
     from experiments.training.distribution import World
+    from experiments.training.run import Judge
 
-EXIT_CODE_OF_STATUS = {"done": ExitCode.DONE, "nan": ExitCode.NOT_FINITE, "oom": ExitCode.OUT_OF_MEMORY}
+EXIT_CODE_OF_STATUS = {
+    "done": ExitCode.DONE,
+    "pruned": ExitCode.DONE,
+    "nan": ExitCode.NOT_FINITE,
+    "oom": ExitCode.OUT_OF_MEMORY,
+}
 
 
 def folder_of(settings: Settings) -> RunFolder:
@@ -64,14 +70,16 @@ def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> No
         raise DataError(f"{folder.path} was trained on other text than there is now; {anew}")
 
 
-def execute(settings: Settings, cells_at_once: int = 1, torchrun: TorchrunProcess | None = None) -> ExitCode:
+def execute(
+    settings: Settings, cells_at_once: int = 1, torchrun: TorchrunProcess | None = None, judge: Judge | None = None
+) -> ExitCode:
     """Train, continue, or find done; the exit code, of SIGINT and SIGTERM too. Raises Failure.
 
     cells_at_once: cells that are trained side by side with this one, itself counted.
-    torchrun: which one this process is where torchrun has started several for the run.
+    torchrun: which one this process is where torchrun has started several for the run. judge: of a search.
     """
     if torchrun is None:
-        return _train_as_first_process(settings, cells_at_once, with_followers(settings, folder_of(settings)))
+        return _train_as_first_process(settings, cells_at_once, with_followers(settings, folder_of(settings)), judge)
     with torchrun_group(settings, torchrun) as group:
         if torchrun.rank == 0:
             return _train_as_first_process(settings, cells_at_once, nullcontext(group))
@@ -82,7 +90,7 @@ def execute(settings: Settings, cells_at_once: int = 1, torchrun: TorchrunProces
 
 
 def _train_as_first_process(
-    settings: Settings, cells_at_once: int, processes: AbstractContextManager[World]
+    settings: Settings, cells_at_once: int, processes: AbstractContextManager[World], judge: Judge | None = None
 ) -> ExitCode:
     """The same, as the process that has the run's folder; `processes`: a block with those that take its steps.
 
@@ -102,7 +110,7 @@ def _train_as_first_process(
                 from experiments.training.train import train
 
                 with processes as world:
-                    result = train(settings, folder, Mirrors(), display, neighbours, world)
+                    result = train(settings, folder, Mirrors(), display, neighbours, world, judge)
         except Mistake:
             folder.discard()
             if is_first:
@@ -127,7 +135,8 @@ def train_assigned(assignment: Assignment) -> ExitCode:
     # the cell then saves and ends
     end_with_parent(signal.SIGTERM)
     try:
-        return execute(from_tree(RunFolder(assignment.folder).config()), assignment.cells_at_once)
+        settings = from_tree(RunFolder(assignment.folder).config())
+        return execute(settings, assignment.cells_at_once, judge=assignment.judge)
     except Failure as failure:
         print(failure, file=sys.stderr)
         return failure.exit_code

@@ -29,8 +29,8 @@ def train_cells(cells: Sequence[Settings], console: Console, workers: Workers = 
     missing = [index for index in range(len(cells)) if index not in outcomes]
     to_train = [cells[index] for index in missing]
     pool = pool_for(to_train or cells, workers)
-    _prepare(to_train)
-    with SweepProgress(len(cells), console).shown() as progress, _fork_server(to_train, console) as server:
+    prepare_corpora(to_train)
+    with SweepProgress(len(cells), console).shown() as progress, fork_server(to_train, console) as server:
         for outcome in outcomes.values():
             (progress.skip if outcome.done else progress.end)(outcome)
         trained = run_cells(to_train, pool, server, progress.watch, progress.end)
@@ -38,10 +38,11 @@ def train_cells(cells: Sequence[Settings], console: Console, workers: Workers = 
     return [outcomes[index] for index in range(len(cells))]
 
 
-def _prepare(cells: Sequence[Settings]) -> None:
+def prepare_corpora(cells: Sequence[Settings], *, to_train: bool = True) -> None:
     """Make the corpora that are missing, each once and on all cores, before cells are kept to theirs.
 
-    What can't be made is left to the cells, each of which says why. Raises Interrupted.
+    to_train: whether the cells will be trained; else nothing is left of their folders. What can't be made is left to
+    the cells, each of which says why. Raises Interrupted.
     """
     distinct = {
         repr([getattr(cell, "task", cell.data), cell.tokenizer, cell.objective, cell.row_length, cell.cache]): cell
@@ -55,12 +56,14 @@ def _prepare(cells: Sequence[Settings]) -> None:
             with folder, Interruption():
                 folder.create(cell.model_dump())
                 prepare_in_child_process(cell, folder)
+            if not to_train:
+                folder.discard()
         except Failure:
             folder.discard()
 
 
 @contextmanager
-def _fork_server(cells: Sequence[Settings], console: Console) -> Iterator[ForkServer | None]:
+def fork_server(cells: Sequence[Settings], console: Console) -> Iterator[ForkServer | None]:
     """A fork server where it saves time: for several cells on the CPU."""
     if not can_fork() or sum(not on_gpu(cell) for cell in cells) < 2:
         yield None

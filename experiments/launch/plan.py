@@ -2,31 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from hydra.types import RunMode
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
+from pydantic import ValidationError
 
+from experiments.config.check import sentence
 from experiments.config.command_line import MULTIRUN_FLAGS, check_overrides
 from experiments.config.compose import compose_raw, resolve
-from experiments.config.grid import grid
+from experiments.config.grid import Cell, grid
 from experiments.measure.cores import check_threads
 from experiments.model.kernel import check_kernel
 from experiments.record.mirrors import check_loggers
+from experiments.search.objective import check_objectives
+from experiments.search.space import Space, space_of
+from experiments.settings.digest import digest
 from experiments.settings.extras import check_installed
-from experiments.settings.mistake import Mistake
+from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.run import Settings
+from experiments.settings.search import Search
 from experiments.tasks.choose import task_of
 from experiments.training.run_length import planned_steps
 
 MAX_CELLS_NAMED = 10  # wrong cells
+SEARCH = "optuna_search"  # our own sweeper
+
+
+class PlannedSearch(NamedTuple):
+    """What a search is for, and the space that it draws from."""
+
+    search: Search
+    space: Space
 
 
 @dataclass(frozen=True)
 class Plan:
     """What a command line asks for.
 
-    `cells` is empty where only the sweeper knows them, one trial after the other.
+    `cells` is empty where only the sweeper knows them, one trial after the other; of a search of ours they are those
+    at the ends of its space.
     """
 
     cells: list[Settings]
@@ -34,11 +51,12 @@ class Plan:
     launcher: str
     sweeper: str
     runs: str  # folder of the run folders
+    search: PlannedSearch | None = None
 
     @property
     def runs_here(self) -> bool:
         """Whether our own runner trains the cells, one process after the other, rather than a launcher of Hydra's."""
-        return self.launcher == "basic" and self.sweeper == "basic"
+        return self.launcher == "basic" and self.sweeper in ("basic", SEARCH)
 
 
 def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
@@ -50,24 +68,55 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
             with open_dict(composed):
                 del composed["hydra"]
             settings = resolve(composed)
-            _check_cell(settings, runs_here=True)
+            check_cell(settings, runs_here=True)
             return Plan([settings], is_sweep=False, launcher="basic", sweeper="basic", runs=settings.runs)
     hydra, runs = _hydra_settings(overrides, name)
     launcher, sweeper = hydra.runtime.choices["hydra/launcher"], hydra.runtime.choices["hydra/sweeper"]
     if not (MULTIRUN_FLAGS & set(flags) or hydra.mode is RunMode.MULTIRUN):
         # several values are refused, each by its key
         compose_raw(overrides, name=name)
-    if sweeper != "basic":
+    if sweeper not in ("basic", SEARCH):
         return Plan([], True, launcher, sweeper, runs)
     named = {each.key_or_group for each in parsed}
     of_overlay = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items() if key not in named]
+    if sweeper == SEARCH:
+        search = _planned_search(hydra.sweeper, launcher, [*of_overlay, *overrides])
+        return Plan(_checked(_ends(search.space, name), launcher), True, launcher, sweeper, runs, search)
+    return Plan(_checked(grid([*of_overlay, *overrides], name), launcher), True, launcher, sweeper, runs)
+
+
+def _planned_search(node: DictConfig, launcher: str, overrides: list[str]) -> PlannedSearch:
+    """The search that Hydra's node of the sweeper asks for. Raises Mistake."""
+    check_installed("optuna", f"hydra/sweeper={SEARCH}", "optuna")
+    if launcher != "basic":
+        raise Mistake(
+            f"hydra/launcher={launcher}: hydra/sweeper={SEARCH} trains its trials itself",
+            "start the same command in each job: they share the study",
+        )
+    try:
+        search = Search.model_validate(OmegaConf.to_container(node, resolve=True))
+    except ValidationError as errors:
+        said = [sentence(error, ("hydra", "sweeper", *error["loc"]), {}) for error in errors.errors()]
+        raise Mistake("\n".join(said)) from errors
+    check_objectives(search.objectives)
+    return PlannedSearch(search, space_of(overrides))
+
+
+def _ends(space: Space, name: str) -> Iterator[Cell]:
+    for words in space.ends():
+        ((_, outcome),) = grid(space.overrides(words), name)
+        yield Cell(" ".join(f"{key}={word}" for key, word in words.items()), outcome)
+
+
+def _checked(grid: Iterable[Cell], launcher: str) -> list[Settings]:
+    """The settings of the cells, each once. Raises Mistake that names each wrong one."""
     cells: list[Settings] = []
     wrong: list[str] = []
-    for label, outcome in grid([*of_overlay, *overrides], name):
+    for label, outcome in grid:
         try:
             if isinstance(outcome, Mistake):
                 raise outcome
-            _check_cell(outcome, runs_here=launcher == "basic")
+            check_cell(outcome, runs_here=launcher == "basic")
             cells.append(outcome)
         except Mistake as mistake:
             wrong.append(f"{label}: {mistake}" if label else str(mistake))
@@ -76,11 +125,11 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
         more = [f"and {len(wrong) - MAX_CELLS_NAMED:,} more"] if len(wrong) > MAX_CELLS_NAMED else []
         count = f"{len(wrong):,} of {total:,} cells are wrong; none was started" if total > 1 else ""
         raise Mistake("\n".join([*wrong[:MAX_CELLS_NAMED], *more]), count)
-    return Plan(_distinct(cells), True, launcher, sweeper, runs)
+    return list({repr(cell.model_dump()): cell for cell in reversed(cells)}.values())[::-1]
 
 
-def _check_cell(settings: Settings, *, runs_here: bool) -> None:
-    """Raises Mistake for a run that nothing ends; where it runs here, for a kernel, cores or a logger not there."""
+def check_cell(settings: Settings, *, runs_here: bool) -> None:
+    """Raise Mistake for a run that nothing ends; where it runs here, for a kernel, cores or a logger not there."""
     planned_steps(settings)
     # a launcher of Hydra's may train on other machines than this one
     if runs_here:
@@ -103,16 +152,23 @@ def labelled_with_sweep(settings: Settings, name: str) -> Settings:
     return settings.model_copy(update={"logger": logger.model_copy(update=labels)})
 
 
-def _distinct(cells: list[Settings]) -> list[Settings]:
-    return list({repr(cell.model_dump()): cell for cell in reversed(cells)}.values())[::-1]
+def sweep_name(overrides: list[str]) -> str:
+    """Name a sweep after its overrides, in whatever order they stand; Hydra's own do not count."""
+    relevant = sorted(override for override in overrides if not override.startswith(("hydra.", "hydra/")))
+    return f"sweep-{digest(relevant)[:8]}"
 
 
 def _hydra_settings(overrides: list[str], name: str) -> tuple[DictConfig, str]:
     """Hydra's own settings and `runs`, from the overrides that decide them and from the overlays that they name."""
     keys = ("hydra/launcher=", "hydra/sweeper=", "hydra.mode=", "experiment=", "runs=")
     deciding = [override for override in overrides if override.startswith(keys) and "," not in override]
+    of_sweeper = [override for override in overrides if override.startswith("hydra.sweeper.")]
     for override in deciding:
         if override.startswith("hydra/launcher=submitit_"):
             check_installed("slurm", override, "submitit")
-    composed = compose_raw(deciding, with_hydra=True, name=name)
+    if f"hydra/sweeper={SEARCH}" in deciding:
+        for key in (override.partition("=")[0].removeprefix("hydra.sweeper.") for override in of_sweeper):
+            if key not in Search.model_fields:
+                raise Mistake(f"there is no setting 'hydra.sweeper.{key}'" + nearest(key, Search.model_fields))
+    composed = compose_raw([*deciding, *of_sweeper], with_hydra=True, name=name)
     return composed.hydra, str(composed.runs)

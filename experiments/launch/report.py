@@ -130,11 +130,11 @@ class SweepProgress:
         self._show_all(shares, left)
 
     def end(self, outcome: Outcome) -> None:
-        """Count a cell that has just ended, done or failed, and print a line about it."""
-        if outcome.done:
-            self._done += 1
-        else:
+        """Count a cell that has just ended, and print a line about it."""
+        if outcome.failed:
             self._failed += 1
+        else:
+            self._done += 1
         if (bar := self._running.pop(outcome.folder.name, None)) is not None:
             self._bars.remove_task(bar)
         loss = f", loss {outcome.result.validation_loss:.4f}" if outcome.done and outcome.result else ""
@@ -152,14 +152,19 @@ class SweepProgress:
 
 
 def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
-    """The finished cells as `attn compare` shows them, then every failed one with its reason and any log it left."""
+    """The finished cells as `attn compare` shows them, then the failed ones."""
     done = [(outcome.folder.name, outcome.result) for outcome in outcomes if outcome.done and outcome.result]
     for rows in tables_of([result.to_dict() | {"run": name} for name, result in done]):
         show(rows, "table", console=console)
-    failed = [outcome for outcome in outcomes if not outcome.done]
+    print_failed(outcomes, console, "the same command tries them again")
+
+
+def print_failed(outcomes: list[Outcome], console: Console, hint: str) -> None:
+    """Every failed cell with its reason and any log it left."""
+    failed = [outcome for outcome in outcomes if outcome.failed]
     for outcome in failed:
         console.print(f"failed: {outcome.folder.name}: {outcome.reason}", markup=False, highlight=False, soft_wrap=True)
         if (output := outcome.folder.path / "output.txt").exists():
             console.print(f"        {output}", markup=False, highlight=False, soft_wrap=True)
     if failed:
-        console.print(f"{len(failed)} of {len(outcomes)} cells failed; the same command tries them again")
+        console.print(f"{len(failed)} of {len(outcomes)} cells failed; {hint}")

@@ -9,13 +9,13 @@ from rich.console import Console
 from experiments.config.command_line import hydra_main
 from experiments.launch.hydra_job import LEDGER, elsewhere, job, read_ledger
 from experiments.launch.local import train_cells
-from experiments.launch.plan import Plan, labelled_with_sweep
+from experiments.launch.plan import Plan, labelled_with_sweep, sweep_name
 from experiments.launch.report import print_outcomes
 from experiments.launch.resources import Workers
+from experiments.launch.search import run_search
 from experiments.launch.worker import Outcome, outcome_of
 from experiments.record.durable import folder_for
 from experiments.record.folder import RunFolder
-from experiments.settings.digest import digest
 from experiments.settings.exit_code import ExitCode
 from experiments.training.interruption import Interrupted
 
@@ -28,8 +28,10 @@ def run_sweep(planned: Plan, overrides: list[str], flags: list[str], name: str, 
     """
     console = Console()
     if planned.runs_here:
-        cells = [labelled_with_sweep(cell, sweep_name(overrides)) for cell in planned.cells]
         try:
+            if planned.search:
+                return run_search(planned, overrides, name, workers, console)
+            cells = [labelled_with_sweep(cell, sweep_name(overrides)) for cell in planned.cells]
             outcomes = train_cells(cells, console, workers)
         except Interrupted as interrupted:
             console.print(f"{interrupted}; the same command goes on from here")
@@ -38,12 +40,6 @@ def run_sweep(planned: Plan, overrides: list[str], flags: list[str], name: str, 
         outcomes = _train_with_hydra(Path(planned.runs), overrides, flags, name)
     print_outcomes(outcomes, console)
     return ExitCode.DONE if all(outcome.done for outcome in outcomes) else ExitCode.SWEEP_FAILED
-
-
-def sweep_name(overrides: list[str]) -> str:
-    """Name a sweep after its overrides, in whatever order they stand; Hydra's own do not count."""
-    relevant = sorted(override for override in overrides if not override.startswith(("hydra.", "hydra/")))
-    return f"sweep-{digest(relevant)[:8]}"
 
 
 def _train_with_hydra(runs: Path, overrides: list[str], flags: list[str], name: str) -> list[Outcome]:

@@ -9,11 +9,10 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import IO, Protocol
+from typing import IO, NamedTuple, Protocol
 
 from experiments.launch.assignment import Assignment
 from experiments.launch.cell import finished_result, folder_of
@@ -22,6 +21,7 @@ from experiments.launch.fork_server import ForkServer
 from experiments.launch.resources import ResourcePool, Resources
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
+from experiments.search.study import Judge
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Failure
 from experiments.settings.run import Settings
@@ -43,6 +43,23 @@ class Outcome:
     def done(self) -> bool:
         """Whether the cell has a result and its status is `done`."""
         return self.result is not None and self.result.status == "done"
+
+    @property
+    def pruned(self) -> bool:
+        """Whether a search has ended the cell, which has not failed."""
+        return self.result is not None and self.result.status == "pruned"
+
+    @property
+    def failed(self) -> bool:
+        """Whether the cell is neither done nor pruned."""
+        return not self.done and not self.pruned
+
+
+class Cell(NamedTuple):
+    """A run to be trained, and the judge that a search gives it."""
+
+    settings: Settings
+    judge: Judge | None = None
 
 
 class Process(Protocol):
@@ -87,15 +104,15 @@ class SpawnedCell:
 class RunningCell:
     """A cell whose process has been started. Raises Failure where its folder can't be made."""
 
-    def __init__(self, settings: Settings, resources: Resources, at_once: int, server: ForkServer | None) -> None:
-        self.settings, self.resources = settings, resources
-        self.folder = folder_of(settings)
+    def __init__(self, cell: Cell, resources: Resources, at_once: int, server: ForkServer | None) -> None:
+        self.settings, self.resources = cell.settings, resources
+        self.folder = folder_of(self.settings)
         with self.folder:
-            self.folder.create(settings.model_dump())
+            self.folder.create(self.settings.model_dump())
         path = self.folder.path / "output.txt"
         self._before = path.stat().st_size if path.exists() else 0  # what earlier attempts said
         self._output = path.open("a+", encoding="utf-8", errors="replace")
-        assignment = Assignment(self.folder.path, resources.cores if resources.pinned else None, at_once)
+        assignment = Assignment(self.folder.path, resources.cores if resources.pinned else None, at_once, cell.judge)
         self.process: Process
         if server is None or resources.device is not None:
             self.process = SpawnedCell(assignment, resources.device, self._output)
@@ -158,11 +175,22 @@ def run_cells(
     with the cells that run. ended: called with every outcome at once.
     Raises Interrupted when this process was told to stop; all cells have then saved and ended.
     """
+    return run_drawn(map(Cell, cells), pool, server, watch, ended)
+
+
+def run_drawn(
+    cells: Iterator[Cell | None],
+    pool: ResourcePool,
+    server: ForkServer | None = None,
+    watch: Watcher = lambda running: None,
+    ended: Callable[[Outcome], None] = lambda outcome: None,
+) -> list[Outcome]:
+    """The same, of cells that are drawn one by one, each when there is room for one more; None: there is none yet."""
     queue = _Queue(cells, pool, server, ended)
     received: list[int] = []
     with handled(lambda number, frame: received.append(number)), queue:
         forwarded = 0
-        while queue.running or (queue.waiting and not received):
+        while queue.running or (not queue.drained and not received):
             if not received:
                 queue.start()
             for number in received[forwarded:]:
@@ -172,9 +200,11 @@ def run_cells(
             watch(queue.running.values())
             if queue.running:
                 server.wait(POLL_SECONDS) if server else time.sleep(POLL_SECONDS)
+            elif queue.must_wait:
+                time.sleep(POLL_SECONDS)
     if received:
         raise Interrupted(received[0])
-    return [queue.outcomes[index] for index in range(len(cells))]
+    return [queue.outcomes[index] for index in range(queue.drawn)]
 
 
 class _Queue:
@@ -182,14 +212,17 @@ class _Queue:
 
     def __init__(
         self,
-        cells: Sequence[Settings],
+        cells: Iterator[Cell | None],
         pool: ResourcePool,
         server: ForkServer | None,
         ended: Callable[[Outcome], None],
     ) -> None:
-        self.waiting = deque(range(len(cells)))
         self.running: dict[int, RunningCell] = {}
         self.outcomes: dict[int, Outcome] = {}
+        self.drawn = 0
+        self.drained = False
+        self.must_wait = False  # for the next cell
+        self._next: Cell | None = None
         self._cells, self._pool, self._server, self._ended = cells, pool, server, ended
 
     def __enter__(self) -> _Queue:
@@ -203,13 +236,14 @@ class _Queue:
 
     def start(self) -> None:
         """Start the cells for which there are resources."""
-        while self.waiting and (resources := self._pool.acquire(self._cells[self.waiting[0]])):
-            index = self.waiting.popleft()
+        while (cell := self._draw()) and (resources := self._pool.acquire(cell.settings)):
+            self._next, index = None, self.drawn
+            self.drawn += 1
             try:
-                self.running[index] = RunningCell(self._cells[index], resources, self._pool.at_once, self._server)
+                self.running[index] = RunningCell(cell, resources, self._pool.at_once, self._server)
             except Failure as error:
                 self._pool.release(resources)
-                self._end(index, Outcome(folder_of(self._cells[index]), None, str(error)))
+                self._end(index, Outcome(folder_of(cell.settings), None, str(error)))
 
     def send_signal(self, number: int) -> None:
         """Send a signal to every cell that runs."""
@@ -222,6 +256,16 @@ class _Queue:
             if outcome := cell.outcome():
                 self._pool.release(self.running.pop(index).resources)
                 self._end(index, outcome)
+
+    def _draw(self) -> Cell | None:
+        """The cell that is next, if there is one and not as many run as may."""
+        if self._next is None and not self.drained and len(self.running) < self._pool.at_once:
+            try:
+                self._next = next(self._cells)
+                self.must_wait = self._next is None
+            except StopIteration:
+                self.drained = True
+        return self._next
 
     def _end(self, index: int, outcome: Outcome) -> None:
         self.outcomes[index] = outcome

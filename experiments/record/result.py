@@ -11,8 +11,8 @@ from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
 from experiments.record.durable import number
 
-# imported: weights that another program trained
-Status = Literal["done", "failed", "nan", "oom", "interrupted", "imported"]
+# pruned: ended by a search, as other trials are better; imported: weights that another program trained
+Status = Literal["done", "failed", "nan", "oom", "interrupted", "pruned", "imported"]
 Number = Annotated[float, BeforeValidator(number)]
 
 

@@ -299,7 +299,7 @@ def _log(run: Any, step: int, metrics: dict[str, Any]) -> None:
 def _finish(run: Any, result: Result | None) -> None:
     if result is not None:
         run.summary.update({key: value for key, value in result.to_dict().items() if key != "config"})
-    run.finish(exit_code=0 if result is None or result.status == "done" else 1)
+    run.finish(exit_code=0 if result is None or result.status in ("done", "pruned") else 1)
 
 
 def _files(folder: RunFolder) -> list[Path]:

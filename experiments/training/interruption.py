@@ -23,6 +23,10 @@ class Interrupted(BaseException):
         super().__init__(self.reason)
 
 
+class Pruned(Exception):
+    """A search has no use for the rest of the run; its message says why."""
+
+
 class Interruption:
     """Turns the signals into Interrupted: at once, or, within `deferred`, not before `check` asks for it.
 

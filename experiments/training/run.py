@@ -44,6 +44,10 @@ from experiments.training.step import Learner, learner_of
 LONG_STEPS = 500  # a run of fewer is over soon anyway
 
 
+# what a search says of the validation loss (nats) at a step: why the run is hopeless, or None
+Judge = Callable[[int, float], str | None]
+
+
 class Used(NamedTuple):
     """What a process has used since the start."""
 
@@ -75,6 +79,7 @@ class Run:
     earlier_seconds: float = 0.0  # of this run's former starts, and of a trial of torch.compile
     earlier_processor_seconds: float = 0.0  # of its former starts
     earlier_peak_bytes: int = 0
+    judge: Judge | None = None
 
     @property
     def model(self) -> Transformer:

@@ -23,9 +23,9 @@ from experiments.settings.run import Settings
 from experiments.training.distribution import ALONE, World
 from experiments.training.evaluate import Evaluation, evaluate
 from experiments.training.guard import NonFiniteError
-from experiments.training.interruption import Interrupted, Interruption
+from experiments.training.interruption import Interrupted, Interruption, Pruned
 from experiments.training.micro_batches import OutOfMemoryError, fitting, is_out_of_memory
-from experiments.training.run import Run, align, newest_checkpoint, return_to, set_up, write_checkpoint
+from experiments.training.run import Judge, Run, align, newest_checkpoint, return_to, set_up, write_checkpoint
 from experiments.training.schedule import learning_rate
 from experiments.training.step import Learner
 from experiments.training.summary import flops_per_token, summarize
@@ -41,21 +41,25 @@ def train(
     display: Display,
     neighbours: Neighbours,
     world: World = ALONE,
+    judge: Judge | None = None,
 ) -> Result:
     """Train in `folder`, from its newest good checkpoint on if there is one, until the first limit is reached.
 
-    Returns the result, which is also in the folder: `done`, `nan` (the guard gave up) or `oom` (not one sequence fits).
+    Returns the result, which is also in the folder: `done`, `nan` (the guard gave up), `oom` (not one sequence fits) or
+    `pruned`.
     Raises Mistake for what the user has to change.
     SIGINT and SIGTERM raise Interrupted when the step under way is finished and in a checkpoint. Before that, and
     before any other exception leaves, a result that says why is written. In a thread other than the main one signals
     are not handled.
-    world: this process, the first, and the others that take the steps with it.
+    world: this process, the first, and the others that take the steps with it. judge: asked after every evaluation but
+    the last.
     """
     run: Run | None = None
     try:
         with Interruption() as interruption:
             world.when_signalled(interruption.note)
             run = set_up(settings, folder, mirrors, display, neighbours, world)
+            run.judge = judge
             with interruption.deferred():
                 take_steps(run, interruption)
             result = summarize(run, settings, "done", None)
@@ -63,7 +67,7 @@ def train(
     except BaseException as error:
         status, reason = status_and_reason(error)
         folder.log(f"{status}: {reason}")
-        if status in ("nan", "oom"):
+        if status in ("nan", "oom", "pruned"):
             return conclude(summarize(run, settings, status, reason), folder, mirrors)
         if run is None and (folder.path / RESULT).exists():
             # an earlier start's, which says more than that this one did not begin
@@ -75,16 +79,27 @@ def train(
 
 
 def take_steps(run: Run, interruption: Interruption) -> None:
-    """Take steps until a limit is reached. Raises Interrupted when the step under way is in a checkpoint."""
+    """Take steps until a limit is reached. Raises Interrupted and Pruned when the last step is in a checkpoint."""
     trainer = run.settings.trainer
     while not run.progress.ended:
         advance(run)
         run.progress.ended = run.limit_reached()
         log_and_evaluate(run)
-        if run.due(trainer.checkpoint_every) or interruption.pending:
+        why_hopeless = verdict(run)
+        if run.due(trainer.checkpoint_every) or interruption.pending or why_hopeless:
             write_checkpoint(run)
         if not run.progress.ended:
             interruption.check()
+        if why_hopeless:
+            raise Pruned(why_hopeless)
+
+
+def verdict(run: Run) -> str | None:
+    """Why a search has no use for the rest of the run, after an evaluation; None where it goes on."""
+    progress = run.progress
+    if run.judge is None or progress.ended or progress.evaluation is None or progress.evaluated_at != progress.step:
+        return None
+    return run.judge(progress.step, progress.evaluation["loss"])
 
 
 def advance(run: Run) -> None:
@@ -274,6 +289,8 @@ def status_and_reason(error: BaseException) -> tuple[Status, str]:
         return "oom", reason
     if isinstance(error, Interrupted | KeyboardInterrupt):
         return "interrupted", reason
+    if isinstance(error, Pruned):
+        return "pruned", reason
     return "failed", reason
 
 

@@ -19,7 +19,7 @@ from experiments.tables.definition.overrides import merged
 from experiments.tables.sources.source import Cell, CellOutcome, Prediction, State, Value
 
 # how a result's status reads in a table
-STATES: dict[str, State] = {"done": "done", "nan": "diverged", "interrupted": "missing"}
+STATES: dict[str, State] = {"done": "done", "nan": "diverged", "interrupted": "missing", "pruned": "missing"}
 # of every row, or what is measured of a long one would depend on what a trial found; unless the user says otherwise
 COMMON_OVERRIDES = ["trainer.compile=false"]
 

@@ -1,0 +1,180 @@
+"""A search: the trials of a study, trained side by side as the cells of a sweep are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from experiments.config.grid import grid
+from experiments.display.rows import show
+from experiments.launch.cell import folder_of
+from experiments.launch.local import fork_server, prepare_corpora
+from experiments.launch.plan import Plan, PlannedSearch, check_cell, labelled_with_sweep, sweep_name
+from experiments.launch.report import SweepProgress, print_failed
+from experiments.launch.resources import Workers, pool_for
+from experiments.launch.worker import Cell, Outcome, earlier_outcome, run_drawn
+from experiments.record.folder import RunFolder
+from experiments.record.result import Result
+from experiments.search.objective import value_of
+from experiments.search.study import Ended, Judge, Study, Trial, read_ended
+from experiments.settings.digest import digest
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Mistake
+from experiments.settings.run import Settings
+from experiments.settings.search import Search
+
+SHOWN = 10  # trials
+
+
+def study_folder(planned: Plan, overrides: list[str]) -> Path:
+    """Where the study lies: the same overrides and objectives have the same, whatever else is said of the search."""
+    assert planned.search is not None
+    named = digest([sweep_name(overrides), planned.search.search.objectives])
+    return Path(planned.runs) / "sweeps" / f"search-{named[:8]}"
+
+
+def print_search(planned: Plan, overrides: list[str]) -> None:
+    """The space, how many trials there are to be, and how many have ended."""
+    assert planned.search is not None
+    search, space = planned.search
+    folder = study_folder(planned, overrides)
+    console = Console()
+    show([{"key": each.key, "values": str(each)} for each in space.parameters], "table", console=console)
+    ended = read_ended(folder, search)
+    points = "any number of" if space.points is None else f"{space.points:,}"
+    wanted = [f"{direction} {name}" for name, direction in search.objectives.items()]
+    lines = [
+        f"{points} points; {search.trials:,} trials by {search.sampler}",
+        "; ".join([*wanted, "hopeless trials are pruned" if search.prunes else "no trial is pruned"]),
+        f"{folder}: {_counts(ended)}",
+    ]
+    console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
+
+
+def run_search(planned: Plan, overrides: list[str], name: str, workers: Workers, console: Console) -> ExitCode:
+    """Try what is left to be tried, print what the study has found, and return the exit code. Raises Interrupted.
+
+    workers: trials that are trained side by side.
+    """
+    assert planned.search is not None
+    search, space = planned.search
+    folder = study_folder(planned, overrides)
+    study = Study(folder, search, space)
+    left = max(0, study.wanted - sum(each.state != "failed" for each in study.ended()))
+    cells = planned.cells * left  # as many as there will be, of these sizes
+    pool = pool_for(cells or planned.cells, workers)
+    if left:
+        prepare_corpora(planned.cells, to_train=False)
+    with SweepProgress(left, console).shown() as progress, fork_server(cells, console) as server:
+        here = _Trials(study, planned.search, folder, name, progress)
+        try:
+            run_drawn(here.cells(), pool, server, progress.watch, here.end)
+        finally:
+            study.release()
+    _print_study(study, search, console)
+    print_failed(here.outcomes, console, "the same command draws others in their place")
+    return ExitCode.SWEEP_FAILED if any(each.failed for each in here.outcomes) else ExitCode.DONE
+
+
+class _Trials:
+    """The trials of this process: drawn when there is a place for one, and told to the study when they end."""
+
+    def __init__(self, study: Study, planned: PlannedSearch, folder: Path, name: str, progress: SweepProgress) -> None:
+        self.outcomes: list[Outcome] = []
+        self._study, (self._search, self._space) = study, planned
+        self._folder, self._name, self._progress = folder.absolute(), name, progress
+        self._trials: dict[str, Trial] = {}  # by the name of the run folder
+
+    def cells(self) -> Iterator[Cell | None]:
+        """Yield the runs to be trained, and None while there is none but will be."""
+        while True:
+            if (trial := self._study.claim()) is None:
+                if not self._study.busy:
+                    return
+                yield None
+                continue
+            try:
+                settings = self._settings(trial)
+            except Mistake as mistake:
+                self._study.tell(trial, "", None)
+                self._add(Outcome(RunFolder(self._folder / f"trial-{trial.number}"), None, str(mistake)))
+                continue
+            folder = folder_of(settings)
+            # another point may be the same run; the process of a search that was killed may still be saving
+            while folder.name in self._trials or folder.holder() is not None:
+                yield None
+            self._trials[folder.name] = trial
+            if outcome := earlier_outcome(settings):
+                self.end(outcome)
+                continue
+            yield Cell(settings, self._judge(trial))
+
+    def end(self, outcome: Outcome) -> None:
+        """Tell the study what became of a trial."""
+        trial = self._trials.pop(outcome.folder.name)
+        values: list[float] | None = None
+        if outcome.done and outcome.result:
+            values, missing = _values(outcome.result, self._search)
+            if missing:
+                values, outcome = None, Outcome(outcome.folder, None, f"its result has no {', '.join(missing)}")
+        self._study.tell(trial, outcome.folder.name, values, pruned=outcome.pruned)
+        self._add(outcome)
+
+    def _add(self, outcome: Outcome) -> None:
+        self.outcomes.append(outcome)
+        self._progress.end(outcome)
+
+    def _settings(self, trial: Trial) -> Settings:
+        """The checked settings of a point. Raises Mistake."""
+        ((_, outcome),) = grid(self._space.overrides(trial.words), self._name)
+        if isinstance(outcome, Mistake):
+            raise outcome
+        check_cell(outcome, runs_here=True)
+        return labelled_with_sweep(outcome, self._folder.name)
+
+    def _judge(self, trial: Trial) -> Judge | None:
+        if not self._search.prunes:
+            return None
+        return Judge(self._folder, trial.number, self._search.prune_after_trials, self._search.prune_after_step)
+
+
+def _values(result: Result, search: Search) -> tuple[list[float], list[str]]:
+    """The values of the objectives, and the objectives that were not measured."""
+    values = {name: value_of(result, name) for name in search.objectives}
+    return [value for value in values.values() if value is not None], [
+        name for name, value in values.items() if value is None
+    ]
+
+
+def _print_study(study: Study, search: Search, console: Console) -> None:
+    """The best trials, or those of the Pareto front, what decides of each objective, and how many there are."""
+    ended, names = study.ended(), list(search.objectives)
+    best = set(study.best())
+    done = [trial for trial in ended if trial.values]
+    if len(names) == 1:
+        sign = 1 if search.minimize else -1
+        shown = sorted(done, key=lambda trial: sign * trial.values[0])[:SHOWN]
+    else:
+        shown = sorted((trial for trial in done if trial.number in best), key=lambda trial: trial.values)
+    title = f"the best of {len(done)} trials" if len(names) == 1 else f"Pareto front of {len(done)} trials"
+    rows: list[dict[str, Any]] = [
+        {"trial": each.number, **dict(zip(names, each.values, strict=True)), **each.point, "run": each.run}
+        for each in shown
+    ]
+    if rows:
+        show(rows, "table", title, console)
+    for index, name in enumerate(names):
+        if parts := study.importances(index):
+            shares = ", ".join(f"{key} {share:.0%}" for key, share in parts.items())
+            console.print(f"what decides {name}: {shares}", markup=False, highlight=False, soft_wrap=True)
+    console.print(_counts(ended), markup=False, highlight=False)
+
+
+def _counts(ended: list[Ended]) -> str:
+    """How many trials came to what."""
+    states = [each.state for each in ended]
+    counts = [f"{count} {state}" for state in ("done", "pruned", "failed") if (count := states.count(state))]
+    return f"{len(ended)} trials have ended" + (f": {', '.join(counts)}" if counts else "")

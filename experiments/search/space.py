@@ -1,0 +1,143 @@
+"""The space that a search draws from: overrides of several values, in Hydra's own grammar."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep, Sweep
+
+from experiments.config.grid import split, values_of
+from experiments.settings.mistake import Mistake, nearest
+
+TAGS = ("log",)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some values, which have no order."""
+
+    key: str
+    words: tuple[str, ...]  # the values, as overrides write them
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The words that are checked beforehand: all."""
+        return self.words
+
+    @property
+    def points(self) -> int | None:
+        """How many values there are; None: any number."""
+        return len(self.words)
+
+    def __str__(self) -> str:
+        return f"one of {', '.join(self.words)}"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A number from `low` to `high`, both included; a whole one where both are."""
+
+    key: str
+    low: float
+    high: float
+    step: float | None = None  # from one value to the next; None: 1, or any number between
+    log: bool = False  # drawn by its logarithm
+
+    @property
+    def whole(self) -> bool:
+        """Whether the numbers are whole."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
+
+    @property
+    def ends(self) -> tuple[str, ...]:
+        """The words that are checked beforehand: of the lowest and the highest."""
+        return self.word(self.low), self.word(self.high)
+
+    @property
+    def points(self) -> int | None:
+        """How many values there are; None: any number."""
+        if self.step is None and not self.whole:
+            return None
+        return round((self.high - self.low) / (self.step or 1)) + 1
+
+    def word(self, value: float) -> str:
+        """A value as an override writes it."""
+        # steps of 0.1 end in 0.3, not in 0.30000000000000004
+        return repr(value) if self.step is None or self.whole else f"{value:.12g}"
+
+    def __str__(self) -> str:
+        steps = f" in steps of {self.step:.12g}" if self.step is not None else ", whole numbers" if self.whole else ""
+        return f"{self.word(self.low)} to {self.word(self.high)}{steps}{', logarithmic' if self.log else ''}"
+
+
+@dataclass(frozen=True)
+class Space:
+    """What is the same in all trials, and what differs."""
+
+    fixed: tuple[str, ...]  # overrides
+    parameters: tuple[Choice | Interval, ...]
+
+    def overrides(self, words: Mapping[str, str]) -> list[str]:
+        """The overrides of the point at which each key has its word."""
+        return [*self.fixed, *(f"{key}={word}" for key, word in words.items())]
+
+    def ends(self) -> Iterator[dict[str, str]]:
+        """Yield the words of a point for each end of each parameter, the others at their first."""
+        first = {parameter.key: parameter.ends[0] for parameter in self.parameters}
+        yield first
+        for parameter in self.parameters:
+            for word in parameter.ends[1:]:
+                yield first | {parameter.key: word}
+
+    @property
+    def points(self) -> int | None:
+        """How many points there are; None: any number."""
+        counts = [parameter.points for parameter in self.parameters]
+        return None if None in counts else math.prod(count for count in counts if count is not None)
+
+
+def space_of(overrides: list[str]) -> Space:
+    """The space that overrides span. Raises Mistake where none has several values, and for what can't be drawn."""
+    fixed, several = split(overrides)
+    if not several:
+        raise Mistake("no override has several values", "give one: learning_rate='interval(1e-4,1e-2)' heads=3,6,12")
+    return Space(tuple(fixed), tuple(_parameter(override, text) for override, text in several))
+
+
+def _parameter(override: Override, text: str) -> Choice | Interval:
+    sweep, key = override.value(), override.get_key_element()
+    log = isinstance(sweep, Sweep) and _is_log(sweep, text)
+    if isinstance(sweep, IntervalSweep):
+        assert sweep.start is not None and sweep.end is not None
+        return _checked(Interval(key, sweep.start, sweep.end, log=log), text)
+    if isinstance(sweep, RangeSweep):
+        values = sorted(value for each in values_of(override) if isinstance(value := each.value, int | float))
+        if not values:
+            raise Mistake(f"{text}: lists no value")
+        step = abs(sweep.step)
+        whole = all(isinstance(value, int) for value in values)
+        return _checked(Interval(key, values[0], values[-1], None if whole and step == 1 else step, log), text)
+    if log:
+        raise Mistake(f"{text}: the tag log is of interval(...) and range(...)")
+    words = tuple(value.text.partition("=")[2] for value in values_of(override))
+    if not words:
+        raise Mistake(f"{text}: lists no value")
+    return Choice(key, words)
+
+
+def _is_log(sweep: Sweep, text: str) -> bool:
+    if unknown := sorted(sweep.tags - set(TAGS)):
+        raise Mistake(f"{text}: there is no tag {unknown[0]!r}{nearest(unknown[0], TAGS)}; allowed is log")
+    return bool(sweep.tags)
+
+
+def _checked(interval: Interval, text: str) -> Interval:
+    if not (math.isfinite(interval.low) and math.isfinite(interval.high) and interval.low <= interval.high):
+        raise Mistake(f"{text}: the ends are finite numbers, the lower one first")
+    if interval.log and interval.low <= 0:
+        raise Mistake(f"{text}: what is drawn by its logarithm is greater than 0")
+    if interval.log and interval.step is not None:
+        raise Mistake(f"{text}: what is drawn by its logarithm has no step", "write tag(log, interval(...))")
+    return interval

@@ -1,0 +1,285 @@
+"""The study of a search, in Optuna's journal: processes of several machines share it, and any of them may be killed.
+
+What a trial draws is a function of the seed, its number, and the trials that ended before it. A trial belongs to the
+process that holds its lock; one that nobody holds was cut, and goes to whoever asks next. No point is tried twice: a
+trial that draws one again is closed, and the next is drawn at random.
+"""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from experiments.record.durable import disk_errors_as_failures, folder_for
+from experiments.record.lock import Lock
+from experiments.search.space import Choice, Interval, Space
+from experiments.settings.digest import digest
+from experiments.settings.disk import lock_file, take_lock
+from experiments.settings.search import Direction, Search
+
+if TYPE_CHECKING:
+    import optuna
+
+NAME = "search"  # of the study in its journal
+JOURNAL = "study.journal"
+RUN = "run"  # attribute of a trial: the name of its run folder
+
+
+class Trial(NamedTuple):
+    """A point that this process is to try."""
+
+    number: int
+    words: dict[str, str]  # of each key, as overrides write them
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A trial that has ended, and what it came to."""
+
+    number: int
+    point: dict[str, Any]  # the value of each key
+    values: tuple[float, ...]  # of the objectives; empty where it is not done
+    state: str  # done | pruned | failed
+    run: str  # name of its folder; empty where it has none
+
+
+class Study:
+    """The trials of one search, as this process sees them. Methods raise RunFolderError for what the disk refuses."""
+
+    def __init__(self, folder: Path, search: Search, space: Space) -> None:
+        folder_for(folder / "trials")
+        self._folder, self._search, self._space = folder, search, space
+        self._claimed: dict[int, Lock] = {}
+        self.wanted = min(search.trials, space.points or search.trials)  # trials, of all processes
+        self._failed = 0  # trials of this process, which the same command makes up for later
+        self._journal = _Journal(folder, list(search.objectives.values()))
+        self._study = self._journal.study
+
+    @property
+    def busy(self) -> bool:
+        """Whether this process has trials that it has not told the end of."""
+        return bool(self._claimed)
+
+    def claim(self) -> Trial | None:
+        """The next trial for this process: one that was cut, else a new one; None where all have been drawn."""
+        import optuna
+
+        with self._alone():
+            for frozen in self._study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
+                if frozen.number not in self._claimed and (trial := self._take(frozen.number)):
+                    return trial
+            repeated = False
+            while self._left() > 0:
+                if trial := self._take(self._study.ask().number, at_random=repeated):
+                    return trial
+                repeated = True
+        return None
+
+    def tell(self, trial: Trial, run: str, values: list[float] | None, *, pruned: bool = False) -> None:
+        """End a trial: with the values of the objectives, pruned, or, without both, failed. run: its folder's name."""
+        from optuna.trial import TrialState
+
+        self._journal.trial(trial.number).set_user_attr(RUN, run)
+        state = TrialState.PRUNED if pruned else TrialState.FAIL if values is None else TrialState.COMPLETE
+        self._study.tell(trial.number, values if state is TrialState.COMPLETE else None, state)
+        self._failed += state is TrialState.FAIL
+        self._claimed.pop(trial.number).release()
+
+    def release(self) -> None:
+        """Give back the trials that were not told the end of: the next command goes on with them."""
+        while self._claimed:
+            self._claimed.popitem()[1].release()
+
+    def ended(self) -> list[Ended]:
+        """The trials that have ended, in order."""
+        return ended_trials(self._study)
+
+    def best(self) -> list[int]:
+        """The numbers of the trials that no other is better than in every objective; of one objective, the best."""
+        return [trial.number for trial in self._study.best_trials]
+
+    def importances(self, objective: int) -> dict[str, float]:
+        """How much each key decides of one objective, the most first, by PED-ANOVA; empty where too few differ."""
+        import optuna
+
+        trials = [trial for trial in self.ended() if trial.values]
+        if len({trial.values[objective] for trial in trials}) < 4 or len(self._space.parameters) < 2:
+            return {}
+        with _quiet():
+            return optuna.importance.get_param_importances(
+                self._study,
+                evaluator=optuna.importance.PedAnovaImportanceEvaluator(),
+                target=lambda trial: trial.values[objective],
+            )
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        with disk_errors_as_failures(self._folder), lock_file(self._folder / "lock") as descriptor:
+            take_lock(descriptor, wait=True)
+            yield
+
+    def _left(self) -> int:
+        """How many trials are still to be drawn."""
+        from optuna.trial import TrialState
+
+        trials = self._study.get_trials(deepcopy=False)
+        drawn = sum(trial.state is not TrialState.FAIL for trial in trials)
+        return self.wanted - self._failed - drawn
+
+    def _take(self, number: int, *, at_random: bool = False) -> Trial | None:
+        """The trial, where no other process has it and no other trial has its point."""
+        from optuna.trial import TrialState
+
+        lock = Lock(self._folder / "trials" / str(number))
+        if lock.holder() is not None:
+            return None
+        trial = self._journal.trial(number)
+        with _quiet():
+            self._study.sampler = _sampler(self._search, number, at_random)
+            words = {each.key: _draw(trial, each) for each in self._space.parameters}
+        for other in self._study.get_trials(deepcopy=False):
+            earlier = other.number < number or other.state is not TrialState.RUNNING
+            if (
+                earlier
+                and other.number != number
+                and other.state is not TrialState.FAIL
+                and other.params == trial.params
+            ):
+                self._study.tell(number, state=TrialState.FAIL)
+                return None
+        lock.acquire()
+        self._claimed[number] = lock
+        return Trial(number, words)
+
+
+@dataclass(frozen=True)
+class Judge:
+    """Tells the process of a run, after each evaluation, whether to go on."""
+
+    study: Path  # its folder
+    number: int  # of the trial
+    after_trials: int
+    after_step: int
+
+    def __call__(self, step: int, loss: float) -> str | None:
+        """Note the validation loss at a step; why the run is hopeless, or None."""
+        import optuna
+
+        with disk_errors_as_failures(self.study), _quiet():
+            journal = _Journal(self.study, ["minimize"])
+            journal.study.pruner = optuna.pruners.MedianPruner(self.after_trials, self.after_step)
+            trial = journal.trial(self.number)
+            trial.report(loss, step)
+            if not trial.should_prune():
+                return None
+        return f"step {step}: the lowest validation loss is above the median of the finished trials at this step"
+
+
+def read_ended(folder: Path, search: Search) -> list[Ended]:
+    """The ended trials of a study that may not have begun; nothing is changed."""
+    if not (folder / JOURNAL).exists():
+        return []
+    return ended_trials(_Journal(folder, list(search.objectives.values())).study)
+
+
+def ended_trials(study: optuna.Study) -> list[Ended]:
+    """The trials of an Optuna study that have ended, in order, without those that were closed as repetitions."""
+    from optuna.trial import TrialState
+
+    states = {TrialState.COMPLETE: "done", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
+    return [
+        Ended(
+            trial.number,
+            dict(trial.params),
+            tuple(trial.values) if trial.state is TrialState.COMPLETE else (),
+            states[trial.state],
+            trial.user_attrs[RUN],
+        )
+        for trial in study.get_trials(deepcopy=False, states=tuple(states))
+        if RUN in trial.user_attrs
+    ]
+
+
+class _Journal:
+    """The study in its journal, and the trials in it."""
+
+    def __init__(self, folder: Path, directions: Sequence[Direction]) -> None:
+        import optuna
+        from optuna.storages import JournalStorage
+        from optuna.storages.journal import JournalFileBackend
+
+        optuna.logging.set_verbosity(optuna.logging.WARNING)
+        path = folder / JOURNAL
+        with disk_errors_as_failures(path):
+            # Optuna does not export the base class of its locks
+            lock = cast(Any, _FileLock(path))
+            self._storage = JournalStorage(JournalFileBackend(str(path), lock))
+            self.study = optuna.create_study(
+                storage=self._storage, study_name=NAME, directions=directions, load_if_exists=True,
+                sampler=optuna.samplers.RandomSampler(0),
+            )  # fmt: skip
+        self._id = self._storage.get_study_id_from_name(NAME)
+
+    def trial(self, number: int) -> optuna.Trial:
+        """A trial that is running, whoever began it."""
+        import optuna
+
+        return optuna.Trial(self.study, self._storage.get_trial_id_from_study_id_trial_number(self._id, number))
+
+
+class _FileLock:
+    """The journal's lock, which the system releases when its process dies; Optuna's own is waited for half a minute."""
+
+    def __init__(self, journal: Path) -> None:
+        self._journal = journal
+        self._held = ExitStack()
+
+    def acquire(self) -> bool:
+        """Wait for the lock, and mend what a killed holder has left."""
+        take_lock(self._held.enter_context(lock_file(self._journal.with_suffix(".lock"))), wait=True)
+        _drop_torn_line(self._journal)
+        return True
+
+    def release(self) -> None:
+        """Give the lock back."""
+        self._held.close()
+
+
+def _drop_torn_line(path: Path) -> None:
+    """Cut off what a process that was killed has left of its last line, which would spoil the next one."""
+    if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
+        os.truncate(path, content.rfind(b"\n") + 1)
+
+
+def _sampler(search: Search, number: int, at_random: bool) -> optuna.samplers.BaseSampler:
+    import optuna
+
+    seed = int(digest([search.seed, number])[:8], 16)
+    if at_random or search.sampler == "random":
+        return optuna.samplers.RandomSampler(seed)
+    # constant_liar: points of trials that run are not drawn again
+    return optuna.samplers.TPESampler(seed=seed, n_startup_trials=search.random_trials, constant_liar=True)
+
+
+def _draw(trial: optuna.Trial, parameter: Choice | Interval) -> str:
+    if isinstance(parameter, Choice):
+        return str(trial.suggest_categorical(parameter.key, parameter.words))
+    if parameter.whole:
+        low, high, step = int(parameter.low), int(parameter.high), int(parameter.step or 1)
+        return parameter.word(trial.suggest_int(parameter.key, low, high, step=step, log=parameter.log))
+    return parameter.word(
+        trial.suggest_float(parameter.key, parameter.low, parameter.high, step=parameter.step, log=parameter.log)
+    )
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """A block without Optuna's remarks on what is new in it, and on a loss that is noted twice."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield

@@ -1,0 +1,53 @@
+"""A search for good settings, as `hydra/sweeper=optuna_search` gives it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import model_validator
+
+from experiments.settings.group import Count, Group, Seed, Size, Text
+
+Direction = Literal["minimize", "maximize"]
+PRUNED_BY = ({"validation_loss"}, {"best_validation_loss"})  # what intermediate validation losses tell of
+
+
+class Search(Group):
+    """What is searched for, how often, and how the points are drawn."""
+
+    trials: Size  # of the whole study
+    minimize: list[Text]  # fields of result.json
+    maximize: list[Text]
+    sampler: Literal["tpe", "random"]
+    random_trials: Count  # before tpe learns from the others
+    pruner: Literal["auto", "median", "none"]
+    prune_after_trials: Count  # that are done
+    prune_after_step: Count  # of a run
+    seed: Seed
+    params: dict[str, str] | None  # overrides of an overlay
+
+    @property
+    def objectives(self) -> dict[str, Direction]:
+        """Field of result.json -> its direction."""
+        down: dict[str, Direction] = dict.fromkeys(self.minimize, "minimize")
+        up: dict[str, Direction] = dict.fromkeys(self.maximize, "maximize")
+        return down | up
+
+    @property
+    def prunes(self) -> bool:
+        """Whether a run is ended whose validation losses are hopeless."""
+        return self.pruner == "median" or (self.pruner == "auto" and self._tells_early())
+
+    def _tells_early(self) -> bool:
+        return not self.maximize and set(self.minimize) in PRUNED_BY
+
+    @model_validator(mode="after")
+    def _check(self) -> Search:
+        names = [*self.minimize, *self.maximize]
+        if not names:
+            raise ValueError("nothing to minimize or to maximize; allowed are fields of result.json")
+        if repeated := next((name for name in names if names.count(name) > 1), None):
+            raise ValueError(f"{repeated} is given twice in minimize and maximize")
+        if self.pruner == "median" and not self._tells_early():
+            raise ValueError("pruner = median: a run is pruned only where validation_loss alone is minimized")
+        return self

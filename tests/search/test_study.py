@@ -1,0 +1,129 @@
+"""The study that processes share: who has which trial, and what a killed process leaves behind."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("optuna", reason="needs attn[optuna]")
+
+from experiments.search.space import space_of
+from experiments.search.study import JOURNAL, Judge, Study, read_ended
+from experiments.settings.search import Search
+
+CONTINUOUS, FINITE = ["heads=1,2", "learning_rate=interval(0,1)"], ["heads=1,2", "layers=range(1,4)"]
+
+
+def settings(**keys) -> Search:
+    return Search(
+        **{
+            "trials": 8, "minimize": ["validation_loss"], "maximize": [], "sampler": "tpe", "random_trials": 2,
+            "pruner": "auto", "prune_after_trials": 2, "prune_after_step": 0, "seed": 0, "params": None, **keys,
+        }
+    )  # fmt: skip
+
+
+def opened(folder, overrides=CONTINUOUS, **keys) -> Study:
+    return Study(folder, settings(**keys), space_of(overrides))
+
+
+def loss(trial) -> list[float]:
+    return [abs(float(trial.words.get("learning_rate", trial.words.get("layers"))) - 0.25)]
+
+
+def finish(study: Study, limit: int = 100) -> list[dict[str, str]]:
+    """Try what there is; the points, in order."""
+    points = []
+    while len(points) < limit and (trial := study.claim()):
+        study.tell(trial, f"run-{trial.number}", loss(trial))
+        points.append(trial.words)
+    return points
+
+
+def test_the_same_seed_draws_the_same_points_however_often_it_was_cut(tmp_path):
+    whole = finish(opened(tmp_path / "whole"))
+    assert len(whole) == 8
+    cut = finish(opened(tmp_path / "cut"), limit=3)
+    # a process that is killed tells nothing of what it has begun
+    killed = opened(tmp_path / "cut")
+    begun = killed.claim()
+    killed.release()
+    rest = finish(opened(tmp_path / "cut"))
+    assert [*cut, *rest] == whole and rest[0] == begun.words
+    assert [each.number for each in opened(tmp_path / "cut").ended()] == list(range(8))
+    assert finish(opened(tmp_path / "other", seed=1)) != whole
+
+
+def test_a_trial_belongs_to_one_process_until_it_ends(tmp_path):
+    one, other = opened(tmp_path, trials=2), opened(tmp_path, trials=2)
+    first, second = one.claim(), other.claim()
+    assert {first.number, second.number} == {0, 1}
+    assert one.claim() is None and other.claim() is None
+    one.release()
+    assert other.claim() == first
+    other.tell(first, "run", [1.0])
+    other.tell(second, "run", [2.0])
+    assert one.claim() is None and [each.values for each in one.ended()] == [(1.0,), (2.0,)]
+
+
+def test_every_point_of_a_finite_space_is_tried_once(tmp_path):
+    studies = opened(tmp_path, FINITE, trials=50), opened(tmp_path, FINITE, trials=50)
+    points = []
+    while claimed := [trial for study in studies for trial in [study.claim()] if trial]:
+        for study, trial in zip(studies, claimed, strict=False):
+            study.tell(trial, "run", loss(trial))
+            points.append(tuple(trial.words.items()))
+    assert len(points) == len(set(points)) == 6
+
+
+def test_a_failed_trial_is_made_up_for_by_the_next_command(tmp_path):
+    study = opened(tmp_path, trials=3)
+    for _ in range(3):
+        study.tell(study.claim(), "run", None)
+    assert study.claim() is None
+    again = finish(opened(tmp_path, trials=3))
+    assert len(again) == 3
+    assert [each.state for each in read_ended(tmp_path, settings())] == ["failed"] * 3 + ["done"] * 3
+
+
+def test_a_line_that_was_cut_short_spoils_no_study(tmp_path):
+    before = finish(opened(tmp_path), limit=2)
+    with (tmp_path / JOURNAL).open("ab") as journal:
+        journal.write(b'{"op_code": 4, "worker_id": "x"')
+    assert len(before) + len(finish(opened(tmp_path))) == 8
+
+
+def test_a_run_above_the_median_of_the_finished_ones_is_hopeless(tmp_path):
+    study = opened(tmp_path)
+
+    def verdicts(curve: dict[int, float], **keys) -> list[bool]:
+        trial = study.claim()
+        judge = Judge(**{"study": tmp_path, "number": trial.number, "after_trials": 2, "after_step": 0, **keys})
+        said = [judge(step, value) is not None for step, value in curve.items()]
+        study.tell(trial, "run", [min(curve.values())], pruned=any(said))
+        return said
+
+    bad, good = {2: 9.0, 4: 8.0}, {2: 5.0, 4: 4.0}
+    assert verdicts(bad) == [False, False], "the first has nothing to be compared with"
+    assert verdicts(good) == [False, False], "one before is fewer than two"
+    # the median of 9 and 5 is 7, of 8 and 4 it is 6
+    assert verdicts({2: 7.5, 4: 6.5}) == [True, True]
+    assert verdicts({2: 7.5, 4: 6.5}, after_step=4) == [False, True]
+    assert verdicts({2: 6.5, 4: 5.5}) == [False, False]
+    assert verdicts({2: 9.0}, after_trials=9) == [False]
+
+
+def test_the_best_of_several_objectives_are_those_that_no_other_beats(tmp_path):
+    study = opened(tmp_path, trials=4, minimize=["validation_loss"], maximize=["mfu"])
+    for values in ([1.0, 1.0], [2.0, 2.0], [2.0, 1.0], [3.0, 2.0]):
+        study.tell(study.claim(), "run", values)
+    assert study.best() == [0, 1]
+
+
+def test_what_decides_is_what_the_objective_depends_on(tmp_path):
+    study = opened(tmp_path, trials=20, sampler="random")
+    finish(study)
+    shares = study.importances(0)
+    assert shares["learning_rate"] > shares["heads"] and sum(shares.values()) == pytest.approx(1)
+    few = opened(tmp_path / "few", trials=2)
+    finish(few)
+    assert few.importances(0) == {}
