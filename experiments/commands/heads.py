@@ -74,7 +74,8 @@ def _sections(run: TrainedRun, options: HeadsOptions, display: Display) -> list[
 
     sections = []
     for done, make in enumerate(SECTIONS):
-        display.stage(f"heads of {run.name}", done, len(SECTIONS))
+        name = make.__module__.rpartition(".")[2].replace("_", " ")
+        display.stage(f"heads of {run.name}: {name}", done, len(SECTIONS))
         try:
             sections.append(make(run, options))
         except NonFiniteError as error:

@@ -1,0 +1,44 @@
+"""The page of the heads in a browser, and what is said while its sections are made."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from experiments.commands import heads
+from experiments.heads import figures, report, sections
+from experiments.heads.options import HeadsOptions
+from experiments.heads.section import Section
+from experiments.heads.sections import importance, rank
+from tests.fixtures.browser import Opened, chromium
+
+__all__ = ["chromium"]
+
+
+@pytest.mark.parametrize(("scheme", "lightness"), [("light", 255), ("dark", 33)])
+def test_pictures_have_the_colour_of_their_card_in_the_light_and_in_the_dark(chromium, tmp_path, scheme, lightness):
+    picture = figures.layer_head_heatmaps({"entropy (nats)": np.ones((2, 4))})
+    path = tmp_path / "index.html"
+    report.write_page(path, [("a run", "about it", [Section("Which heads matter", "a text", {"importance": picture})])])
+    media = [{"name": "prefers-color-scheme", "value": scheme}]
+    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
+    opened = Opened(chromium, path)
+    card = opened.js("return getComputedStyle(document.querySelector('section')).backgroundColor")
+    assert [int(part) for part in card[4:-1].split(", ")] == pytest.approx(3 * [lightness], abs=6)
+    filtered = opened.js("return getComputedStyle(document.querySelector('section img')).filter")
+    # white is turned into 1 - 0.87 = 0.13 of 255
+    assert filtered == {"light": "none", "dark": "invert(0.87) hue-rotate(180deg)"}[scheme]
+
+
+def test_progress_names_the_section_that_is_made(monkeypatch):
+    monkeypatch.setattr(importance, "make", lambda run, options: None)
+    monkeypatch.setattr(rank, "make", lambda run, options: None)
+    for module in (importance, rank):
+        module.make.__module__ = module.__name__
+    monkeypatch.setattr(sections, "SECTIONS", (importance.make, rank.make))
+    shown = []
+    display = SimpleNamespace(stage=lambda *stage: shown.append(stage))
+    assert heads._sections(SimpleNamespace(name="a run"), HeadsOptions(), display) == []
+    assert shown == [("heads of a run: importance", 0, 2), ("heads of a run: rank", 1, 2), ("heads of a run", 2, 2)]
