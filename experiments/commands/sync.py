@@ -23,7 +23,7 @@ def sync_runs(names: list[str], runs: Path, project: str | None) -> ExitCode:
     if not folders:
         raise Mistake(f"there are no runs in {runs}/", "attn train makes one; --runs names another folder")
     try:
-        failures = sync(map(RunFolder, folders), place, project is not None, print)
+        failures = sync([*map(RunFolder, folders)], place, project is not None, print)
     except TrackingError as error:
         raise Mistake(str(error)) from error
     return ExitCode.FAILED if failures else ExitCode.DONE

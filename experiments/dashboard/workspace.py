@@ -29,9 +29,9 @@ HEADS = 10  # runs whose heads there is a panel for
 
 
 def save_workspace(selection: list[str], runs: Path, named: str | None = None) -> None:
-    """Make the workspace of the runs that `selection` chooses, or update it, and print its address. Raises Mistake.
+    """Make the workspace of the runs that `selection` chooses, or update it. Raises Mistake.
 
-    named: its project, as [ENTITY/]PROJECT; None: that of this machine.
+    Its project and address are printed. named: its project, as [ENTITY/]PROJECT; None: that of this machine.
     """
     project, entity = place_in_wandb(named)
     with Index(runs) as index:
@@ -45,7 +45,7 @@ def save_workspace(selection: list[str], runs: Path, named: str | None = None) -
         tables = (f"### {run}\n\n{head_table(heads)}" for run, heads in measured if heads)
         texts = {"Papers' tables and claims": view.rendered_tables(runs), "Heads": list(islice(tables, HEADS))}
     workspace_of_runs = workspace(owner, project, selection, results, texts)
-    print(view.save(workspace_of_runs, ("sections", "runset_settings"), runs))
+    print(f"{owner}/{project}: {view.save(workspace_of_runs, ('sections', 'runset_settings'), runs)}")
 
 
 def head_table(heads: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ import socket
 import tempfile
 import threading
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
@@ -28,6 +28,7 @@ from experiments.settings.plain import from_json
 REACH_SECONDS = 3.0
 START_SECONDS = 10.0
 FINISH_SECONDS = 30.0
+FAILURES = 3  # runs in a row, after which an upload of many is given up
 
 # what a run's table in W&B shows of each curve, besides its last value
 LOWEST = ("loss", "perplexity", "validation_loss", "validation_perplexity", "bits_per_byte")
@@ -112,40 +113,41 @@ def connect() -> ModuleType:
     return wandb
 
 
-def sync(folders: Iterable[RunFolder], place: Place, named: bool, report: Callable[[str], None]) -> int:
+def sync(folders: Sequence[RunFolder], place: Place, named: bool, report: Callable[[str], None]) -> int:
     """Upload runs that were recorded offline, each as one W&B run; returns how many could not be uploaded.
 
     Only steps that the server doesn't have are sent, and a run that was uploaded whole is skipped. place: where to,
     whatever the run's settings say, which may be somebody else's. named: whether the user named it; a run that was
-    uploaded elsewhere is skipped too if not. report: takes one line a run. Raises TrackingError, within a few seconds,
-    if nobody is logged in or the server can't be reached.
+    uploaded elsewhere is skipped too if not. report: takes one line a run, with its number of all. Raises
+    TrackingError, within a few seconds, if nobody is logged in or the server can't be reached, and later if several
+    runs in a row could not be uploaded.
     """
     try:
         wandb = connect()
     except TrackingError as error:
         raise TrackingError(f"nothing was uploaded, as {error}") from error
-
-    def attempt(folder: RunFolder) -> bool:
+    failed = in_a_row = 0
+    for number, folder in enumerate(folders, start=1):
         try:
-            report(f"{folder.name}: {_upload(wandb, folder, place, named)}")
+            outcome, in_a_row = _upload(wandb, folder, place, named), 0
         except Exception as error:
-            report(f"{folder.name}: not uploaded: {_line(error)}")
+            outcome, failed, in_a_row = f"not uploaded: {_line(error)}", failed + 1, in_a_row + 1
             # a run that failed keeps its id taken until the service has gone
             with suppress(Exception):
                 wandb.teardown()
-            return False
-        return True
-
-    return sum(not attempt(folder) for folder in folders)
+        report(f"[{number}/{len(folders)}] {folder.name}: {outcome}")
+        if in_a_row == FAILURES and number < len(folders):
+            raise TrackingError(
+                f"{FAILURES} runs in a row could not be uploaded, so {len(folders) - number:,} were not tried; "
+                "the same command continues"
+            )
+    return failed
 
 
 def _upload(wandb: ModuleType, folder: RunFolder, place: Place, named: bool) -> str:
-    settings = folder.config()
     where = dict(zip(("project", "entity"), place, strict=True))
-    own, logger = settings["logger"], {**settings["logger"], **where}
     result = folder.result()
-    folder.check_files()
-    state = _uploadable(folder, logger, result)
+    state = _uploadable(folder, where, result)
     memory = _memory(folder)
     before = memory.get("uploaded")
     if before == state or (not named and isinstance(before, dict) and {**before, **where} == state):
@@ -153,6 +155,9 @@ def _upload(wandb: ModuleType, folder: RunFolder, place: Place, named: bool) -> 
     holder = folder.holder()
     if holder and not any(path.parent.name.startswith("offline-") for path in _files(folder)):
         return f"{holder} is uploading it"
+    folder.check_files()
+    settings = folder.config()
+    own, logger = settings["logger"], {**settings["logger"], **where}
     # the upload's own .wandb file is no second copy of the run to keep
     with tempfile.TemporaryDirectory() as root:
         run = _init(wandb, folder, {**settings, "logger": logger}, memory.get("group"), Path(root), online=True)
@@ -314,12 +319,12 @@ def _remove_others(folder: RunFolder, keep: Path) -> None:
             shutil.rmtree(file.parent)
 
 
-def _uploadable(folder: RunFolder, logger: dict[str, Any], result: Result | None) -> dict[str, Any]:
+def _uploadable(folder: RunFolder, place: dict[str, Any], result: Result | None) -> dict[str, Any]:
     """What there is to upload, and where to: while it is the same, an upload would change nothing."""
     lines = folder.metrics.read()
     return {
-        "project": logger["project"],
-        "entity": logger["entity"],
+        "project": place["project"],
+        "entity": place["entity"],
         "step": lines[-1]["step"] if lines else None,
         "status": result.status if result else None,
     }

@@ -91,7 +91,11 @@ def test_it_is_made_once_and_then_updated(make, measured, tmp_path, monkeypatch,
     assert table == "# A table\n"
     assert heads.startswith("### b\n") and "| 2 | 1 | r21 | 2.1000 | 0.5000 |" in heads
     assert [key.name for key in updated.runset_settings.groupby] == ["heads"]
-    assert capsys.readouterr().out == f"https://there/{module.VIEW_NAME}\nhttps://there/kept\n"
+    assert (
+        capsys.readouterr().out == f"someone/attn: https://there/{module.VIEW_NAME}\nsomeone/attn: https://there/kept\n"
+    )
+    module.save_workspace([], tmp_path / "runs", "team/other")
+    assert capsys.readouterr().out == f"team/other: https://there/{module.VIEW_NAME}\n"
 
 
 def test_heads_of_the_softmax_and_of_the_values_may_differ_in_number():

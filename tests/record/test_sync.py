@@ -8,8 +8,12 @@ import socket
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 
 import pytest
+
+from experiments.record import wandb_mirror as mirror
+from experiments.record.folder import RunFolder
 
 KEY = "0123456789" * 4
 
@@ -163,6 +167,70 @@ def test_sync_uploads_an_offline_run_once(train, server):
     assert "uploaded before" in train(SYNC, **login(server.server_port)).stdout
     assert server.posts == posts
     assert len(list(train.folder.path.parent.glob("wandb/*/run-*.wandb"))) == 2, "one, and the link to the latest"
+
+
+def test_a_sync_that_is_killed_uploads_no_step_twice(train, server):
+    seeds = """
+for seed in range(6):
+    settings["seed"] = seed
+    folder, mirrors = RunFolder(f"{path}-{seed}"), Mirrors()
+    begin(); train(0, 4); end()
+"""
+    assert train(seeds).stderr == ""
+    sync_all = SYNC.replace("[RunFolder(path)]", "[RunFolder(f'{path}-{seed}') for seed in range(6)]")
+    # the process is gone as soon as the third run has begun
+    kill = """
+import threading
+def watch():
+    while not os.path.exists(path + "-kill"):
+        time.sleep(0.01)
+    os.kill(os.getpid(), 9)
+threading.Thread(target=watch, daemon=True).start()
+"""
+
+    def give_the_sign():
+        while len(server.runs) < 3:
+            time.sleep(0.01)
+        train.folder.path.with_name(train.folder.name + "-kill").touch()
+
+    threading.Thread(target=give_the_sign, daemon=True).start()
+    assert train(kill + sync_all, **login(server.server_port)).returncode == -9
+    again = train(sync_all, **login(server.server_port)).stdout
+    assert len(server.runs) == 6 and all(run["complete"] for run in server.runs.values()), again
+    assert [steps(run) for run in server.runs.values()] == [[10, 20, 30, 40]] * 6
+    assert "[1/6]" in again and again.count("uploaded before") >= 2
+    posts = server.posts
+    assert train(sync_all, **login(server.server_port)).stdout.count("uploaded before") == 6 and server.posts == posts
+
+
+def test_sync_uploads_to_the_project_that_is_named_and_then_no_second_time(train, server):
+    train("begin(); train(0, 2); end()")
+    named = SYNC.replace('("attn", None), False', '("other", "me"), True')
+    assert "2 steps uploaded" in train(named, **login(server.server_port)).stdout
+    (run,) = server.runs.values()
+    assert (run["project"], run["entity"]) == ("other", "me")
+    posts = server.posts
+    for script in (named, SYNC):
+        assert "uploaded before" in train(script, **login(server.server_port)).stdout
+    assert server.posts == posts
+
+
+def test_uploads_are_given_up_after_several_failures_in_a_row(monkeypatch, tmp_path):
+    names, broken, said = "abcdefgh", "abdefgh", []
+
+    def upload(wandb, folder, place, named):
+        if folder.name in broken:
+            raise ConnectionError("refused")
+        return "4 steps uploaded"
+
+    monkeypatch.setattr(mirror, "connect", lambda: SimpleNamespace(teardown=lambda: None))
+    monkeypatch.setattr(mirror, "_upload", upload)
+    with pytest.raises(mirror.TrackingError, match="3 runs in a row could not be uploaded, so 2 were not tried"):
+        mirror.sync([RunFolder(tmp_path / name) for name in names], ("attn", None), False, said.append)
+    assert [line.split(":")[0] for line in said] == [f"[{number}/8] {name}" for number, name in enumerate("abcdef", 1)]
+    assert said[2] == "[3/8] c: 4 steps uploaded" and "not uploaded: ConnectionError: refused" in said[5]
+    broken = "ad"
+    assert mirror.sync([RunFolder(tmp_path / name) for name in names], ("attn", None), False, said.append) == 2
 
 
 def test_sync_without_a_login_or_a_network_says_so(train):
