@@ -53,7 +53,7 @@ EXIT_CODES = "\n".join(f"  {code:<5}{code.meaning}" for code in ExitCode)
 
 
 class Commands(TyperGroup):
-    """The commands, any of which takes a folder of the user's own that adds to the project."""
+    """The commands; each also accepts a folder with the user's own additions to the project."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Use the folder, and read the other arguments."""
@@ -79,11 +79,11 @@ app = typer.Typer(
 \b
   attn train variant=talking_heads heads=24                      one run
   attn train -m variant=multi_head,talking_heads heads=6,12,24   a sweep
-  attn finetune talking_heads task=squad                         a task for what it learned
-  attn compare variant=talking_heads --sort loss                 what came out
+  attn finetune talking_heads task=squad                         fine-tune a run on a task
+  attn compare variant=talking_heads --sort loss                 a table of results
   attn table shazeer2020/heads                                   a paper's table, and which claims hold
-  attn heads talking_heads                                       what its heads do
-  attn variants                                                  what there is
+  attn heads talking_heads                                       what the heads of a run do
+  attn variants                                                  all attention variants
 
 Every command takes plugins=FOLDER: variants, tables and more in a folder of your own (docs/extending.md).
 
@@ -105,10 +105,10 @@ def _print_version(asked: bool) -> None:
 @app.callback()
 def _attn(
     version: Annotated[
-        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="What is installed.")
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the installed versions.")
     ] = False,
 ) -> None:
-    """What comes before the name of a command."""
+    """The options before the name of a command."""
 
 
 def _complete(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -119,22 +119,22 @@ def _complete(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", autocompletion=_complete)]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, its name, or the unique start of it.")]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, its name, or a unique start of its name.")]
 Runs = Annotated[Path, typer.Option(help="The folder of the run folders.")]
 Checkpoint = Annotated[
     str,
     typer.Option(
         metavar="[best|newest]",
-        help="Of the lowest validation loss, or the last.",
+        help="The checkpoint with the lowest validation loss, or the last.",
         autocompletion=lambda: ["best", "newest"],
     ),
 ]
 Workers = Annotated[
-    str, typer.Option(metavar="N", help="Cells side by side; auto: as many as there are cores or GPUs for.")
+    str, typer.Option(metavar="N", help="Cells (runs) to train side by side; auto: as many as the cores or GPUs allow.")
 ]
 Format = Annotated[Literal["table", "markdown", "csv", "json"], typer.Option(help="How to print the table.")]
 Project = Annotated[
-    str | None, typer.Option(metavar="[ENTITY/]PROJECT", help="Of W&B; default: logger.project of conf/.")
+    str | None, typer.Option(metavar="[ENTITY/]PROJECT", help="W&B project; default: logger.project of conf/.")
 ]
 RUNS = Path("runs")
 
@@ -146,13 +146,13 @@ def train(ctx: typer.Context, overrides: Overrides = None) -> None:
     \b
       attn train variant=talking_heads heads=24
       attn train -m variant=multi_head,talking_heads heads=6,12,24 seed=0,1,2
-      attn train -m heads=6,12,24 --workers 2      so many cells at once; auto: as many as there are cores or GPUs for
+      attn train -m heads=6,12,24 --workers 2      two cells (runs) at once; auto: as many as the cores or GPUs allow
       attn train -m heads=6,12,24 --dry-run        the cells, their parameters and predicted memory
       attn train data=wikitext2 max_steps=5000     another corpus
       attn train --cfg job                         every setting
       attn train --help                            every group, and Hydra's flags
 
-    The same command again continues what was cut and skips what is done.
+    The same command again continues runs that were interrupted and skips runs that are done.
     """
     with _command("train"):
         from experiments.commands.train import launch
@@ -165,7 +165,7 @@ def finetune(ctx: typer.Context, arguments: Overrides = None) -> None:
     """Fine-tune a pretrained run on a task: SQuAD, MNLI and others of GLUE, and three in Chinese.
 
     \b
-      attn finetune talking_heads task=squad               a run folder, its name, or its start
+      attn finetune talking_heads task=squad               a run folder, its name, or the start of it
       attn finetune talking_heads task=mnli seed=0,1,2 -m  several seeds
       attn finetune talking_heads task=squad task.train=train.parquet task.validation=dev.parquet
       attn finetune talking_heads task=mnli --dry-run      the cells, their parameters and predicted memory
@@ -182,7 +182,7 @@ def variants(
     overrides: Overrides = None,
     format: Format = "table",
 ) -> None:
-    """List every attention variant: definition, paper, parameters and multiplies at the current sizes.
+    """List every attention variant: definition, paper, parameters and multiplications at the given sizes.
 
     \b
       attn variants
@@ -200,10 +200,10 @@ def evaluate(
     overrides: Overrides = None,
     runs: Runs = RUNS,
     checkpoint: Checkpoint = "best",
-    bleu: Annotated[bool, typer.Option("--bleu", help="Also translate, by beam search, and score that.")] = False,
+    bleu: Annotated[bool, typer.Option("--bleu", help="Also translate by beam search, and compute BLEU.")] = False,
     format: Format = "table",
 ) -> None:
-    """Score a run's checkpoint: on another split, another text, another mask rate.
+    """Score a run's checkpoint, for example on another split, another text or with another mask rate.
 
     \b
       attn evaluate runs/talking_heads-l4-...      the validation split
@@ -221,7 +221,7 @@ def evaluate(
 def compare(
     selection: Annotated[list[str] | None, typer.Argument(metavar="[RUN | KEY=VALUE]...")] = None,
     runs: Runs = RUNS,
-    sort: Annotated[str, typer.Option(help="Column to sort by; a leading - turns it round.")] = "loss",
+    sort: Annotated[str, typer.Option(help="Column to sort by; a leading - reverses the order.")] = "loss",
     format: Format = "table",
 ) -> None:
     """Print a table of finished runs.
@@ -247,50 +247,55 @@ def compare(
 @app.command()
 def table(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="PAPER/TABLE; without it, what there is.")
+        str | None, typer.Argument(metavar="[NAME]", help="PAPER/TABLE; without it, list all tables.")
     ] = None,
     overrides: Overrides = None,
     budget: Annotated[str, typer.Option(help="nano, small, medium or paper.")] = "nano",
     seeds: Annotated[
         str | None,
         typer.Option(
-            metavar="N", help="Seeds 0 .. N-1, or FIRST-LAST; default: the budget's, and all that have begun."
+            metavar="N", help="Seeds 0 to N-1, or FIRST-LAST; default: the budget's seeds, and all that have begun."
         ),
     ] = None,
     plan: Annotated[
         int | None,
-        typer.Option(metavar="N", min=2, help="Write down N seeds that will be trained, and what they will decide."),
+        typer.Option(
+            metavar="N", min=2, help="Record N seeds before they are trained, and the comparisons that they decide."
+        ),
     ] = None,
     until_resolved: Annotated[
-        bool, typer.Option("--until-resolved", help="Add seeds where they decide most until every claim is decided.")
+        bool, typer.Option("--until-resolved", help="Add seeds where they help most, until every claim is decided.")
     ] = False,
-    hours: Annotated[float | None, typer.Option(min=0, help="With --until-resolved: at most so long.")] = None,
+    hours: Annotated[
+        float | None, typer.Option(min=0, help="With --until-resolved: start no seed after this many hours.")
+    ] = None,
     workers: Workers = "auto",
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="The cells and what they will cost; trains nothing.")
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="List the cells and their cost; train nothing.")] = False,
+    render_only: Annotated[
+        bool, typer.Option("--render-only", help="Show the existing results; train nothing.")
     ] = False,
-    render_only: Annotated[bool, typer.Option("--render-only", help="What is there; trains nothing.")] = False,
     published: Annotated[Path | None, typer.Option(help="YAML with published numbers that you have read.")] = None,
     runs: Runs = RUNS,
     format: Annotated[
         Literal["table", "markdown", "csv", "latex"], typer.Option(help="How to print the table.")
     ] = "table",
     out: Annotated[Path | None, typer.Option(help="Also write every format into this folder.")] = None,
-    wandb: Annotated[bool, typer.Option("--wandb", help="Also log it in W&B, and add it to a report.")] = False,
+    wandb: Annotated[bool, typer.Option("--wandb", help="Also log the table to W&B, and add it to a report.")] = False,
 ) -> None:
-    """Reproduce a paper's table: train what is missing, and say with intervals which of its claims hold.
+    """Reproduce a paper's table: train the missing runs, and decide with intervals which of its claims hold.
 
     \b
-      attn table                                         the tables that there are
-      attn table --dry-run                               and roughly what each costs here
-      attn table shazeer2020/heads --dry-run             its cells, and how long they take
+      attn table                                         list all tables
+      attn table --dry-run                               list them with their rough cost on this machine
+      attn table shazeer2020/heads --dry-run             the cells of one table, and how long they take
       attn table shazeer2020/heads --seeds 4 --out docs/results
       attn table shazeer2020/heads --until-resolved --hours 2
-      attn table shazeer2020/heads --plan 24             the next 24 seeds, written down before they are trained
+      attn table shazeer2020/heads --plan 24             record the next 24 seeds before they are trained
       attn table su2020/key_size data=text data.train=book.txt
       attn table shazeer2020/heads --render-only --format markdown
 
-    Overrides go to every cell. Cells are runs of `attn train`: shared with it, and continued by the same command.
+    A cell is a row with one seed. Overrides apply to every cell. Cells are runs of `attn train` and are shared with it.
+    The same command continues a table that was interrupted.
     """
     with _command("table"):
         from experiments.commands.table import TableOptions, show_table
@@ -307,8 +312,10 @@ def table(
 def dashboard(
     selection: Annotated[list[str] | None, typer.Argument(metavar="[RUN | KEY=VALUE]...")] = None,
     runs: Runs = RUNS,
-    out: Annotated[Path | None, typer.Option(help="The file; dashboard.html in the folder of the runs.")] = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Rewrite it while runs go on, until Ctrl-C.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="The HTML file; default: dashboard.html in the folder of the runs.")
+    ] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Update it while runs continue, until Ctrl-C.")] = False,
     show: Annotated[bool, typer.Option("--open", help="Open it in the browser.")] = False,
     wandb: Annotated[bool, typer.Option("--wandb", help="Make or update a workspace in W&B instead.")] = False,
     project: Project = None,
@@ -339,16 +346,20 @@ def dashboard(
 
 @app.command()
 def heads(
-    names: Annotated[list[str], typer.Argument(metavar="RUN [RUN]", help="A run folder, its name, or its start.")],
+    names: Annotated[
+        list[str], typer.Argument(metavar="RUN [RUN]", help="A run folder, its name, or a unique start of its name.")
+    ],
     runs: Runs = RUNS,
     checkpoint: Checkpoint = "best",
-    sequences: Annotated[int, typer.Option(help="Held-out sequences to look at.")] = 64,
-    sentence: Annotated[str | None, typer.Option(help="The text whose maps are shown.")] = None,
-    treebank: Annotated[Path | None, typer.Option(help="CoNLL-U or Parquet, for syntactic heads.")] = None,
-    export: Annotated[int | None, typer.Option(help="Also write the model with so many heads left.")] = None,
-    equal: Annotated[int | None, typer.Option(help="Also train so many steps from heads that start equal.")] = None,
-    gates: Annotated[int | None, typer.Option(help="Also fine-tune so many steps with L0 gates on the heads.")] = None,
-    penalty: Annotated[float, typer.Option(help="Of the gates: nats for each open head.")] = 0.02,
+    sequences: Annotated[int, typer.Option(help="Number of held-out sequences.")] = 64,
+    sentence: Annotated[str | None, typer.Option(help="The text whose attention maps are shown.")] = None,
+    treebank: Annotated[Path | None, typer.Option(help="A treebank for syntactic heads: CoNLL-U or Parquet.")] = None,
+    export: Annotated[int | None, typer.Option(help="Also write the model with only this many heads.")] = None,
+    equal: Annotated[int | None, typer.Option(help="Also train this many steps from equal heads.")] = None,
+    gates: Annotated[
+        int | None, typer.Option(help="Also fine-tune this many steps with L0 gates on the heads.")
+    ] = None,
+    penalty: Annotated[float, typer.Option(help="Penalty of the gates, in nats for each open head.")] = 0.02,
 ) -> None:
     """Show what a run's heads do: a page, pictures and tables in RUN/heads; two runs side by side.
 
@@ -369,18 +380,22 @@ def bench(
     overrides: Overrides = None,
     scope: Annotated[
         Literal["attention", "step", "answer"],
-        typer.Option(help="The attention layer alone, whole training steps, or runs until a difference is resolved."),
+        typer.Option(help="Time the attention layer, training steps, or the runs that resolve a difference."),
     ] = "attention",
-    peers: Annotated[bool, typer.Option("--peers", help="Also what one would use instead, at the same sizes.")] = False,
-    compile: Annotated[bool, typer.Option("--compile", help="Each also by torch.compile.")] = False,
-    rounds: Annotated[int, typer.Option(help="Interleaved rounds; the median of them counts.")] = 7,
-    seeds: Annotated[int, typer.Option(help="Of each configuration, for an answer.")] = 4,
-    difference: Annotated[float, typer.Option(help="Nats of validation loss that an answer resolves.")] = 0.02,
+    peers: Annotated[bool, typer.Option("--peers", help="Also time other libraries at the same sizes.")] = False,
+    compile: Annotated[bool, typer.Option("--compile", help="Also time everything with torch.compile.")] = False,
+    rounds: Annotated[int, typer.Option(help="Number of interleaved rounds; the median counts.")] = 7,
+    seeds: Annotated[int, typer.Option(help="With --scope answer: seeds of each configuration.")] = 4,
+    difference: Annotated[
+        float, typer.Option(help="With --scope answer: the difference to resolve, in nats of validation loss.")
+    ] = 0.02,
     workers: Workers = "auto",
     format: Format = "table",
-    plot: Annotated[Path | None, typer.Option(help="Also draw it: a file that ends in .svg, .png or .pdf.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(help="Also draw a figure: a file that ends in .svg, .png or .pdf.")
+    ] = None,
 ) -> None:
-    """Time attention, forward and backward, training steps, or answers: variants, kernels and sizes side by side.
+    """Time variants, kernels and sizes: attention forward and backward, training steps, or what an answer costs.
 
     \b
       attn bench variant=multi_head,talking_heads heads=24 length=128,512
@@ -388,8 +403,9 @@ def bench(
       attn bench variant=talking_heads heads=24 layers=6 hidden_size=384 --scope step --peers
       attn bench variant=multi_head,talking_heads heads=24 experiment=nano_table --scope answer
 
-    Each kernel is checked against the papers' equations in float64 first; a wrong one is named and not timed.
-    An answer trains each configuration with a few seeds, kept as runs, and says what a difference costs to resolve.
+    Each kernel is first compared with the papers' equations in float64; a wrong one is named and not timed.
+    --scope answer trains each configuration with a few seeds, keeps these runs, and computes how many seeds and how
+    much processor time it takes to resolve a difference.
     """
     with _command("bench"):
         from experiments.commands.bench import BenchOptions, bench
@@ -404,20 +420,20 @@ def import_(
         str, typer.Argument(metavar="NAME", help="A folder with config.json, weights and a tokenizer; or owner/name.")
     ],
     overrides: Overrides = None,
-    name: Annotated[str, typer.Option(help="Of the run folder.")] = "",
+    name: Annotated[str, typer.Option(help="Name of the run folder.")] = "",
     check: Annotated[
-        bool, typer.Option("--check", help="Compare logits and tokens with those of transformers first.")
+        bool, typer.Option("--check", help="First compare logits and tokens with those of transformers.")
     ] = False,
     runs: Runs = RUNS,
 ) -> None:
-    """Make a run folder of a Hugging Face checkpoint, for evaluate, heads, finetune and export.
+    """Make a run folder from a Hugging Face checkpoint, for evaluate, heads, finetune and export.
 
     \b
       attn import google-bert/bert-base-uncased --name bert       from the hub
       attn import ./my_bert --check                               a local folder; is it the same model?
       attn import ./my_bert --name mine data=text data.train=book.txt
 
-    A name that is no local folder is looked for on the Hugging Face hub.
+    If there is no local folder NAME, it is looked up on the Hugging Face hub.
     """
     with _command("import"):
         from experiments.commands.import_checkpoint import import_checkpoint
@@ -428,20 +444,22 @@ def import_(
 @app.command()
 def export(
     run: Run,
-    target: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that is new or empty.")],
+    target: Annotated[Path, typer.Argument(metavar="FOLDER", help="A new or empty folder.")],
     runs: Runs = RUNS,
     checkpoint: Checkpoint = "best",
     format: Annotated[
-        str | None, typer.Option(help="model_type of config.json, the first that fits; or transformers-custom.")
+        str | None,
+        typer.Option(help="A model_type of config.json, or transformers-custom; default: the first that fits."),
     ] = None,
 ) -> None:
-    """Write a run's model as a folder that Hugging Face's transformers loads, where its format can express it.
+    """Write a run's model as a folder that Hugging Face's transformers can load.
 
     \b
       attn export multi_head-l12-d768 my_bert
       attn export talking_heads-l4-d192 my_model --format transformers-custom
 
-    transformers-custom carries the model's code: any variant, loaded with trust_remote_code=True.
+    A setting that the format cannot express is refused. transformers-custom works for every variant: the folder
+    contains the code of the model, and is loaded with trust_remote_code=True.
     """
     with _command("export"):
         from experiments.commands.export_custom import NAME, export_custom
@@ -456,10 +474,10 @@ def export(
 
 @app.command()
 def push(
-    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="That `attn export` wrote.")],
-    name: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="On the Hugging Face hub.")],
+    folder: Annotated[Path, typer.Argument(metavar="FOLDER", help="A folder that `attn export` wrote.")],
+    name: Annotated[str, typer.Argument(metavar="OWNER/NAME", help="The name on the Hugging Face hub.")],
 ) -> None:
-    """Send an exported folder to the Hugging Face hub, where you are logged in.
+    """Upload an exported folder to the Hugging Face hub. You must be logged in there.
 
     \b
       attn push my_bert somebody/my_bert
@@ -472,11 +490,13 @@ def push(
 
 @app.command()
 def sync(
-    selection: Annotated[list[str] | None, typer.Argument(metavar="[RUN]...", help="Default: every run.")] = None,
+    selection: Annotated[
+        list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs to upload; default: every run.")
+    ] = None,
     runs: Runs = RUNS,
     project: Project = None,
 ) -> None:
-    """Upload runs to W&B that were trained offline, each as one run however often it was cut.
+    """Upload runs that were logged offline to W&B. An interrupted and continued run is one run there.
 
     \b
       wandb login
