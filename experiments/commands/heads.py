@@ -53,7 +53,7 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
 def _check(run: TrainedRun, options: HeadsOptions) -> None:
     """Raises Mistake where the run can't be shown as asked, before anything is written."""
     from experiments.heads.hooks import check_prunable, check_unshared_heads, value_heads
-    from experiments.heads.sections.maps import sentence_tokens
+    from experiments.heads.sections.maps import shown_inputs
 
     for name, value in (("--export", options.export), ("--gates", options.gates)):
         if value is not None:
@@ -63,7 +63,9 @@ def _check(run: TrainedRun, options: HeadsOptions) -> None:
     total, heads_left = sum(value_heads(run.model)), options.export
     if heads_left is not None and not 0 <= heads_left <= total:
         raise Mistake(f"--export {heads_left}: the heads to keep, must be between 0 and {total}, which {run.name} has")
-    sentence_tokens(run, options.sentence)
+    shown_inputs(run, options.sentence)
+    if options.treebank is not None and run.has_two_sides:
+        raise Mistake(f"--treebank: is for encoders and decoders; {run.name} is an encoder-decoder")
     # read once, and before anything is measured
     _ = options.trees
 
@@ -86,7 +88,9 @@ def _sections(run: TrainedRun, options: HeadsOptions, display: Display) -> list[
 
 def _summary(run: TrainedRun) -> str:
     settings = run.settings
-    heads = " and ".join(str(heads) for heads in sorted({layer.attention.softmax_heads for layer in run.model.layers}))
+    heads = " and ".join(
+        str(heads) for heads in sorted({attention.softmax_heads for attention in run.model.attentions})
+    )
     name = str(settings.variant["name"]).replace("_", " ")
     return f"{name}, {settings.layers} layers, {heads} heads; {run.sequences} held-out sequences of {settings.length}"
 

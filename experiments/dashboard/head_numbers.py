@@ -34,7 +34,9 @@ def heads_of(folder: Path, index: Index) -> dict[str, Any] | None:
 
         return index.read(folder / "heads" / name, checked, beside=[DIGESTS])
 
-    if (heads := read("heads.parquet")) is None:
+    heads = read("heads.parquet")
+    # the page has one list of layers, and an encoder-decoder three
+    if heads is None or any("attention" in row for row in heads):
         return None
     tables = {name: read(f"{name}.parquet") for name in ("importance", "plane", "projections")} | {"heads": heads}
     measures: dict[str, Any] = {}

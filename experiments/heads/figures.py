@@ -30,6 +30,8 @@ STYLE: Any = {
     "svg.hashsalt": "attn",
 }
 FIGURE_WIDTH = 7.2  # inches
+# of attention maps: what a token and a letter of its text take, and the maps of a row together at most
+TOKEN_INCHES, TOKEN_POINTS, LETTER_INCHES, MAPS_WIDTH = 0.085, 5.5, 0.055, 10.0
 Parameters = ParamSpec("Parameters")
 
 
@@ -42,6 +44,13 @@ def styled(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
             return draw(*arguments, **options)
 
     return drawn
+
+
+def titled(figure: Figure, title: str) -> Figure:
+    """The figure with a title above all of it, unless that is empty."""
+    if title:
+        figure.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
+    return figure
 
 
 def new_figure(
@@ -82,23 +91,40 @@ def _union(bounds: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 
 @styled
-def map_thumbnails(maps: Sequence[Array]) -> Figure:
-    """Every attention map [N, M] of a text, a row a layer, a column a head; each from white to its largest weight."""
-    columns = max(len(layer) for layer in maps)
-    side = FIGURE_WIDTH / columns
+def attention_maps(maps: Mapping[str, Array], heads: int, queries: Sequence[str], memory: Sequence[str]) -> Figure:
+    """Attention maps [N, M] by the names of their heads, each from white to its largest weight, tokens at the axes.
+
+    heads: of a layer, which is a row, or several that are full.
+
+    Tokens stand at the first map of a row and under the last of a column: all maps are of the same ones.
+    """
+    width, height = (min(max(0.9, TOKEN_INCHES * len(tokens)), 3.0) for tokens in (memory, queries))
+    columns = max(count for count in range(1, max(1, int(MAPS_WIDTH / width)) + 1) if heads % count == 0)
+    rows = -(-len(maps) // columns)
+    labels = [LETTER_INCHES * max(map(len, tokens)) + 0.15 for tokens in (queries, memory)]
+    size = labels[0] + columns * (width + 0.1), labels[1] + rows * (height + 0.25)
     # the constrained layout takes seconds for a hundred axes
-    figure, axes = new_figure(len(maps), columns, max(1.2, len(maps) * min(side, 1.2) * 1.12 + 0.25), layout=None)
-    for layer, row in enumerate(axes):
-        for head, each in enumerate(row):
-            each.set(xticks=[], yticks=[])
-            each.spines[:].set_visible(False)
-            if head < len(maps[layer]):
-                each.imshow(maps[layer][head], cmap="Blues", vmin=0, interpolation="nearest")
-                each.spines[:].set(visible=True, linewidth=0.4, color="#bbbbbb")
-            if layer == 0:
-                each.set_title(str(head + 1), fontsize=6, loc="center", pad=2)
-        row[0].set_ylabel(str(layer + 1), fontsize=7, rotation=0, ha="right", va="center")
-    figure.subplots_adjust(left=0.03, right=0.995, bottom=0.02, top=0.9, wspace=0.08, hspace=0.08)
+    figure = Figure(figsize=size)
+    axes = figure.subplots(rows, columns, squeeze=False)
+    for index, each in enumerate(axes.flat):
+        each.set(xticks=[], yticks=[])
+        if index >= len(maps):
+            each.set_visible(False)
+            continue
+        name, values = list(maps.items())[index]
+        each.imshow(values, cmap="Blues", vmin=0, interpolation="nearest", aspect="auto")
+        each.spines[:].set(visible=True, linewidth=0.4, color="#bbbbbb")
+        each.set_title(name, fontsize=7, pad=2)
+        each.tick_params(length=0, pad=1, labelsize=TOKEN_POINTS)
+        # a token may hold a $, which is no formula
+        if index % columns == 0:
+            each.set_yticks(range(len(queries)), queries, parse_math=False)
+        if index + columns >= len(maps):
+            each.set_xticks(range(len(memory)), memory, rotation=90, parse_math=False)
+    figure.subplots_adjust(
+        left=labels[0] / size[0], right=1 - 0.05 / size[0], bottom=labels[1] / size[1], top=1 - 0.2 / size[1],
+        wspace=0.1 / width, hspace=0.25 / height,
+    )  # fmt: skip
     return figure
 
 

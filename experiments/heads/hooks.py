@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any
@@ -29,20 +29,27 @@ STAGE_MEANINGS: dict[Stage, str] = {
 def hooked(model: Transformer, hook: Callable[[int, Stage, Tensor], Tensor]) -> Iterator[None]:
     """Run the reference kernel in the block, and let it continue with what `hook(layer, stage, tensor)` returns.
 
-    Layers may share their attention, so that each sets its hook when its turn comes.
+    Layers may share their attention, so that each sets its hook when its turn comes; a layer counts by
+    its place in `model.attentions`.
     """
+    attentions = model.attentions
 
-    def set_hook(index: int, layer: Any, _: object) -> None:
-        layer.attention.hook = partial(hook, index)
+    def set_hooks(places: list[int], layer: Any, _: object) -> None:
+        for place in places:
+            attentions[place].hook = partial(hook, place)
 
-    handles = [layer.register_forward_pre_hook(partial(set_hook, index)) for index, layer in enumerate(model.layers)]
+    handles = []
+    for index, layer in enumerate(model.layers):
+        # a layer's own, which others may share, and that to the encoder
+        cross = [place for place, each in enumerate(attentions) if each is getattr(layer, "cross_attention", None)]
+        handles.append(layer.register_forward_pre_hook(partial(set_hooks, [index, *cross])))
     try:
         yield
     finally:
         for handle in handles:
             handle.remove()
-        for layer in model.layers:
-            layer.attention.hook = None
+        for attention in attentions:
+            attention.hook = None
 
 
 @contextmanager
@@ -59,15 +66,15 @@ def gated_by(model: Transformer, gate: Callable[[int], Tensor]) -> Iterator[None
         yield
 
 
-def read_stages(model: Transformer, tokens_BN: Tensor, *stages: Stage) -> list[dict[str, Tensor]]:
-    """The tensors of the stages on these tokens, a dictionary a layer, without gradients.
+def read_stages(model: Transformer, inputs: Tensor | Mapping[str, Tensor], *stages: Stage) -> list[dict[str, Tensor]]:
+    """The tensors of the stages on these tokens, or inputs, without gradients: one dict for each of `model.attentions`.
 
     Raises Mistake for a stage that the variant doesn't have.
     """
     for stage in stages:
         if not has_stages(model, stage):
             raise Mistake(f"the variant has no {stage.replace('_', ' ')}, which this reads: {STAGE_MEANINGS[stage]}")
-    tensors: list[dict[str, Tensor]] = [{} for _ in model.layers]
+    tensors: list[dict[str, Tensor]] = [{} for _ in model.attentions]
 
     def collect(layer: int, stage: Stage, tensor: Tensor) -> Tensor:
         if stage in stages:
@@ -75,23 +82,26 @@ def read_stages(model: Transformer, tokens_BN: Tensor, *stages: Stage) -> list[d
         return tensor
 
     with torch.inference_mode(), hooked(model, collect):
-        model(tokens_BN, torch.zeros(1, dtype=torch.long))
+        named = {"tokens": inputs} if isinstance(inputs, Tensor) else inputs
+        model(**named, positions=torch.zeros(1, dtype=torch.long))
     return tensors
 
 
 def has_stages(model: Transformer, *stages: Stage) -> bool:
     """Whether the attention of every layer goes through the stages: without a softmax there are no weights of it."""
-    return all(stage in layer.attention.stages for layer in model.layers for stage in stages)
+    return all(stage in attention.stages for attention in model.attentions for stage in stages)
 
 
 def value_heads(model: Transformer) -> list[int]:
     """The number of heads that each layer can lose: those of the values, whose outputs are what a layer passes on."""
-    return [layer.attention.value_heads for layer in model.layers]
+    return [attention.value_heads for attention in model.attentions]
 
 
 def check_prunable(model: Transformer, option: str) -> None:
     """Raises Mistake where the variant has no heads that can be left out or copied."""
-    if not all(layer.attention.prunable for layer in model.layers):
+    if len(model.attentions) > len(model.layers):
+        raise Mistake(f"{option}: takes heads out of an encoder or a decoder, not of an encoder-decoder")
+    if not all(attention.prunable for attention in model.attentions):
         raise Mistake(f"{option}: no head of this variant can be taken out")
 
 

@@ -113,7 +113,7 @@ def _section_html(section: Section | None) -> str:
         return '<p class="none">Not in this run.</p>'
     text = f"<p>{html.escape(section.text)}</p>"
     viewer = "" if section.maps is None else _viewer(section.maps)
-    pictures = {name: figure for name, figure in section.figures.items() if section.maps is None or name != "maps"}
+    pictures = {name: figure for name, figure in section.figures.items() if section.maps is None}
     return text + viewer + "".join(map(_picture, pictures, pictures.values()))
 
 

@@ -19,7 +19,6 @@ from experiments.objectives.objective import Batch, Objective
 from experiments.record.checkpoint import load_weights
 from experiments.record.folder import RunFolder
 from experiments.settings.group import WhichCheckpoint
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.pretraining import Pretraining
@@ -56,6 +55,18 @@ class TrainedRun:
         tokens = self.dataset.validation.tokens[: self.sequences]
         for start in range(0, len(tokens), self.micro_batch):
             yield torch.from_numpy(tokens[start : start + self.micro_batch].astype(np.int64))
+
+    @property
+    def has_two_sides(self) -> bool:
+        """Whether the model is an encoder-decoder."""
+        return len(self.model.attentions) > len(self.model.layers)
+
+    def text_batches(self) -> Iterator[dict[str, Tensor]]:
+        """What the model reads of held-out text: tokens as they are; of an encoder-decoder both sides, as evaluated."""
+        if self.has_two_sides:
+            yield from (batch.inputs for batch in self.masked_batches())
+        else:
+            yield from ({"tokens": tokens} for tokens in self.token_batches())
 
     def masked_batches(self) -> Iterator[Batch]:
         """The same with the run's evaluation masks."""
@@ -95,12 +106,6 @@ def open_trained_run(
     folder: RunFolder, settings: Settings, checkpoint: WhichCheckpoint, sequences: int, report: Report
 ) -> TrainedRun:
     """The trained run with its own tokenizer. Raises Mistake, also without a good checkpoint."""
-    if (architecture := settings.objective.architecture) == "encoder_decoder":
-        raise Mistake(
-            f"{folder.name}: its objective={settings.objective.kind} trains an {architecture}; heads are of encoders"
-        )
-    if (length := settings.model.segment_length) is not None:
-        raise Mistake(f"{folder.name}: its model.segment_length={length}; maps are of sequences without segments")
     tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
     keep_kernel(settings)
     pretraining = Pretraining(settings.model_copy(update={"tokenizer": tokenizer}))

@@ -64,7 +64,7 @@ def test_weights_of_words():
 def test_a_head_that_looks_at_the_previous_word_finds_what_stands_there(known, trained_run_of, monkeypatch):
     """In `a b` and `a b c` a word's head is the word before it: the first head is always right."""
     monkeypatch.setattr(syntax, "MIN_OCCURRENCES", 2)
-    tokenizer = SimpleNamespace(cls_id=0, sep_id=1, encode_tree=lambda texts: [np.array([len(text)]) for text in texts])
+    tokenizer = SimpleNamespace(cls_id=0, sep_id=1, encode=lambda texts: [np.array([len(text)]) for text in texts])
     run = SimpleNamespace(model=known, tokenizer=tokenizer, settings=SimpleNamespace(length=8))
     trees = [Tree(["a", "b"], [-1, 0], ["root", "obj"], [True, True]),
              Tree(["a", "b", "c"], [-1, 0, 1], ["root", "obj", "obj"], [True, False, True]),

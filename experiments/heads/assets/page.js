@@ -1,8 +1,7 @@
 "use strict";
-// each viewer: {words: [N], stages: {title: [layer][head][N * N]}}
+// each viewer: {title: {rows: [N], columns: [M], layers: [layer][head][N * M]}}
 for (const viewer of document.querySelectorAll(".maps")) {
-  const { words, stages } = JSON.parse(viewer.querySelector("script").textContent);
-  const N = words.length;
+  const stages = JSON.parse(viewer.querySelector("script").textContent);
   const append = (name, parent, text) => {
     const element = document.createElement(name);
     if (text !== undefined) element.textContent = text;
@@ -18,8 +17,10 @@ for (const viewer of document.querySelectorAll(".maps")) {
   };
   const paint = (map) => {
     const canvas = document.createElement("canvas");
-    canvas.width = canvas.height = N;
-    const context = canvas.getContext("2d"), image = context.createImageData(N, N);
+    const { rows, columns } = stages[stage];
+    canvas.width = columns.length;
+    canvas.height = rows.length;
+    const context = canvas.getContext("2d"), image = context.createImageData(columns.length, rows.length);
     const largest = Math.max(...map.map(Math.abs), 1e-9);
     map.forEach((value, index) => image.data.set([...colour(value / largest), 255], 4 * index));
     context.putImageData(image, 0, 0);
@@ -29,29 +30,34 @@ for (const viewer of document.querySelectorAll(".maps")) {
   const stageButtons = append("div", viewer), grid = append("div", viewer), enlarged = append("canvas", viewer), caption = append("output", viewer);
   stageButtons.className = "stages"; grid.className = "grid"; enlarged.className = "enlarged";
 
-  const longest = Math.min(12, Math.max(...words.map((word) => word.length)));
-  const label = 14 + 6.6 * longest, cell = Math.max(14, Math.floor(560 / N)), size = label + N * cell;
+  // where the map stands beside its tokens, in pixels
+  const measures = () => {
+    const { rows, columns } = stages[stage];
+    const longest = Math.min(12, Math.max(...[...rows, ...columns].map((word) => word.length)));
+    const label = 14 + 6.6 * longest, cell = Math.max(14, Math.floor(560 / Math.max(rows.length, columns.length)));
+    return { rows, columns, label, cell, width: label + columns.length * cell, height: label + rows.length * cell };
+  };
   const describe = (weight = "") => {
-    const largest = Math.max(...stages[stage][layer][head].map(Math.abs)).toFixed(3);
+    const largest = Math.max(...stages[stage].layers[layer][head].map(Math.abs)).toFixed(3);
     caption.textContent = `layer ${layer + 1}, head ${head + 1}${weight || `: the darkest is ${largest}`}`;
   };
   const enlarge = () => {
-    const scale = window.devicePixelRatio || 1;
-    enlarged.width = enlarged.height = size * scale;
+    const scale = window.devicePixelRatio || 1, { rows, columns, label, cell, width, height } = measures();
+    enlarged.width = width * scale;
+    enlarged.height = height * scale;
     const context = enlarged.getContext("2d"), ink = getComputedStyle(viewer).color;
     context.scale(scale, scale);
     context.imageSmoothingEnabled = false;
-    context.drawImage(paint(stages[stage][layer][head]), label, label, N * cell, N * cell);
+    context.drawImage(paint(stages[stage].layers[layer][head]), label, label, columns.length * cell, rows.length * cell);
     context.fillStyle = ink;
     context.font = `${Math.min(12, cell - 2)}px system-ui, sans-serif`;
     context.textBaseline = "middle";
     const short = (word) => (word.length > 12 ? word.slice(0, 11) + "\u2026" : word);
-    words.forEach((word, index) => {
-      const position = label + (index + 0.5) * cell;
-      context.textAlign = "right";
-      context.fillText(short(word), label - 5, position);
+    context.textAlign = "right";
+    rows.forEach((word, index) => context.fillText(short(word), label - 5, label + (index + 0.5) * cell));
+    columns.forEach((word, index) => {
       context.save();
-      context.translate(position, label - 5);
+      context.translate(label + (index + 0.5) * cell, label - 5);
       context.rotate(-Math.PI / 2);
       context.textAlign = "left";
       context.fillText(short(word), 0, 0);
@@ -61,14 +67,16 @@ for (const viewer of document.querySelectorAll(".maps")) {
     for (const each of grid.querySelectorAll("canvas")) each.classList.toggle("chosen", each.dataset.at === `${layer}-${head}`);
   };
   enlarged.onmousemove = (event) => {
+    const { rows, columns, label, cell, width } = measures();
     const bounds = enlarged.getBoundingClientRect(), [m, n] = [event.clientX - bounds.left, event.clientY - bounds.top]
-      .map((at) => Math.floor((at * size / bounds.width - label) / cell));
-    const isInMap = n >= 0 && m >= 0 && n < N && m < N;
-    describe(isInMap ? `: ${words[n]} \u2192 ${words[m]}  ${stages[stage][layer][head][n * N + m].toFixed(3)}` : "");
+      .map((at) => Math.floor((at * width / bounds.width - label) / cell));
+    const isInMap = n >= 0 && m >= 0 && n < rows.length && m < columns.length;
+    const weight = isInMap && stages[stage].layers[layer][head][n * columns.length + m].toFixed(3);
+    describe(isInMap ? `: ${rows[n]} \u2192 ${columns[m]}  ${weight}` : "");
   };
   enlarged.onmouseleave = () => describe();
   const showStage = () => {
-    const layers = stages[stage], heads = Math.max(...layers.map((each) => each.length));
+    const { layers } = stages[stage], heads = Math.max(...layers.map((each) => each.length));
     grid.replaceChildren();
     grid.style.gridTemplateColumns = `22px repeat(${heads}, minmax(0, ${Math.max(1, Math.floor(640 / heads))}px))`;
     append("span", grid);

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from experiments.heads.hooks import read_stages
 from experiments.heads.measures.profile import entropy
+from experiments.heads.parts import Part, parts_of
 from experiments.heads.trained_run import TrainedRun
 
 QUERIES_AVERAGED = 1024  # queries that distances are averaged over, at most; at least one sequence
@@ -30,11 +31,14 @@ def jensen_shannon(weights_GRM: Tensor) -> Tensor:
     return distances + distances.T
 
 
-def head_distances(run: TrainedRun) -> tuple[npt.NDArray[np.float64], list[tuple[int, int]]]:
-    """Distances [G, G] of all softmax heads on held-out text, and (layer, head) of each, counted from 1."""
-    tokens = next(run.token_batches())[: max(1, QUERIES_AVERAGED // run.settings.length)]
-    content = ~run.is_special(tokens)
-    layers = [stages["weights"].transpose(0, 1)[:, content] for stages in read_stages(run.model, tokens, "weights")]
+def head_distances(run: TrainedRun, part: Part | None = None) -> tuple[npt.NDArray[np.float64], list[tuple[int, int]]]:
+    """Distances [G, G] of all softmax heads of a part on held-out text, and (layer, head) of each, counted from 1."""
+    part = part or parts_of(run.model)[0]
+    count = max(1, QUERIES_AVERAGED // run.settings.length)
+    inputs = {name: tensor[:count] for name, tensor in next(run.text_batches()).items()}
+    content = ~run.is_special(inputs[part.queries])
+    stages = read_stages(run.model, inputs, "weights")
+    layers = [stages[place]["weights"].transpose(0, 1)[:, content] for place in part.places]
     layer_heads = [(layer, head) for layer, weights in enumerate(layers, 1) for head in range(1, len(weights) + 1)]
     return jensen_shannon(torch.cat(layers)).numpy(), layer_heads
 

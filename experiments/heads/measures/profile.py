@@ -7,12 +7,14 @@ Clark et al. 2019 (1906.04341) and Voita et al. 2019 (1905.09418). Means over th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from experiments.heads.hooks import read_stages
+from experiments.heads.parts import Part, parts_of
 from experiments.heads.trained_run import TrainedRun
 
 MAX_OFFSET = 8  # offsets that a positional head is looked for at, either way
@@ -59,51 +61,68 @@ def is_rarest(tokens_BM: Tensor, special_BM: Tensor, counts: Tensor, kinds: int 
 
 
 def profile_heads(run: TrainedRun) -> list[dict[str, Any]]:
-    """A row a softmax head: its quantities, and the role they make. Layers and heads count from 1."""
-    counts = torch.from_numpy(run.dataset.unigram.copy())
-    sums: list[dict[str, Tensor]] = [{} for _ in run.model.layers]
-    queries = 0
-    for tokens in run.token_batches():
-        special = run.is_special(tokens)
-        rare = is_rarest(tokens, special, counts)
-        queries += int((~special).sum())
-        for layer, stages in enumerate(read_stages(run.model, tokens, "weights")):
-            for name, values in _quantities(stages["weights"], special, rare).items():
-                total = (values * ~special[:, None]).double().sum((0, 2))
-                sums[layer][name] = sums[layer].get(name, 0) + total
-    rows = []
-    for layer, totals in enumerate(sums, 1):
-        means = {name: (total / queries).tolist() for name, total in totals.items()}
-        for head in range(len(means["entropy"])):
-            row = {name: values[head] for name, values in means.items() if not name.startswith("points_to_")}
+    """A row a softmax head: its quantities, and the role they make. Layers and heads count from 1 in each part."""
+    parts = parts_of(run.model)
+    sums: list[dict[str, Tensor]] = [{} for _ in run.model.attentions]
+    queries, lengths = dict.fromkeys(parts, 0), dict.fromkeys(parts, 0)
+    for inputs in run.text_batches():
+        layers = read_stages(run.model, inputs, "weights")
+        for part in parts:
+            content = ~run.is_special(inputs[part.queries])
+            queries[part] += int(content.sum())
+            for place in part.places:
+                weights = layers[place]["weights"]
+                lengths[part] = max(lengths[part], weights.shape[-1])
+                for name, values in _quantities(run, part, weights, inputs[part.memory]).items():
+                    total = (values * content[:, None]).double().sum((0, 2))
+                    sums[place][name] = sums[place].get(name, 0) + total
+    return [
+        row
+        for part in parts
+        for layer, place in enumerate(part.places, 1)
+        for row in _rows(part, layer, {name: (total / queries[part]).tolist() for name, total in sums[place].items()},
+                         lengths[part])
+    ]  # fmt: skip
+
+
+def _rows(part: Part, layer: int, means: dict[str, list[float]], length: int) -> Iterator[dict[str, Any]]:
+    """A row a head of a layer."""
+    for head in range(len(means["entropy"])):
+        row: dict[str, Any] = {name: each[head] for name, each in means.items() if not name.startswith("points_to_")}
+        row |= part.row | {"layer": layer, "head": head + 1}
+        if part.places_compare:
             share_by_offset = {
                 offset: means[f"points_to_{offset}"][head] for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)
             }
             best_offset = max(share_by_offset, key=lambda offset: share_by_offset[offset])
-            row |= {"layer": layer, "head": head + 1}
             row |= {"offset": best_offset, "offset_share": share_by_offset[best_offset]}
-            rows.append(row | {"role": role_of(row, run.settings.length)})
-    return rows
+        yield row | {"role": role_of(row, length)}
 
 
-def _quantities(weights: Tensor, special: Tensor, rare: Tensor) -> dict[str, Tensor]:
-    """Each [B, H, N]."""
-    offsets = offset_pointed_to(weights)
-    return {
+def _quantities(run: TrainedRun, part: Part, weights: Tensor, memory_BM: Tensor) -> dict[str, Tensor]:
+    """Each [B, H, N]. Offsets are those of positions of one text."""
+    special = run.is_special(memory_BM)
+    rare = is_rarest(memory_BM, special, torch.from_numpy(run.dataset.unigram.copy()))
+    quantities = {
         "entropy": entropy(weights),
         "confidence": confidence(weights, special),
         "special": weight_on(weights, special),
-        "previous": weight_at(weights, -1),
-        "current": weight_at(weights, 0),
-        "next": weight_at(weights, 1),
         "rarest": rare[:, None].expand(-1, weights.shape[1], -1).gather(-1, weights.argmax(-1)),
-        **{f"points_to_{offset}": offsets == offset for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)},
     }
+    if part.places_compare:
+        offsets = offset_pointed_to(weights)
+        quantities |= {
+            "previous": weight_at(weights, -1),
+            "current": weight_at(weights, 0),
+            "next": weight_at(weights, 1),
+            **{f"points_to_{offset}": offsets == offset for offset in range(-MAX_OFFSET, MAX_OFFSET + 1)},
+        }
+    return quantities
 
 
 def role_of(row: dict[str, Any], length: int) -> str:
     """What a head is mostly about; the first that fits of positional, rare tokens, special tokens, broad, mixed."""
-    if row["offset_share"] >= POSITIONAL_SHARE:
+    if row.get("offset_share", 0.0) >= POSITIONAL_SHARE:
         return "positional"
     if row["rarest"] > RARE_TOKEN_SHARE:
         return "rare tokens"

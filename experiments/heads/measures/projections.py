@@ -14,8 +14,8 @@ PROJECTION_NAMES = ("P_l", "P_w", "P_l P_w")
 def static_projections(model: Transformer) -> list[dict[str, Tensor]]:
     """The static projections that each layer has, [heads before, heads after]; nothing for heads that don't mix."""
     projections = []
-    for layer in model.layers:
-        modules = [getattr(layer.attention, name, None) for name in ("logits_projection", "weights_projection")]
+    for attention in model.attentions:
+        modules = [getattr(attention, name, None) for name in ("logits_projection", "weights_projection")]
         static = [None if module is None or module.static is None else module.static.detach() for module in modules]
         by_name = {name: matrix for name, matrix in zip(PROJECTION_NAMES, static, strict=False) if matrix is not None}
         if len(by_name) == 2:

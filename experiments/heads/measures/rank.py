@@ -21,7 +21,7 @@ def effective_rank(maps: Tensor) -> Tensor:
     return torch.where(total[..., 0] > 0, torch.exp(-torch.xlogy(shares, shares).sum(-1)), 0.0)
 
 
-def divergence_by_rank(logits: Tensor, ranks: list[int]) -> Tensor:
+def divergence_by_rank(logits: Tensor, ranks: list[int], causal: bool = False) -> Tensor:
     """[R, ...]: nats between softmax(logits [..., N, M]) and that of the nearest logits of each rank, a mean over rows.
 
     A shift of a row costs nothing in the softmax, so the logits are centred first; nearest is in the sum of squares
@@ -29,9 +29,16 @@ def divergence_by_rank(logits: Tensor, ranks: list[int]) -> Tensor:
     """
     centred = logits - logits.mean(-1, keepdim=True)
     left, values, right = torch.linalg.svd(centred, full_matrices=False)
-    true = centred.log_softmax(-1)
+    allowed = torch.ones(logits.shape[-2:], dtype=torch.bool)
+    allowed = allowed.tril() if causal else allowed
+    true = _log_weights(centred, allowed)
     divergences = []
     for rank in ranks:
         nearest = (left[..., :rank] * values[..., None, :rank]) @ right[..., :rank, :]
-        divergences.append((true.exp() * (true - nearest.log_softmax(-1))).sum(-1).mean(-1))
+        difference = (true - _log_weights(nearest, allowed)).masked_fill(~allowed, 0.0)
+        divergences.append((true.exp() * difference).sum(-1).mean(-1))
     return torch.stack(divergences)
+
+
+def _log_weights(logits: Tensor, allowed: Tensor) -> Tensor:
+    return logits.masked_fill(~allowed, float("-inf")).log_softmax(-1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from scipy.stats import spearmanr
 
@@ -9,6 +11,7 @@ from experiments.heads import figures
 from experiments.heads.hooks import has_stages
 from experiments.heads.measures import distance
 from experiments.heads.options import HeadsOptions
+from experiments.heads.parts import parts_of
 from experiments.heads.section import Section
 from experiments.heads.trained_run import TrainedRun
 
@@ -17,30 +20,36 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     """Which heads attend alike; None without a softmax."""
     if not has_stages(run.model, "weights"):
         return None
-    head_distances, layer_heads = distance.head_distances(run)
-    points = distance.embed_in_plane(head_distances)
-    layers = [layer for layer, _ in layer_heads]
-    within = distance.within_layers(head_distances, np.array(layers))
-    within_mean, between_mean = distance.within_and_between(head_distances, np.array(layers))
-    pairs = [
-        {"layer": layer, "head": head, "other_layer": other_layer, "other_head": other_head,
-         "distance": float(head_distances[i, j])}
-        for i, (layer, head) in enumerate(layer_heads)
-        for j, (other_layer, other_head) in enumerate(layer_heads)
-        if i < j
-    ]  # fmt: skip
-    plane = [
-        {"layer": layer, "head": head, "x": float(x), "y": float(y)}
-        for (layer, head), (x, y) in zip(layer_heads, points, strict=True)
-    ]
+    sentences, pictures = [], {}
+    tables: dict[str, list[dict[str, Any]]] = {"distances": [], "plane": [], "distance_within_layers": []}
+    for part in parts_of(run.model):
+        head_distances, layer_heads = distance.head_distances(run, part)
+        points = distance.embed_in_plane(head_distances)
+        layers = [layer for layer, _ in layer_heads]
+        within = distance.within_layers(head_distances, np.array(layers))
+        trend = _trend(within, *distance.within_and_between(head_distances, np.array(layers)))
+        sentences.append(f"{part.title}: {trend}" if part.title and trend else trend)
+        tables["distances"] += [
+            part.row | {"layer": layer, "head": head, "other_layer": other_layer, "other_head": other_head,
+                        "distance": float(head_distances[i, j])}
+            for i, (layer, head) in enumerate(layer_heads)
+            for j, (other_layer, other_head) in enumerate(layer_heads)
+            if i < j
+        ]  # fmt: skip
+        tables["plane"] += [
+            part.row | {"layer": layer, "head": head, "x": float(x), "y": float(y)}
+            for (layer, head), (x, y) in zip(layer_heads, points, strict=True)
+        ]
+        tables["distance_within_layers"] += [
+            part.row | {"layer": layer, "distance": value} for layer, value in within.items()
+        ]
+        picture = figures.head_plane(points, layers, [head for _, head in layer_heads], within)
+        pictures[part.of("distances")] = figures.titled(picture, part.title)
     text = (
         "Jensen-Shannon divergence between the weights of two heads, averaged over held-out tokens: 0 for heads that "
-        f"attend alike, ln 2 = 0.69 nats at most; drawn in two dimensions. {_trend(within, within_mean, between_mean)}"
+        f"attend alike, ln 2 = 0.69 nats at most; drawn in two dimensions. {' '.join(sentences)}"
     )
-    picture = figures.head_plane(points, layers, [head for _, head in layer_heads], within)
-    by_depth = [{"layer": layer, "distance": value} for layer, value in within.items()]
-    tables = {"distances": pairs, "plane": plane, "distance_within_layers": by_depth}
-    return Section("Which heads attend alike", text, {"distances": picture}, tables)
+    return Section("Which heads attend alike", text, pictures, tables)
 
 
 def _trend(within: dict[int, float], within_mean: float, between_mean: float) -> str:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
+from matplotlib.figure import Figure
 
 from experiments.heads import figures
 from experiments.heads.hooks import value_heads
 from experiments.heads.measures import importance, pruning
 from experiments.heads.options import HeadsOptions
+from experiments.heads.parts import parts_of
 from experiments.heads.section import Section, layer_head_matrix
 from experiments.heads.trained_run import TrainedRun
+from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Batch
 from experiments.training.evaluate import unigram_loss
 
@@ -45,16 +50,12 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section:
         if name == "in random order":
             spread = ([total - removed for removed in removed_counts], losses.min(0).tolist(), losses.max(0).tolist())
     heads = [
-        {"layer": layer, "head": head, "gradient": float(by_gradient), "gradient_in_layer": float(share),
-         "relevance": float(by_relevance)}
-        for layer, columns in enumerate(zip(gradient, normalized, relevance, strict=True), 1)
+        part.row | {"layer": layer, "head": head, "gradient": float(by_gradient), "gradient_in_layer": float(share),
+                    "relevance": float(by_relevance)}
+        for part in parts_of(model)
+        for layer, columns in enumerate([(gradient[i], normalized[i], relevance[i]) for i in part.places], 1)
         for head, (by_gradient, share, by_relevance) in enumerate(zip(*columns, strict=True), 1)
     ]  # fmt: skip
-    panels = {
-        "gradient (nats per predicted token)": layer_head_matrix(heads, "gradient"),
-        "gradient, l2 norm 1 in a layer": layer_head_matrix(heads, "gradient_in_layer"),
-        "relevance, sum 1 in a layer": layer_head_matrix(heads, "relevance"),
-    }
     full_loss = curves["by gradient"][1][0]
     heads_needed = {
         name: min(heads_left for heads_left, loss in zip(*curve, strict=True) if loss <= full_loss + NEGLIGIBLE_LOSS)
@@ -72,11 +73,24 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section:
             + "."
         )
     )
-    pictures = {
-        "importance": figures.layer_head_heatmaps(panels),
+    pictures = _heatmaps(model, heads) | {
         "pruning": figures.pruning_curve(curves, spread, _unigram_loss(run, batches)),
     }
     return Section("Which heads matter", text, pictures, {"importance": heads, "pruning": rows})
+
+
+def _heatmaps(model: Transformer, heads: list[dict[str, Any]]) -> dict[str, Figure]:
+    """The importances of each part, by the name of the file."""
+    pictures = {}
+    for part in parts_of(model):
+        rows = [row for row in heads if row.get("attention", "") == part.name]
+        panels = {
+            "gradient (nats per predicted token)": layer_head_matrix(rows, "gradient"),
+            "gradient, l2 norm 1 in a layer": layer_head_matrix(rows, "gradient_in_layer"),
+            "relevance, sum 1 in a layer": layer_head_matrix(rows, "relevance"),
+        }
+        pictures[part.of("importance")] = figures.titled(figures.layer_head_heatmaps(panels), part.title)
+    return pictures
 
 
 def _unigram_loss(run: TrainedRun, batches: list[Batch]) -> float:

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -11,6 +13,7 @@ from attention.kernels.problem import Stage
 from experiments.heads import figures
 from experiments.heads.hooks import has_stages, read_stages
 from experiments.heads.options import HeadsOptions
+from experiments.heads.parts import parts_of
 from experiments.heads.section import Section
 from experiments.heads.trained_run import TrainedRun
 from experiments.settings.mistake import Mistake
@@ -21,42 +24,74 @@ DEFAULT_TOKENS = 24  # tokens of the held-out text whose maps are shown, where n
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section:
     """Every map for one text."""
-    tokens = sentence_tokens(run, options.sentence)
+    inputs = shown_inputs(run, options.sentence)
+    texts = {name: run.token_texts(tokens[0]) for name, tokens in inputs.items()}
     present: list[Stage] = [stage for stage in STAGE_TITLES if has_stages(run.model, stage)]
-    layers = [{stage: x[0] for stage, x in layer.items()} for layer in read_stages(run.model, tokens, *present)]
+    layers = [{stage: x[0] for stage, x in layer.items()} for layer in read_stages(run.model, inputs, *present)]
     if all(torch.equal(layer[present[0]], layer[present[-1]]) for layer in layers):
         present = present[:1]
-    token_texts = run.token_texts(tokens[0])
-    rows = [
-        {"stage": stage, "layer": layer, "head": head, "query": n, "query_token": token_texts[n], "memory": m,
-         "memory_token": token_texts[m], "weight": value}
-        for stage in present
-        for layer, maps in enumerate(layers, 1)
-        for head, each in enumerate(maps[stage].tolist(), 1)
-        for n, row in enumerate(each)
-        for m, value in enumerate(row)
-    ]  # fmt: skip
-    viewer_maps = {
-        STAGE_TITLES[stage]: [
-            [[round(value, 4) for value in row] for row in each.flatten(1).tolist()]
-            for each in (layer[stage] for layer in layers)
-        ]
-        for stage in present
-    }
+    rows: list[dict[str, Any]] = []
+    viewer, pictures = {}, {}
+    for part in parts_of(run.model):
+        queries, memory = texts[part.queries], texts[part.memory]
+        of_part = [layers[place] for place in part.places]
+        rows += [
+            part.row | {"stage": stage, "layer": layer, "head": head, "query": n, "query_token": queries[n],
+                        "memory": m, "memory_token": memory[m], "weight": value}
+            for stage in present
+            for layer, maps in enumerate(of_part, 1)
+            for head, each in enumerate(maps[stage].tolist(), 1)
+            for n, row in enumerate(each)
+            for m, value in enumerate(row)
+        ]  # fmt: skip
+        for stage in present:
+            viewer[f"{part.name}: {STAGE_TITLES[stage]}" if part.name else STAGE_TITLES[stage]] = {
+                "rows": queries,
+                "columns": memory,
+                "layers": [
+                    [[round(value, 4) for value in row] for row in layer[stage].flatten(1).tolist()]
+                    for layer in of_part
+                ],
+            }
+        named = {
+            part.head(layer, head): each.numpy()
+            for layer, maps in enumerate(of_part, 1)
+            for head, each in enumerate(maps[present[0]], 1)
+        }
+        pictures[part.of("maps")] = figures.attention_maps(named, len(of_part[0][present[0]]), queries, memory)
     text = (
         "Rows are the tokens that look, columns the tokens that are looked at; the darker, the more weight; "
         "the darkest is the largest of its map. Choose a map to enlarge it."
     )
-    picture = figures.map_thumbnails([layer[present[0]].numpy() for layer in layers])
-    return Section(
-        "Attention maps", text, {"maps": picture}, {"maps": rows}, {"words": token_texts, "stages": viewer_maps}
-    )
+    return Section("Attention maps", text, pictures, {"maps": rows}, viewer)
 
 
-def sentence_tokens(run: TrainedRun, text: str | None) -> Tensor:
-    """int64 [1, N]: [CLS] text [SEP], or the first tokens of the held-out text. Raises Mistake for none or too many."""
-    if text is None:
-        return next(run.token_batches())[:1, :DEFAULT_TOKENS]
+def shown_inputs(run: TrainedRun, text: str | None) -> dict[str, Tensor]:
+    """The inputs of the model for one text, each [1, N]: [CLS] text [SEP], or the start of the held-out text.
+
+    An encoder-decoder reads what its objective makes of it. Raises Mistake for no text, too much, or half a pair.
+    """
+    pairs = run.has_two_sides and run.settings.objective.reads_pairs
+    if text is not None and pairs:
+        raise Mistake(
+            f"--sentence: objective={run.settings.objective.kind} reads pairs; leave it out for a held-out one"
+        )
+    tokens = _sentence_tokens(run, text) if text is not None else next(run.token_batches())[:1]
+    if text is None and not pairs:
+        tokens = tokens[:, :DEFAULT_TOKENS]
+    if not run.has_two_sides:
+        return {"tokens": tokens}
+    # the objective puts [SEP] behind both sides by itself
+    row = tokens if text is None else tokens[:, :-1]
+    inputs = run.objective.batch(row.numpy(), run.objective.evaluation_seed, 0).inputs
+    sides = {name: inputs[name] for name in ("tokens", "decoder_tokens")}
+    # one text needs no padding
+    real = {name: int((side != run.tokenizer.pad_id).sum()) for name, side in sides.items()}
+    return {name: side[:, : real[name]] if pairs else side for name, side in sides.items()}
+
+
+def _sentence_tokens(run: TrainedRun, text: str) -> Tensor:
+    """int64 [1, N]: [CLS] text [SEP]. Raises Mistake for none or too many."""
     if not text.strip():
         raise Mistake("--sentence: has no words")
     tokenizer, length = run.tokenizer, run.settings.length

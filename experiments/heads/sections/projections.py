@@ -9,6 +9,7 @@ import numpy as np
 from experiments.heads import figures
 from experiments.heads.measures import projections
 from experiments.heads.options import HeadsOptions
+from experiments.heads.parts import parts_of
 from experiments.heads.section import Section
 from experiments.heads.trained_run import TrainedRun
 
@@ -18,23 +19,22 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     matrices = projections.static_projections(run.model)
     if not any(matrices):
         return None
+    parts = parts_of(run.model)
     entries = [
-        {"layer": layer, "matrix": name, "before": i, "after": j, "value": value}
-        for layer, by_name in enumerate(matrices, 1)
+        part.row | {"layer": layer, "matrix": name, "before": i, "after": j, "value": value}
+        for part in parts
+        for layer, by_name in enumerate([matrices[place] for place in part.places], 1)
         for name, matrix in by_name.items()
         for i, row in enumerate(matrix.tolist(), 1)
         for j, value in enumerate(row, 1)
     ]
     summary: list[dict[str, Any]] = [
-        {"layer": layer, "matrix": name, "from_identity": projections.distance_from_identity(matrix),
+        part.row | {"layer": layer, "matrix": name, "from_identity": projections.distance_from_identity(matrix),
          "off_diagonal": projections.off_diagonal_share(matrix), "partners": projections.effective_partners(matrix)}
-        for layer, by_name in enumerate(matrices, 1)
+        for part in parts
+        for layer, by_name in enumerate([matrices[place] for place in part.places], 1)
         for name, matrix in by_name.items()
     ]  # fmt: skip
-    curves: dict[str, list[float | None]] = {}
-    for row in summary:
-        curves.setdefault(f"{row['matrix']} identity", []).append(row["from_identity"])
-        curves.setdefault(f"{row['matrix']} diagonal", []).append(row["off_diagonal"])
     columns = next(iter(matrices[0].values())).shape[1]
     chance = 1 - 1 / columns
     off_diagonal, partners = (float(np.mean([row[name] for row in summary])) for name in ("off_diagonal", "partners"))
@@ -48,8 +48,14 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
             else "nearly diagonal or sparse."
         )
     )
-    pictures = {
-        "projections": figures.projection_maps([{k: v.numpy() for k, v in by_name.items()} for by_name in matrices]),
-        "projection_distances": figures.projection_distances(curves, chance),
-    }
+    pictures = {}
+    for part in parts:
+        curves: dict[str, list[float | None]] = {}
+        for row in (row for row in summary if row.get("attention", "") == part.name):
+            curves.setdefault(f"{row['matrix']} identity", []).append(row["from_identity"])
+            curves.setdefault(f"{row['matrix']} diagonal", []).append(row["off_diagonal"])
+        layers = [{name: matrix.numpy() for name, matrix in matrices[place].items()} for place in part.places]
+        pictures[part.of("projections")] = figures.titled(figures.projection_maps(layers), part.title)
+        distances = figures.projection_distances(curves, chance)
+        pictures[part.of("projection_distances")] = figures.titled(distances, part.title)
     return Section("How the heads talk", text, pictures, {"projections": entries, "projection_distances": summary})

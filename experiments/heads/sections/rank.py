@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from experiments.heads import figures
 from experiments.heads.hooks import has_stages, read_stages
 from experiments.heads.measures import rank
 from experiments.heads.options import HeadsOptions
+from experiments.heads.parts import Part, parts_of
 from experiments.heads.section import Section
 from experiments.heads.trained_run import TrainedRun
 
@@ -21,48 +23,60 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     """The rank of the logits against key size and length; None without a softmax of logits."""
     if not has_stages(run.model, "logits", "mixed_logits", "weights"):
         return None
-    tokens = next(run.token_batches())[:RANK_SEQUENCES]
+    inputs = {name: tensor[:RANK_SEQUENCES] for name, tensor in next(run.text_batches()).items()}
     model = run.model.double()
     try:
-        layers = read_stages(model, tokens, "logits", "mixed_logits")
+        layers = read_stages(model, inputs, "logits", "mixed_logits")
     finally:
         model.float()
-    length = tokens.shape[1]
+    sections = [_of_part(run, part, [layers[place] for place in part.places]) for part in parts_of(model)]
+    tables = {name: [row for each in sections for row in each.tables[name]] for name in ("rank", "matching")}
+    pictures = {name: figure for each in sections for name, figure in each.figures.items()}
+    return Section("The bottleneck", " ".join(each.text for each in sections), pictures, tables)
+
+
+def _of_part(run: TrainedRun, part: Part, layers: list[dict[str, Tensor]]) -> Section:
+    """The same of the layers of a part; `layers`: both stages of each, [B, H, N, M]."""
+    length = min(layers[0]["logits"].shape[-2:])
     ranks = [rank for rank in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if rank <= length]
     rows, curves = [], []
     effective_ranks: dict[str, list[npt.NDArray[np.float64]]] = {"logits": [], "mixed_logits": []}
     for layer, stages in enumerate(layers, 1):
-        divergences = rank.divergence_by_rank(stages["mixed_logits"], ranks).mean(1)
+        divergences = rank.divergence_by_rank(stages["mixed_logits"], ranks, part.causal).mean(1)
         curves.append(divergences.mean(1).numpy())
         for stage, maps in stages.items():
             numerical, effective = rank.numerical_rank(maps).double().mean(0), rank.effective_rank(maps).mean(0)
             effective_ranks[stage].append(effective.numpy())
             rows += [
-                {"layer": layer, "stage": stage, "head": head, "numerical_rank": n, "effective_rank": e}
+                part.row | {"layer": layer, "stage": stage, "head": head, "numerical_rank": n, "effective_rank": e}
                 for head, (n, e) in enumerate(zip(numerical.tolist(), effective.tolist(), strict=True), 1)
             ]
     divergence_rows = [
-        {"layer": layer, "rank": r, "divergence": float(value)}
+        part.row | {"layer": layer, "rank": r, "divergence": float(value)}
         for layer, values in enumerate(curves, 1)
         for r, value in zip(ranks, values, strict=True)
     ]
-    sizes = run.model.layers[0].attention.sizes
+    sizes = run.model.attentions[part.places[0]].sizes
     heads, key_size = sizes.key_heads, sizes.key_size
     rank_before, rank_after = (
         np.mean([row["numerical_rank"] for row in rows if row["stage"] == stage])
         for stage in ("logits", "mixed_logits")
     )
     text = (
-        f"A head's logits QK^T are an N x N matrix of rank at most d_k = {key_size}; mixed over {heads} heads it can "
+        (f"{part.title}: " if part.title else "")
+        + f"A head's logits QK^T are an N x N matrix of rank at most d_k = {key_size}; mixed over {heads} heads it can "
         f"reach h d_k = {heads * key_size}, or N = {length}. Numerical rank before mixing {rank_before:.1f}, after it "
         f"{rank_after:.1f}, of {length}. The second picture: the weights of logits cut down to each rank, against the "
         "true ones."
     )
     lines = {f"d_k = {key_size}": key_size, f"N = {length}": length}
+    if key_size == length:
+        lines = {f"d_k = N = {length}": length}
     if heads * key_size < length:
         lines[f"h d_k = {heads * key_size}"] = heads * key_size
+    by_rank = figures.effective_ranks(effective_ranks["logits"], effective_ranks["mixed_logits"], lines)
     pictures = {
-        "rank": figures.effective_ranks(effective_ranks["logits"], effective_ranks["mixed_logits"], lines),
-        "matching": figures.rank_divergences(ranks, curves, key_size),
+        part.of("rank"): figures.titled(by_rank, part.title),
+        part.of("matching"): figures.titled(figures.rank_divergences(ranks, curves, key_size), part.title),
     }
-    return Section("The bottleneck", text, pictures, {"rank": rows, "matching": divergence_rows})
+    return Section("", text, pictures, {"rank": rows, "matching": divergence_rows})

@@ -9,6 +9,7 @@ from experiments.heads import figures
 from experiments.heads.hooks import has_stages
 from experiments.heads.measures.profile import profile_heads
 from experiments.heads.options import HeadsOptions
+from experiments.heads.parts import parts_of
 from experiments.heads.section import Section, layer_head_matrix
 from experiments.heads.trained_run import TrainedRun
 
@@ -28,14 +29,22 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         "current": "weight on the token itself",
         "offset_share": "points to one fixed offset",
     }
+    figures_by_name = {}
+    for part in parts_of(run.model):
+        of_part = [row for row in rows if row.get("attention", "") == part.name]
+        panels = {title: layer_head_matrix(of_part, name) for name, title in titles.items() if name in of_part[0]}
+        figures_by_name[part.of("roles")] = figures.titled(figures.layer_head_heatmaps(panels), part.title)
     counts = Counter(row["role"] for row in rows)
     listed = ", ".join(f"{count} {role}" for role, count in counts.most_common())
-    positional = [f"{row['layer']}-{row['head']} ({row['offset']:+d})" for row in rows if row["role"] == "positional"]
+    positional = [
+        f"{row.get('attention', '')} {row['layer']}-{row['head']} ({row['offset']:+d})".strip()
+        for row in rows
+        if row["role"] == "positional"
+    ]
     text = (
         f"{len(rows)} heads: {listed}. Entropy is at most ln {run.settings.length} = "
         f"{math.log(run.settings.length):.2f} nats; confidence is the mean largest weight on a token that is not "
         "special; the others are shares of the weight, or of the tokens."
         + (f" Positional heads, layer-head (offset): {', '.join(positional)}." if positional else "")
     )
-    panels = {title: layer_head_matrix(rows, name) for name, title in titles.items()}
-    return Section("What the heads look at", text, {"roles": figures.layer_head_heatmaps(panels)}, {"heads": rows})
+    return Section("What the heads look at", text, figures_by_name, {"heads": rows})

@@ -1,0 +1,61 @@
+"""The parts of a model whose attention is looked at by itself: of an encoder-decoder, encoder, decoder and cross.
+
+Elsewhere all layers are one part. A head is named by its part, its layer and its number: `cross 1-4`.
+"""
+
+# L layers, H heads
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from experiments.model.transformer import Transformer
+
+
+class Part(NamedTuple):
+    """Attention layers that read the same tokens."""
+
+    name: str  # encoder, decoder or cross; empty where there is one part
+    places: range  # in `model.attentions`
+    queries: str = "tokens"  # the input of the model whose tokens attend
+    memory: str = "tokens"  # the input whose tokens are attended to
+    causal: bool = False  # a token attends to itself and those before it only
+
+    @property
+    def title(self) -> str:
+        """What stands above its pictures; empty where there is one part."""
+        kind = (
+            "attention of the decoder to the encoder" if self.name == "cross" else f"self-attention of the {self.name}"
+        )
+        return kind.capitalize() if self.name else ""
+
+    @property
+    def row(self) -> dict[str, str]:
+        """What a row of a table says of it: nothing where there is one part."""
+        return {"attention": self.name} if self.name else {}
+
+    @property
+    def places_compare(self) -> bool:
+        """Whether a query and its memory are positions of one text."""
+        return self.queries == self.memory
+
+    def of(self, name: str) -> str:
+        """The name of one of its files."""
+        return f"{name}_{self.name}" if self.name else name
+
+    def head(self, layer: int, head: int) -> str:
+        """The name of a head, `2-3` or `cross 2-3`; layer and head count from 1."""
+        return f"{self.name} {layer}-{head}".strip()
+
+
+def parts_of(model: Transformer) -> list[Part]:
+    """The parts of a model, in the order of `model.attentions`: self-attention of every layer, then the decoder's."""
+    own, all_places = len(model.layers), len(model.attentions)
+    if own == all_places:
+        return [Part("", range(own), causal=bool(getattr(model, "causal", False)))]
+    encoder = 2 * own - all_places
+    return [
+        Part("encoder", range(encoder)),
+        Part("decoder", range(encoder, own), "decoder_tokens", "decoder_tokens", causal=True),
+        Part("cross", range(own, all_places), "decoder_tokens", "tokens"),
+    ]

@@ -1,0 +1,88 @@
+"""The three attentions of an encoder-decoder, and the pictures of their maps."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from omegaconf import OmegaConf
+
+from experiments.heads import figures
+from experiments.heads.hooks import check_prunable, read_stages, value_heads
+from experiments.heads.measures.importance import by_gradient, by_relevance
+from experiments.heads.measures.rank import divergence_by_rank
+from experiments.heads.parts import parts_of
+from experiments.model.build import build
+from experiments.objectives.objective import Batch
+from experiments.settings.mistake import Mistake
+from tests.heads.conftest import VOCABULARY, group, small_model
+
+
+@pytest.fixture(scope="module")
+def translator():
+    """Two layers on either side, of three talking heads."""
+    model = small_model(position="relative")
+    tree = {"hidden_size": 12, "heads": 3, "key_size": 4, "value_size": 4, "backend": "auto"}
+    tree |= {"model": model.model_dump(), "variant": group("talking_heads")}
+    variant = OmegaConf.to_container(OmegaConf.create(tree), resolve=True)["variant"]
+    return build("encoder_decoder", model, variant, VOCABULARY, 0).double().eval()
+
+
+@pytest.fixture(scope="module")
+def sides() -> dict[str, torch.Tensor]:
+    """Five tokens are read, three written."""
+    random = torch.Generator().manual_seed(0)
+    lengths = {"tokens": 5, "decoder_tokens": 3}
+    return {name: torch.randint(1, VOCABULARY, (2, length), generator=random) for name, length in lengths.items()}
+
+
+def test_each_part_attends_from_its_own_tokens_to_its_own_memory(translator, sides):
+    encoder, decoder, cross = parts_of(translator)
+    stages = read_stages(translator, sides, "weights")
+    assert len(stages) == len(value_heads(translator)) == 6
+    for part, shape in ((encoder, (5, 5)), (decoder, (3, 3)), (cross, (3, 5))):
+        for place in part.places:
+            weights = stages[place]["weights"]
+            assert weights.shape == (2, 3, *shape) and torch.allclose(weights.sum(-1), torch.ones(()).double())
+            assert bool((weights.triu(1) == 0).all()) == part.causal
+    assert [place for part in (encoder, decoder, cross) for place in part.places] == list(range(6))
+    assert cross.head(1, 2) == "cross 1-2" and cross.of("maps") == "maps_cross" and not cross.places_compare
+
+
+def test_an_encoder_is_one_part_without_a_name(bert_of):
+    (part,) = parts_of(bert_of("multi_head"))
+    assert (part.title, part.row, part.head(2, 3), part.of("maps")) == ("", {}, "2-3", "maps")
+
+
+@pytest.mark.parametrize("score", [by_gradient, by_relevance])
+def test_every_head_of_the_three_has_an_importance(translator, sides, score):
+    batch = Batch(sides, torch.arange(6), torch.arange(6), 3)
+    found = score(translator, [batch])
+    assert [len(values) for values in found] == 6 * [3] and all((values > 0).any() for values in found)
+
+
+def test_no_head_is_taken_out_of_an_encoder_decoder(translator):
+    with pytest.raises(
+        Mistake, match="--export: takes heads out of an encoder or a decoder, not of an encoder-decoder"
+    ):
+        check_prunable(translator, "--export")
+
+
+def test_what_a_causal_head_may_not_see_is_no_part_of_its_divergence():
+    logits = torch.randn(4, 4, generator=torch.Generator().manual_seed(0)).double()
+    # the first row sees one token, and so does every rank
+    divergences = divergence_by_rank(logits, [1, 4], causal=True)
+    assert divergences[0] > 1e-3 and divergences[1].abs() < 1e-12
+    assert divergence_by_rank(logits[:1], [1], causal=True).abs().max() < 1e-12
+
+
+def test_tokens_stand_at_both_axes_of_the_maps_and_a_dollar_is_no_formula():
+    maps = {f"1-{head}": np.full((2, 3), 1 / 3) for head in range(1, 5)}
+    figure = figures.attention_maps(maps, 4, ["[CLS]", "$a$"], ["b", "<extra_id_0>", "\\xe4"])
+    FigureCanvasAgg(figure).draw()
+    first, *others = figure.axes
+    assert [label.get_text() for label in first.get_yticklabels()] == ["[CLS]", "$a$"]
+    assert [label.get_text() for label in first.get_xticklabels()] == ["b", "<extra_id_0>", "\\xe4"]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["1-1", "1-2", "1-3", "1-4"]
+    assert not any(axes.get_yticklabels() for axes in others)
