@@ -19,6 +19,7 @@ from experiments.objectives.objective import Batch, Objective
 from experiments.record.checkpoint import load_weights
 from experiments.record.folder import RunFolder
 from experiments.settings.group import WhichCheckpoint
+from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.pretraining import Pretraining
@@ -106,6 +107,8 @@ def open_trained_run(
     folder: RunFolder, settings: Settings, checkpoint: WhichCheckpoint, sequences: int, report: Report
 ) -> TrainedRun:
     """The trained run with its own tokenizer. Raises Mistake, also without a good checkpoint."""
+    if (length := settings.model.segment_length) is not None:
+        raise Mistake(f"{folder.name}: its model.segment_length={length}; maps are of sequences without segments")
     tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
     keep_kernel(settings)
     pretraining = Pretraining(settings.model_copy(update={"tokenizer": tokenizer}))
