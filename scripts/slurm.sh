@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# A Slurm of one node on this machine, with accounting, by which a killed job is known. For Debian, as root:
+# A Slurm on this machine, with accounting, by which a killed job is known. For Debian, as root:
 #   apt-get install slurm-wlm munge slurmdbd mariadb-server
-#   scripts/slurm.sh start FOLDER [CORES]; export SLURM_CONF=FOLDER/slurm.conf; ...; scripts/slurm.sh stop FOLDER
-# All state lies in FOLDER, and every port is one of 127.0.0.1. CORES: that the node says it has.
+#   scripts/slurm.sh start FOLDER [CORES [NODES]]; export SLURM_CONF=FOLDER/slurm.conf; ...; scripts/slurm.sh stop FOLDER
+# All state lies in FOLDER, and every port is one of 127.0.0.1. The nodes node1, node2, ... are this machine, and each
+# says that it has CORES cores.
 set -Eeuo pipefail
 state=$(realpath -m "$2")
-daemons=(slurmd slurmctld slurmdbd mariadbd munged)
+daemons=(node{9..1} slurmctld slurmdbd mariadbd munged)
 
 stop() {
   local daemon pid
@@ -23,9 +24,9 @@ wait_for() { for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep 0.2; 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
 start() {
-  local cores=$1 host memory
+  local cores=$1 nodes=$2 host memory number
   host=$(hostname -s)
-  memory=$(awk '/MemTotal/ {print int($2 / 1024 * 0.9)}' /proc/meminfo)
+  memory=$(awk -v nodes="$nodes" '/MemTotal/ {print int($2 / 1024 / nodes * 0.9)}' /proc/meminfo)
   mkdir -p "$state"/{spool,save,run,log}
   chmod 755 "$state" "$state/run"
 
@@ -41,8 +42,8 @@ start() {
   mariadb --no-defaults --socket="$state/run/database" -e "create database slurm_acct_db; \
     create user slurm@localhost identified by 'slurm'; grant all on slurm_acct_db.* to slurm@localhost"
 
-  local accounting control node
-  accounting=$(free_port) control=$(free_port) node=$(free_port)
+  local accounting control
+  accounting=$(free_port) control=$(free_port)
   cat > "$state/slurmdbd.conf" <<END
 AuthType=auth/munge
 AuthInfo=socket=$state/run/munge
@@ -58,22 +59,22 @@ StoragePass=slurm
 StorageLoc=slurm_acct_db
 END
   chmod 600 "$state/slurmdbd.conf"
+  # a job that was requeued waits until its credential has expired: by default two minutes
   cat > "$state/slurm.conf" <<END
 ClusterName=here
 SlurmctldHost=$host(127.0.0.1)
 SlurmctldPort=$control
-SlurmdPort=$node
 AuthType=auth/munge
-AuthInfo=socket=$state/run/munge
+AuthInfo=socket=$state/run/munge,cred_expire=5
 CredType=cred/munge
 SlurmUser=root
 SlurmdUser=root
 StateSaveLocation=$state/save
-SlurmdSpoolDir=$state/spool
+SlurmdSpoolDir=$state/spool/%n
 SlurmctldPidFile=$state/slurmctld.pid
-SlurmdPidFile=$state/slurmd.pid
+SlurmdPidFile=$state/%n.pid
 SlurmctldLogFile=$state/log/slurmctld
-SlurmdLogFile=$state/log/slurmd
+SlurmdLogFile=$state/log/%n
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 MpiDefault=none
@@ -88,23 +89,24 @@ AccountingStorageHost=localhost
 AccountingStoragePass=$state/run/munge
 AccountingStoragePort=$accounting
 JobAcctGatherType=jobacct_gather/linux
-NodeName=$host NodeAddr=127.0.0.1 CPUs=$cores RealMemory=$memory State=UNKNOWN
-PartitionName=main Nodes=$host Default=YES MaxTime=INFINITE State=UP
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 END
+  for number in $(seq "$nodes"); do
+    echo "NodeName=node$number NodeHostname=$host NodeAddr=127.0.0.1 Port=$(free_port) CPUs=$cores RealMemory=$memory State=UNKNOWN"
+  done >> "$state/slurm.conf"
   export SLURM_CONF=$state/slurm.conf
   # it looks for its configuration beside that of Slurm
   MYSQL_UNIX_PORT=$state/run/database slurmdbd
   wait_for sacctmgr --noheader list cluster
   sacctmgr --immediate --quiet add cluster here >/dev/null 2>&1 || true
   slurmctld
-  # a node may say that it has other cores than it has
-  slurmd -N "$host" --conf "CPUs=$cores" 2>/dev/null || slurmd
+  for number in $(seq "$nodes"); do slurmd -N "node$number"; done
   wait_for sinfo --noheader
-  wait_for bash -c 'sinfo --noheader --format=%t | grep -q idle'
+  wait_for bash -c "[[ \$(sinfo --noheader --Node --states=idle --format=%N | wc -l) == $nodes ]]"
 }
 
 case $1 in
-  start) trap 'stop' ERR; start "${3:-$(nproc)}" ;;
+  start) trap 'stop' ERR; start "${3:-$(nproc)}" "${4:-1}" ;;
   stop) stop ;;
-  *) echo "usage: $0 start|stop FOLDER [CORES]" >&2; exit 2 ;;
+  *) echo "usage: $0 start|stop FOLDER [CORES [NODES]]" >&2; exit 2 ;;
 esac

@@ -13,9 +13,10 @@ from experiments.launch.plan import Plan, labelled_with_sweep, sweep_name
 from experiments.launch.report import print_outcomes
 from experiments.launch.resources import Workers
 from experiments.launch.search import run_search
+from experiments.launch.submitit_jobs import every_job_awaited
 from experiments.launch.worker import Outcome, outcome_of
 from experiments.record.durable import folder_for
-from experiments.record.folder import RunFolder
+from experiments.record.folder import RunFolder, run_name
 from experiments.settings.exit_code import ExitCode
 from experiments.training.interruption import Interrupted
 
@@ -37,15 +38,18 @@ def run_sweep(planned: Plan, overrides: list[str], flags: list[str], name: str, 
             console.print(f"{interrupted}; the same command goes on from here")
             return interrupted.exit_code
     else:
-        outcomes = _train_with_hydra(Path(planned.runs), overrides, flags, name)
+        outcomes = _train_with_hydra(planned, overrides, flags, name)
     print_outcomes(outcomes, console)
     return ExitCode.DONE if all(outcome.done for outcome in outcomes) else ExitCode.SWEEP_FAILED
 
 
-def _train_with_hydra(runs: Path, overrides: list[str], flags: list[str], name: str) -> list[Outcome]:
+def _train_with_hydra(planned: Plan, overrides: list[str], flags: list[str], name: str) -> list[Outcome]:
     """Hydra's launcher or sweeper decides when and where a job runs; each still trains in a process of its own."""
+    runs = Path(planned.runs)
     folder = runs / "sweeps" / sweep_name(overrides)
     folder_for(folder)
     (folder / LEDGER).unlink(missing_ok=True)
-    hydra_main(elsewhere(job), [*overrides, f"hydra.sweep.dir={folder}"], flags, name)
-    return [outcome_of(RunFolder(runs / cell), state) for cell, state in read_ledger(folder).items()]
+    with every_job_awaited(planned.launcher):
+        hydra_main(elsewhere(job), [*overrides, f"hydra.sweep.dir={folder}"], flags, name)
+    states = dict.fromkeys((run_name(cell.model_dump()) for cell in planned.cells), f"its job was ended: {folder}")
+    return [outcome_of(RunFolder(runs / cell), state) for cell, state in (states | read_ledger(folder)).items()]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -16,34 +19,149 @@ ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "slurm.sh"
 NEEDED = ("munged", "mariadbd", "slurmdbd", "slurmctld", "slurmd", "scontrol")
 SUBMIT = ("hydra/launcher=submitit_slurm", "hydra.launcher.partition=main", "hydra.launcher.cpus_per_task=1")
+# long enough to be stopped in the middle; saved only at the end, or when a signal asks for it
+LONG = ("max_steps=1500", "trainer.log_every=50", "trainer.evaluate_every=1500", "trainer.checkpoint_every=5000")
 
 pytestmark = pytest.mark.campaign
 
 
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory, environment):
-    """The environment in which Slurm's commands find a cluster of one node."""
+    """The environment in which Slurm's commands find a cluster of two nodes with two cores each."""
     pytest.importorskip("hydra_plugins.hydra_submitit_launcher", reason="needs attn[slurm]")
     if missing := [name for name in NEEDED if shutil.which(name) is None]:
         pytest.skip(f"needs {', '.join(missing)}: apt-get install slurm-wlm munge slurmdbd mariadb-server")
     if os.geteuid() != 0:
         pytest.skip("Slurm's daemons need root")
     folder = tmp_path_factory.mktemp("slurm")
-    subprocess.run([SCRIPT, "start", folder], check=True, timeout=300)
+    subprocess.run([SCRIPT, "start", folder, "2", "2"], check=True, timeout=300)
     yield environment | {"SLURM_CONF": str(folder / "slurm.conf")}
     subprocess.run([SCRIPT, "stop", folder], check=True, timeout=120)
 
 
-def test_cells_are_jobs_of_an_array_and_what_is_done_is_skipped(slurm, tiny, tmp_path):
-    words = ["train", "-m", "seed=0,1", *SUBMIT, *tiny]
-    for _ in range(2):
-        done = subprocess.run(
-            [sys.executable, str(ROOT / "cli.py"), *words],
-            cwd=tmp_path, env=slurm, capture_output=True, text=True, timeout=300,
+@pytest.fixture
+def sweep(slurm, tiny, tmp_path):
+    """sweep(*words): the process of a sweep whose cells are jobs; the words stand in place of those of `tiny`."""
+    processes = []
+
+    def begin(*words: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, str(ROOT / "cli.py"), "train", "-m", *SUBMIT, *instead(words, tiny)],
+            cwd=tmp_path, env=slurm, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-    results = [RunFolder(path).result() for path in (tmp_path / "runs").glob("multi_head-*")]
-    assert [result.status for result in results] == ["done", "done"]
-    jobs = subprocess.run(["sacct", "-X", "-n", "-o", "State"], env=slurm, capture_output=True, text=True, check=True)
-    assert jobs.stdout.split() == ["COMPLETED"] * 4
+        processes.append(process)
+        return process
+
+    yield begin
+    for process in processes:
+        process.kill()
+        process.communicate()
+    subprocess.run(["scancel", "--user=root"], env=slurm, check=True, timeout=60)
+
+
+@pytest.fixture
+def ask(slurm) -> Callable[..., list[str]]:
+    """ask(*command): the lines that a command of Slurm prints, without the blanks around them."""
+
+    def lines(*command: str) -> list[str]:
+        done = subprocess.run(command, env=slurm, capture_output=True, text=True, check=True, timeout=60)
+        return [line.strip() for line in done.stdout.splitlines()]
+
+    return lines
+
+
+def instead(words: Sequence[str], usual: Sequence[str]) -> list[str]:
+    """The words, and the usual ones of other keys."""
+    keys = {word.partition("=")[0] for word in words}
+    return [*words, *(word for word in usual if word.partition("=")[0] not in keys)]
+
+
+def until(true: Callable[[], object], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.2)
+
+
+def ends_well(process: subprocess.Popen[str]) -> None:
+    said, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, said
+
+
+def runs(folder: Path) -> list[RunFolder]:
+    return [RunFolder(path) for path in sorted((folder / "runs").glob("multi_head-*"))]
+
+
+def statuses(folder: Path) -> list[str | None]:
+    return [(result := run.result()) and result.status for run in runs(folder)]
+
+
+def losses(folder: Path) -> list[list[tuple[int, float]]]:
+    """The logged losses of each run, by step."""
+    lines = [(run.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines() for run in runs(folder)]
+    return [[(line["step"], line["loss"]) for line in map(json.loads, each) if "loss" in line] for each in lines]
+
+
+def begun(folder: Path) -> bool:
+    """Whether every run has logged a loss."""
+    return all((run.path / "metrics.jsonl").is_file() for run in runs(folder)) and all(losses(folder) or [[]])
+
+
+def test_cells_are_jobs_of_an_array_and_what_is_done_is_skipped(sweep, ask, tmp_path):
+    for _ in range(2):
+        ends_well(sweep("seed=0,1"))
+    assert statuses(tmp_path) == ["done", "done"]
+    assert ask("sacct", "-X", "-n", "-o", "State") == ["COMPLETED"] * 4
     assert [*(tmp_path / "runs" / "sweeps").glob("*/.submitit/*")]
+
+
+def test_twelve_cells_are_trained_once_each_though_a_node_is_drained(sweep, ask, tmp_path):
+    process = sweep("seed=range(12)")
+    until(lambda: ask("squeue", "-h", "-t", "running", "-w", "node2"))
+    ask("scontrol", "update", "nodename=node2", "state=drain", "reason=test")
+    try:
+        ends_well(process)
+    finally:
+        ask("scontrol", "update", "nodename=node2", "state=resume")
+    assert statuses(tmp_path) == ["done"] * 12
+    assert [step for run in losses(tmp_path) for step, _ in run] == [2, 4, 6, 8, 10, 12] * 12
+    nodes = ask("sacct", "-X", "-n", "-o", "NodeList", "-S", "now-10minutes")
+    assert set(nodes) == {"node1", "node2"} and nodes.count("node1") > nodes.count("node2")
+
+
+def test_a_job_that_is_requeued_saves_and_goes_on_to_the_same_numbers(sweep, ask, shell, tiny, tmp_path):
+    process = sweep("seed=0", *LONG)
+    until(lambda: begun(tmp_path))
+    (job,) = ask("squeue", "-h", "-t", "running", "-o", "%i")
+    ask("scontrol", "requeue", job)
+    ends_well(process)
+    assert "REQUEUED" in ask("sacct", "-X", "-D", "-n", "-j", job, "-o", "State")
+    (run,) = runs(tmp_path)
+    # it did not begin anew: the file of metrics is that of one training
+    (tmp_path / "alone").mkdir()
+    alone = shell("train", "seed=0", *instead(LONG, tiny), cwd=tmp_path / "alone")
+    assert alone.returncode == 0, alone.output
+    assert losses(tmp_path) == losses(tmp_path / "alone")
+    assert run.result().validation_loss == runs(tmp_path / "alone")[0].result().validation_loss
+
+
+def test_a_cell_that_takes_longer_than_its_job_may_goes_on_in_the_next(sweep, ask, tmp_path):
+    # a minute is the shortest limit that Slurm knows
+    limit = ("timeout_min=1", "signal_delay_s=10", "max_num_timeout=50")
+    longer = instead(["max_steps=2500", "trainer.evaluate_every=2500"], LONG)
+    ends_well(sweep("seed=0", *longer, *(f"hydra.launcher.{word}" for word in limit)))
+    assert statuses(tmp_path) == ["done"]
+    assert "REQUEUED" in ask("sacct", "-X", "-D", "-n", "-o", "State", "-S", "now-5minutes")
+
+
+def test_a_job_that_is_killed_fails_its_cell_alone_and_the_same_command_trains_it(sweep, ask, tmp_path):
+    process = sweep("seed=0,1", *LONG)
+    until(lambda: len(runs(tmp_path)) == 2 and begun(tmp_path))
+    (job, *_) = ask("squeue", "-h", "-r", "-t", "running", "-o", "%A")
+    ask("scancel", "--signal=KILL", job)
+    said, _ = process.communicate(timeout=600)
+    assert process.returncode == 3, said
+    # the cell that lost its job saves and ends, unless Slurm has killed it too
+    assert statuses(tmp_path).count("done") == 1
+    ends_well(sweep("seed=0,1", *LONG))
+    assert statuses(tmp_path) == ["done", "done"]
