@@ -30,8 +30,10 @@ from experiments.settings.mistake import Mistake, nearest
 VALUE_FLAGS = {"--cfg", "-c", "--package", "-p"}
 INFO_VALUES = {"all", "config", "defaults", "defaults-tree", "plugins", "searchpath"}
 MULTIRUN_FLAGS = {"--multirun", "-m"}
-ASKING_FLAGS = {"--cfg", "-c", "--info", "-i", "--help", "-h", "--hydra-help", "--version", "--shell-completion", "-sc"}
-FLAGS = VALUE_FLAGS | MULTIRUN_FLAGS | ASKING_FLAGS | {"--resolve", "--run", "-r"}
+RUNNING_FLAGS = MULTIRUN_FLAGS | {"--run", "-r"}
+CONFIGURATION_FLAGS = {"--cfg", "-c", "--info", "-i"}
+ASKING_FLAGS = CONFIGURATION_FLAGS | {"--help", "-h", "--hydra-help", "--version", "--shell-completion", "-sc"}
+FLAGS = VALUE_FLAGS | RUNNING_FLAGS | ASKING_FLAGS | {"--resolve"}
 
 
 def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -52,6 +54,12 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
     asking = [flag for flag in flags if flag.split("=", 1)[0] in ASKING_FLAGS]
     if len(asking) > 1:
         raise Mistake(f"{' '.join(asking)}: only one of them can be answered at a time")
+    running = [flag for flag in flags if flag in RUNNING_FLAGS]
+    if running and any(flag.split("=", 1)[0] in CONFIGURATION_FLAGS for flag in asking):
+        raise Mistake(
+            f"{running[0]} {asking[0]}: {asking[0]} prints one configuration",
+            f"leave {running[0]} out; --dry-run lists the cells of a sweep",
+        )
     return overrides, flags
 
 

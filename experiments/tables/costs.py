@@ -80,8 +80,8 @@ def table_costs(runs: Path, console: Console) -> tuple[list[Row], str]:
                 row[budget_name] = _cost_text(request, Prediction(*(cost or [None])))
         rows.append(row)
     caption = (
-        "cells, time, memory and tokens on this machine, roughly: every cell as dear as its baseline, and a FLOP as "
-        "one of a small model, fine-tuning (then ...) not counted; --dry-run measures each row"
+        "a rough estimate for this machine: each cell is taken to cost what the baseline costs, and a FLOP what it "
+        "costs in a small model; fine-tuning (then ...) is not counted; attn table NAME --dry-run measures each row"
     )
     return rows, caption
 

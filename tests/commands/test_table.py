@@ -147,7 +147,7 @@ def test_the_list_is_composed_anew_only_when_a_yaml_has_changed(attn, tmp_path, 
     monkeypatch.setattr(costs, "source_of", Known)
     monkeypatch.setattr(costs, "names", lambda: [TABLE])
     monkeypatch.setattr(costs, "BUDGETS", ["nano"])
-    monkeypatch.setattr(costs, "CONF", tmp_path / "conf")
+    monkeypatch.setattr(costs, "yaml_files", lambda pattern: [*(tmp_path / "conf").glob(pattern)])
     monkeypatch.setenv("ATTN_CACHE", str(tmp_path / "cache"))
     yaml = tmp_path / "conf" / "any" / "one.yaml"
     yaml.parent.mkdir(parents=True)
@@ -159,11 +159,11 @@ def test_the_list_is_composed_anew_only_when_a_yaml_has_changed(attn, tmp_path, 
         return rows_of(done.stdout, "table")[TABLE]["nano"]
 
     # a time that could not be found is looked for again
-    assert listed() == "28 cells, unknown time"
-    assert listed() == listed() == "28 cells, 1.2 days, 1.0 GB, 28.0M tokens"
+    assert listed() == "20 cells, unknown time"
+    assert listed() == listed() == "20 cells, 20.0 h, 1.0 GB, 20.0M tokens"
     assert len(composed) == 2
     yaml.write_text("one: 2\n")
-    assert listed() == "28 cells, 1.2 days, 1.0 GB, 28.0M tokens" and len(composed) == 3
+    assert listed() == "20 cells, 20.0 h, 1.0 GB, 20.0M tokens" and len(composed) == 3
 
 
 def test_the_list_measures_one_small_model_and_counts_flops(tiny, tmp_path, monkeypatch):

@@ -121,7 +121,7 @@ def test_hydra_answers_its_own_flags(attn, shell):
 
 
 def test_flags_and_overrides_may_come_in_any_order():
-    assert split_arguments(["a=1", "-m", "b=2", "--info", "c=3"]) == (["a=1", "b=2", "c=3"], ["-m", "--info"])
+    assert split_arguments(["a=1", "-m", "b=2", "--help", "c=3"]) == (["a=1", "b=2", "c=3"], ["-m", "--help"])
     assert split_arguments(["--cfg", "job", "a=1"]) == (["a=1"], ["--cfg", "job"])
     with pytest.raises(Mistake, match="did you mean --multirun"):
         split_arguments(["--mulitrun"])
@@ -227,6 +227,8 @@ def test_an_answer_that_nobody_reads_is_an_error_of_the_output_and_two_questions
             full.close()
     with pytest.raises(Mistake, match="--info --cfg: only one of them"):
         split_arguments(["--info", "--cfg", "job"])
+    with pytest.raises(Mistake, match="-m --cfg: --cfg prints one configuration\n  leave -m out"):
+        split_arguments(["seed=0,1", "-m", "--cfg", "hydra"])
 
 
 def test_the_help_lists_the_groups_that_the_command_takes(attn):
