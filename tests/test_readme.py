@@ -11,6 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from experiments.config.compose import compose
+from experiments.record.folder import run_name
+
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 LINES = [line for block in re.findall(r"```bash\n(.*?)```", README, re.DOTALL) for line in block.splitlines()]
@@ -24,6 +27,11 @@ def test_the_two_promised_commands_are_there():
     assert SET_UP[0].endswith("attn train variant=talking_heads heads=24")
     assert SET_UP[1].endswith("python -m pytest")
     assert set(LINES) - set(SET_UP) == set(COMMANDS)
+
+
+def test_the_first_run_has_the_name_that_is_shown():
+    overrides = shlex.split(SET_UP[0])[-2:]
+    assert set(re.findall(r"talking_heads-l\S+-[0-9a-f]{8}", README)) == {run_name(compose(overrides).model_dump())}
 
 
 @pytest.mark.parametrize("command", [line for line in COMMANDS if line.startswith("attn train")])
