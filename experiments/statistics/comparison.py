@@ -100,7 +100,8 @@ class Compared:
                 "reversed": beside_margin if claimed < -self.margin else 1.0,
             }
         edges = p_value(-self.margin), p_value(self.margin)
-        return {"holds": self._within(mean, *edges), "reversed": min(edges) if abs(mean) > self.margin else 1.0}
+        # outside as inside of the margin, the nearer edge is the harder one to exclude
+        return {"holds": self._within(mean, *edges), "reversed": max(edges) if abs(mean) > self.margin else 1.0}
 
     def _within(self, mean: float, *edges: float) -> float:
         """Both sides of the margin have to be excluded (Schuirmann 1987); not significant does not mean equal."""

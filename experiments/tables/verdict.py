@@ -113,7 +113,7 @@ def decide(
     verdicts = []
     for key, claim in claims.items():
         findings = {
-            scheme: _finding(compared[key, scheme], levels.get((key, scheme), 0.0), ALPHA / max(1, kept))
+            scheme: _finding(claim, compared[key, scheme], levels.get((key, scheme), 0.0), ALPHA / max(1, kept))
             for scheme in _schemes(claim, measures)
         }
         rows = dict.fromkeys(row for part in claim.parsed() for row in part.rows)
@@ -126,14 +126,18 @@ def _schemes(claim: Claim, measures: Mapping[str, Measures]) -> dict[str, Measur
     return dict(measures) if claim.of == "score" else {"": next(iter(measures.values()))}
 
 
-def _finding(comparisons: list[AnyComparison], level: float, next_level: float) -> Finding:
+def _finding(claim: Claim, comparisons: list[AnyComparison], level: float, next_level: float) -> Finding:
     if not comparisons:
         return Finding(comparisons, "not tested", 0.0, "this budget has none of its rows side by side")
     if found := list(dict.fromkeys(mark for comparison in comparisons for mark in comparison.marks)):
         return Finding(comparisons, "not tested", next_level, "; ".join(found))
     if level == 0.0:
         return Finding(comparisons, "not resolved", next_level, _what_would_resolve(comparisons, next_level))
-    return Finding(comparisons, claim_word(comparisons, level), level, "")
+    word, parts = claim_word(comparisons, level), len(claim.parsed())
+    if word == "holds" and 2 * len(comparisons) < parts:
+        why = f"this budget has the rows of {len(comparisons)} of its {parts} comparisons"
+        return Finding(comparisons, "not tested", level, why)
+    return Finding(comparisons, word, level, "")
 
 
 def _compare(

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from hypothesis import assume, example, given, settings
+from hypothesis import strategies as st
 
 from experiments.settings.mistake import Mistake
 from experiments.statistics.comparison import Compared
-from experiments.statistics.evidence import Planned
+from experiments.statistics.evidence import Anytime, Planned
 from experiments.tables.definition.table import Budget, Claim, Margin
 from experiments.tables.verdict import Measures, Verdict, decide
 
@@ -88,6 +92,32 @@ def test_sameness_is_reversed_beyond_the_margin_only():
     assert word("a ~ b", {"a": CLEAR, "b": NOISY}) == "not resolved", "not significant is not equal"
 
 
+@given(
+    st.lists(st.integers(-100, 100).map(lambda hundredths: hundredths / 100), min_size=4, max_size=12),
+    st.floats(0.01, 0.5),
+    st.sampled_from([">", ">~", "~"]),
+    st.sampled_from([-1, 1]),
+    st.booleans(),
+)
+# the mean lies outside of the margin, and the interval across its edge
+@example([-0.03, 0.01, -0.02, -0.01], 0.01, "~", -1, True)
+@settings(max_examples=200)
+def test_a_word_is_what_the_interval_shows(values, margin, relation, sense, planned):
+    differences = dict(enumerate(values))
+    made = Compared("", relation, differences, sense, margin, evidence=Planned() if planned else Anytime())
+    bounds = made.interval or (-math.inf, math.inf)
+    low, high = sorted(sense * bound for bound in bounds)
+    # where a bound lies on an edge, rounding decides
+    assume(all(abs(bound - edge) > 1e-6 for bound in (low, high) for edge in (-margin, 0.0, margin)))
+    inside = -margin < low and high < margin
+    shown = {
+        ">": {"holds": low > 0, "no difference": inside, "reversed": high < 0},
+        ">~": {"holds": low > -margin, "reversed": high < -margin},
+        "~": {"holds": inside, "reversed": low > margin or high < -margin},
+    }[relation]
+    assert made.word() == next((word for word, is_so in shown.items() if is_so), "not resolved")
+
+
 @pytest.mark.parametrize("seeds", [1, 2, 3])
 def test_few_seeds_never_resolve(seeds):
     few = {name: {seed: values[seed] for seed in range(seeds)} for name, values in {"a": CLEAR, "b": WORSE}.items()}
@@ -164,6 +194,14 @@ def test_rows_that_the_budget_lacks_are_left_out_and_said():
     assert made.word == "holds" and made.left_out == ["b"]
     none = verdict("b > c", {"a": CLEAR})
     assert none.word == "not tested" and "none of its rows" in none.why
+
+
+def test_a_claim_most_of_whose_comparisons_are_missing_may_fail_but_not_hold():
+    scores = {"a": CLEAR, "b": WORSE}
+    made = verdicts({"C": ["a > b", "a > c", "a > d"]}, scores)[0]
+    assert made.word == "not tested" and made.why == "this budget has the rows of 1 of its 3 comparisons"
+    assert verdicts({"C": ["a > b", "a > c"]}, scores)[0].word == "holds"
+    assert verdicts({"C": ["b > a", "a > c", "a > d"]}, scores)[0].word == "reversed"
 
 
 def beside(t: float) -> dict[str, dict[int, float]]:
