@@ -89,6 +89,7 @@ def test_an_error_in_an_added_file_names_it(attn, loud, short):
     assert f"the error is in {loud}/attention/loud.py" in report(caught.value)
 
 
+@pytest.mark.campaign
 def test_cells_of_a_kind_that_a_folder_adds_are_forked(shell, loud, text_file, tmp_path):
     """An objective and a kind of data, which are listed when the settings are imported."""
     write_files(loud, dict(KINDS.findall(PAGE)))
