@@ -24,9 +24,7 @@ def every_job_awaited(launcher: str) -> Iterator[None]:
         try:
             return results(job)
         except (FailedJobError, UncompletedJobError):
-            nothing = JobReturn(status=JobStatus.COMPLETED)
-            nothing.return_value = None
-            return [nothing]
+            return [JobReturn(status=JobStatus.COMPLETED)]
 
     Job.results = results_or_nothing  # type: ignore[assignment, method-assign]
     try:

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.console import Console
 
 from experiments.config.command_line import hydra_main
+from experiments.launch.cell import folder_of
 from experiments.launch.hydra_job import LEDGER, elsewhere, job, read_ledger
 from experiments.launch.local import train_cells
 from experiments.launch.plan import Plan, labelled_with_sweep, sweep_name
@@ -16,7 +17,7 @@ from experiments.launch.search import run_search
 from experiments.launch.submitit_jobs import every_job_awaited
 from experiments.launch.worker import Outcome, outcome_of
 from experiments.record.durable import folder_for
-from experiments.record.folder import RunFolder, run_name
+from experiments.record.folder import RunFolder
 from experiments.settings.exit_code import ExitCode
 from experiments.training.interruption import Interrupted
 
@@ -51,5 +52,5 @@ def _train_with_hydra(planned: Plan, overrides: list[str], flags: list[str], nam
     (folder / LEDGER).unlink(missing_ok=True)
     with every_job_awaited(planned.launcher):
         hydra_main(elsewhere(job), [*overrides, f"hydra.sweep.dir={folder}"], flags, name)
-    states = dict.fromkeys((run_name(cell.model_dump()) for cell in planned.cells), f"its job was ended: {folder}")
+    states = dict.fromkeys((folder_of(cell).path.name for cell in planned.cells), f"its job was ended: {folder}")
     return [outcome_of(RunFolder(runs / cell), state) for cell, state in (states | read_ledger(folder)).items()]
