@@ -30,8 +30,10 @@ def test_the_two_promised_commands_are_there():
 
 
 def test_the_first_run_has_the_name_that_is_shown():
-    overrides = shlex.split(SET_UP[0])[-2:]
-    assert set(re.findall(r"talking_heads-l\S+-[0-9a-f]{8}", README)) == {run_name(compose(overrides).model_dump())}
+    settings = compose(shlex.split(SET_UP[0])[-2:]).model_dump()
+    # the text of the documentation, and so the name, differ among versions of Python
+    settings["data"]["python"] = "3.11.7"
+    assert set(re.findall(r"talking_heads-l\S+-[0-9a-f]{8}", README)) == {run_name(settings)}
 
 
 @pytest.mark.parametrize("command", [line for line in COMMANDS if line.startswith("attn train")])

@@ -89,7 +89,7 @@ def _check_workers(options: Options, planned: Plan) -> None:
         raise Mistake(f"{WORKERS}: one run is no sweep", "add -m, or say trainer.threads=N")
     if not planned.runs_here:
         chosen = f"hydra/launcher={planned.launcher} hydra/sweeper={planned.sweeper}"
-        raise Mistake(f"{WORKERS}: with {chosen}, Hydra decides which cells run at once", "leave one of them out")
+        raise Mistake(f"{WORKERS}: {chosen} decides which cells run at once", "leave one of them out")
 
 
 def _dry_run(planned: Plan, overrides: list[str]) -> ExitCode:

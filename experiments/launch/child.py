@@ -15,11 +15,14 @@ from experiments.settings.plugins import words
 ROOT = Path(__file__).resolve().parents[2]
 
 
-# sets the search path before it imports anything: `python -m` and `python -c` would look in the current folder first
+# sets the search path before it imports anything: `python -m` and `python -c` would look in the current folder first;
+# a parent that blocks signals, as a worker of Ray does, hands this down
 BOOTSTRAP = f"""\
 import sys
 sys.path[:] = sys.argv.pop(1).split({os.pathsep!r})
 plugins, module = sys.argv.pop(1), sys.argv.pop(1)
+import signal
+signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
 from experiments.launch.import_hook import hold_signals_in_imports
 hold_signals_in_imports()
 if plugins:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
@@ -13,30 +11,8 @@ from experiments.config.compose import resolve
 from experiments.launch.plan import labelled_with_sweep
 from experiments.launch.worker import earlier_outcome, run_cell
 from experiments.settings.mistake import Mistake
-from experiments.settings.plugins import words
 
 LEDGER = "cells.txt"  # in the sweep's folder: a line for each cell that was started, and what became of it
-
-
-def elsewhere(job: Callable[[DictConfig], Any]) -> Callable[[DictConfig], Any]:
-    """The job for a process that has yet to be told what the user adds; pickled by value, so that it imports nothing.
-
-    It is told before the settings are imported, which list what there is.
-    """
-    added = words()
-    if not added:
-        return job
-    module, name = job.__module__, job.__qualname__
-
-    def told(config: DictConfig) -> Any:
-        from importlib import import_module
-
-        from experiments.settings.plugins import add
-
-        add(added)
-        return getattr(import_module(module), name)(config)
-
-    return told
 
 
 def job(config: DictConfig) -> float | None:

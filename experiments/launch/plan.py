@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -21,14 +21,18 @@ from experiments.search.objective import check_objectives
 from experiments.search.space import Space, space_of
 from experiments.settings.digest import digest
 from experiments.settings.extras import check_installed
+from experiments.settings.group import Group
 from experiments.settings.mistake import Mistake, nearest
+from experiments.settings.ray_cluster import RayCluster
 from experiments.settings.run import Settings
 from experiments.settings.search import Search
 from experiments.tasks.choose import task_of
 from experiments.training.run_length import planned_steps
 
+G = TypeVar("G", bound=Group)
 MAX_CELLS_NAMED = 10  # wrong cells
 SEARCH = "optuna_search"  # our own sweeper
+RAY = "ray"  # our own launcher
 
 
 class PlannedSearch(NamedTuple):
@@ -52,6 +56,7 @@ class Plan:
     sweeper: str
     runs: str  # folder of the run folders
     search: PlannedSearch | None = None
+    ray: RayCluster | None = None  # where the cells are tasks of Ray
 
     @property
     def runs_here(self) -> bool:
@@ -76,13 +81,16 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
         # several values are refused, each by its key
         compose_raw(overrides, name=name)
     if sweeper not in ("basic", SEARCH):
+        if launcher == RAY:
+            raise Mistake(f"hydra/sweeper={sweeper}: hydra/launcher={RAY} takes the cells of hydra/sweeper=basic only")
         return Plan([], True, launcher, sweeper, runs)
     named = {each.key_or_group for each in parsed}
     of_overlay = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items() if key not in named]
     if sweeper == SEARCH:
         search = _planned_search(hydra.sweeper, launcher, [*of_overlay, *overrides])
         return Plan(_checked(_ends(search.space, name), launcher), True, launcher, sweeper, runs, search)
-    return Plan(_checked(grid([*of_overlay, *overrides], name), launcher), True, launcher, sweeper, runs)
+    ray = _ray_cluster(hydra.launcher) if launcher == RAY else None
+    return Plan(_checked(grid([*of_overlay, *overrides], name), launcher), True, launcher, sweeper, runs, ray=ray)
 
 
 def _planned_search(node: DictConfig, launcher: str, overrides: list[str]) -> PlannedSearch:
@@ -93,13 +101,24 @@ def _planned_search(node: DictConfig, launcher: str, overrides: list[str]) -> Pl
             f"hydra/launcher={launcher}: hydra/sweeper={SEARCH} trains its trials itself",
             "start the same command in each job: they share the study",
         )
-    try:
-        search = Search.model_validate(OmegaConf.to_container(node, resolve=True))
-    except ValidationError as errors:
-        said = [sentence(error, ("hydra", "sweeper", *error["loc"]), {}) for error in errors.errors()]
-        raise Mistake("\n".join(said)) from errors
+    search = _validated(Search, node, "sweeper")
     check_objectives(search.objectives)
     return PlannedSearch(search, space_of(overrides))
+
+
+def _ray_cluster(node: DictConfig) -> RayCluster:
+    """The cluster that Hydra's node of the launcher describes. Raises Mistake."""
+    check_installed("ray", f"hydra/launcher={RAY}", "ray")
+    return _validated(RayCluster, node, "launcher")
+
+
+def _validated(kind: type[G], node: DictConfig, name: str) -> G:
+    """A node of Hydra's settings as settings of ours. Raises Mistake."""
+    try:
+        return kind.model_validate(OmegaConf.to_container(node, resolve=True))
+    except ValidationError as errors:
+        said = [sentence(error, ("hydra", name, *error["loc"]), {}) for error in errors.errors()]
+        raise Mistake("\n".join(said)) from errors
 
 
 def _ends(space: Space, name: str) -> Iterator[Cell]:
@@ -162,13 +181,21 @@ def _hydra_settings(overrides: list[str], name: str) -> tuple[DictConfig, str]:
     """Hydra's own settings and `runs`, from the overrides that decide them and from the overlays that they name."""
     keys = ("hydra/launcher=", "hydra/sweeper=", "hydra.mode=", "experiment=", "runs=")
     deciding = [override for override in overrides if override.startswith(keys) and "," not in override]
-    of_sweeper = [override for override in overrides if override.startswith("hydra.sweeper.")]
+    details = [override for override in overrides if override.startswith(("hydra.sweeper.", "hydra.launcher."))]
     for override in deciding:
         if override.startswith("hydra/launcher=submitit_"):
             check_installed("slurm", override, "submitit")
-    if f"hydra/sweeper={SEARCH}" in deciding:
-        for key in (override.partition("=")[0].removeprefix("hydra.sweeper.") for override in of_sweeper):
-            if key not in Search.model_fields:
-                raise Mistake(f"there is no setting 'hydra.sweeper.{key}'" + nearest(key, Search.model_fields))
-    composed = compose_raw([*deciding, *of_sweeper], with_hydra=True, name=name)
+        if override == f"hydra/launcher={RAY}":
+            _check_keys("hydra.launcher.", RayCluster, details)
+        if override == f"hydra/sweeper={SEARCH}":
+            _check_keys("hydra.sweeper.", Search, details)
+    composed = compose_raw([*deciding, *details], with_hydra=True, name=name)
     return composed.hydra, str(composed.runs)
+
+
+def _check_keys(prefix: str, kind: type[Group], overrides: list[str]) -> None:
+    """Raise Mistake for an override of a launcher or sweeper of ours that names none of its settings."""
+    for override in overrides:
+        key = override.partition("=")[0].removeprefix(prefix)
+        if override.startswith(prefix) and key not in kind.model_fields:
+            raise Mistake(f"there is no setting '{prefix}{key}'" + nearest(key, kind.model_fields))

@@ -1,4 +1,4 @@
-"""A sweep, from its plan to its outcomes: by our own runner, or by one of Hydra's launchers or sweepers."""
+"""A sweep, from its plan to its outcomes: by our own runner, by Ray, or by one of Hydra's launchers or sweepers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from rich.console import Console
 
 from experiments.config.command_line import hydra_main
 from experiments.launch.cell import folder_of
-from experiments.launch.hydra_job import LEDGER, elsewhere, job, read_ledger
+from experiments.launch.hydra_job import LEDGER, job, read_ledger
 from experiments.launch.local import train_cells
 from experiments.launch.plan import Plan, labelled_with_sweep, sweep_name
+from experiments.launch.ray_tasks import train_on_ray
 from experiments.launch.report import print_outcomes
 from experiments.launch.resources import Workers
 from experiments.launch.search import run_search
@@ -19,6 +20,7 @@ from experiments.launch.worker import Outcome, outcome_of
 from experiments.record.durable import folder_for
 from experiments.record.folder import RunFolder
 from experiments.settings.exit_code import ExitCode
+from experiments.settings.plugins import with_plugins
 from experiments.training.interruption import Interrupted
 
 
@@ -29,17 +31,19 @@ def run_sweep(planned: Plan, overrides: list[str], flags: list[str], name: str, 
     those that were planned: Hydra's launchers read them anew.
     """
     console = Console()
-    if planned.runs_here:
-        try:
-            if planned.search:
-                return run_search(planned, overrides, name, workers, console)
-            cells = [labelled_with_sweep(cell, sweep_name(overrides)) for cell in planned.cells]
+    try:
+        if planned.search:
+            return run_search(planned, overrides, name, workers, console)
+        cells = [labelled_with_sweep(cell, sweep_name(overrides)) for cell in planned.cells]
+        if planned.runs_here:
             outcomes = train_cells(cells, console, workers)
-        except Interrupted as interrupted:
-            console.print(f"{interrupted}; the same command goes on from here")
-            return interrupted.exit_code
-    else:
-        outcomes = _train_with_hydra(planned, overrides, flags, name)
+        elif planned.ray:
+            outcomes = train_on_ray(cells, planned.ray, console)
+        else:
+            outcomes = _train_with_hydra(planned, overrides, flags, name)
+    except Interrupted as interrupted:
+        console.print(f"{interrupted}; the same command goes on from here")
+        return interrupted.exit_code
     print_outcomes(outcomes, console)
     return ExitCode.DONE if all(outcome.done for outcome in outcomes) else ExitCode.SWEEP_FAILED
 
@@ -51,6 +55,6 @@ def _train_with_hydra(planned: Plan, overrides: list[str], flags: list[str], nam
     folder_for(folder)
     (folder / LEDGER).unlink(missing_ok=True)
     with every_job_awaited(planned.launcher):
-        hydra_main(elsewhere(job), [*overrides, f"hydra.sweep.dir={folder}"], flags, name)
+        hydra_main(with_plugins(job), [*overrides, f"hydra.sweep.dir={folder}"], flags, name)
     states = dict.fromkeys((folder_of(cell).path.name for cell in planned.cells), f"its job was ended: {folder}")
     return [outcome_of(RunFolder(runs / cell), state) for cell, state in (states | read_ledger(folder)).items()]

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
+from typing import Any, TypeVar
 
 import yaml
 
@@ -31,6 +32,7 @@ REGISTRIES = (
 )
 # registries that are listed when the settings are imported
 LISTED = ("attention/kernels", "experiments/data/kinds", "experiments/objectives/kinds")
+T = TypeVar("T")
 FLAGS = {"plugins": "plugins", "--config-dir": "--config-dir", "-cd": "--config-dir"}
 
 _code: list[Path] = []
@@ -103,6 +105,27 @@ def words() -> list[str]:
     """The words that bring another process what this one has in use."""
     conf_alone = (folder for folder in _conf if folder.parent not in _code)
     return [f"plugins={folder}" for folder in _code] + [f"--config-dir={folder}" for folder in conf_alone]
+
+
+def with_plugins(function: Callable[..., T]) -> Callable[..., T]:
+    """The function for another process, which first uses the folders that this one uses.
+
+    It is pickled by value, so that nothing is imported before: the settings list what there is when they are imported.
+    """
+    added = words()
+    if not added:
+        return function
+    module, name = function.__module__, function.__qualname__
+
+    def call(*arguments: Any) -> Any:
+        from importlib import import_module
+
+        from experiments.settings.plugins import add
+
+        add(added)
+        return getattr(import_module(module), name)(*arguments)
+
+    return call
 
 
 def add(words: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from pathlib import Path
 
@@ -38,3 +39,13 @@ def test_it_is_the_code_of_the_parent_that_runs(hostile):
     # it has come as far as to look for the configuration of the run
     assert done.returncode == 1 and "config.yaml" in done.stderr, done.stderr
     assert not (hostile / "imported").exists()
+
+
+def test_signals_that_the_parent_blocks_reach_the_child(tmp_path):
+    ours = process_arguments("timeit", "import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))
+    try:
+        done = subprocess.run(**ours, cwd=tmp_path, capture_output=True, timeout=60)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+    assert done.returncode == -signal.SIGTERM, done.stderr

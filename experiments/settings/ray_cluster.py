@@ -1,0 +1,15 @@
+"""A cluster of Ray, as `hydra/launcher=ray` describes it."""
+
+from __future__ import annotations
+
+from experiments.settings.group import Count, Group, NonNegative, Positive, Size, Text
+
+
+class RayCluster(Group):
+    """Where it is, and what each cell needs of it."""
+
+    address: Text | None  # None: this machine alone
+    cpus: Size | None  # None: trainer.threads
+    gpus: NonNegative | None  # None: 1 for a cell on a GPU
+    resources: dict[str, Positive]  # by the name that the nodes give them
+    retries: Count  # of a cell whose worker dies

@@ -1,0 +1,174 @@
+"""Sweeps whose cells are tasks of Ray: a cluster that the test starts, workers that are killed, and what is refused."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from experiments.launch.plan import plan
+from experiments.record.folder import RunFolder
+from tests.fixtures.outcome import outcome
+
+ROOT = Path(__file__).resolve().parents[2]
+RAY = ("train", "-m", "hydra/launcher=ray")
+# long enough to be stopped in the middle; saved only at the end, or when a signal asks for it
+LONG = ("max_steps=1500", "trainer.log_every=50", "trainer.evaluate_every=1500", "trainer.checkpoint_every=100")
+
+
+def instead(words: tuple[str, ...], usual: list[str]) -> list[str]:
+    """The words, and the usual ones of other keys."""
+    keys = {word.partition("=")[0] for word in words}
+    return [*words, *(word for word in usual if word.partition("=")[0] not in keys)]
+
+
+def until(true: Callable[[], object], seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def runs(folder: Path) -> list[RunFolder]:
+    return [RunFolder(path) for path in sorted((folder / "runs").glob("multi_head-*"))]
+
+
+def statuses(folder: Path) -> list[str | None]:
+    return [(result := run.result()) and result.status for run in runs(folder)]
+
+
+def begun(folder: Path) -> bool:
+    """Whether there are runs, and each has saved a checkpoint."""
+    return bool(runs(folder)) and all(any(run.checkpoint.glob("*.safetensors")) for run in runs(folder))
+
+
+@pytest.fixture(scope="module")
+def ray_environment(environment, tmp_path_factory):
+    pytest.importorskip("ray", reason="needs attn[ray]")
+    # a socket's path has at most 107 characters, and pytest's folders are deep
+    # and workers would wait for the other tests, as Ray gives its workers a low priority
+    yield {key: value for key, value in environment.items() if key != "TMPDIR"} | {"RAY_worker_niceness": "0"}
+
+
+@pytest.fixture
+def sweep(ray_environment, tiny, tmp_path):
+    """sweep(*words): the process of a sweep over Ray; the words stand in place of those of `tiny`."""
+    processes = []
+
+    def begin(*words: str) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, str(ROOT / "cli.py"), *RAY, *instead(words, tiny)],
+            cwd=tmp_path, env=ray_environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        )  # fmt: skip
+        processes.append(process)
+        return process
+
+    yield begin
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture(scope="module")
+def cluster(ray_environment):
+    """The address of a cluster of one node with two cores, as `ray start` makes it."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ray = [sys.executable, "-m", "ray.scripts.scripts"]
+    head = ["start", "--head", "--num-cpus=2", f"--port={port}", "--include-dashboard=false", "--disable-usage-stats"]
+    subprocess.run([*ray, *head], env=ray_environment, check=True, timeout=120, stdout=subprocess.DEVNULL)
+    yield f"127.0.0.1:{port}"
+    subprocess.run([*ray, "stop", "--force"], env=ray_environment, check=True, timeout=120, stdout=subprocess.DEVNULL)
+
+
+@pytest.mark.campaign
+def test_cells_run_on_a_cluster_and_what_is_done_is_skipped(sweep, cluster, tmp_path):
+    # a learning rate that no float survives: the other cells end as they would
+    words = ("seed=0,1", "learning_rate=1e-3,1e30", f"hydra.launcher.address={cluster}")
+    for counted in ("[1/4]", "done before"):
+        process = sweep(*words)
+        said, _ = process.communicate(timeout=300)
+        assert process.returncode == 3, said
+        assert "2 of 4 cells failed; the same command tries them again" in said and counted in said
+        assert "Ray's logs: " in said
+    assert sorted(map(str, statuses(tmp_path))) == ["done", "done", "nan", "nan"]
+
+
+@pytest.mark.campaign
+def test_a_cell_whose_worker_is_killed_goes_on_to_the_same_bytes(sweep, shell, tiny, tmp_path):
+    process = sweep("seed=0", *LONG)
+    until(lambda: begun(tmp_path))
+    descendants = psutil.Process(process.pid).children(recursive=True)
+    (worker,) = [each for each in descendants if "train_cell" in " ".join(each.cmdline())]
+    worker.send_signal(signal.SIGKILL)
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    (tmp_path / "alone").mkdir()
+    alone = shell("train", "seed=0", *instead(LONG, tiny), cwd=tmp_path / "alone")
+    assert alone.returncode == 0, alone.output
+    (run,), (other,) = runs(tmp_path), runs(tmp_path / "alone")
+    assert outcome(run) == outcome(other)
+
+
+@pytest.mark.campaign
+def test_an_interrupted_sweep_saves_its_cells_and_goes_on(sweep, tmp_path):
+    # more cells than cores: some are interrupted, others have not begun
+    words = ("seed=range(4)", *LONG)
+    process = sweep(*words)
+    until(lambda: begun(tmp_path))
+    process.send_signal(signal.SIGINT)
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 130, said
+    assert "interrupted by SIGINT; the same command goes on from here" in said
+    assert "interrupted" in statuses(tmp_path)
+    process = sweep(*words)
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 0, said
+    assert statuses(tmp_path) == ["done"] * 4
+
+
+@pytest.mark.campaign
+def test_a_cluster_that_does_not_answer_is_named(sweep):
+    process = sweep("seed=0,1", "hydra.launcher.address=127.0.0.1:1")
+    said, _ = process.communicate(timeout=300)
+    assert process.returncode == 2, said
+    assert "hydra.launcher.address=127.0.0.1:1: " in said
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["hydra.launcher.adress=auto"], "no setting 'hydra.launcher.adress' (did you mean address?)"),
+        (["hydra.launcher.retries=-1"], "hydra.launcher.retries = -1: "),
+        (["hydra.launcher.gpus=many"], "hydra.launcher.gpus = 'many': "),
+        (["hydra/sweeper=optuna_search"], "hydra/launcher=ray: hydra/sweeper=optuna_search trains its trials itself"),
+        (["--workers", "2"], "--workers: hydra/launcher=ray hydra/sweeper=basic decides which cells run at once"),
+    ],
+)
+def test_what_ray_cannot_take_is_refused_before_anything_is_changed(attn, tiny, tmp_path, monkeypatch, words, said):
+    monkeypatch.setattr("experiments.settings.extras.find_spec", lambda library: library)
+    done = attn(*RAY, "seed=0,1", *words, *tiny)
+    assert done.returncode == 2 and said in done.stderr, done.output
+    assert not (tmp_path / "runs").exists()
+
+
+def test_without_ray_the_line_that_installs_it_is_printed(attn, tiny, monkeypatch):
+    monkeypatch.setattr("experiments.settings.extras.find_spec", lambda library: None)
+    done = attn(*RAY, "seed=0,1", *tiny)
+    assert done.returncode == 2, done.output
+    assert "hydra/launcher=ray needs ray" in done.stderr and '".[ray]"' in done.stderr
+
+
+def test_a_plan_has_the_cluster_and_its_cells(tiny, monkeypatch):
+    monkeypatch.setattr("experiments.settings.extras.find_spec", lambda library: library)
+    planned = plan(["hydra/launcher=ray", "hydra.launcher.gpus=0.5", "seed=0,1", *tiny], ["-m"])
+    assert len(planned.cells) == 2 and not planned.runs_here
+    assert planned.ray and planned.ray.gpus == 0.5 and planned.ray.retries == 3
