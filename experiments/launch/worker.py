@@ -129,6 +129,9 @@ class RunningCell:
             said = self._output.read()
         if code == ExitCode.MISTAKE:
             self.folder.discard()
+        # what both say goes to one file
+        if code == ExitCode.FAILED and (theirs := self._outcome_of_another()):
+            return theirs
         try:
             result = self.folder.result()
         except Failure as error:
@@ -139,6 +142,12 @@ class RunningCell:
         if code < 0 or result is None or stale:
             return Outcome(self.folder, None, why_ended(code, said))
         return Outcome(self.folder, result, "" if result.status == "done" else f"{result.status}: {result.reason}")
+
+    def _outcome_of_another(self) -> Outcome | None:
+        """The outcome if another process trains in the folder, or has finished the run in the meantime."""
+        if holder := self.folder.holder():
+            return Outcome(self.folder, None, f"{self.folder.path}: {holder} trains in it; wait for it, or stop it")
+        return earlier_outcome(self.settings)
 
 
 Watcher = Callable[[Iterable[RunningCell]], None]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from experiments.record.folder import RunFolder
 from scripts.campaigns.harness import Subject, ended, files_in, runs_in
 
 
@@ -58,3 +59,24 @@ def test_two_that_make_one_corpus(nursery, training, tmp_path, chance, tries, sa
         assert codes[0] in (0, -9) and codes[1] == 0, (first.output, second.output)
         assert files_in(folder / "cache") == expected, number
     say(f"{count} collisions")
+
+
+def test_many_workers_that_share_the_cells_of_a_sweep(nursery, training, tmp_path, tries, say):
+    cells, count = tries(3, 5), tries(4, 100)
+    words = ["train", "-m", *training[1:], f"seed=range(0,{cells})", "--workers", "1"]
+    whole, shared = tmp_path / "whole", tmp_path / "shared"
+    whole.mkdir()
+    shared.mkdir()
+    code, said = nursery.run(*words, cwd=whole)
+    assert code == 0, said
+    workers = [nursery.start(*words, cwd=shared) for _ in range(count)]
+    codes = [worker.wait() for worker in workers]
+    for code, worker in zip(codes, workers, strict=True):
+        # the cells that another trains at that moment are its own affair
+        assert code == 0 or (code == 3 and "trains in it" in worker.output), (code, worker.output)
+    code, said = nursery.run(*words, cwd=shared)
+    assert code == 0 and said.count("done before") == cells, said
+    assert runs_in(shared) == runs_in(whole)
+    starts = [RunFolder(folder.parent).environment()["earlier"] for folder in shared.glob("runs/*/config.yaml")]
+    assert starts == [[]] * cells
+    say(f"{count} workers of {cells} cells, {codes.count(3)} told that others train")
