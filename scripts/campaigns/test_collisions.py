@@ -7,6 +7,8 @@ import time
 from experiments.record.folder import RunFolder
 from scripts.campaigns.harness import Subject, ended, files_in, runs_in
 
+AT_ONCE = 8  # processes that share a sweep
+
 
 def test_two_trainings_of_one_run(nursery, training, tmp_path, chance, tries, say):
     whole = tmp_path / "whole"
@@ -62,18 +64,22 @@ def test_two_that_make_one_corpus(nursery, training, tmp_path, chance, tries, sa
 
 
 def test_many_workers_that_share_the_cells_of_a_sweep(nursery, training, tmp_path, tries, say):
-    cells, count = tries(3, 5), tries(4, 100)
+    cells, count = tries(3, 30), tries(4, 100)
     words = ["train", "-m", *training[1:], f"seed=range(0,{cells})", "--workers", "1"]
     whole, shared = tmp_path / "whole", tmp_path / "shared"
     whole.mkdir()
     shared.mkdir()
     code, said = nursery.run(*words, cwd=whole)
     assert code == 0, said
-    workers = [nursery.start(*words, cwd=shared) for _ in range(count)]
-    codes = [worker.wait() for worker in workers]
-    for code, worker in zip(codes, workers, strict=True):
-        # the cells that another trains at that moment are its own affair
-        assert code == 0 or (code == 3 and "trains in it" in worker.output), (code, worker.output)
+    workers, codes = [], []
+    for number in range(count + AT_ONCE):
+        if number < count:
+            workers.append(nursery.start(*words, cwd=shared))
+        if number >= AT_ONCE:
+            worker = workers[number - AT_ONCE]
+            codes.append(code := worker.wait())
+            # the cells that another trains at that moment are its own affair
+            assert code == 0 or (code == 3 and "trains in it" in worker.output), (code, worker.output)
     code, said = nursery.run(*words, cwd=shared)
     assert code == 0 and said.count("done before") == cells, said
     assert runs_in(shared) == runs_in(whole)
