@@ -213,24 +213,27 @@ def _ratio(of_row: Mapping[int, float], of_baseline: Mapping[int, float]) -> flo
 
 
 def _rank(request: Request, lines: list[Line], printed: dict[str, dict[str, Number]]) -> None:
-    """Ranks among the rows that have both numbers, and whether the difference to the baseline has the paper's sign."""
+    """Ranks among the rows that have both numbers, and whether the difference to the baseline has the paper's sign.
+
+    A mean that is over some of the seeds alone has no rank, and counts in no other row's.
+    """
     score, baseline = request.budget.score_name, request.table.baseline
     theirs: dict[str, float] = {}
     if request.printed:
         metric = request.printed.metric
         theirs = {row: value for row, numbers in printed.items() if (value := numbers[metric].value) is not None}
     both = [line for line in lines if line["row"] in theirs and line[score] is not None]
+    ranked = [line for line in both if not line["of_seeds"]]
     our_sign = 1 if request.budget.better == "higher" else -1
     their_sign = 1 if request.printed and request.printed.better == "higher" else -1
     for line in lines:
         row = line["row"]
         line |= {"rank": None, "published_rank": None, "rank_deviation": None, "sign": None}
-        if line not in both:
-            continue
-        line["rank"] = 1 + sum(our_sign * (other[score] - line[score]) > 0 for other in both)
-        line["published_rank"] = 1 + sum(their_sign * (theirs[other["row"]] - theirs[row]) > 0 for other in both)
-        line["rank_deviation"] = line["rank"] - line["published_rank"]
-        if baseline in theirs and row != baseline:
+        if line in ranked:
+            line["rank"] = 1 + sum(our_sign * (other[score] - line[score]) > 0 for other in ranked)
+            line["published_rank"] = 1 + sum(their_sign * (theirs[other["row"]] - theirs[row]) > 0 for other in ranked)
+            line["rank_deviation"] = line["rank"] - line["published_rank"]
+        if line in both and baseline in theirs and row != baseline:
             line["sign"] = _sign(line, our_sign, their_sign * (theirs[row] - theirs[baseline]))
 
 

@@ -163,6 +163,20 @@ def test_order_and_difference_that_contradict_are_marked_and_explained():
     assert (found.missing, found.cells) == (8, 18)
 
 
+def test_a_mean_over_some_of_the_seeds_is_not_ranked():
+    found = uneven()
+    # by its mean h16 would be the first of three; paired by seed it is worse than h8
+    assert [line(found, row)["rank"] for row in LOSSES] == [1, None, 2]
+    assert [line(found, row)["published_rank"] for row in LOSSES] == [1, None, 2]
+    (row,) = [each for each in render(found, "markdown").splitlines() if "16 heads" in each]
+    assert "(2)" not in row and "(1)" not in row
+
+
+def test_the_sign_of_a_row_that_is_not_ranked_is_that_of_the_shared_seeds():
+    found = made({("h32", 0): CellOutcome("missing")})
+    assert (line(found, "h32")["rank"], line(found, "h32")["sign"]) == (None, "same")
+
+
 def test_a_baseline_of_fewer_seeds_marks_the_differences_to_it():
     found = made({("h8", 0): CellOutcome("failed", "a reason"), ("h32", 0): CellOutcome("missing")})
     h8, h16, h32 = (line(found, row) for row in LOSSES)
