@@ -192,8 +192,11 @@ def _by_position(x: Tensor, weight: Tensor | None) -> Tensor | None:
 def _truncated_normal_(tensor: Tensor, variance: float) -> None:
     """A normal cut off at two standard deviations, by the inverse of its distribution function.
 
-    torch's trunc_normal_ looks at the values it has drawn, which tensors of shapes alone don't have.
+    torch's trunc_normal_ looks at the values it has drawn, which tensors of shapes alone don't have. For these nothing
+    is drawn here, as erfinv_ would import torch's compiler.
     """
+    if tensor.is_meta:
+        return
     edge = math.erf(2 / math.sqrt(2))
     with torch.no_grad():
         tensor.uniform_(-edge, edge).erfinv_().mul_(math.sqrt(2 * variance) / TRUNCATED_STD)

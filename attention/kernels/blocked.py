@@ -17,6 +17,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from attention.kernels import autocast
+from attention.kernels.compiler import not_compiled
 from attention.kernels.dropout import keep_scale, kept_weights, seed_number
 from attention.kernels.problem import Problem, Projection
 
@@ -26,7 +27,7 @@ BLOCK_BYTES = {"cpu": 2**21, "cuda": 2**26}
 
 
 # compiled, the loop over the blocks would be unrolled: a compiled model calls this kernel as it is
-@torch.compiler.disable
+@not_compiled
 def attend(problem: Problem) -> Tensor:
     """Compute what the reference does, gradients included, with only the inputs kept for the backward.
 

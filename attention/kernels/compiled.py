@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from attention.kernels.compiler import constant
 from attention.kernels.dropout import keep_scale, keep_threshold, seed_number
 from attention.kernels.problem import Problem
 
@@ -59,7 +60,7 @@ def refusal(problem: Problem) -> str | None:
 
 
 # a constant of a compiled model, which could not trace a compiler's run
-@torch.compiler.assume_constant_result
+@constant
 def absence() -> str | None:
     """Why this kernel can't run on this machine, whatever the problem, or None.
 

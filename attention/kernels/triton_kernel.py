@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from attention.kernels.compiler import not_compiled
 from attention.kernels.dropout import has_no_data, keep_scale, keep_threshold, seed_number
 from attention.kernels.problem import Problem
 
@@ -50,7 +51,7 @@ def absence(device: torch.device) -> str | None:
     return None
 
 
-@torch.compiler.disable
+@not_compiled
 def refusal(problem: Problem) -> str | None:
     """Why this kernel can't do the problem, or None. On a GPU the first such problem compiles the programs."""
     query, value, mask = problem.query, problem.value, problem.mask
@@ -84,7 +85,7 @@ def refusal(problem: Problem) -> str | None:
     return None
 
 
-@torch.compiler.disable
+@not_compiled
 def attend(problem: Problem) -> Tensor:
     """Compute what the reference does, gradients included; the inputs and one sum a row and head are kept for these.
 

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from attention.kernels import autocast, compiled, kernel_modules, reference, sdpa
+from attention.kernels.compiler import constant
 from attention.kernels.problem import Hook, Problem, Projection
 
 __all__ = ["BACKENDS", "Projection", "attend", "check_backend", "choose"]
@@ -131,6 +132,6 @@ def _products_are_faster(problem: Problem) -> bool:
 
 
 # a constant of a compiled model, which could not trace the question
-@torch.compiler.assume_constant_result
+@constant
 def _has_amx() -> bool:
     return torch.cpu._is_amx_tile_supported()
