@@ -32,7 +32,8 @@ function drawAnswer(shownRows, baseline) {
         : [
             "Nothing is shown to be better than ",
             named(baseline),
-            ". The lowest mean is that of ",
+            // which may be higher than the baseline's
+            ". Of the others, the lowest mean is that of ",
             named(lowest),
             `, ${lowest.difference.mean < 0 ? "lower" : "higher"} by `,
             ...parts(lowest),
