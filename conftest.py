@@ -12,6 +12,7 @@ if not Path("/dev/nvidiactl").exists():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 pytest_plugins = [
+    "tests.fixtures.bench",
     "tests.fixtures.campaign",
     "tests.fixtures.command",
     "tests.fixtures.composing",

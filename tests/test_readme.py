@@ -61,6 +61,7 @@ def downloaded(text_file: Path, folder: Path) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("short_timings")
 @pytest.mark.parametrize("command", sorted(set(re.findall(r"`(attn [^`]*)`", README))))
 def test_commands_within_sentences_run(attn, command):
     done = attn(*shlex.split(command)[1:])

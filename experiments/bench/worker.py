@@ -117,6 +117,9 @@ def main() -> None:
         answer({MISTAKE: str(error)})
         return
     answer(built.work._asdict())
+    # the collections between turns leave out what has been imported
+    gc.collect()
+    gc.freeze()
     memory, neighbours = PeakMemory(contender.device), Neighbours()
     for line in sys.stdin:
         gc.collect()

@@ -11,6 +11,7 @@ from typing import Any
 
 import hydra
 from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
 from hydra.errors import HydraException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
@@ -35,6 +36,8 @@ class AddedFolders(SearchPathPlugin):
 def conf_for_hydra() -> str:
     """The folder that Hydra composes from; it then looks in the added ones too."""
     Plugins.instance().register(AddedFolders)
+    # Hydra copies its one store whenever it looks into its files, and changes no copy
+    ConfigStore.__deepcopy__ = lambda store, memo: store  # type: ignore[attr-defined]
     return str(CONF)
 
 

@@ -62,10 +62,9 @@ class Inside(Worker):
 
 
 @pytest.fixture
-def inside(monkeypatch):
-    """No process a contender, and timings that are as short as they may be."""
+def inside(short_timings, monkeypatch):
+    """No process a contender, and short timings."""
     monkeypatch.setattr(rounds, "Worker", Inside)
-    monkeypatch.setattr(rounds, "SHORTEST", 0.01)
 
 
 @pytest.mark.usefixtures("inside")
