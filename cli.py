@@ -333,14 +333,14 @@ def dashboard(
             from experiments.settings.mistake import Mistake
 
             if out or watch or show:
-                raise Mistake("--wandb saves a workspace and writes no file: leave out --out, --watch, --open")
+                raise Mistake("--wandb saves a workspace instead of a file; leave out --out, --watch and --open")
             save_workspace(selection or [], runs, project)
         else:
             from experiments.commands.dashboard import write_dashboard
             from experiments.settings.mistake import Mistake
 
             if project is not None:
-                raise Mistake(f"--project {project}: is for --wandb")
+                raise Mistake(f"--project {project}: needs --wandb")
             write_dashboard(selection or [], runs, out, watch, show)
 
 

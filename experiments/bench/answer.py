@@ -1,4 +1,4 @@
-"""What an answer costs: processor time until a difference between two configurations is resolved."""
+"""The cost of an answer: processor time until a difference between two configurations is resolved."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ UPPER = 0.9  # level of the one-sided bound on a standard deviation, which a few
 def answers(
     cells: Sequence[Settings], seeds: int, difference: float, console: Console, workers: Workers
 ) -> tuple[list[Row], list[LeftOut]]:
-    """A row for each configuration against the first one, and the cells that have no result.
+    """A row for each configuration compared with the first one, and the cells without a result.
 
-    Every configuration is trained with the seeds 0 to `seeds` - 1; what is in the run folders already is taken from
-    there. The paired differences of validation loss have a standard deviation, which says how many seeds an
-    anytime-valid interval needs to leave 0 out at a mean of `difference` [nats]; times the processor time of a pair of
-    cells that is the cost of the answer. Raises Interrupted, and Mistake for cells that differ in their seed.
+    Every configuration is trained with the seeds 0 to `seeds` - 1; finished runs in the run folders are reused. The
+    standard deviation of the paired differences of validation loss determines how many seeds an anytime-valid interval
+    needs to exclude 0 at a mean of `difference` [nats]. This number times the processor time of a pair of cells is the
+    cost of the answer. Raises Interrupted, and Mistake for cells that differ in their seed.
     """
     if len(cells) < 2:
         raise Mistake("--scope answer compares configurations", "list two or more: variant=multi_head,talking_heads")
     by_seed = [cell.model_copy(update={"seed": seed}) for seed in range(seeds) for cell in cells]
     if len({repr(cell.model_dump()) for cell in by_seed}) < len(by_seed):
-        raise Mistake("seed: --scope answer chooses the seeds itself", "leave seed= away, and give --seeds N")
+        raise Mistake("seed: --scope answer chooses the seeds itself", "leave out seed=, and give --seeds N")
     outcomes = train_cells(by_seed, console, workers)
     # by configuration, in the order of the seeds
     trained = [outcomes[index :: len(cells)] for index in range(len(cells))]
@@ -47,13 +47,15 @@ def answers(
 
 
 def seeds_to_resolve(difference: float, deviation: float) -> int | None:
-    """Seeds until the anytime-valid interval of a mean `difference` leaves 0 out; None: over MOST_SEEDS."""
+    """The number of seeds until the anytime-valid interval of a mean `difference` excludes 0; None for more than
+    MOST_SEEDS.
+    """
     counts = range(2, MOST_SEEDS + 1)
     return next((count for count in counts if Anytime().p_value(count, difference, deviation, 0.0) <= ALPHA), None)
 
 
 def highest_deviation(deviation: float, count: int) -> float:
-    """An upper bound of the standard deviation that `count` normal values had, by the chi-squared distribution."""
+    """An upper bound for the standard deviation behind `count` normal values, from the chi-squared distribution."""
     from scipy.stats import chi2
 
     return deviation * math.sqrt((count - 1) / chi2.ppf(1 - UPPER, count - 1))

@@ -1,4 +1,6 @@
-"""Check a kernel before it is timed: output and gradients against the equations in float64, at the sizes timed."""
+"""A check of a kernel before it is timed: output and gradients compared with the equations in float64, at the timed
+sizes.
+"""
 
 from __future__ import annotations
 
@@ -22,14 +24,14 @@ LARGEST_MAP = 2**24
 
 
 class Checked(NamedTuple):
-    """What the check of a contender came to."""
+    """The outcome of the check of a contender."""
 
     kernel: str  # that runs in the precision that is timed
     error: str  # what is wrong with it; empty: nothing
 
 
 def check(contender: Contender) -> Checked:
-    """Check the attention layer of a contender, forward and backward, at its sizes, on as many examples as fit."""
+    """Check the attention layer of a contender, forward and backward, at its sizes, with as many examples as fit."""
     settings, device, precision = contender.settings, contender.device, contender.precision
     keep_kernel(settings)
     with torch.random.fork_rng(devices=[]):
@@ -45,7 +47,10 @@ def check(contender: Contender) -> Checked:
 
 
 def _results(settings: Settings, backend: str, dtype: torch.dtype) -> tuple[dict[str, Tensor], str]:
-    """The output and every gradient by name, in float64; the kernel that ran. Dropout is left out: it is random."""
+    """The output and every gradient by name, in float64, and the kernel that ran.
+
+    Dropout is left out because it is random.
+    """
     variant = settings.variant | {"backend": backend, "dropout": 0.0}
     examples = max(1, min(settings.batch_size, LARGEST_MAP // (settings.heads * settings.length**2)))
     layer, x = layer_and_input(settings.model_copy(update={"variant": variant}), dtype, examples)
@@ -65,7 +70,7 @@ def _results(settings: Settings, backend: str, dtype: torch.dtype) -> tuple[dict
 def _difference(
     expected: dict[str, Tensor], actual: dict[str, Tensor], precision: str, tolerance: float, negligible: float
 ) -> list[str]:
-    """What differs by more than is allowed, in words."""
+    """The first difference that exceeds the tolerance, in words."""
     if missing := expected.keys() ^ actual.keys():
         return [f"{name}: missing in {precision}" for name in sorted(missing)]
     largest = max(float(tensor.norm()) for tensor in expected.values())
@@ -73,5 +78,7 @@ def _difference(
     for name, tensor in expected.items():
         error = float((actual[name] - tensor).norm()) / (float(tensor.norm()) + negligible * largest)
         if not error <= tolerance:
-            errors.append(f"{name} is off by {error:.1e} of its size in {precision}, allowed is {tolerance:.0e}")
+            errors.append(
+                f"{name} has a relative error of {error:.1e} in {precision}, at most {tolerance:.0e} is allowed"
+            )
     return errors

@@ -1,4 +1,4 @@
-"""What is timed: the attention layer of a configuration, or a whole training step of it or of a peer."""
+"""The contenders of a bench: the attention layer of a configuration, or a whole training step of it or of a peer."""
 
 # B batch, N length, D hidden size
 
@@ -36,7 +36,7 @@ STEP_BYTES_PER_PARAMETER = 4 * (2 + 2 + 6)
 
 
 class Contender(NamedTuple):
-    """What is timed against others of the same sizes. `peer` is empty for this project itself."""
+    """A model that is timed against others of the same sizes. `peer` is empty for this project itself."""
 
     settings: Settings
     scope: Scope
@@ -60,7 +60,7 @@ class Contender(NamedTuple):
 
 
 class Work(NamedTuple):
-    """How much work one run of a contender is."""
+    """The amount of work in one run of a contender."""
 
     tokens: int  # that one run reads
     flops: float  # of the products of one run
@@ -76,7 +76,7 @@ class Built(NamedTuple):
 
 
 def build(contender: Contender) -> Built:
-    """Build a contender. Raises Mistake for sizes that don't go together, and for a peer that isn't installed."""
+    """Build a contender. Raises Mistake for sizes that do not fit together, and for a peer that is not installed."""
     keep_kernel(contender.settings)
     torch.set_num_threads(contender.settings.trainer.threads)
     if contender.scope == "attention":
@@ -85,9 +85,11 @@ def build(contender: Contender) -> Built:
 
 
 def vocabulary_size(settings: Settings) -> int:
-    """Ids of the tokenizer. Raises Mistake where only a file would tell."""
+    """The number of ids of the tokenizer. Raises Mistake if only a file would tell."""
     if isinstance(settings.tokenizer, FileTokenizer):
-        raise Mistake("tokenizer=file: a bench reads no file", "give another, such as tokenizer.vocabulary_size=8192")
+        raise Mistake(
+            "tokenizer=file: a bench does not read files", "choose another one, such as tokenizer.vocabulary_size=8192"
+        )
     return settings.tokenizer.vocabulary_size
 
 
@@ -124,10 +126,10 @@ def _attention(contender: Contender) -> Built:
 
 
 def _step(contender: Contender) -> Built:
-    """A step on one batch: forward, backward, update, as a peer has them.
+    """A step on one batch as peers have it: forward, backward, update.
 
     A run's own step (`training/step.py`) also draws its batch, measures and clips the gradient and checks that it is
-    finite, which is no work of the model and which the peers do not do.
+    finite. This is not work of the model, and the peers do not do it.
     """
     settings, batch = contender.settings, made_up_batch(contender.settings)
     model = initialized_model(settings).to(contender.device)
@@ -148,7 +150,7 @@ def _step(contender: Contender) -> Built:
 
 
 def _peer_step(contender: Contender) -> Built:
-    """The same batch, optimizer and precision; the loss over all positions with labels, as each library has it."""
+    """The same batch, optimizer and precision. The loss is over all positions with labels, as in each library."""
     settings, batch = contender.settings, made_up_batch(contender.settings)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
@@ -182,7 +184,7 @@ def initialized_model(settings: Settings) -> Transformer:
 
 
 def made_up_batch(settings: Settings) -> Batch:
-    """Random tokens, masked as in training: the time of a step doesn't depend on which they are."""
+    """Random tokens, masked as in training. The time of a step does not depend on the tokens."""
     vocabulary = Ids(vocabulary_size(settings))
     tokens_BN = np.random.default_rng(settings.seed).integers(
         len(vocabulary.special), vocabulary.vocabulary_size, (settings.batch_size, settings.row_length)

@@ -1,4 +1,4 @@
-"""The rows of a bench as bars: speed and, where it was measured, memory."""
+"""The rows of a bench as bars: speed and, if it was measured, memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ BAR_INCHES = 0.3
 
 
 def check_plot(path: Path) -> None:
-    """Raises Mistake for a file that can't be drawn, before anything is measured."""
+    """Raises Mistake for a file that cannot be drawn, before anything is measured."""
     if path.suffix not in ENDINGS:
         raise Mistake(f"--plot {path}: must end in one of {', '.join(ENDINGS)}")
     if not path.parent.is_dir():
@@ -22,7 +22,7 @@ def check_plot(path: Path) -> None:
 
 
 def draw(rows: list[Row], caption: str, path: Path) -> None:
-    """A panel of tokens a second, with the quartiles, and one of peak memory; a bar a row, the first on top."""
+    """A panel of tokens per second, with quartiles, and one of peak memory. Each row is a bar, the first on top."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(11, BAR_INCHES * len(rows) + 1.5), layout="constrained")

@@ -1,6 +1,6 @@
-"""What one would use instead: models of other libraries at the sizes of a configuration, as tokens, labels -> loss.
+"""Peers: models of other libraries at the sizes of a configuration, as functions tokens, labels -> loss.
 
-Labels are -100 where nothing is predicted. Each library is used as its documentation has it.
+Labels are -100 at positions without a prediction. Each library is used as its documentation describes.
 """
 
 # B batch, N length, D hidden size, V vocabulary

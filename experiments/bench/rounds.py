@@ -1,4 +1,4 @@
-"""Interleaved timing: in every round each contender goes once, so that what disturbs the machine disturbs all."""
+"""Interleaved timing: in every round each contender runs once, so a disturbance of the machine affects all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHORTEST = 0.5  # seconds that a timing takes at least, by repeating what is sho
 
 
 class Timing(NamedTuple):
-    """What was measured of a contender."""
+    """The measurements of a contender."""
 
     turns: list[Turn]  # a round each
     warm: Turn  # the one before the rounds
@@ -21,19 +21,19 @@ class Timing(NamedTuple):
 
     @property
     def seconds(self) -> list[float]:
-        """Seconds of one run, a round each."""
+        """Seconds of one run, for each round."""
         return [turn.seconds for turn in self.turns]
 
     @property
     def waited(self) -> float | None:
-        """Share of the whole timing in which other processes had its cores; None where the system doesn't tell."""
+        """The share of the whole timing in which other processes used its cores; None if the system does not say."""
         return self.turns[-1].waited if self.turns else None
 
 
 def timed(contenders: list[Contender], rounds: int) -> list[Timing | str]:
-    """A timing each, in the same order, or why there is none; the odd rounds go backwards through them.
+    """A timing of each contender in the same order, or the reason why there is none. Odd rounds go backwards.
 
-    Raises Mistake for a contender that can't be built.
+    Raises Mistake for a contender that cannot be built.
     """
     with ExitStack() as stack:
         workers = [stack.enter_context(Worker(contender)) for contender in contenders]

@@ -1,4 +1,4 @@
-"""Contenders of the same sizes side by side: checked, timed in interleaved rounds, each against its floor."""
+"""Contenders of the same sizes side by side: checked, timed in interleaved rounds, and compared with their floor."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ SIZES = ("layers", "hidden_size", "heads", "length", "batch_size", "precision")
 
 
 class LeftOut(NamedTuple):
-    """A contender that has no row."""
+    """A contender without a row."""
 
     sentence: str  # which, and why
     failed: bool  # its numbers are wrong, or its process ended; else its backend can't do the variant
 
 
 def groups(cells: list[Settings]) -> Iterator[list[Settings]]:
-    """The cells of the same sizes and precision, in the order of the first of each."""
+    """The cells grouped by sizes and precision, in the order of the first of each."""
     by_sizes: dict[tuple[Any, ...], list[Settings]] = {}
     for cell in cells:
         by_sizes.setdefault(tuple(getattr(cell, size) for size in SIZES), []).append(cell)
@@ -39,10 +39,10 @@ def groups(cells: list[Settings]) -> Iterator[list[Settings]]:
 def compare(
     cells: list[Settings], scope: Scope, rounds: int, *, peers: bool, compiled: bool
 ) -> tuple[list[Row], list[LeftOut]]:
-    """A row for each contender among cells of the same sizes, and those that have none.
+    """A row for each contender among cells of the same sizes, and the contenders that have none.
 
-    peers: also what one would use instead. compiled: each also by torch.compile. Raises Mistake for a contender that
-    can't be built.
+    peers: also time models of other libraries. compiled: also time each with torch.compile. Raises Mistake for a
+    contender that cannot be built.
     """
     contenders, left_out = _checked(cells, scope, (False, True) if compiled else (False,))
     if peers and contenders:
@@ -81,7 +81,9 @@ def _checked(cells: list[Settings], scope: Scope, ways: tuple[bool, ...]) -> tup
 
 
 def _timed(contenders: list[Contender], rounds: int) -> tuple[list[Row], list[LeftOut]]:
-    """Rows with speeds relative, round by round, to each of the peers; without peers to the first contender."""
+    """Rows with speeds relative to each of the peers, round by round; without peers, relative to the first
+    contender.
+    """
     torch.set_num_threads(contenders[0].settings.trainer.threads)
     rates = measure_rates(contenders[0].device, contenders[0].precision)
     outcomes = list(zip(contenders, timed(contenders, rounds), strict=True))

@@ -1,4 +1,4 @@
-"""A contender in a process of its own, which goes when it is told: `python -m experiments.bench.worker FOLDER`."""
+"""A contender in a process of its own, which runs when it is told to: `python -m experiments.bench.worker FOLDER`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ CONTENDER_FILE, LOG_FILE, MISTAKE = "contender.json", "log.txt", "mistake"
 
 
 class Turn(NamedTuple):
-    """What a contender's process says of one turn."""
+    """The report of a contender's process about one turn."""
 
     seconds: float  # of one run, on average
     peak_bytes: int  # so far, above model, moments and batch
@@ -37,15 +37,15 @@ class Turn(NamedTuple):
 
 
 class Ended(RuntimeError):
-    """A contender's process has ended, with what it said last: out of memory, as a rule."""
+    """A contender's process has ended, with its last output; usually it ran out of memory."""
 
 
 class Worker:
     """A contender in a process of its own.
 
-    Ours is started as `attn` starts a training, a peer in the environment that `attn` itself was started in.
-    So each has the memory and the threads that its user would have. Ends with its block, at the latest with this
-    process. Raises Mistake for a contender that can't be built, Ended for one whose process has ended.
+    Our own is started as `attn` starts a training, a peer in the environment in which `attn` itself was started, so
+    each has the memory and the threads that its user would have. It ends with its block, and at the latest with this
+    process. Raises Mistake for a contender that cannot be built, and Ended for one whose process has ended.
     """
 
     def __init__(self, contender: Contender) -> None:
@@ -78,7 +78,7 @@ class Worker:
         return Work(**self._answer())
 
     def go(self, times: int) -> Turn:
-        """Run the contender so many times."""
+        """Run the contender this many times."""
         assert self.process.stdin
         try:
             print(times, file=self.process.stdin, flush=True)

@@ -1,4 +1,4 @@
-"""`attn bench`: variants, kernels, sizes and peers in interleaved rounds, each against its floor."""
+"""`attn bench`: variants, kernels, sizes and peers in interleaved rounds, each compared with its floor."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class BenchOptions:
         if self.rounds < 1:
             raise Mistake(f"--rounds {self.rounds}: must be at least 1")
         if self.seeds < 2:
-            raise Mistake(f"--seeds {self.seeds}: must be at least 2, as one has no spread")
+            raise Mistake(f"--seeds {self.seeds}: must be at least 2, because one seed has no spread")
         if not 0 < self.difference < math.inf:
             raise Mistake(f"--difference {self.difference}: must be a number of nats above 0")
         if self.scope == "answer":
@@ -78,7 +78,7 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
         return _answer(cells, options, format, plot)
     _check_read(overrides, cells)
     if options.peers and any(cell.objective.kind != "masked" for cell in cells):
-        raise Mistake("--peers are encoders that predict masked tokens", "leave objective=masked as it is")
+        raise Mistake("--peers: the peers are encoders that predict masked tokens", "keep objective=masked")
     from experiments.bench.side_by_side import compare, groups
 
     rows: list[Row] = []
@@ -86,7 +86,7 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
     for alike in groups(cells):
         if len(alike) > CONTENDERS_AT_ONCE:
             raise Mistake(
-                f"{len(alike):,} contenders of the same sizes: at most {CONTENDERS_AT_ONCE} are timed side by side"
+                f"{len(alike):,} contenders have the same sizes; at most {CONTENDERS_AT_ONCE} can be timed side by side"
             )
         of_group, left_out = compare(
             alike, options.scope, options.rounds, peers=options.peers, compiled=options.compiled
@@ -96,7 +96,7 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
             code = ExitCode.FAILED if each.failed else code
             print(f"attn bench: {each.sentence}", file=sys.stderr)
     if not rows and not code:
-        raise Mistake("there is nothing left to time")
+        raise Mistake("no contender is left to be timed")
     if rows:
         caption = f"{CAPTIONS[options.scope]}; medians of {options.rounds} interleaved rounds"
         show(rows, format, caption)
@@ -108,9 +108,9 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
 
 
 def _answer(cells: list[Settings], options: BenchOptions, format: str, plot: Path | None) -> ExitCode:
-    """Print what a difference costs to resolve between the first configuration and each of the others."""
+    """Print the cost of resolving a difference between the first configuration and each of the others."""
     if plot is not None:
-        raise Mistake("--plot draws speeds", "leave it away with --scope answer")
+        raise Mistake("--plot draws speeds, which --scope answer does not measure", "leave out --plot")
     from experiments.bench.answer import answers
 
     check_data(cells)
@@ -121,14 +121,14 @@ def _answer(cells: list[Settings], options: BenchOptions, format: str, plot: Pat
     show(
         rows,
         format,
-        f"differences to the first, paired by {options.seeds} seeds, with anytime-valid 95% intervals; spread: their "
+        f"differences from the first, paired by {options.seeds} seeds, with anytime-valid 95% intervals; spread: their "
         f"standard deviation; seeds, and processor time of all their cells, that resolve {options.difference:g} nats",
     )
     return ExitCode.FAILED if failed else ExitCode.DONE
 
 
 def _check_read(overrides: list[str], cells: list[Settings]) -> None:
-    """Raises Mistake for a setting that makes no difference to what is timed, and for missing sentence pairs."""
+    """Raises Mistake for a setting that does not affect the timed work, and for missing sentence pairs."""
     # a batch is made up; but which objective goes with pairs is checked against the data
     of_pairs = all(cell.objective.reads_pairs for cell in cells)
     for override in overrides:
@@ -137,6 +137,6 @@ def _check_read(overrides: list[str], cells: list[Settings]) -> None:
         if of_pairs and group == "data":
             continue
         if key in UNREAD_KEYS or not {key, group} & READ_KEYS:
-            raise Mistake(f"{override}: a bench reads no {key}", "it times made-up batches of the sizes that are given")
+            raise Mistake(f"{override}: a bench does not use {key}", "it times random batches of the given sizes")
     if of_pairs:
         check_data(cells)

@@ -1,4 +1,4 @@
-"""What to say of an exception that no user's mistake explains: a bug, and in which file."""
+"""The message about an exception that is not a user's mistake: a bug, and its file."""
 
 from __future__ import annotations
 
@@ -19,15 +19,16 @@ BUG = "this is a bug in attn: please report it in its issue tracker, with the li
 
 
 def report(error: BaseException) -> str:
-    """The line after the traceback; it names the file of an extension that the error comes from, if there is one."""
+    """The line after the traceback. It names the file of an extension that the error comes from, if there is one."""
     file = extension_of(error)
     return BUG if file is None else f"the error is in {file}: if you wrote this file, correct it there; otherwise {BUG}"
 
 
 def extension_of(error: BaseException) -> str | None:
-    """The innermost file in a folder of EXTENDED whose code, or an object of whose class, was running; None without.
+    """The innermost file in a folder of EXTENDED whose code, or an object of whose class, was running; None if there is
+    none.
 
-    The object counts since a call that does not fit a method fails outside of its file.
+    The object counts because a call that does not fit a method fails outside of its file.
     """
     for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
         for path in (frame.f_code.co_filename, _class_file(frame.f_locals.get("self"))):

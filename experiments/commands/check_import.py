@@ -1,4 +1,4 @@
-"""Whether an imported model is that of its source: the same logits and the same tokens as transformers gives."""
+"""A check that an imported model equals its source: it has the same logits and the same tokens as with transformers."""
 
 # B sequences, N tokens
 
@@ -31,10 +31,11 @@ TEXTS = (
 def compare_with_transformers(
     source: Path, format: Format, settings: Settings, model: nn.Module, tokenizer: Tokenizer
 ) -> str:
-    """How far our model and tokenizer are from those that transformers reads from the folder, in words.
+    """The differences between our model and tokenizer and those that transformers reads from the folder, in words.
 
-    Its tokenizer may be made anew by its class, where ours is the file's: a text that they cut otherwise is said.
-    Raises Mistake where logits differ by more than rounding, or where transformers can't be had or can't read it.
+    Transformers may rebuild the tokenizer by its class, while ours is the file's; texts that they split differently are
+    named. Raises Mistake if logits differ by more than rounding, and if transformers is missing or cannot read the
+    folder.
     """
     if find_spec("transformers") is None:
         raise Mistake("--check compares with transformers", install_line("peers"))

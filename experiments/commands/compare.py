@@ -18,7 +18,10 @@ from experiments.settings.mistake import Mistake, nearest
 
 
 def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> None:
-    """Print the runs that are named or that match every key=value; all finished ones without either. Raises Mistake."""
+    """Print the runs that are named or that match every key=value; without either, all finished runs.
+
+    Raises Mistake.
+    """
     results = results_of(runs, selection)
     tables = tables_of(results)
     if not tables:
@@ -26,7 +29,7 @@ def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> No
         raise Mistake(f"no finished run in {runs}/{condition}", "attn train makes one")
     tables = sorted_tables(sort, tables)
     if beside := sum(map(_shared_its_machine, results)):
-        print(f"tokens_per_second of {beside} of {len(results)} runs was measured beside other work", file=sys.stderr)
+        print(f"tokens_per_second of {beside} of {len(results)} runs were measured beside other work", file=sys.stderr)
     if format in ("table", "markdown"):
         for number, rows in enumerate(tables):
             if number:
@@ -38,9 +41,9 @@ def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> No
 
 
 def results_of(runs: Path, selection: list[str]) -> list[dict[str, Any]]:
-    """What `result.json` of each run holds that is named or that matches every key=value; all without either.
+    """`result.json` of each run that is named or that matches every key=value; without either, of all runs.
 
-    Raises Mistake for a run that has not ended and a key that no run has.
+    Raises Mistake for a run that has not ended, and for a key that no run has.
     """
     with Index(runs) as index:
         named = named_folders(selection, runs)
@@ -49,7 +52,10 @@ def results_of(runs: Path, selection: list[str]) -> list[dict[str, Any]]:
 
 
 def sorted_tables(sort: str, tables: list[list[Row]]) -> list[list[Row]]:
-    """Sort each table by a column, `-column` the largest first, if it has it. Raises Mistake where none has."""
+    """Sort each table by a column, if it has it; `-column` puts the largest first.
+
+    Raises Mistake if no table has it.
+    """
     column = sort.lstrip("-")
     known = dict.fromkeys(column for rows in tables for column in rows[0])
     if column not in known:
@@ -59,7 +65,7 @@ def sorted_tables(sort: str, tables: list[list[Row]]) -> list[list[Row]]:
 
 
 def sorted_by(sort: str, rows: list[Row]) -> list[Row]:
-    """Sort rows by a column that they have, `-column` the largest first; rows without a value last."""
+    """Sort rows by a column that they have; `-column` puts the largest first. Rows without a value stand last."""
     descending, column = sort.startswith("-"), sort.lstrip("-")
     known = [row for row in rows if row[column] is not None]
     unknown = [row for row in rows if row[column] is None]
@@ -76,7 +82,10 @@ def _results(folders: list[Path], index: Index) -> Iterator[dict[str, Any]]:
     for folder in folders:
         result = marked_result(folder, index, lambda line: print(line, file=sys.stderr))
         if result is None:
-            raise Mistake(f"{folder}: not finished, there is no {RESULT}", "the command that began it continues it")
+            raise Mistake(
+                f"{folder}: the run has not finished; there is no {RESULT}",
+                "the command that began the run continues it",
+            )
         yield result
 
 

@@ -1,4 +1,4 @@
-"""`attn dashboard`: write the comparison page, once or again and again while runs go on."""
+"""`attn dashboard`: write the comparison page, once or repeatedly while runs train."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ FULL_SCAN_EVERY = 12  # as often: every minute
 
 
 def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: bool, show: bool) -> None:
-    """Write the page of the named or matching runs to `out` (in `runs` by default) and print its path.
+    """Write the page of the named or matching runs to `out` (by default in `runs`) and print its path.
 
-    watch: until Ctrl-C, rewrite it when a run has news; the page loads itself again meanwhile. show: open it in the
+    watch: until Ctrl-C, rewrite the page when a run has news; the page reloads itself meanwhile. show: open it in the
     browser. Raises Mistake, RunFolderError.
     """
     if out is not None and (out.is_dir() or not out.parent.is_dir()):
-        raise Mistake(f"--out {out}: must be a file in a folder that there is")
+        raise Mistake(f"--out {out}: must be a file in an existing folder")
     out = out or runs / "dashboard.html"
     data = page_data(selection, runs, WATCH_SECONDS if watch else 0)
     write(out, page(data))
     found = len(data["runs"])
     line = f"{out}: {found:,} run{'s' if found != 1 else ''}"
-    print(line + (", rewritten while they go on: Ctrl-C ends it" if watch else ""), flush=True)
+    print(line + (", rewritten while they train; Ctrl-C ends it" if watch else ""), flush=True)
     if show:
         webbrowser.open(out.absolute().as_uri())
     if not watch:
@@ -58,7 +58,7 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
 
 
 def newest(runs: Path) -> tuple[int, int]:
-    """How many files of runs there are, and when the newest was written: cheap to ask of ten thousand runs."""
+    """The number of files of runs and the time of the newest one, which are cheap to get even for ten thousand runs."""
     times = []
     for folder in os.scandir(runs):
         for name in (METRICS, RESULT, "heads"):

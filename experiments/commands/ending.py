@@ -1,4 +1,4 @@
-"""How a command ends that the world around it ends: a signal, an output nobody reads, a refusal of the system."""
+"""The end of a command that is not its own doing: a signal, a closed output, an error of the system."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LONG_WORD = re.compile(r"\S{400,}")
 
 
 def _interruption_behind(error: BaseException) -> Interrupted | None:
-    """The signal in the middle of which a library's own cleaning up failed; None: there was none."""
+    """The signal during which a library's own cleanup failed; None if there was none."""
     waiting, seen = [error], set()
     while waiting:
         each = waiting.pop()
@@ -42,7 +42,7 @@ def _interruption_behind(error: BaseException) -> Interrupted | None:
 
 
 def message_and_exit_code(error: BaseException) -> tuple[str, ExitCode] | None:
-    """What to say of the end of a command, and its exit code; None: of a bug, or of an exit that was asked for."""
+    """The message and the exit code for the end of a command; None for a bug, and for an exit that was asked for."""
     if isinstance(error, Failure):
         # a value without an end, of a file that somebody else wrote, hides what is said of it
         return LONG_WORD.sub(lambda word: shortened(word[0]), str(error)), error.exit_code
@@ -71,9 +71,9 @@ def message_and_exit_code(error: BaseException) -> tuple[str, ExitCode] | None:
 
 @contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """SIGTERM and Ctrl-C raise Interrupted in the block, so that it puts away what it has begun.
+    """A block in which SIGTERM and Ctrl-C raise Interrupted, so that it can clean up.
 
-    A SIGINT that the shell has this process ignore, as one in the background, stays ignored.
+    If the shell makes this process ignore SIGINT, as in the background, it stays ignored.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -85,9 +85,9 @@ def interrupted_by_signals() -> Iterator[None]:
 
 @contextmanager
 def silent_on_ctrl_c() -> Iterator[None]:
-    """Ctrl-C ends the process within the block as it ends one that knows no Python: by the signal, without a word.
+    """A block in which Ctrl-C ends the process by the signal, without a message, as it ends programs outside of Python.
 
-    Python's own handler would print a traceback; one of somebody else stays in its place.
+    Python's own handler would print a traceback. A handler that somebody else installed stays.
     """
     own = signal.getsignal(signal.SIGINT) is signal.default_int_handler
     with handled(signal.SIG_DFL, [signal.SIGINT] if own else []):
@@ -96,7 +96,7 @@ def silent_on_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def stdout_flushed() -> Iterator[None]:
-    """What the block prints is written when it ends: an output that takes nothing is noticed in time."""
+    """A block whose output is written when it ends, so that an output that accepts nothing is noticed in time."""
     try:
         yield
     finally:
@@ -114,7 +114,9 @@ def _folder_is_gone() -> bool:
 
 
 def _give_up_output() -> None:
-    """Let stdout take what is left in its buffer, which Python would write when it ends, and complain."""
+    """Discard the rest of stdout's buffer, which Python would otherwise try to write at its end, with an error
+    message.
+    """
     if sys.stdout is not None:
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -24,7 +24,7 @@ SPLITS = ("train", "validation", "test")
 def evaluate_run(
     name: str, overrides: list[str], runs: Path, checkpoint: WhichCheckpoint, format: str, bleu: bool = False
 ) -> None:
-    """Print the score of a checkpoint, BLEU too if asked for. Raises Mistake, DataError."""
+    """Print the score of a checkpoint, and BLEU if requested. Raises Mistake, DataError."""
     split, overrides = _take_split(overrides)
     folder = RunFolder(find_run(name, runs))
     config = config_here(folder)
@@ -34,20 +34,22 @@ def evaluate_run(
     _check_model(folder.name, config, settings.model_dump())
     if bleu:
         if not settings.objective.generates:
-            raise Mistake(f"--bleu: {folder.name} has objective={settings.objective.kind}, which translates nothing")
+            raise Mistake(f"--bleu: {folder.name} has objective={settings.objective.kind}, which does not translate")
         settings.objective.check_scorer("--bleu")
     own_tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
     tokenizer_source: dict[str, object] = {"tokenizer": own_tokenizer}
     if isinstance(settings, FinetuningSettings):
         if split != "validation":
-            raise Mistake(f"split={split}: of a task the validation split is scored", "task.validation=FILE is another")
+            raise Mistake(
+                f"split={split}: a task is scored on its validation split", "task.validation=FILE gives another one"
+            )
         tokenizer_source = {"pretrained": str(folder.path)}  # whose tokenizer is read
     step, score = _score(folder, settings.model_copy(update=tokenizer_source), split, checkpoint, bleu)
     show([{"run": folder.name, "checkpoint": f"{checkpoint}, step {step}", "split": split, **score}], format)
 
 
 def _check_model(name: str, trained: dict[str, Any], requested: dict[str, Any]) -> None:
-    """Refuse settings that make another model of weights with the same shapes, such as heads. Raises Mistake."""
+    """Refuse settings, such as heads, that give weights of the same shapes to another model. Raises Mistake."""
     for group in ("model", "variant"):
         for key, value in trained[group].items():
             if key not in RUNTIME_KEYS and requested[group].get(key) != value:
@@ -55,7 +57,7 @@ def _check_model(name: str, trained: dict[str, Any], requested: dict[str, Any]) 
 
 
 def _take_split(overrides: list[str]) -> tuple[str, list[str]]:
-    """`split=test` says which split to score; the others are overrides of settings."""
+    """Take `split=test`, which names the split to score, out of the overrides."""
     splits = [override.removeprefix("split=") for override in overrides if override.startswith("split=")]
     split = splits[-1] if splits else "validation"
     if split not in SPLITS:
@@ -83,7 +85,7 @@ def _score(
         data = source.prepare(display.stage)
         packed = getattr(data, split)
         if packed is None:
-            raise Mistake(f"split = {split!r}: this corpus has none", "split=validation, or data.test=FILE")
+            raise Mistake(f"split = {split!r}: this corpus does not have it", "split=validation, or data.test=FILE")
         objective = source.objective(data.tokenizer)
         model = source.build_model(data.tokenizer.vocabulary_size)
         step, header = load_weights(model, folder, data.tokenizer.digest, checkpoint, display.message)

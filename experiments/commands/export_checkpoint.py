@@ -58,9 +58,9 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
 def _fitting_format(
     settings: Settings, tokenizer: Tokenizer, model_type: str | None, imported: Mapping[str, Any]
 ) -> tuple[Format, dict[str, Any]]:
-    """The format that can hold a model, and its whole config.json. Raises Mistake that says why none can.
+    """The format that can hold a model, and its complete config.json. Raises Mistake that says why none can.
 
-    Of an imported model that of its source comes first, with what else the source's config.json says.
+    For an imported model, the format of its source comes first, with the other keys of the source's config.json.
     """
     from experiments.formats.format import format_of, formats
 
@@ -84,21 +84,24 @@ def _token_ids(tokenizer: Tokenizer) -> dict[str, int]:
 
 
 def _after_unused_rows(table: Tensor, count: int) -> Tensor:
-    """The position table with rows in front for which there are no tokens."""
+    """The position table after unused rows for positions without tokens."""
     import torch
 
     return torch.cat([table.new_zeros(count, table.size(1)), table])
 
 
 def _without_shared(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Keep the first of several names of one tensor: safetensors holds no other, and transformers ties them again."""
+    """Keep the first of several names of one tensor.
+
+    Safetensors stores each tensor once, and transformers ties them again.
+    """
     firsts: dict[int, str] = {}
     contiguous = {name: value.contiguous() for name, value in state.items()}
     return {name: value for name, value in contiguous.items() if firsts.setdefault(value.data_ptr(), name) == name}
 
 
 def tokenizer_config(tokenizer: Tokenizer, settings: Settings) -> str:
-    """The special tokens by transformers' names, each that the tokenizer has: T5's has none before a text."""
+    """The special tokens of the tokenizer by transformers' names; T5's has none before a text."""
     special = {f"{role}_token": name for role, name in tokenizer.roles.items()}
     special |= {"bos_token": special["cls_token"], "eos_token": special["sep_token"]}
     if special["cls_token"] == special["pad_token"] != special["sep_token"]:

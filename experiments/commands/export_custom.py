@@ -52,7 +52,10 @@ def export_custom(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoi
 
 
 def push(folder: Path, name: str) -> None:
-    """Send an exported folder to the hub, as owner/name. Raises Mistake where nobody is logged in, or it is refused."""
+    """Send an exported folder to the hub, as owner/name.
+
+    Raises Mistake if nobody is logged in, or if the hub refuses it.
+    """
     import huggingface_hub
 
     if not (folder / "config.json").is_file():
@@ -63,7 +66,7 @@ def push(folder: Path, name: str) -> None:
         huggingface_hub.create_repo(name, exist_ok=True)
         done = huggingface_hub.upload_folder(repo_id=name, folder_path=folder)
     except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
-        raise Mistake(f"{name}: the Hugging Face hub does not take it: {first_line(error)}") from error
+        raise Mistake(f"{name}: the Hugging Face hub refuses it: {first_line(error)}") from error
     print(f"{folder}: {done}")
 
 
@@ -86,7 +89,7 @@ def _config(settings: Settings, vocabulary_size: int) -> dict[str, object]:
 
 
 def _copy_code(folder: Path, settings: Settings) -> None:
-    """The two files that transformers reads, and `source/` with the packages that they import."""
+    """Copy the two files that transformers reads, and `source/` with the packages that they import."""
     attention = attention_folder()
     experiments = Path(__file__).parents[1]
     no_bytecode = shutil.ignore_patterns("__pycache__")

@@ -1,4 +1,4 @@
-"""`attn finetune RUN task=NAME`: checks the arguments and hands them to what trains, sweeps and shows any run."""
+"""`attn finetune RUN task=NAME`: checks the arguments and passes them on to the code that trains any run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from experiments.settings.mistake import Mistake
 
 
 def finetune(arguments: list[str]) -> ExitCode:
-    """Do what the arguments say and return the exit code. Raises Mistake before anything is changed."""
+    """Carry out the command and return the exit code. Raises Mistake before anything is changed."""
     options, rest = take_options(arguments)
     overrides, flags = split_arguments(rest)
     names = [argument for argument in overrides if "=" not in argument]
@@ -24,7 +24,7 @@ def finetune(arguments: list[str]) -> ExitCode:
         raise Mistake("which run?", "attn finetune RUN task=NAME; `attn compare` lists the finished ones")
     check_keys(settings)
     if len(names) > 1 and not MULTIRUN_FLAGS & set(flags):
-        raise Mistake(f"{' and '.join(names)}: several runs are a sweep", "add -m")
+        raise Mistake(f"{' and '.join(names)}: several values need a sweep", "add -m")
     runs = next(
         (Path(argument.partition("=")[2]) for argument in settings if argument.startswith("runs=")), Path("runs")
     )

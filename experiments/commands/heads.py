@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 
 def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
-    """Write `runs/NAME/heads/`, and print where the page is. Raises Mistake, DataError, RunFolderError."""
+    """Write `runs/NAME/heads/`, and print the path of the page. Raises Mistake, DataError, RunFolderError."""
     if len(names) > 2:
-        raise Mistake(f"{len(names)} runs: attn heads shows one, or two side by side")
+        raise Mistake(f"{len(names)} runs: attn heads shows one run, or two side by side")
     check_installed("heads", "attn heads", "matplotlib", "scipy", "sklearn")
     folders = [RunFolder(find_run(name, runs)) for name in names]
     from experiments.heads import report
@@ -51,7 +51,7 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
 
 
 def _check(run: TrainedRun, options: HeadsOptions) -> None:
-    """Raises Mistake where the run can't be shown as asked, before anything is written."""
+    """Raises Mistake if the run cannot be shown with these options, before anything is written."""
     from experiments.heads.hooks import check_prunable, check_unshared_heads, value_heads
     from experiments.heads.sections.maps import shown_inputs
 
@@ -62,10 +62,12 @@ def _check(run: TrainedRun, options: HeadsOptions) -> None:
         check_prunable(run.model, "--equal")
     total, heads_left = sum(value_heads(run.model)), options.export
     if heads_left is not None and not 0 <= heads_left <= total:
-        raise Mistake(f"--export {heads_left}: the heads to keep, must be between 0 and {total}, which {run.name} has")
+        raise Mistake(
+            f"--export {heads_left}: the number of heads to keep must be from 0 to {total}, which {run.name} has"
+        )
     shown_inputs(run, options.sentence)
     if options.treebank is not None and run.has_two_sides:
-        raise Mistake(f"--treebank: is for encoders and decoders; {run.name} is an encoder-decoder")
+        raise Mistake(f"--treebank: needs an encoder or a decoder; {run.name} is an encoder-decoder")
     # read once, and before anything is measured
     _ = options.trees
 
@@ -96,7 +98,7 @@ def _summary(run: TrainedRun) -> str:
 
 
 def _export(run: TrainedRun, heads_left: int, folder: Path) -> str:
-    """Write the model with that many heads left; what it is, in a line."""
+    """Write the model with this number of heads left; returns a line about it."""
     from experiments.heads.hooks import value_heads
     from experiments.heads.measures import importance, pruning
 

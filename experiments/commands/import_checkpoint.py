@@ -1,4 +1,7 @@
-"""`attn import`: a run folder of a checkpoint of Hugging Face's transformers. Nothing that is read can run code."""
+"""`attn import`: make a run folder from a checkpoint of Hugging Face's transformers.
+
+No file that it reads can run code.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +31,10 @@ if TYPE_CHECKING:
 
 
 def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], check: bool = False) -> None:
-    """Make `runs`/`name` of a local folder, or of a name of the hub, with config.json, weights and a tokenizer.
+    """Make `runs`/`name` from a local folder, or a name on the hub, with config.json, weights and a tokenizer.
 
-    `overrides` are further settings, such as the data that the run is to be evaluated on. check: compare its logits
-    and tokens with those of transformers first. Raises Mistake, and then makes nothing.
+    `overrides` are further settings, such as the data for evaluations. check: first compare its logits and tokens with
+    those of transformers. Raises Mistake, and then makes nothing.
     """
     from experiments.commands.check_import import compare_with_transformers
     from experiments.formats.format import format_of
@@ -39,7 +42,7 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
 
     name = name or Path(source).resolve().name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):
-        raise Mistake(f"--name {name}: must be of letters, digits, '.', '_' and '-'")
+        raise Mistake(f"--name {name}: must consist of letters, digits, '.', '_' and '-'")
     folder = RunFolder(runs / name)
     if folder.path.exists():
         raise Mistake(f"{folder.path} exists already", "give another --name")
@@ -75,14 +78,14 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
         made.write_result(result)
     print(f"from {origin_in_words}")
     if unused:
-        print(f"left out, as our model has no place for them: {', '.join(unused)}")
+        print(f"left out, because our model has no place for them: {', '.join(unused)}")
     if agreed:
         print(agreed)
     print(f"{folder.path}: {sum(value.numel() for value in ours.values()):,} parameters, as {settings.variant['name']}")
 
 
 def _resized(tokenizer: Tokenizer, size: object, place: Path) -> Tokenizer:
-    """The tokenizer with as many ids as the model: a published model may have some that its tokenizer doesn't use."""
+    """The tokenizer with as many ids as the model. A published model may have ids that its tokenizer does not use."""
     if not isinstance(size, int) or size < tokenizer.vocabulary_size:
         raise Mistake(
             f"{place}: vocab_size = {size} of config.json, but the tokenizer has {tokenizer.vocabulary_size} ids"
@@ -91,19 +94,19 @@ def _resized(tokenizer: Tokenizer, size: object, place: Path) -> Tokenizer:
 
 
 def _overrides(format: Format, config: Mapping[str, Any], more: list[str], place: Path) -> list[str]:
-    """What the config.json says, but for what the user says otherwise, and that."""
+    """The overrides of the config.json, and those of the user, which take precedence."""
     try:
         of_config = format.overrides(config)
     except KeyError as error:
-        raise Mistake(f"{place / 'config.json'}: there is no {error.args[0]}") from error
+        raise Mistake(f"{place / 'config.json'}: it has no {error.args[0]}") from error
     except (TypeError, ZeroDivisionError) as error:
-        raise Mistake(f"{place / 'config.json'}: a size is no number, or is 0: {error}") from error
+        raise Mistake(f"{place / 'config.json'}: a size is not a number, or is 0: {error}") from error
     said = {override.partition("=")[0] for override in more}
     return [*(override for override in of_config if override.partition("=")[0] not in said), *more]
 
 
 def _our_state(state: Mapping[str, Tensor], format: Format, config: Mapping[str, Any]) -> dict[str, Tensor]:
-    """Our state dict, whose positions begin with that of the first token."""
+    """Our state dict, whose position table begins with the position of the first token."""
     ours = format.from_hugging_face(state)
     if first := format.first_position(config):
         ours["embedding.position.weight"] = ours["embedding.position.weight"][first:]

@@ -1,4 +1,7 @@
-"""What a notebook asks of the project: a trained model, finished runs as rows, a training; by way of `experiments`."""
+"""The functions for notebooks: a trained model, finished runs as rows, a training.
+
+They are available from `experiments`.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +38,8 @@ class Loaded(NamedTuple):
 def load(run: str | Path, runs: str | Path = "runs", checkpoint: str = "best") -> Loaded:
     """The model of a run with its weights, its tokenizer and its settings.
 
-    run: a run folder, its name in `runs`, or the unique start of it. checkpoint: best, of the lowest validation loss,
-    or newest. Raises Mistake where there is no such run, or none of its checkpoints is good.
+    run: a run folder, its name in `runs`, or the unique start of it. checkpoint: best, with the lowest validation loss,
+    or newest. Raises Mistake if there is no such run, or none of its checkpoints is good.
     """
     from experiments.data import tokenizer as tokenizers
     from experiments.record.checkpoint import load_weights
@@ -52,11 +55,11 @@ def load(run: str | Path, runs: str | Path = "runs", checkpoint: str = "best") -
 
 
 def runs(folder: str | Path = "runs", **filters: Any) -> Any:
-    """The finished runs of a folder, a row each, with the columns of `attn compare`.
+    """The finished runs of a folder, one row each, with the columns of `attn compare`.
 
-    filters: as of `attn compare`, variant="talking_heads", heads=[6, 24] for either; a key with a dot is given as
-    **{"optimizer.clip": 1}. Returns a DataFrame where pandas is installed, else a list of dicts. Raises Mistake for a
-    key that no run has.
+    filters: as for `attn compare`: variant="talking_heads", or heads=[6, 24] for either value. A key with a dot is
+    given as **{"optimizer.clip": 1}. Returns a DataFrame if pandas is installed, else a list of dicts. Raises Mistake
+    for a key that no run has.
     """
     selection = [
         f"{key}={','.join(map(str, value)) if isinstance(value, list | tuple) else value}"
@@ -72,9 +75,9 @@ def runs(folder: str | Path = "runs", **filters: Any) -> Any:
 
 
 def train(overrides: Sequence[str] = ()) -> Result:
-    """Train what the overrides say, as `attn train` does, in this process; the result of a run that is done at once.
+    """Train with these overrides in this process, as `attn train` does. A finished run returns its result at once.
 
-    Raises Mistake for wrong settings, Failure where the run can't go on, KeyboardInterrupt where Ctrl-C has ended it.
+    Raises Mistake for wrong settings, Failure if the run cannot continue, KeyboardInterrupt after Ctrl-C.
     """
     settings = compose(list(overrides))
     execute(settings)

@@ -1,4 +1,4 @@
-"""`attn sync`: upload what was trained offline."""
+"""`attn sync`: upload runs that were trained offline."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from experiments.settings.mistake import Mistake
 
 
 def sync_runs(names: list[str], runs: Path, project: str | None) -> ExitCode:
-    """Upload the named runs, or all; the exit code. Raises Mistake.
+    """Upload the named runs, or all of them; returns the exit code. Raises Mistake.
 
-    project: [ENTITY/]PROJECT; None: this machine's, whatever project a run folder names, which may be somebody else's.
+    project: [ENTITY/]PROJECT; None for this machine's, even if a run folder names another one, which may be somebody
+    else's.
     """
     place = place_in_wandb(project)
     folders = [path for name in names for path in find_runs(name, runs)]

@@ -1,4 +1,4 @@
-"""`attn table`: the tables there are; or one of them, made as far as it is missing, and rendered."""
+"""`attn table`: lists the tables, or makes the missing cells of one and renders it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TableOptions:
-    """The options of the command line; None where it says nothing."""
+    """The options of the command line; None for options that were not given."""
 
     budget: str = "nano"
     seeds: str | None = None
@@ -48,12 +48,12 @@ class TableOptions:
 
 
 def show_table(name: str | None, overrides: Sequence[str], options: TableOptions) -> ExitCode:
-    """List the tables, or make one and print it; the exit code. Raises Mistake, DataError, RunFolderError."""
+    """List the tables, or make and print one; returns the exit code. Raises Mistake, DataError, RunFolderError."""
     progress = Console(stderr=True)
     listed_format = "table" if options.format == "latex" else options.format
     if name is None:
         if options != TableOptions(runs=options.runs, format=options.format, dry_run=options.dry_run):
-            raise Mistake("which table?", "attn table PAPER/NAME; `attn table` alone lists what there is")
+            raise Mistake("which table?", "attn table PAPER/NAME; `attn table` lists all tables")
         rows, caption = (
             costs.table_costs(options.runs, progress) if options.dry_run else costs.list_tables(options.runs)
         )
@@ -76,24 +76,24 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
     try:
         made = _make(request, source, published, options, progress)
     except Interrupted as interrupted:
-        print(f"{interrupted}; the same command goes on from here", file=sys.stderr)
+        print(f"{interrupted}; the same command continues", file=sys.stderr)
         return interrupted.exit_code
     _show(made, options)
     return ExitCode.DONE if made.is_complete or options.render_only else ExitCode.SWEEP_FAILED
 
 
 def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Request:
-    """Read the name, overrides and options. Raises Mistake for a table, budget or option that is wrong."""
+    """Read the name, overrides and options. Raises Mistake for a wrong table, budget or option."""
     table = load(name)
     budget = table.budget(options.budget)
     seeds = range(budget.seeds) if options.seeds is None else seeds_of(options.seeds)
     if options.out and options.out.exists() and not options.out.is_dir():
-        raise Mistake(f"--out {options.out}: is no folder", "name one; it is made where there is none")
+        raise Mistake(f"--out {options.out}: is not a folder", "name a folder; it is made if it does not exist")
     parse_workers(options.workers)
     if options.hours is not None and not options.until_resolved:
-        raise Mistake(f"--hours {options.hours:g}: is for --until-resolved")
+        raise Mistake(f"--hours {options.hours:g}: needs --until-resolved")
     if options.until_resolved and (options.seeds or options.render_only):
-        raise Mistake("--until-resolved chooses the seeds itself, and trains", "leave --seeds and --render-only away")
+        raise Mistake("--until-resolved chooses the seeds itself, and trains", "leave out --seeds and --render-only")
     request = Request(
         name, table, options.budget, seeds, overrides, options.runs, options.published, options.seeds is not None
     )
@@ -103,7 +103,7 @@ def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Re
 
 
 def seeds_of(text: str) -> range:
-    """`N`: 0 to N-1; `FIRST-LAST`: both of them and what is between. Raises Mistake."""
+    """The seeds of `N`, which are 0 to N-1, or of `FIRST-LAST`, both included. Raises Mistake."""
     match = re.fullmatch(r"(\d{1,10})|(\d{1,10})-(\d{1,10})", text, re.ASCII)
     seeds = range(0)
     if match:
@@ -139,7 +139,7 @@ def _make(
 
 
 def _report(request: Request, source: Source, published: Published | None) -> Report:
-    """What there is: of the seeds asked for, or, where the user named none, of all that have begun."""
+    """The report of the requested seeds; if the user named none, of all that have begun."""
     from experiments.tables.plan import evidence_for, line_of, plans
     from experiments.tables.report import report
 
@@ -153,7 +153,7 @@ def _report(request: Request, source: Source, published: Published | None) -> Re
 
 
 def _show(report: Report, options: TableOptions) -> None:
-    """Print the report, save it beside the runs, and write and mirror it where that is asked for."""
+    """Print the report, save it beside the runs, and write and mirror it if requested."""
     from experiments.tables.rendering.render import render, write_all
     from experiments.tables.rendering.saved import save
 

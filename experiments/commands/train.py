@@ -1,4 +1,4 @@
-"""`attn train`: reads its arguments and hands on a plan, of one run or of the cells of a sweep."""
+"""`attn train`: reads its arguments and passes on the plan of one run or of the cells of a sweep."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class Options(NamedTuple):
 
 
 def launch(arguments: list[str], name: str = "config") -> ExitCode:
-    """Do what the arguments say and return the exit code. Raises Mistake before anything is changed.
+    """Carry out the command and return the exit code. Raises Mistake before anything is changed.
 
-    name: the file of `conf/` that is composed, where the command is another than `attn train`.
+    name: the composed file of `conf/`, if the command is not `attn train`.
     """
     options, rest = take_options(arguments)
     return launch_with(options, *split_arguments(rest), name)
 
 
 def launch_with(options: Options, overrides: list[str], flags: list[str], name: str = "config") -> ExitCode:
-    """The same, of arguments that are sorted already."""
+    """The same for arguments that are already separated."""
     if only_prints(flags):
         answer(overrides, flags, name)
         return ExitCode.DONE
@@ -48,7 +48,7 @@ def launch_with(options: Options, overrides: list[str], flags: list[str], name: 
 
         return execute(planned.cells[0], torchrun=torchrun_process())
     if torchrun_process() is not None:
-        raise Mistake("torchrun starts the processes of one run; start a sweep without it, with trainer.devices=N")
+        raise Mistake("torchrun starts the processes of a single run; start a sweep without it, with trainer.devices=N")
     from experiments.launch.report import check_buildable
     from experiments.launch.sweep import run_sweep
 
@@ -58,13 +58,13 @@ def launch_with(options: Options, overrides: list[str], flags: list[str], name: 
 
 
 def uneven_heads(settings: Settings) -> str | None:
-    """A line for heads that were to share the hidden size and leave a part of it over; None for others."""
+    """A line about heads that leave a part of the hidden size over, if they were to share it; None for others."""
     heads, hidden_size, size = settings.heads, settings.hidden_size, settings.key_size
     if hidden_size % heads == 0 or size != hidden_size // heads:
         return None
     return (
         f"heads={heads} does not divide hidden_size={hidden_size}: "
-        f"key_size={size}, so that all heads together are {heads * size} wide"
+        f"key_size={size}, so all heads together have width {heads * size}"
     )
 
 
@@ -86,7 +86,7 @@ def _check_workers(options: Options, planned: Plan) -> None:
     if options.workers is None:
         return
     if not planned.is_sweep:
-        raise Mistake(f"{WORKERS}: one run is no sweep", "add -m, or say trainer.threads=N")
+        raise Mistake(f"{WORKERS}: a single run has no workers", "add -m for a sweep, or set trainer.threads=N")
     if not planned.runs_here:
         chosen = f"hydra/launcher={planned.launcher} hydra/sweeper={planned.sweeper}"
         raise Mistake(f"{WORKERS}: {chosen} decides which cells run at once", "leave one of them out")

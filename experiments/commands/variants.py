@@ -1,4 +1,4 @@
-"""`attn variants`: what there is, from the folder of YAML files alone."""
+"""`attn variants`: lists all variants, from the folder of YAML files alone."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class Variant:
 
 
 def print_variants(overrides: list[str], format: str) -> None:
-    """A row a variant: what one attention layer costs for one sequence at the composed sizes."""
+    """Print a row for each variant: the cost of one attention layer for one sequence at the composed sizes."""
     if any(override.startswith("variant=") for override in overrides):
-        raise Mistake("attn variants lists every variant", "give sizes only, such as heads=24 hidden_size=768")
+        raise Mistake("attn variants lists every variant", "give only sizes, such as heads=24 hidden_size=768")
     settings = compose(overrides)
     import torch
 

@@ -1,4 +1,4 @@
-"""Checks that turn plain values into settings; whatever is wrong names the key, the value and what is allowed."""
+"""Checks that turn plain values into settings. A message names the key, the value and what is allowed."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def _variant_errors(variant: dict[Any, Any], sources: dict[Any, Any]) -> Iterato
 
 
 def class_of(tree: dict[Any, Any]) -> type[Settings]:
-    """The class that checks a configuration: of fine-tuning where it names a pretrained run, else of pretraining."""
+    """The class that checks a configuration: that of fine-tuning if it names a pretrained run, else that of
+    pretraining.
+    """
     return FinetuningSettings if "pretrained" in tree else Settings
 
 
@@ -72,7 +74,7 @@ def _without_tags(tree: Any, path: tuple[int | str, ...]) -> tuple[int | str, ..
 
 
 def sentence(error: Any, path: tuple[int | str, ...], sources: dict[Any, Any]) -> str:
-    """An error of pydantic about the value at `path`, in words; sources: the expressions that values come from."""
+    """An error of pydantic about the value at `path`, in words. sources: the expressions from which values come."""
     key = ".".join(map(str, path))
     if error["type"] == "missing":
         return f"{key} is missing"
@@ -115,13 +117,13 @@ def _allowed(error: Any) -> str:
 
 
 def _source(sources: Any, path: tuple[int | str, ...]) -> str:
-    """The expression that a value comes from, when nobody typed it; else nothing."""
+    """The expression that a value comes from, if nobody typed the value; else empty."""
     for part in path:
         sources = sources.get(part) if isinstance(sources, dict) else None
     return sources if isinstance(sources, str) and "${" in sources else ""
 
 
 def _follows(sources: Any, path: tuple[int | str, ...]) -> bool:
-    """Whether a value is that of a key people vary, `${key}`: then the error is that key's."""
+    """Whether a value is `${key}`, so that the error belongs to that key."""
     reference = re.fullmatch(r"\$\{(\w+)\}", _source(sources, path))
     return reference is not None and reference[1] in Settings.model_fields

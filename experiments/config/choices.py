@@ -1,4 +1,4 @@
-"""The values of the keys that have a few to choose from, as the settings declare them."""
+"""The keys with a few possible values, and these values, as the settings declare them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ CLASSES: dict[str, type[Settings]] = {"config": Settings, "finetune": Finetuning
 
 
 def choices(name: str) -> str:
-    """A line for each key with its values, `norm: post | pre | sandwich | deep`; name: of the file of `conf/`."""
+    """A line for each key with its values, `norm: post | pre | sandwich | deep`. name: the file of `conf/`."""
     found: dict[str, dict[str, None]] = {}
     for key, value in _values(CLASSES[name], ""):
         found.setdefault(key, {})[value] = None
@@ -22,7 +22,7 @@ def choices(name: str) -> str:
 
 
 def _values(kind: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
-    """(dotted key, value) for each value of a key that has some to choose from; a group's `kind` is its option."""
+    """(dotted key, value) for each value of a key with a few possible ones; a group's `kind` is its option."""
     for name, field in kind.model_fields.items():
         for each in _parts(field.annotation):
             if isinstance(each, type) and issubclass(each, BaseModel):
@@ -32,7 +32,7 @@ def _values(kind: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
-    """The types that an annotation is made of: of unions, lists and `Annotated` those within."""
+    """The types that an annotation consists of, including those within unions, lists and `Annotated`."""
     if get_origin(annotation) in (None, Literal):
         yield annotation
     else:

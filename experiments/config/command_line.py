@@ -1,4 +1,4 @@
-"""The arguments of `attn train`: sorted into overrides and Hydra's flags, checked, and handed to `hydra.main`."""
+"""The arguments of `attn train`: separated into overrides and Hydra's flags, checked, and passed to `hydra.main`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
             flags.append(rest.pop(0))
     asking = [flag for flag in flags if flag.split("=", 1)[0] in ASKING_FLAGS]
     if len(asking) > 1:
-        raise Mistake(f"{' '.join(asking)}: only one of them can be answered at a time")
+        raise Mistake(f"{' '.join(asking)}: give only one of them")
     running = [flag for flag in flags if flag in RUNNING_FLAGS]
     if running and any(flag.split("=", 1)[0] in CONFIGURATION_FLAGS for flag in asking):
         raise Mistake(
@@ -64,12 +64,12 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def only_prints(flags: list[str]) -> bool:
-    """Whether they print something about the configuration, and train nothing."""
+    """Whether the flags only print something about the configuration."""
     return bool(ASKING_FLAGS & {flag.split("=", 1)[0] for flag in flags})
 
 
 def answer(overrides: list[str], flags: list[str], name: str = "config") -> None:
-    """Print what flags that only ask are answered by Hydra. Raises Mistake, and OSError where nobody reads it."""
+    """Print Hydra's answer to flags that only ask. Raises Mistake, and OSError if nobody reads the output."""
     # all at once: Hydra's logging would print a traceback for each line that nobody reads
     answered = io.StringIO()
     try:
@@ -80,14 +80,14 @@ def answer(overrides: list[str], flags: list[str], name: str = "config") -> None
 
 
 def check_overrides(overrides: list[str], name: str = "config") -> list[Override]:
-    """The parsed overrides. They set keys: they don't invent, remove or repeat them. Raises Mistake."""
+    """The parsed overrides. They set keys; they do not invent, remove or repeat them. Raises Mistake."""
     for text in overrides:
         if "=" not in text[1:] and not text.startswith("~"):
             raise Mistake(f"{text!r} is not an override", "write key=value, for example heads=24")
         if text.startswith("hydra.searchpath"):
             raise Mistake(
                 f"{text}: only the files of conf/ are read",
-                "plugins=FOLDER and --config-dir FOLDER bring files of yours",
+                "plugins=FOLDER and --config-dir FOLDER add files of yours",
             )
     with hydra_errors_as_mistakes():
         parsed = OverridesParser.create().parse_overrides(overrides)
@@ -98,9 +98,9 @@ def check_overrides(overrides: list[str], name: str = "config") -> list[Override
             continue
         if override.is_add() or override.is_force_add() or override.is_delete():
             hint = f"write {text.lstrip('+~')}" if key in known_keys(name=name) else near_key(key, name=name)
-            raise Mistake(f"{text!r}: overrides set keys, they don't add or remove them", hint)
+            raise Mistake(f"{text!r}: overrides set keys; they do not add or remove them", hint)
         if "@" in key:
-            raise Mistake(f"{text!r}: a key has no @", near_key(key.replace("@", ""), name=name))
+            raise Mistake(f"{text!r}: a key cannot contain @", near_key(key.replace("@", ""), name=name))
         if key in seen:
             raise Mistake(f"{key} is given twice: {seen[key]} and {text}")
         seen[key] = text
@@ -112,7 +112,9 @@ def check_overrides(overrides: list[str], name: str = "config") -> list[Override
 
 
 def _check_choice(override: Override) -> None:
-    """Raises Mistake for an option that a group doesn't have: Hydra would read any file that a path leads to."""
+    """Raises Mistake for an option that a group does not have, because Hydra would read any file that a path leads
+    to.
+    """
     group, known = override.key_or_group, options(override.key_or_group)
     value = override.value()
     if isinstance(value, Glob):

@@ -35,9 +35,10 @@ def script(shell: str) -> str:
 
 
 def complete(arguments: list[str], incomplete: str, name: str = "config") -> list[str]:
-    """What may stand for `incomplete` after `arguments`: keys, groups and their options. Empty where Hydra can't tell.
+    """The possible completions of `incomplete` after `arguments`: keys, groups and their options. Empty if Hydra finds
+    none.
 
-    name: of the file of `conf/` that is composed.
+    name: the composed file of `conf/`.
     """
     from hydra._internal.config_loader_impl import ConfigLoaderImpl
     from hydra._internal.utils import create_config_search_path

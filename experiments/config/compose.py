@@ -42,9 +42,9 @@ def resolve(config: DictConfig) -> Settings:
 
 
 def interpolated(config: DictConfig, unchecked: Container[str] = ()) -> tuple[dict[str, Any], dict[Any, Any]]:
-    """Plain values, and their sources before interpolation. Raises Mistake for what hinders it.
+    """Plain values, and their sources before interpolation. Raises Mistake for values that prevent it.
 
-    unchecked: top-level keys that nothing is computed from, so that a wrong value of theirs hinders nothing.
+    unchecked: top-level keys from which nothing is computed, so a wrong value of theirs prevents nothing.
     """
     sources = OmegaConf.to_container(config, resolve=False)
     assert isinstance(sources, dict)

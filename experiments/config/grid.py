@@ -1,7 +1,7 @@
 """The cells of a sweep: every combination of the values that overrides list.
 
 Hydra's own sweeper reads and composes all files for each cell, which takes a third of a second. Here they are composed
-once for each combination of groups, and a value that nothing is computed from is put into its places.
+once for each combination of groups. A value from which nothing is computed is then inserted at its places.
 """
 
 from __future__ import annotations
@@ -49,17 +49,16 @@ class Axis(NamedTuple):
 
 
 class Cell(NamedTuple):
-    """A combination of values: its settings, or what is wrong with it."""
+    """A combination of values: its settings, or the mistake in it."""
 
     label: str  # the overrides that tell it from the others
     outcome: Settings | Mistake
 
 
 def grid(overrides: Sequence[str], name: str = "config") -> Iterator[Cell]:
-    """Yield every combination of the values of the overrides, the last one changing fastest.
+    """Yield every combination of the values of the overrides; the last one changes fastest.
 
-    name: of the file of `conf/` that is composed. Raises Mistake for more than LIMIT cells, and for values that can't
-    be listed.
+    name: the composed file of `conf/`. Raises Mistake for more than LIMIT cells, and for values that cannot be listed.
     """
     fixed, axes = _axes(overrides)
     of_groups = [axis for axis in axes if axis.key in groups()]
@@ -83,7 +82,7 @@ def grid(overrides: Sequence[str], name: str = "config") -> Iterator[Cell]:
 
 
 def split(overrides: Sequence[str]) -> tuple[list[str], list[tuple[Override, str]]]:
-    """The overrides of one value, and those of several with their text; Hydra's own are left out. Raises Mistake."""
+    """The overrides with one value, and those with several, each with its text; without Hydra's own. Raises Mistake."""
     loader = ConfigLoaderImpl(config_search_path=create_config_search_path(conf_for_hydra()))
     with hydra_errors_as_mistakes():
         parsed = OverridesParser.create(loader).parse_overrides(list(overrides))
@@ -93,7 +92,7 @@ def split(overrides: Sequence[str]) -> tuple[list[str], list[tuple[Override, str
 
 
 def _axes(overrides: Sequence[str]) -> tuple[list[str], list[Axis]]:
-    """The overrides of one value, and those that list several. Raises Mistake."""
+    """The overrides with one value, and those that list several. Raises Mistake."""
     fixed, listed = split(overrides)
     count = math.prod(_count(each, text) for each, text in listed)
     if count > LIMIT:
@@ -105,16 +104,19 @@ def _axes(overrides: Sequence[str]) -> tuple[list[str], list[Axis]]:
 
 
 def _count(override: Override, text: str) -> int:
-    """Number of the values, from a range's ends alone. Raises Mistake where they have no end, or no number."""
+    """The number of values, from a range's ends alone.
+
+    Raises Mistake if a range has no end, or an end that is not a number.
+    """
     sweep = override.value()
     if isinstance(sweep, RangeSweep):
         assert sweep.start is not None and sweep.stop is not None
         ends = (sweep.start, sweep.stop, sweep.step)
         if sweep.step == 0 or not all(map(math.isfinite, ends)):
-            raise Mistake(f"{text}: a range has finite ends and a step that is not 0")
+            raise Mistake(f"{text}: a range needs finite ends and a step other than 0")
         return max(0, -int((sweep.start - sweep.stop) // sweep.step))
     if not override.is_discrete_sweep():
-        raise Mistake(f"{text}: lists no values", "a grid is of a,b,c, range(...) or glob(...)")
+        raise Mistake(f"{text}: lists no values", "a grid consists of a,b,c, range(...) or glob(...)")
     return sum(1 for _ in override.sweep_iterator())
 
 
@@ -184,9 +186,9 @@ def _leaves(node: Mapping[Any, Any], above: Place = ()) -> Iterator[tuple[Place,
 
 
 def _places(key: str, leaves: Mapping[Place, Any]) -> list[Place]:
-    """Where the value of a key stands: at the key and wherever the source is `${key}`, and so on.
+    """The places of a key's value: the key itself and every key whose source is `${key}`, and so on.
 
-    Empty where anything is computed from it, or might be.
+    Empty if anything is, or might be, computed from it.
     """
     places = [tuple(key.split("."))]
     if places[0] not in leaves:
@@ -203,6 +205,6 @@ def _places(key: str, leaves: Mapping[Place, Any]) -> list[Place]:
 
 
 def _replaced(tree: dict[str, Any], place: Place, value: object) -> dict[str, Any]:
-    """The tree with another value at a place; the tree itself stays as it is."""
+    """The tree with another value at a place; the original tree is unchanged."""
     first, *rest = place
     return tree | {first: _replaced(tree[first], tuple(rest), value) if rest else value}

@@ -1,4 +1,4 @@
-"""What Hydra refuses of a configuration, as a mistake that names what would be right."""
+"""Hydra's errors about a configuration, turned into mistakes that name the correct alternatives."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COMMANDS = {"config": "train", "finetune": "finetune"}  # a file of `conf/` -> t
 
 
 class AddedFolders(SearchPathPlugin):
-    """Has Hydra look for groups in the folders that the user adds, after its own."""
+    """Makes Hydra also look for groups in the folders that the user adds, after its own."""
 
     def manipulate_search_path(self, search_path: ConfigSearchPath) -> None:
         """Append them."""
@@ -43,9 +43,9 @@ def conf_for_hydra() -> str:
 
 @contextmanager
 def hydra_errors_as_mistakes(overrides: Iterable[str] = (), name: str = "config") -> Iterator[None]:
-    """What Hydra and OmegaConf refuse inside the block becomes a Mistake, explained by the groups that are chosen.
+    """A block in which errors of Hydra and OmegaConf become Mistakes, explained with the chosen groups.
 
-    name: of the file of `conf/` that is composed, here and below: `config`, of `attn train`, or another command's.
+    name: the composed file of `conf/`, here and below: `config` for `attn train`, or another command's.
     """
     try:
         yield
@@ -54,7 +54,7 @@ def hydra_errors_as_mistakes(overrides: Iterable[str] = (), name: str = "config"
 
 
 def groups() -> list[str]:
-    """The names of the groups of `conf/`, in alphabetical order; Hydra's own apart."""
+    """The names of the groups of `conf/`, in alphabetical order, without Hydra's own."""
     return sorted(path.name for path in CONF.iterdir() if path.is_dir() and path.name != "hydra")
 
 
@@ -64,7 +64,7 @@ def options(group: str) -> list[str]:
 
 
 def known_keys(overrides: Iterable[str] = (), name: str = "config") -> list[str]:
-    """Every key of the configuration with the groups that are chosen, dotted; a group is a key too."""
+    """Every dotted key of the configuration with the chosen groups; a group is also a key."""
 
     def walk(node: dict[Any, Any], prefix: str) -> Iterator[str]:
         for key, value in node.items():
@@ -135,7 +135,7 @@ def _mistake_and_hint(error: BaseException, overrides: Iterable[str], name: str)
     if line.startswith("Ambiguous value"):
         return line, "to sweep over the values add -m; to give a list write key=[a,b]"
     if type(error).__name__ == "OverrideParseException":
-        return line, "write key=value; quote what the shell or Hydra's grammar would take apart"
+        return line, "write key=value; quote parts that the shell or Hydra's grammar would split"
     return line, ""
 
 

@@ -1,4 +1,4 @@
-"""The pretrained run that a fine-tuned one goes on from: what it decides, which weights, and how they are read."""
+"""The pretrained run of a fine-tuned one: the settings that it decides, and its weights."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ READ_TO_INHERIT = frozenset({"pretrained", "checkpoint", "task", "backend", "len
 
 
 def inherit(tree: dict[str, Any]) -> dict[str, Any]:
-    """The composed `conf/finetune.yaml` with what the pretrained run decides. Raises Mistake."""
+    """The composed `conf/finetune.yaml` with the settings that the pretrained run decides. Raises Mistake."""
     folder = RunFolder(str(tree["pretrained"]))
     return inherited(tree, _read(folder), _origin(folder, tree["checkpoint"]))
 
 
 def inherited(tree: dict[str, Any], run: dict[str, Any], origin: dict[str, Any]) -> dict[str, Any]:
-    """The same of a run by its settings, which may be one still to come. Raises Mistake."""
+    """The same from a run's settings; the run need not exist yet. Raises Mistake."""
     _check_libraries(tree["task"])
     decided = {key: run[key] for key in PRETRAINED_SETTINGS} | {"backend": tree["backend"]}
     model, variant = dict(run["model"]), dict(run["variant"])
@@ -59,13 +59,13 @@ def inherited(tree: dict[str, Any], run: dict[str, Any], origin: dict[str, Any])
 
 
 def check_keys(overrides: list[str]) -> None:
-    """Raises Mistake for what the pretrained run decides, and without a task."""
+    """Raises Mistake for keys that the pretrained run decides, and for a missing task."""
     keys = {override.partition("=")[0]: override for override in overrides}
     for key, override in keys.items():
         if key.split(".")[0] in PRETRAINED_SETTINGS:
-            raise Mistake(f"{override}: {key} is the pretrained run's", "attn finetune --help lists what can be set")
+            raise Mistake(f"{override}: the pretrained run decides {key}", "attn finetune --help lists what can be set")
         if key in ("pretrained", "origin"):
-            raise Mistake(f"{override}: the run is named without a key", "attn finetune RUN task=NAME")
+            raise Mistake(f"{override}: give the run without a key", "attn finetune RUN task=NAME")
     if "task" not in keys:
         known = options("task")
         wrong = next((key for key in keys if nearest(key, ["task"])), "")
@@ -83,10 +83,10 @@ def _read(folder: RunFolder) -> dict[str, Any]:
     except RunFolderError as error:
         raise Mistake(str(error)) from error
     if "task" in run:
-        raise Mistake(f"{folder.name} is fine-tuned itself", f"name the pretrained run: {run['origin']['run']}")
+        raise Mistake(f"{folder.name} is itself a fine-tuned run", f"name the pretrained run: {run['origin']['run']}")
     if result is None or result.status not in ("done", "imported"):
         state = "not finished" if result is None else result.status
-        raise Mistake(f"{folder.name}: its pretraining is {state}", "the command that began it continues it")
+        raise Mistake(f"{folder.name}: its pretraining is {state}", "the command that began the run continues it")
     now = code_digests(run, result.backend)
     if result.code_digest != digest(now):
         before = (folder.environment() or {}).get("code", {})
@@ -95,24 +95,24 @@ def _read(folder: RunFolder) -> dict[str, Any]:
 
 
 def _check_libraries(task: dict[str, Any]) -> None:
-    """Raises Mistake where a score could not be computed in the end."""
+    """Raises Mistake if a library is missing that the score needs at the end."""
     needed = sorted({LIBRARIES[metric] for metric in task.get("metrics", ()) if metric in LIBRARIES})
     check_installed("finetune", f"the score of task={task['name']}", *needed)
 
 
 def _check_length(length: Any, run: dict[str, Any]) -> None:
-    """Raise Mistake for a length beyond the table of learned positions; computed positions have no such limit."""
+    """Raises Mistake for a length beyond the table of learned positions; computed positions have no such limit."""
     position = run["model"]["position"]
     if POSITION_KINDS[position].trained_to_length and isinstance(length, int) and length > run["length"]:
         endless = [name for name, kind in POSITION_KINDS.items() if not kind.trained_to_length]
         raise Mistake(
             f"length = {length!r}: model.position={position} has a table of {run['length']} positions",
-            f"use length={run['length']} or less; model.position={', '.join(endless)} have no such end",
+            f"use length={run['length']} or less; model.position={', '.join(endless)} have no such limit",
         )
 
 
 def _origin(folder: RunFolder, checkpoint: object) -> dict[str, Any]:
-    """Which weights they are, by the checksum beside them. Raises Mistake."""
+    """The identity of the weights, by the checksum beside them. Raises Mistake."""
     which = known_checkpoint(checkpoint, f"checkpoint = {checkpoint!r}")
     path = next(_files(folder, which), None)
     tokenizer = folder.path / TOKENIZER
@@ -131,6 +131,6 @@ def _origin(folder: RunFolder, checkpoint: object) -> dict[str, Any]:
 
 
 def _files(folder: RunFolder, which: WhichCheckpoint) -> Iterator[Path]:
-    """The checkpoints of a kind that have a checksum, the newest first."""
+    """The checkpoints of a kind that have a checksum, newest first."""
     paths = sorted(folder.checkpoint.glob(f"{PREFIX[which]}-*.safetensors"), reverse=True)
     return (path for path in paths if path.with_suffix(".sha256").is_file())

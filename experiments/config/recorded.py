@@ -1,4 +1,7 @@
-"""The settings of a run folder, which may be somebody else's: what to compute is its, with which means is ours."""
+"""The settings of a run folder, which may be somebody else's.
+
+It decides what is computed; this machine decides where.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,9 @@ from experiments.settings.run import Settings
 
 
 def on_this_machine(run: dict[str, Any]) -> dict[str, Any]:
-    """The settings of a run, which may be somebody else's, with the folders, the device and the W&B of this machine."""
+    """The settings of a run, which may be somebody else's, with the folders, the device and the W&B account of this
+    machine.
+    """
     ours = OmegaConf.to_container(compose_raw([]), resolve=True)
     assert isinstance(ours, dict)
     trainer = run.get("trainer")
@@ -30,7 +35,7 @@ def on_this_machine(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def config_here(folder: RunFolder) -> dict[str, Any]:
-    """The settings of a run folder, likewise. Raises Mistake where it computes with files of plugins not in use."""
+    """The same for a run folder. Raises Mistake if the run needs files of plugins that are not in use."""
     check_plugins(folder)
     return on_this_machine(folder.config())
 
@@ -47,10 +52,10 @@ def place_in_wandb(named: str | None) -> tuple[str, str | None]:
 
 
 def pretraining(folder: RunFolder) -> Settings:
-    """What a run was pretrained with. Raises Mistake for a fine-tuned one."""
+    """The settings of a pretrained run. Raises Mistake for a fine-tuned one."""
     settings = from_tree(config_here(folder))
     if isinstance(settings, FinetuningSettings):
-        raise Mistake(f"{folder.name} is fine-tuned", f"name the pretrained run: {settings.origin.run}")
+        raise Mistake(f"{folder.name} is a fine-tuned run", f"name the pretrained run: {settings.origin.run}")
     return settings
 
 

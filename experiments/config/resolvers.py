@@ -1,6 +1,6 @@
-"""The functions that expressions of `conf/` call, `${times:4,${hidden_size}}`.
+"""The functions in expressions of `conf/`, such as `${times:4,${hidden_size}}`.
 
-A launcher of Hydra's sends them to its jobs, so that this file imports none of the settings.
+A launcher of Hydra's sends them to its jobs, so this file imports none of the settings.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _choices(name: str) -> str:
 
 
 def register() -> None:
-    """Have OmegaConf know them."""
+    """Register the functions with OmegaConf."""
     functions: dict[str, Callable[..., Any]] = {
         "floor_divide": _floor_divide,
         "times": _times,

@@ -1,4 +1,4 @@
-"""Which runs may be compared: configurations over their seeds, and the conditions that these have to share."""
+"""Runs that may be compared: configurations with their seeds, and the conditions that these have to share."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiments.display.rows import Row
 from experiments.record.dotted import values_at
 from experiments.record.folder import FINAL
 
-# what two losses must share to say anything together; a corpus and a tokenizer have a digest once a run has ended
+# losses can be compared only if they share these; the digests of corpus and tokenizer are known at a run's end
 CONDITIONS = {
     "max_steps": "config.max_steps",
     "epochs": "config.epochs",
@@ -32,27 +32,27 @@ SHORT = 24  # characters of a value, which may be a digest
 
 @dataclass
 class Configuration:
-    """Runs that differ in nothing but the seed."""
+    """Runs that differ only in the seed."""
 
     name: str
-    comparison: int  # number of the conditions that it was trained under
+    comparison: int  # number of its conditions
     runs: list[int] = field(default_factory=list)
     finished: dict[int, int] = field(default_factory=dict)  # seed -> run that has ended with a loss
 
 
 @dataclass(frozen=True)
 class Comparable:
-    """All configurations, and the conditions under which some of them may be compared, those of most runs first."""
+    """All configurations, and the conditions under which they may be compared. Those with most runs stand first."""
 
-    telling: list[str]  # settings that tell configurations apart
+    telling: list[str]  # settings that distinguish configurations
     configurations: list[Configuration]
-    comparisons: list[str]  # what the conditions are, as far as they differ
+    comparisons: list[str]  # the conditions in words, as far as they differ
 
 
 def comparable(results: Sequence[dict[str, Any]], rows: Sequence[Row], settings: Sequence[str]) -> Comparable:
-    """Group runs into configurations, and those by their conditions.
+    """Group runs into configurations, and configurations by their conditions.
 
-    results: the runs. rows: their columns. settings: the columns that are settings and enough to tell runs apart.
+    results: the runs. rows: their columns. settings: the columns that are settings and sufficient to distinguish runs.
     """
     columns = [column for column in telling(rows, settings) if column != "seed" and not _is_condition(column)]
     conditions = _conditions(results)
@@ -77,12 +77,12 @@ def comparable(results: Sequence[dict[str, Any]], rows: Sequence[Row], settings:
 
 
 def is_finished(result: Mapping[str, Any]) -> bool:
-    """Whether a run was trained to its end, and has a loss."""
+    """Whether a run was trained to its end and has a loss."""
     return result["status"] in FINAL and result.get("validation_loss") is not None
 
 
 def telling(rows: Sequence[Row], settings: Sequence[str]) -> list[str]:
-    """The settings that tell rows apart where none before them does."""
+    """The settings that distinguish rows which earlier settings do not."""
     kept: list[str] = []
     alike: list[Any] = [()] * len(rows)
     for column in settings:
@@ -106,7 +106,9 @@ def _key(conditions: Mapping[str, Any]) -> str:
 def _join_unfinished(
     keys: list[str], conditions: Sequence[dict[str, Any]], results: Sequence[Mapping[str, Any]]
 ) -> None:
-    """A run that has not ended stands beside those that share its settings: its text and tokenizer are not recorded."""
+    """Place a run that has not ended beside those that share its settings, because its text and tokenizer are not
+    recorded.
+    """
     if all(map(is_finished, results)):
         return
     of_settings: dict[str, str] = {}
@@ -123,18 +125,18 @@ def _settings_key(conditions: Mapping[str, Any]) -> str:
 
 
 def _name(columns: Sequence[str], row: Row) -> str:
-    """Settings as far as they tell runs apart: "talking_heads, heads 24"."""
+    """The settings that distinguish a configuration, as a name: "talking_heads, heads 24"."""
     known = [column for column in columns if row[column] is not None]
     said = [str(row[column]) if column == "variant" else f"{column} {row[column]}" for column in known]
     return ", ".join(said) or str(row["variant"])
 
 
 def _named_apart(configurations: list[Configuration], says: Sequence[str]) -> list[Configuration]:
-    """Those of other conditions than most are named by their conditions too."""
+    """Add the conditions to the names of configurations that differ in them from most."""
     seen: set[str] = set()
     for each in configurations:
         each.name += f" ({says[each.comparison]})" if each.comparison else ""
-        # what a reader sees of two conditions may be the same start of two digests
+        # two different digests may begin with the same shown characters
         each.name += f" [{each.runs[0]}]" if each.name in seen else ""
         seen.add(each.name)
     return configurations
@@ -145,7 +147,7 @@ def _is_condition(column: str) -> bool:
 
 
 def _says(conditions: Sequence[dict[str, Any]]) -> list[str]:
-    """What sets of conditions are, as far as they differ."""
+    """Sets of conditions in words, as far as they differ."""
     flat = [dict(_leaves(each)) for each in conditions]
     names = dict.fromkeys(name for each in flat for name in each)
     differing = [name for name in names if len({str(each.get(name)) for each in flat}) > 1]
@@ -153,7 +155,7 @@ def _says(conditions: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """Dotted names of the values in nested groups; those that are not set are left out."""
+    """Dotted names of the values in nested groups, without unset ones."""
     for key, value in tree.items():
         if isinstance(value, dict):
             yield from _leaves(value, f"{above}{key}.")

@@ -1,4 +1,4 @@
-"""Curves of runs, and of configurations over their seeds, thin enough for a page."""
+"""Curves of runs, and of configurations over their seeds, thinned for a page."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from experiments.record.index import Index
 from experiments.settings.plain import from_json
 from experiments.statistics.evidence import Anytime
 
-# points of a curve that are kept; more than a panel has pixels for is waste
+# points of a curve that are kept; more would exceed the pixels of a panel
 POINTS = 200
 LAST = ("tokens_per_second", "peak_memory_bytes", "wall_seconds", "tokens")
 # places of a point, and where they stand in a line
 PLACES = {"step": "step", "tokens": "tokens", "seconds": "wall_seconds"}
-# what follows from a loss, or is the same in every line
+# numbers that follow from a loss, or are the same in every line
 DERIVED = ("perplexity", "bits_per_byte", "unigram_loss")
 OF_EVALUATION = "validation_"
 
@@ -35,10 +35,10 @@ def curve_of(folder: Path, index: Index) -> Curve:
 
 
 def parse_metrics(content: bytes) -> Curve:
-    """Read metrics.jsonl into `training` and `validation`, each the columns of its points;
-    `lines` and `evaluations`, how many points these had before they were thinned; `last`, numbers of the newest line.
+    """Read metrics.jsonl into `training` and `validation`, each with the columns of its points.
 
-    A line that a kill cut short, or that is still being written, is left out. Raises ValueError, in one line.
+    `lines` and `evaluations` are the numbers of points before thinning; `last` has numbers of the newest line. An
+    incomplete last line is left out. Raises ValueError, in one line.
     """
     lines = [from_json(line) for line in content.splitlines(keepends=True) if line.endswith(b"\n")]
     if not all(isinstance(line, dict) and isinstance(line.get("step"), int) for line in lines):
@@ -58,7 +58,7 @@ def parse_metrics(content: bytes) -> Curve:
 def mean_curve(curves: Sequence[Columns]) -> Columns:
     """The curve of a configuration: means over its runs at the steps that all of them have.
 
-    `half` is half of the 95% interval of the mean loss, which may be looked at at any time; None where it is infinite.
+    `half` is half of the anytime-valid 95% interval of the mean loss; None if it is infinite.
     """
     if not curves or not all(curves):
         return {}
@@ -74,7 +74,9 @@ def mean_curve(curves: Sequence[Columns]) -> Columns:
 
 
 def averaged(columns: Columns, limit: int) -> Columns:
-    """Thin to at most `limit` points: neighbours become one, with their means, where the last of them stands."""
+    """Thin to at most `limit` points: neighbours become one point with their means, at the place of the last of
+    them.
+    """
     size = math.ceil(len(columns.get("step", ())) / limit)
     if size <= 1:
         return columns
@@ -87,12 +89,12 @@ def averaged(columns: Columns, limit: int) -> Columns:
 
 
 def evenly_of(columns: Columns, limit: int) -> Columns:
-    """Choose at most `limit` of the points, evenly spread, the first and the last among them."""
+    """Choose at most `limit` of the points, evenly spread, including the first and the last."""
     return {key: evenly(values, limit) for key, values in columns.items()}
 
 
 def evenly(items: list[Any], limit: int) -> list[Any]:
-    """Choose at most `limit` of the items, evenly spread, the first and the last among them."""
+    """Choose at most `limit` of the items, evenly spread, including the first and the last."""
     if len(items) <= limit:
         return items
     if limit == 1:
@@ -101,7 +103,7 @@ def evenly(items: list[Any], limit: int) -> list[Any]:
 
 
 def _columns(lines: Sequence[Mapping[str, Any]], prefix: str) -> Columns:
-    """Where the points of lines stand, and every number that is logged under the prefix in all of the lines' kind."""
+    """The places of the points of lines, and every number with the prefix that all of these lines have."""
     if not lines:
         return {}
     logged = [key for key, value in lines[-1].items() if isinstance(_finite(value), int | float)]
@@ -115,7 +117,7 @@ def _columns(lines: Sequence[Mapping[str, Any]], prefix: str) -> Columns:
 
 
 def _finite(value: Any) -> float | None:
-    """None for what a picture has no place for."""
+    """The number, or None if it is not finite."""
     value = number(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None

@@ -1,4 +1,4 @@
-"""Differences to a baseline, paired by seed, by the same statistics that decide the papers' claims."""
+"""Differences from a baseline, paired by seed, with the statistics that also decide the papers' claims."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from experiments.statistics.evidence import ALPHA, Anytime, holm_levels, interva
 from experiments.statistics.plateau import at_plateau, late_gain, marks
 
 MARGIN = 0.01  # nats: a difference that would matter
-# differences that are computed at most, over all the configurations that may be the baseline
+# maximum number of differences, over all configurations that may be the baseline
 MOST = 3000
 BASELINES = 12
-DEFAULT = "multi_head"  # variant of the first baseline, where there is one
+DEFAULT = "multi_head"  # variant of the first baseline, if there is one
 # of the claim "better than the baseline"
 WORDS: dict[Word, str] = {"holds": "better", "reversed": "worse"}
 HINTS = 3  # of the lowest, it is said how many seeds they still need
@@ -24,7 +24,7 @@ Results = Sequence[Mapping[str, Any]]
 
 
 def summary(values: Sequence[float]) -> dict[str, float | None]:
-    """Mean, standard error and the half width of the 95% interval of the mean, which may be looked at at any time."""
+    """The mean, its standard error, and the half width of its anytime-valid 95% interval."""
     if not values:
         return {"mean": None, "error": None, "half": None}
     found = interval(Anytime(), values)
@@ -33,10 +33,10 @@ def summary(values: Sequence[float]) -> dict[str, float | None]:
 
 
 def baselines(configurations: Mapping[int, Configuration], results: Results, variants: Sequence[str]) -> list[int]:
-    """The configurations that may be the baseline, the best suited first.
+    """The configurations that may be the baseline, the most suitable first.
 
-    Those of the variant DEFAULT come first, then those with most seeds, then those with the lowest loss. The others of
-    the first comparison need their differences too, so that the more configurations there are the fewer are chosen.
+    Those of the variant DEFAULT come first, then those with most seeds, then those with the lowest loss. The
+    differences to every baseline are computed, so fewer are chosen if there are more configurations.
     """
 
     def suited(number: int) -> tuple[bool, int, float]:
@@ -48,10 +48,11 @@ def baselines(configurations: Mapping[int, Configuration], results: Results, var
 
 
 def differences(baseline: int, configurations: Mapping[int, Configuration], results: Results) -> dict[int, Any]:
-    """What each other configuration has over the baseline: number -> {mean, half, n, word, why, seeds}.
+    """The differences of all other configurations from the baseline: number -> {mean, half, n, word, why, seeds}.
 
-    Of the loss; half: of the 95% interval, None where it is infinite. word: what is shown of "better than the
-    baseline", with Holm's correction over all the configurations that share two seeds with it. why: of `not tested`.
+    They are differences of the loss. half: of the 95% interval, None if it is infinite. word: the outcome of "better
+    than the baseline", with Holm's correction over all configurations that share two seeds with it. why: the reason for
+    `not tested`.
     """
     losses = {number: of_seeds(each, results) for number, each in configurations.items()}
     ended = {number: [results[run] for run in each.finished.values()] for number, each in configurations.items()}
@@ -67,19 +68,19 @@ def differences(baseline: int, configurations: Mapping[int, Configuration], resu
             of = {configurations[each].name: each for each in (number, baseline)}
             found = marks(made, _named(stuck, of), _named(gains, of))
             compared[number] = Compared("", ">", paired, -1, MARGIN, rows, marks=found)
-    # one pair alone can show nothing, whatever it is: it takes no share of the allowed errors
+    # a single pair can show nothing, so it takes no share of the allowed error
     family = [number for number, each in compared.items() if len(each.values) > 1]
     levels = dict(zip(family, holm_levels([claim_p_value([compared[number]]) for number in family]), strict=True))
     shown = {number: _shown(each, levels.get(number, 0.0)) for number, each in compared.items()}
     next_level = ALPHA / max(1, sum(level == 0 for level in levels.values()))
     for number in sorted(shown, key=lambda number: shown[number]["mean"])[:HINTS]:
         if shown[number]["word"] == "not resolved" and (needed := compared[number].seeds_needed(next_level)):
-            shown[number]["why"] = f"about {needed} seeds would resolve it if their mean and spread stay"
+            shown[number]["why"] = f"about {needed} seeds would resolve it at this mean and spread"
     return shown
 
 
 def of_seeds(configuration: Configuration, results: Results) -> dict[int, float]:
-    """The loss of each seed that has ended."""
+    """The loss of each seed that has finished."""
     return {seed: results[run]["validation_loss"] for seed, run in configuration.finished.items()}
 
 

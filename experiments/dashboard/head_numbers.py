@@ -1,4 +1,4 @@
-"""What `attn heads` found of a run, small enough for the page: numbers of each head, their plane, P_l and P_w."""
+"""The results of `attn heads` for a run, reduced for the page: numbers of each head, their plane, P_l and P_w."""
 
 # L layers, H heads
 
@@ -12,7 +12,7 @@ from typing import Any
 from experiments.record.file_digests import DIGESTS, check_digest, parse_digests
 from experiments.record.index import Index
 
-# tables of `attn heads` whose rows are heads, and what is not a measure in them
+# tables of `attn heads` whose rows are heads, with their columns that are not measures
 TABLES = ("heads", "importance")
 HEAD_KEYS = {"layer", "head", "role", "offset"}
 DIGITS = 3
@@ -21,9 +21,10 @@ Rows = list[dict[str, Any]]
 
 
 def heads_of(folder: Path, index: Index) -> dict[str, Any] | None:
-    """What a run's `heads/` folder holds; None where nothing was measured. Raises OSError, ValueError.
+    """The content of a run's `heads/` folder; None if nothing was measured. Raises OSError, ValueError.
 
-    `measures`: name -> [L][H]; `roles`: [L][H]; `plane`: [layer, head, x, y] a head; `projections`: name -> [L][H][H].
+    `measures`: name -> [L][H]; `roles`: [L][H]; `plane`: [layer, head, x, y] for each head; `projections`: name ->
+    [L][H][H].
     """
     digests = index.read(folder / "heads" / DIGESTS, parse_digests)
 
@@ -35,7 +36,7 @@ def heads_of(folder: Path, index: Index) -> dict[str, Any] | None:
         return index.read(folder / "heads" / name, checked, beside=[DIGESTS])
 
     heads = read("heads.parquet")
-    # the page has one list of layers, and an encoder-decoder three
+    # the page has one list of layers, but an encoder-decoder has three
     if heads is None or any("attention" in row for row in heads):
         return None
     tables = {name: read(f"{name}.parquet") for name in ("importance", "plane", "projections")} | {"heads": heads}
@@ -53,8 +54,8 @@ def heads_of(folder: Path, index: Index) -> dict[str, Any] | None:
 
 
 def parse_table(content: bytes) -> Rows:
-    """The rows of a Parquet file, numbers with the digits that a picture needs."""
-    # a second that only pages with heads have to wait
+    """The rows of a Parquet file, with numbers rounded for pictures."""
+    # this import takes a second, which only pages with heads need
     from pyarrow import parquet
 
     rows: Rows = parquet.read_table(io.BytesIO(content)).to_pylist()
@@ -70,7 +71,7 @@ def by_head(rows: Rows, column: str) -> list[list[Any]]:
 
 
 def matrices(rows: Rows) -> dict[str, list[list[list[float]]]]:
-    """A matrix for each layer, by projection: a row is a head before it, a column a head after it."""
+    """A matrix for each layer, by projection. Rows are the heads before it, columns the heads after it."""
     return {name: [_matrix(rows, name, layer) for layer in _known(rows, "layer")] for name in _known(rows, "matrix")}
 
 

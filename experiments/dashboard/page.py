@@ -1,4 +1,4 @@
-"""The comparison page as text: one HTML file with its data, style and script, that fetches nothing."""
+"""The comparison page: one HTML file with its data, style and script, which loads nothing else."""
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ SCRIPTS = (
     "parallel.js", "table.js", "panels.js", "differences.js", "curves.js", "heads.js", "paper_tables.js", "page.js",
 )  # fmt: skip
 
-# what the page shows of a run beside the columns of `attn compare`
+# columns of a run on the page besides those of `attn compare`
 MORE = {name: name for name in ("bits_per_byte", "flops_per_token", "tokens", "wall_seconds", "reason")}
-# what it shows of each run alone
+# columns that are shown only for single runs
 OF_RUN = ("run", "seed", "status", "reason", "loss", "tokens_per_second", "peak_memory_bytes", "wall_seconds", "steps")
-# of these means it draws the interval
+# means whose interval is drawn
 WITH_INTERVAL = ("loss", "tokens_per_second", "peak_memory_bytes")
-# the most runs whose curves a page holds, and the most numbers of curves
+# the maximum number of runs with curves on a page, and of numbers in curves
 CURVES = 400
 CURVE_NUMBERS = 150_000
-# bytes of what `attn heads` measured of runs
+# bytes of the results of `attn heads`
 HEADS = 800_000
 # bytes of the papers' tables
 TABLES = 300_000
@@ -60,9 +60,9 @@ Results = list[dict[str, Any]]
 
 
 def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
-    """What the page of the chosen runs is drawn from, ready for JSON. Raises Mistake.
+    """The data of the page for the chosen runs, ready for JSON. Raises Mistake.
 
-    refresh: after how many seconds the page loads itself again; 0 for never.
+    refresh: the number of seconds after which the page reloads itself; 0 for never.
     """
     with Index(runs) as index:
         results = chosen_runs(selection, runs, index)
@@ -104,7 +104,7 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, A
 
 
 def page(data: dict[str, Any]) -> str:
-    """The HTML file. Names stay text whatever they hold: no `<` of the data is left for a browser to read as a tag."""
+    """The HTML file. Names remain text whatever they contain: no `<` of the data can be read as a tag."""
     written = data | {"written": time.strftime("%Y-%m-%d %H:%M:%S")}
     parts = {
         "quality": "Loss" if data["task"] else "Perplexity",
@@ -119,7 +119,7 @@ def page(data: dict[str, Any]) -> str:
 
 
 def _configuration(of: Configuration, rows: list[Row], settings: list[str], measures: list[str]) -> dict[str, Any]:
-    """A configuration: its settings, its runs, and means over the seeds that have ended."""
+    """A configuration: its settings, its runs, and means over the seeds that have finished."""
     ended = [rows[run] for run in of.finished.values()]
     values = {column: [row[column] for row in ended if row[column] is not None] for column in measures}
     several = [column for column in WITH_INTERVAL if len(values.get(column, ())) > 1]
@@ -136,7 +136,7 @@ def _configuration(of: Configuration, rows: list[Row], settings: list[str], meas
 
 
 def _comparison(number: int, known: Comparable, results: Results, rows: list[Row]) -> dict[str, Any]:
-    """The configurations of one set of conditions: what the conditions are, and the differences to each baseline."""
+    """The configurations of one set of conditions, the conditions in words, and the differences from each baseline."""
     members = {place: of for place, of in enumerate(known.configurations) if of.comparison == number}
     unigram = {results[run].get("unigram_loss") for of in members.values() for run in of.finished.values()} - {None}
     chosen = baselines(members, results, [str(rows[of.runs[0]]["variant"]) for of in known.configurations])
@@ -149,9 +149,10 @@ def _comparison(number: int, known: Comparable, results: Results, rows: list[Row
 
 
 def _curves(known: Comparable, results: Results, index: Index) -> tuple[dict[str, Any], int | None]:
-    """The curves of whole configurations, as many as there is room for; and the points of each, if it was thinned.
+    """The curves of as many complete configurations as there is room for, and the places of their points if they were
+    thinned.
 
-    `means`: configuration -> its mean over the seeds that have ended; `runs`: run -> its own. A run has no places where
+    `means`: configuration -> its mean over the seeds that have finished; `runs`: run -> its own. A run has no places if
     they are those of its configuration.
     """
     chosen = _with_curves(known, results)
@@ -172,7 +173,7 @@ def _curves(known: Comparable, results: Results, index: Index) -> tuple[dict[str
 
 
 def _with_curves(known: Comparable, results: Results) -> list[int]:
-    """The configurations whose curves are shown, from the lowest loss to the highest of each comparison."""
+    """The configurations whose curves are shown, spread from the lowest to the highest loss of each comparison."""
 
     def quality(number: int) -> tuple[int, float]:
         losses = list(of_seeds(known.configurations[number], results).values())
@@ -188,19 +189,19 @@ def _beside(run: Columns, mean: Columns) -> Columns:
 
 
 def _trusted_curve(result: dict[str, Any], index: Index) -> dict[str, Any]:
-    """The curve of a run; an empty one of a run that is not as it was written, which has been said."""
+    """The curve of a run; empty for a run whose files have changed, which was reported already."""
     return parse_metrics(b"") if result["status"] == CHANGED else curve_of(result["folder"], index)
 
 
 def _heads(folders: list[Path], index: Index) -> tuple[dict[int, Any], list[str]]:
-    """What is known of the heads of as many runs as there is room for, and what to say of the others."""
+    """The head numbers of as many runs as there is room for, and notes on the others."""
     notes: list[str] = []
     fitting, others = _within(_readable_heads(folders, index, notes), HEADS)
     return fitting, notes + ([f"The heads of {others} more runs have no room here."] if others else [])
 
 
 def _readable_heads(folders: list[Path], index: Index, notes: list[str]) -> Iterator[tuple[int, Any]]:
-    """What was measured of the heads of each run; of files that can't be read a note, here and on stderr."""
+    """The head numbers of each run; for files that cannot be read, a note here and on stderr."""
     for number, folder in enumerate(folders):
         try:
             if heads := heads_of(folder, index):
@@ -211,7 +212,7 @@ def _readable_heads(folders: list[Path], index: Index, notes: list[str]) -> Iter
 
 
 def _tables(folder: Path, index: Index) -> tuple[list[Any], list[str]]:
-    """The tables that `attn table` has rendered, the newest first, likewise."""
+    """The tables that `attn table` has rendered, the newest first, as many as there is room for, and notes."""
     newest_first = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
     notes: list[str] = []
     fitting, others = _within(_readable_tables(newest_first, index, notes), TABLES)
@@ -219,7 +220,7 @@ def _tables(folder: Path, index: Index) -> tuple[list[Any], list[str]]:
 
 
 def _readable_tables(paths: list[Path], index: Index, notes: list[str]) -> Iterator[tuple[Path, Any]]:
-    """The tables that are as they were written; of each other one a note, here and on stderr."""
+    """The tables whose files are unchanged; for each other one, a note here and on stderr."""
     for path in paths:
         try:
             yield path, index.read(path, parse_saved)
@@ -234,7 +235,7 @@ def parse_saved(content: bytes) -> dict[str, Any]:
 
 
 def _within(items: Iterable[tuple[Any, Any]], room: int) -> tuple[dict[Any, Any], int]:
-    """Those of (key, value) whose values, as JSON, are not more than `room` bytes together; and how many others."""
+    """The (key, value) pairs whose values, as JSON, fit into `room` bytes together; and the number of the others."""
     fitting, others = {}, 0
     for key, value in items:
         size = len(json.dumps(value, separators=(",", ":")))
@@ -247,7 +248,7 @@ def _within(items: Iterable[tuple[Any, Any]], room: int) -> tuple[dict[Any, Any]
 
 
 def _plain(value: Any) -> Any:
-    """A value that JSON can hold, numbers with as many digits as a picture needs."""
+    """The value as JSON can hold it, with numbers rounded for pictures."""
     if isinstance(value, dict):
         return {key: _plain(each) for key, each in value.items()}
     if isinstance(value, list | tuple):

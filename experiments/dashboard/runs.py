@@ -1,4 +1,4 @@
-"""The runs that the page shows: results of those that have ended, and the numbers that the others have reached."""
+"""The runs on the page: results of those that have ended, and the present numbers of the others."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from experiments.settings.mistake import Mistake
 
 
 def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[dict[str, Any]]:
-    """A result for each run that `selection` names or matches, with its name under `run`, its folder under `folder`.
+    """A result for each run that `selection` names or matches, with its name under `run` and its folder under `folder`.
 
-    A page is of pretraining, or of one task: fine-tuned runs are left out beside pretrained ones.
-    A run that goes on, or was cut, has the numbers it has reached. Raises Mistake where no run is left, or several
-    tasks are.
+    A page is about pretraining or about one task, so fine-tuned runs are left out beside pretrained ones. A run that is
+    still training, or was interrupted, has its present numbers. Raises Mistake if no run is left, or if there are
+    several tasks.
     """
     folders = named_folders(selection, runs) or sorted(path.parent for path in runs.glob("*/config.yaml"))
     results = list(_readable(folders, index))
@@ -33,7 +33,9 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[dict[str
         condition = f" matches {' '.join(selection)}{near_value(selection, results)}" if selection else ""
         raise Mistake(f"no run in {runs}/{condition}", "attn train makes one; --runs names another folder")
     if len(by_task) > 1 and None not in by_task:
-        raise Mistake(f"these runs are of several tasks: {', '.join(sorted(map(str, by_task)))}", "choose: task=NAME")
+        raise Mistake(
+            f"these runs belong to several tasks: {', '.join(sorted(map(str, by_task)))}", "choose one with task=NAME"
+        )
     return by_task.get(None) or next(iter(by_task.values()))
 
 
@@ -50,7 +52,7 @@ def _readable(folders: list[Path], index: Index) -> Iterator[dict[str, Any]]:
 
 
 def _unfinished(folder: Path, index: Index) -> dict[str, Any]:
-    """The numbers that a run has reached. Raises ValueError, OSError."""
+    """The present numbers of a run. Raises ValueError, OSError."""
     config = index.read(folder / CONFIG, parse_config)
     if config is None:
         raise ValueError(f"there is no {CONFIG}")

@@ -29,9 +29,9 @@ HEADS = 10  # runs whose heads there is a panel for
 
 
 def save_workspace(selection: list[str], runs: Path, named: str | None = None) -> None:
-    """Make the workspace of the runs that `selection` chooses, or update it. Raises Mistake.
+    """Make or update the workspace of the runs that `selection` chooses. Raises Mistake.
 
-    Its project and address are printed. named: its project, as [ENTITY/]PROJECT; None: that of this machine.
+    Its project and address are printed. named: its project, as [ENTITY/]PROJECT; None for that of this machine.
     """
     project, entity = place_in_wandb(named)
     with Index(runs) as index:
@@ -39,8 +39,8 @@ def save_workspace(selection: list[str], runs: Path, named: str | None = None) -
         try:
             owner = view.owner(entity)
         except TrackingError as error:
-            raise Mistake(f"no workspace was saved, as {error}") from error
-        # read one by one, and no more of them than are shown
+            raise Mistake(f"no workspace was saved, because {error}") from error
+        # read one by one, only as many as are shown
         measured = ((result["run"], heads_of(result["folder"], index)) for result in results)
         tables = (f"### {run}\n\n{head_table(heads)}" for run, heads in measured if heads)
         texts = {"Papers' tables and claims": view.rendered_tables(runs), "Heads": list(islice(tables, HEADS))}
@@ -49,7 +49,7 @@ def save_workspace(selection: list[str], runs: Path, named: str | None = None) -
 
 
 def head_table(heads: dict[str, Any]) -> str:
-    """A Markdown table with a row for each head: what `heads_of` knows of it."""
+    """A Markdown table with a row for each head, from the result of `heads_of`."""
     columns = {"role": heads["roles"], **heads["measures"]}
     return as_markdown(
         [
@@ -63,8 +63,11 @@ def head_table(heads: dict[str, Any]) -> str:
 def workspace(
     entity: str, project: str, selection: list[str], results: list[dict[str, Any]], texts: dict[str, list[str]]
 ) -> Any:
-    """The workspace, unsaved: it needs no login. Runs are grouped by the settings that differ, so that a group's runs
-    are its seeds, and filtered by `selection`. texts: sections of panels in Markdown; an empty one is left out."""
+    """The workspace, not yet saved; needs no login.
+
+    Runs are grouped by the settings that differ, so the runs of a group are its seeds, and filtered by `selection`.
+    texts: sections of panels in Markdown; an empty one is left out.
+    """
     import wandb_workspaces.reports.v2 as wr
     import wandb_workspaces.workspaces as ws
 
@@ -104,8 +107,10 @@ def workspace(
 
 
 def differing(results: list[dict[str, Any]]) -> list[str]:
-    """The settings that tell the runs apart, as keys of W&B's configuration; without the seed, and without those that
-    follow from the ones before them, as key_size often does from heads."""
+    """The settings that distinguish the runs, as keys of W&B's configuration.
+
+    The seed is left out, and so are settings that follow from earlier ones, as key_size often does from heads.
+    """
     rows = table_of(results)
     chosen: list[str] = []
 
@@ -128,7 +133,7 @@ def _against(title: str, measure: str, **more: Any) -> Any:
 
 
 def _filters(selection: list[str], results: list[dict[str, Any]]) -> list[Any]:
-    """Filters of W&B for `selection`, their values in the types that the runs have."""
+    """W&B's filters for `selection`, with values of the types that the runs have."""
     import wandb_workspaces.workspaces as ws
 
     filters = []

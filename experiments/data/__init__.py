@@ -1,1 +1,1 @@
-"""Text, and how it becomes packed tokens: corpora, tokenizers, the cache, batches."""
+"""Text and its way to packed tokens: corpora, tokenizers, the cache, batches."""

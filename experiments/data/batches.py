@@ -1,4 +1,4 @@
-"""Which sequences a step sees: a pure function of (seed, step), so that there is no loader state to save."""
+"""The sequences of a step, as a pure function of (seed, step), so there is no loader state to save."""
 
 # B sequences a batch, N tokens a sequence
 
@@ -14,10 +14,10 @@ BATCHES = 1  # purpose of the keys
 
 
 def batch(packed: Packed, seed: int, step: int, batch_size: int) -> np.ndarray:
-    """Tokens of step `step` (counted from 0), int64 [B, N]. Raises DataError where the split is smaller than a batch.
+    """Tokens of step `step` (counted from 0), int64 [B, N]. Raises DataError if the split is smaller than a batch.
 
-    Epochs follow each other without a gap, each a permutation of all sequences of its own, so that every epoch has
-    every sequence once; a batch may hold the end of one epoch and the start of the next.
+    Epochs follow each other without a gap. Each is its own permutation of all sequences, so every epoch has every
+    sequence once. A batch may contain the end of one epoch and the start of the next.
     """
     sequences, length = packed.tokens.shape
     if batch_size > sequences:

@@ -1,6 +1,6 @@
-"""What a kind of data is: it opens a corpus, which says what its text is and reads it.
+"""The interface of a kind of data: it opens a corpus, which identifies its text and reads it.
 
-One kind is one file, `experiments/data/kinds/KIND.py`, with a subclass of `DataKind`: its fields are the keys of
+Each kind is a file, `experiments/data/kinds/KIND.py`, with a subclass of `DataKind`. Its fields are the keys of
 `conf/data/NAME.yaml`, of which one kind may have several, and its `open` finds the text.
 """
 
@@ -25,7 +25,7 @@ SplitPlace = TypeVar("SplitPlace")
 
 @dataclass(frozen=True)
 class Corpus:
-    """The text of a run: which documents there are, in which split, and what exactly they are."""
+    """The text of a run: its documents by split, and its identity."""
 
     identity: dict[str, Any]  # JSON-able; changes when the text does
     documents: Callable[[], Iterator[tuple[str, str]]]  # (split, document), in one pass; raises DataError
@@ -33,18 +33,18 @@ class Corpus:
 
 
 class DataKind(DataSettings):
-    """The keys of a kind of data, and how its text is found."""
+    """The keys of a kind of data, and the way to its text."""
 
     @abstractmethod
     def open(self, cache: Cache) -> Corpus:
-        """Find the text, and say what it is without reading it where that is known.
+        """Find the text, and identify it without reading it if possible.
 
-        Raises DataError, within seconds, where there is none.
+        Raises DataError, within seconds, if there is none.
         """
 
 
 def open_corpus(data: DataSettings, cache: Cache) -> Corpus:
-    """The corpus of checked settings. Raises DataError, within seconds, where there is none."""
+    """The corpus of checked settings. Raises DataError, within seconds, if there is none."""
     assert isinstance(data, DataKind)
     corpus = data.open(cache)
     if (file := module_file(type(data).__module__)) is None:
@@ -54,19 +54,19 @@ def open_corpus(data: DataSettings, cache: Cache) -> Corpus:
 
 
 class SplitData(DataKind):
-    """Data whose keys say where each split is; what they don't give is held out of the training split."""
+    """Data whose keys give the place of each split. Splits without a place are held out of the training split."""
 
     train: Text  # a file, a glob, or a split expression of the hub
     validation: Text | None  # null: a 20th of train, chosen by a digest of each text, and another 20th for test
     test: Text | None  # null: another 20th of train if validation is null too, else no test split
 
     def places(self) -> dict[str, str]:
-        """Where the splits are that have a place of their own."""
+        """The places of the splits that have one."""
         places = {"train": self.train, "validation": self.validation, "test": self.test}
         return {split: place for split, place in places.items() if place is not None}
 
     def held_out(self) -> dict[str, int]:
-        """How many 20ths of the training text go to which other split: none where validation has a place."""
+        """The number of 20ths of the training text for each other split; empty if validation has a place."""
         if self.validation is not None:
             return {}
         return {"validation": 1} if self.test is not None else {"validation": 1, "test": 1}
@@ -74,7 +74,9 @@ class SplitData(DataKind):
     def assigned(
         self, places: Mapping[str, SplitPlace], texts: Callable[[str, SplitPlace], Iterator[str]]
     ) -> Iterator[tuple[str, str]]:
-        """(split, text) of the texts at each place, some of the training split's given to those that have none."""
+        """(split, text) for the texts at each place, where some of the training split's go to splits without a
+        place.
+        """
         for split, place in places.items():
             for text in texts(split, place):
                 yield (documents.split_of(text, self.held_out()) if split == "train" else split), text

@@ -15,10 +15,10 @@ TITLE = re.compile(r"\s*= (?!=).*(?<!=) =\s*")
 
 
 def group(rows: Iterable[str], documents: Documents) -> Iterator[str]:
-    """The documents that the rows make, without the white space around them; never an empty one.
+    """The documents that the rows make, stripped of white space and never empty.
 
     `row`: each row is one. `blank_line`: the rows between two blank ones are one. `article`: one begins at each title
-    of WikiText, a row such as ` = Homarus gammarus = ` between two blank ones: 600, 60 and 60 in WikiText-2's splits.
+    of WikiText, a row such as ` = Homarus gammarus = ` between two blank ones; WikiText-2's splits have 600, 60 and 60.
     """
     if documents == "row":
         texts = iter(rows)
@@ -30,9 +30,9 @@ def group(rows: Iterable[str], documents: Documents) -> Iterator[str]:
 
 
 def split_of(document: str, held_out: dict[str, int]) -> str:
-    """The split of a document of the training text, of whose 20 shares `held_out` gives so many to other splits.
+    """The split of a document of the training text, of whose 20 shares `held_out` gives some to other splits.
 
-    It depends on the document's text alone: copies of a document are never on both sides.
+    It depends only on the document's text, so copies of a document are always in the same split.
     """
     share = int(text_digest(document)[:16], 16) % SHARES
     for split, shares in held_out.items():
@@ -43,7 +43,7 @@ def split_of(document: str, held_out: dict[str, int]) -> str:
 
 
 def _joined(rows: Iterable[tuple[str, bool]]) -> Iterator[str]:
-    """Rows put together by line feeds; a new document begins at each row that is marked, or when one is too long."""
+    """Rows joined by line feeds. A new document begins at each marked row, and when one gets too long."""
     held: list[str] = []
     size = 0
     for row, begins in rows:
@@ -57,7 +57,7 @@ def _joined(rows: Iterable[tuple[str, bool]]) -> Iterator[str]:
 
 
 def _titled(rows: Iterable[str]) -> Iterator[tuple[str, bool]]:
-    """Every row, and whether it is a title: known when the next one is seen."""
+    """Every row, and whether it is a title, which is known when the next row is seen."""
     row, after_blank = "", True
     for following in rows:
         yield row, after_blank and _blank(following) and bool(TITLE.fullmatch(row))

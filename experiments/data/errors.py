@@ -1,4 +1,4 @@
-"""What goes wrong with data, said so that the reader knows what to do next."""
+"""Errors of data, with messages that tell the reader what to do next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ OTHER_PAIRS = "data=pairs data.train=FILE reads pairs of your own"
 
 
 class DataError(Mistake):
-    """A corpus, tokenizer or cache that cannot be used as it was asked for: a message of one line."""
+    """A corpus, tokenizer or cache that cannot be used as requested; the message is one line."""
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

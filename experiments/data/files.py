@@ -19,13 +19,16 @@ ROWS_AT_ONCE = 256  # rows of a Parquet file in memory at once
 
 
 def find(key: str, pattern: str) -> list[Path]:
-    """The files of a path or glob, by name, none of them empty; `key` is the setting that asks. Raises DataError."""
+    """The files of a path or glob, sorted by name, none of them empty.
+
+    `key` is the setting for messages. Raises DataError.
+    """
     path = Path(pattern).expanduser()
     if glob.has_magic(pattern) and not path.exists():
         matches = (Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207, a pattern may be absolute
         paths = sorted(path for path in matches if path.is_file())
         if not paths:
-            raise DataError(f"{key}={pattern}: no file has such a name{_beside(path)}")
+            raise DataError(f"{key}={pattern}: no file matches{_beside(path)}")
     else:
         paths = [path]
     for path in paths:
@@ -34,14 +37,14 @@ def find(key: str, pattern: str) -> list[Path]:
         if not path.exists():
             raise DataError(f"{key}={pattern}: there is no such file{_beside(path)}")
         if not os.access(path, os.R_OK):
-            raise DataError(f"{key}={pattern}: {path} may not be read (permission denied)")
+            raise DataError(f"{key}={pattern}: {path} cannot be read (permission denied)")
         if path.stat().st_size == 0:
             raise DataError(f"{key}={pattern}: {path} is empty")
     return paths
 
 
 def _beside(path: Path) -> str:
-    """What a message about a missing file says of its surroundings."""
+    """The part of a message about a missing file that describes its surroundings."""
     folder = path.parent
     if not folder.is_dir():
         return f", nor a folder {folder}"
@@ -90,7 +93,7 @@ def _encoding(path: Path) -> str:
 
 
 def parquet_rows(path: Path, column: str) -> Iterator[str]:
-    """The column's values; a null is no text and is left out."""
+    """The column's values, without nulls."""
     return (text for (text,) in parquet_texts(path, {"data.column": column}))
 
 
@@ -111,11 +114,11 @@ def parquet_texts(path: Path, columns: dict[str, str]) -> Iterator[tuple[str, ..
                 values = zip(*(batch.column(name).to_pylist() for name in columns.values()), strict=True)
                 yield from (texts for texts in values if None not in texts)
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is not a Parquet file, or a damaged one: {first_line(error)}") from error
+        raise DataError(f"{path} is not a Parquet file, or is damaged: {first_line(error)}") from error
 
 
 def check_column(place: str, column: str, columns: list[str], key: str = "data.column") -> None:
-    """Raise DataError where a place has no such column; `key` is the setting that asks for it."""
+    """Raises DataError if a place lacks the column. `key` is the setting that asks for it."""
     if column not in columns:
         raise DataError(f"{key}={column}: {place} has no such column{suggestion(column, columns)}")
 

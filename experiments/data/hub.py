@@ -1,7 +1,7 @@
 """Data sets of the Hugging Face hub, through `datasets`, which only this file imports.
 
-The library by itself retries an unreachable hub for 23 s with a line each time. Here the hub is asked one question with
-a time limit; where it does not answer, the library works offline, so that what it has in its cache still loads.
+By itself, the library retries an unreachable hub for 23 s and prints a line each time. Here the hub is asked one
+question with a time limit. If it does not answer, the library works offline, so data in its cache still loads.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COMMIT = re.compile("[0-9a-f]{40}")
 
 
 class HubPlace(NamedTuple):
-    """Which data set of the hub, and how it is read."""
+    """A data set of the hub, and how it is read."""
 
     path: str  # owner/name on the hub, or a folder with the downloaded data set
     name: str | None  # configuration of the data set
@@ -38,10 +38,11 @@ class UnreachableError(Exception):
 
 
 def source(data: HubPlace, cache: Cache) -> dict[str, str]:
-    """What exactly `data` names: {"commit": ...} of a set of the hub, {"sha256": ...} of a folder it was downloaded to.
+    """The identity of `data`: {"commit": ...} for a set of the hub, {"sha256": ...} for a folder to which it was
+    downloaded.
 
-    A branch is resolved once and noted in the cache: a run that is continued reads the same text though the branch has
-    moved, and needs no network where its text is packed. A newer commit is had by naming it in `data.revision`.
+    A branch is resolved once and noted in the cache. A continued run therefore reads the same text even if the branch
+    has moved, and needs no network if its text is packed. To use a newer commit, name it in `data.revision`.
     """
     folder = Path(data.path)
     if folder.is_dir():
@@ -89,7 +90,7 @@ def _load(data: HubPlace, expression: str, exact: dict[str, str], cache: Cache) 
 
 
 def _reaches(data: HubPlace, commit: str) -> bool:
-    """Whether the hub has the commit; False where it is out of reach and the commit is in the library's cache."""
+    """Whether the hub has the commit; False if the hub cannot be reached and the commit is in the library's cache."""
     try:
         return bool(_ask(data, commit))
     except UnreachableError as error:
@@ -97,12 +98,12 @@ def _reaches(data: HubPlace, commit: str) -> bool:
             return False
         raise DataError(
             f"data.path={data.path}: commit {commit} is needed, and the hub cannot be reached ({error}); "
-            f"what has been downloaded is data.revision={downloaded}; {data.instead}"
+            f"the downloaded one is data.revision={downloaded}; {data.instead}"
         ) from error
 
 
 def _ask(data: HubPlace, revision: str) -> str:
-    """The commit of a revision, from the hub; in a thread, as a name server that is out of reach can block for long."""
+    """The commit of a revision, from the hub; in a thread, because an unreachable name server can block for long."""
     import huggingface_hub
 
     answer: list[str | Exception] = []
@@ -126,22 +127,24 @@ def _ask(data: HubPlace, revision: str) -> str:
 
 
 def _refuse(data: HubPlace, revision: str, error: Exception) -> None:
-    """Raise what the hub answered; return where it was not the hub that answered."""
+    """Raise the hub's answer as an error; return if the hub did not answer."""
     from huggingface_hub import errors
 
     setting = f"data.path={data.path}"
     if isinstance(error, errors.RevisionNotFoundError):
         raise DataError(f"data.revision={revision}: {setting} has no such branch, tag or commit") from error
     if isinstance(error, errors.GatedRepoError):
-        raise DataError(f"{setting}: the data set asks for an agreement first; log in by `hf auth login`") from error
+        raise DataError(
+            f"{setting}: the data set requires an agreement on the hub; accept it and log in with `hf auth login`"
+        ) from error
     if isinstance(error, errors.RepositoryNotFoundError):
-        raise DataError(f"{setting}: the hub has no such data set, or shows it only to some; {data.instead}") from error
+        raise DataError(f"{setting}: the hub has no such data set, or hides it from you; {data.instead}") from error
     if isinstance(error, errors.HFValidationError):
         raise DataError(f"{setting} is neither a folder nor owner/name of the hub: {first_line(error)}") from error
 
 
 def _downloaded(data: HubPlace, unreachable: UnreachableError) -> str:
-    """The commit of the set that an earlier download left in the library's cache."""
+    """The commit of the set from an earlier download in the library's cache."""
     import datasets
 
     try:
@@ -157,7 +160,7 @@ def _downloaded(data: HubPlace, unreachable: UnreachableError) -> str:
 
 @contextlib.contextmanager
 def _quiet(offline: bool) -> Iterator[None]:
-    """The library without its bars and warnings; with `offline`, without the network too."""
+    """The library without its bars and warnings; with `offline`, also without the network."""
     import datasets
 
     verbosity, bars = datasets.logging.get_verbosity(), not datasets.utils.are_progress_bars_disabled()
@@ -176,7 +179,7 @@ def _quiet(offline: bool) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _hub_errors_as_data_errors(data: HubPlace, request: str) -> Iterator[None]:
-    """Turn the errors of the library into a DataError of one line that says which data were asked for."""
+    """Turn the library's errors into a DataError of one line that names the requested data."""
     try:
         yield
     except DataError:

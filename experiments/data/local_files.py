@@ -1,4 +1,4 @@
-"""What kinds of local files have in common: the files of each split, and how rows become documents."""
+"""The base of kinds of local files: the files of each split, and how rows become documents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments.settings.data import Documents
 
 
 class LocalFiles(SplitData):
-    """Local files, of which each split has a path or a glob."""
+    """Local files, with a path or a glob for each split."""
 
     @abstractmethod
     def rows(self, path: Path) -> Iterator[str]:
@@ -60,9 +60,11 @@ class LocalFiles(SplitData):
 
 
 def check_disjoint(paths: dict[str, list[Path]]) -> None:
-    """Raise DataError for a file that is in two splits."""
+    """Raises DataError for a file that is in two splits."""
     owner: dict[Path, str] = {}
     for split, each in paths.items():
         for path in each:
             if (other := owner.setdefault(path.resolve(), split)) != split:
-                raise DataError(f"data.{other} and data.{split} both have {path}: text to measure on is not trained on")
+                raise DataError(
+                    f"data.{other} and data.{split} both contain {path}; a text for evaluation must not be trained on"
+                )

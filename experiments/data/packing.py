@@ -1,4 +1,4 @@
-"""Documents packed into sequences of equal length, in one memory-mapped array a split."""
+"""Documents packed into sequences of equal length, in one memory-mapped array for each split."""
 
 # N tokens a sequence
 
@@ -31,9 +31,10 @@ BLOCK = 1 << 21  # bytes of tokens that are packed at once
 
 
 class Packed(NamedTuple):
-    """A split: [CLS] and the next N - 1 tokens of `document [SEP] document [SEP] ...` a sequence; a rest is dropped.
+    """A split. Each sequence is [CLS] and the next N - 1 tokens of `document [SEP] document [SEP] ...`; a rest is
+    dropped.
 
-    Of sentence pairs: a pair a row, as `packing_pairs.pack` says.
+    Sentence pairs have one row for each pair, as described in `packing_pairs.pack`.
     """
 
     split: str
@@ -44,7 +45,7 @@ class Packed(NamedTuple):
 
 
 class Dataset(NamedTuple):
-    """What a run trains on and is measured on, packed, with its tokenizer."""
+    """The packed data for training and evaluation of a run, with its tokenizer."""
 
     train: Packed
     validation: Packed
@@ -62,12 +63,12 @@ def prepare(
     report: Report,
     sentinels: int = 0,
 ) -> Dataset:
-    """The packed corpus, made if it isn't in the cache. `report(stage, done, total)` is called often. Raises DataError.
+    """The packed corpus, made if the cache lacks it. `report(stage, done, total)` is called often. Raises DataError.
 
     length: tokens of a row. sentinels: special tokens <extra_id_0>, ... that the tokenizer has besides its own.
 
-    The documents are shuffled once, in an order that doesn't depend on the run's seed: runs that differ in their seed
-    learn from the same sequences and are measured on the same ones, and share one copy. The seed orders the batches.
+    The documents are shuffled once, in an order that does not depend on the run's seed. Runs that differ in their seed
+    train on the same sequences, are evaluated on the same ones, and share one copy. The seed orders the batches.
     """
     store = Cache(cache, lambda message: report(message, 0, None))
     return _obtain(data, tokenizer, length, store, report, sentinels)
@@ -135,7 +136,7 @@ def _pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, repor
 
 
 def _tokenize(spools: dict[str, _Spool], corpus: Corpus, tokenizer: Tokenizer, report: Report) -> np.ndarray:
-    """Spool every document; returns the training split's counts of tokens, int64 [vocabulary]."""
+    """Spool every document; returns the token counts of the training split, int64 [vocabulary]."""
     unigram = np.zeros(tokenizer.vocabulary_size, dtype="<i8")
     total = corpus.size()
     done = 0
@@ -191,7 +192,7 @@ class _Spool:
         return {"documents": self.documents, "token_count": self.token_count, "text_bytes": self.text_bytes}
 
     def flush(self) -> None:
-        """Hand everything to the system, so that `read` finds it."""
+        """Pass everything on to the system, so that `read` finds it."""
         self.tokens.flush()
         self.ends.flush()
 
@@ -209,7 +210,7 @@ class _Spool:
 
 
 def _write(file: BinaryIO, spool: _Spool, round_keys: np.ndarray, length: int, cls_id: int, report: Report) -> int:
-    """Write a split's sequences, rows of N tokens; returns how many."""
+    """Write a split's sequences, rows of N tokens; returns their number."""
     sequences = 0
     rest = np.empty(0, dtype=spool.dtype)
     for done, block in _shuffled(spool, round_keys):
@@ -225,7 +226,7 @@ def _write(file: BinaryIO, spool: _Spool, round_keys: np.ndarray, length: int, c
 
 
 def _shuffled(spool: _Spool, round_keys: np.ndarray) -> Iterator[tuple[int, bytes]]:
-    """The documents in their new order, about BLOCK bytes of tokens at a time, and how many there have been."""
+    """The documents in their new order, about BLOCK bytes of tokens at a time, and their number so far."""
     spool.flush()
     held: list[bytes] = []
     size = 0
@@ -240,7 +241,7 @@ def _shuffled(spool: _Spool, round_keys: np.ndarray) -> Iterator[tuple[int, byte
 
 
 def _refuse(split: str, spools: dict[str, _Spool], length: int, report: Report) -> None:
-    """A split has not one sequence: an error, but for the test split, which a run can do without."""
+    """Raise an error for a split without a single sequence, except for the test split, which a run does not need."""
     spool = spools[split]
     has = f"the {split} split has {spool.token_count:,} tokens in {spool.documents:,} document(s)"
     if split == "test":

@@ -21,11 +21,12 @@ CHUNK = 4096  # pairs that are tokenized, or put into their order, at once
 
 
 def pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, report: Report) -> dict[str, Any]:
-    """Fill a cache folder: a row of `length` = 2 N a pair, each side its tokens and [SEP], filled up with [PAD].
+    """Fill a cache folder with a row of `length` = 2 N for each pair: the tokens of each side and [SEP], filled up with
+    [PAD].
 
-    A pair with a side of more than N tokens is left out, in every split, and how many is in the facts. `token_count`
-    and `text_bytes` are of the targets, each [SEP] counted, as it is predicted. The rows are in an order of their own,
-    the same for every run.
+    A pair with a side of more than N tokens is left out in every split; the facts have the number of these.
+    `token_count` and `text_bytes` are those of the targets, including each [SEP], because it is predicted. The rows
+    have their own order, which is the same for every run.
     """
     dtype = np.dtype("<u2" if tokenizer.vocabulary_size <= 1 << 16 else "<u4")
     unigram = np.zeros(tokenizer.vocabulary_size, dtype="<i8")
@@ -89,7 +90,7 @@ def _encoded(
 
 
 def _report_packed(split: str, fact: dict[str, int], side: int, report: Report) -> None:
-    """Say what was left out. Raises DataError where a split that a run needs has nothing."""
+    """Report the pairs that were left out. Raises DataError if a split that a run needs has none."""
     has = (
         f"the {split} split has {fact['documents']:,} pair(s), {fact['left_out']:,} of them of more than {side} tokens"
     )

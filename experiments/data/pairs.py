@@ -24,7 +24,7 @@ def rows(path: Path, source_column: str, target_column: str) -> Iterator[str]:
         return
     for number, line in enumerate(files.text_rows(path), 1):
         if line.strip() and TAB not in line:
-            raise DataError(f"{path}, line {number} has no tab: a line is a source, a tab, and a target")
+            raise DataError(f"{path}, line {number} has no tab; a line must be a source, a tab, and a target")
         if line.strip():
             # what follows a second tab is a remark
             source, target = line.split(TAB)[:2]

@@ -1,7 +1,7 @@
-"""English that every CPython carries: the prose of its language reference, docstrings and comments.
+"""The English text that every CPython has: the prose of its language reference, docstrings and comments.
 
-Source files are parsed, never imported, so nothing of the library runs. The text differs between Python versions and
-between distributors, some of which leave packages out: what is compared records the version and a digest.
+Source files are parsed, not imported, so no code of the library runs. The text differs between Python versions and
+between distributors, some of which leave packages out. Comparisons therefore record the version and a digest.
 """
 
 from __future__ import annotations

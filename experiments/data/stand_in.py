@@ -1,4 +1,4 @@
-"""Text that every machine has, to stand in for a corpus where only the time or the memory of a step counts."""
+"""A text that every machine has, which replaces a corpus if only the time or the memory of a step matters."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache folder: what is there was made once, by one process at a time, and is whole."""
+"""The cache folder: its entries are made once, by one process at a time, and are complete."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ NO_LOCKS = "this file system has no file locks (flock), which keep two processes
 
 
 class MissingError(LookupError):
-    """It would have to be made."""
+    """The entry does not exist, and may not be made here."""
 
 
 class _UnusableError(Exception):
-    """There is no folder, or it is damaged."""
+    """The folder is missing or damaged."""
 
     def __init__(self, damage: str = "") -> None:
         self.damage = damage
@@ -50,9 +50,9 @@ class Cache:
         self.say = say
 
     def obtain(self, kind: str, key: str, make: Callable[[Path], dict[str, Any]]) -> tuple[Path, dict[str, Any]]:
-        """The folder and its facts: what `make(folder)`, which fills an empty folder, returned when it was made.
+        """The folder and its facts, which `make(folder)` returned when it filled the empty folder.
 
-        Raises MissingError where there is none and nothing is to be made.
+        Raises MissingError if there is none and nothing may be made.
         """
         folder = self.root / kind / key[:32]
         try:
@@ -69,7 +69,7 @@ class Cache:
             return folder, self._make(folder, make)
 
     def remember(self, key: object, value: str) -> str:
-        """Note a short value for later processes, if the folder lets us; returns it."""
+        """Note a short value for later processes, if the folder can be written; returns it."""
         note = self._note(key)
         with contextlib.suppress(OSError):
             make_folder(note.parent)
@@ -79,7 +79,7 @@ class Cache:
         return value
 
     def recall(self, key: object) -> str | None:
-        """The value that was noted under a key; None without one, or where it is no longer what was noted."""
+        """The value that was noted under a key; None without one, or if it has changed."""
         try:
             note = unsealed(from_json(read_bytes(self._note(key))))
         except (OSError, ValueError):
@@ -88,7 +88,7 @@ class Cache:
         return value if isinstance(value, str) and note.get("of") == digest(key) else None
 
     def file_digest(self, path: Path, contents: Callable[[Path], Iterable[bytes]] = blocks) -> str:
-        """Hex SHA-256 of a file; of a big one it is remembered while size, times and inode stay as they are."""
+        """Hex SHA-256 of a file. That of a large file is remembered while size, times and inode stay the same."""
         status = path.stat()
         key = ["file", str(path.resolve()), status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
         if status.st_size < REMEMBERED:
@@ -99,7 +99,7 @@ class Cache:
         return self.root / "notes" / digest(key)[:32]
 
     def _facts(self, folder: Path) -> dict[str, Any]:
-        """What the manifest says. Raises _UnusableError unless it and every file are as they were written."""
+        """The content of the manifest. Raises _UnusableError unless it and every file are as they were written."""
         if not folder.exists():
             raise _UnusableError
         try:
@@ -149,7 +149,7 @@ class Cache:
             yield
 
     def sweep(self) -> None:
-        """Remove what processes that were killed have left; what a living one is making is locked."""
+        """Remove the remains of killed processes. The work of a living process is locked, and stays."""
         for partial in self.root.glob("*/*.partial"):
             with lock_file(partial.with_suffix(".lock")) as lock:
                 if take_lock(lock):
@@ -165,12 +165,12 @@ class Cache:
 
 
 def _name(folder: Path) -> str:
-    """A folder as its manifest names it: `kind/key`."""
+    """The name of a folder in its manifest: `kind/key`."""
     return f"{folder.parent.name}/{folder.name}"
 
 
 def _remove(path: Path) -> None:
-    """Remove whatever stands at a path, if anything does."""
+    """Remove whatever is at a path, if anything is."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:

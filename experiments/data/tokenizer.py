@@ -1,4 +1,4 @@
-"""Byte-level BPE, WordPiece, or one from a file, by the `tokenizers` library, which only this file imports."""
+"""Byte-level BPE, WordPiece, or a tokenizer from a file, by the library `tokenizers`, which only this file imports."""
 
 from __future__ import annotations
 
@@ -54,7 +54,10 @@ BYTES |= {chr(256 + number): byte for number, byte in enumerate(sorted(set(range
 
 
 class Tokenizer:
-    """Ids of texts and back. A special token's name in a text is read as plain characters. Raises DataError."""
+    """Converts texts to ids and back.
+
+    The name of a special token in a text is read as plain characters. Raises DataError.
+    """
 
     def __init__(self, inner: tokenizers.Tokenizer) -> None:
         inner.no_truncation()
@@ -86,7 +89,9 @@ class Tokenizer:
         return text_digest(self.serialized)
 
     def with_sentinels(self, count: int) -> Tokenizer:
-        """One that also has <extra_id_0> to <extra_id_(count - 1)>, as T5's tokenizers do: ids above the others."""
+        """A copy that also has <extra_id_0> to <extra_id_(count - 1)>, like T5's tokenizers, with ids above the
+        others.
+        """
         if count <= len(self.sentinel_ids):
             return self
         inner = type(self._inner).from_str(self.serialized)
@@ -94,7 +99,7 @@ class Tokenizer:
         return Tokenizer(inner)
 
     def with_unused(self, size: int) -> Tokenizer:
-        """One with so many ids: <unused_N> names those that the model has above the tokenizer's own."""
+        """A copy with this number of ids. <unused_N> names those of the model that are above the tokenizer's own."""
         inner = type(self._inner).from_str(self.serialized)
         inner.add_special_tokens([UNUSED.format(number) for number in range(self.vocabulary_size, size)])
         return Tokenizer(inner)
@@ -115,7 +120,7 @@ class Tokenizer:
 
     @cached_property
     def between(self) -> tuple[int, ...]:
-        """The ids between two texts: [SEP], or what the file's own frame has there, as RoBERTa's twice </s>."""
+        """The ids between two texts: [SEP], or those of the file's own frame, such as RoBERTa's double </s>."""
         pair = self._inner.encode("a", "a")
         sides = pair.sequence_ids
         first, second = (sides.index(side) if side in sides else None for side in (0, 1))
@@ -129,7 +134,7 @@ class Tokenizer:
         return [np.array(encoding.ids, dtype=np.int64) for encoding in encodings]
 
     def encode_with_offsets(self, texts: Sequence[str]) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Ids of each text, and [tokens, 2] of the characters: where each token's begin, and where they end."""
+        """Ids of each text, and the start and end of each token in characters, [tokens, 2]."""
         encodings = self._inner.encode_batch(texts, add_special_tokens=False)
         return [
             (np.array(encoding.ids, dtype=np.int64), np.array(encoding.offsets, dtype=np.int64).reshape(-1, 2))
@@ -137,7 +142,7 @@ class Tokenizer:
         ]
 
     def decode(self, ids: Sequence[int] | np.ndarray) -> str:
-        """The text of ids, special tokens as they are written."""
+        """The text of ids, with special tokens as they are written."""
         return str(self._inner.decode([int(i) for i in ids], skip_special_tokens=False))
 
     def tokens(self, ids: Sequence[int] | np.ndarray) -> list[str]:
@@ -187,7 +192,7 @@ def from_vocabulary(path: Path, *, lowercase: bool) -> Tokenizer:
 def obtain(
     settings: TrainedTokenizer | FileTokenizer, corpus: Corpus, cache: Cache, report: Report
 ) -> tuple[Tokenizer, dict[str, Any]]:
-    """The tokenizer that is asked for, from its file, the cache, or trained; and what it is, JSON-able."""
+    """The requested tokenizer, from its file, from the cache, or trained; and its identity, JSON-able."""
     if isinstance(settings, FileTokenizer):
         tokenizer = load(find("tokenizer.path", settings.path)[0])
         return tokenizer, {"kind": "file", "vocabulary_size": tokenizer.vocabulary_size, "digest": tokenizer.digest}
@@ -209,7 +214,7 @@ def obtain(
 
 
 def _sample(corpus: Corpus, report: Report) -> tuple[list[str], int]:
-    """The first documents of the training split, up to SAMPLE bytes, and how many bytes they are."""
+    """The first documents of the training split, up to SAMPLE bytes, and their number of bytes."""
     texts: list[str] = []
     size = reported = 0
     for split, text in corpus.documents():
@@ -222,12 +227,12 @@ def _sample(corpus: Corpus, report: Report) -> tuple[list[str], int]:
         if size >= SAMPLE:
             break
     if not texts:
-        raise DataError("the training split has no text; give a longer one, or data.validation=FILE beside it")
+        raise DataError("the training split has no text; give a longer text, or add data.validation=FILE")
     return texts, size
 
 
 def train(texts: list[str], settings: TrainedTokenizer) -> Tokenizer:
-    """The same tokenizer, to the byte, for the same texts; its vocabulary is smaller where they support no more."""
+    """A tokenizer trained on the texts; the same texts give the same bytes. Few texts may give a smaller vocabulary."""
     try:
         with _no_panic():
             if settings.kind == "byte_bpe":
@@ -274,7 +279,7 @@ def alphabet_of(counts: Counter[str], size: int, most: int | None) -> list[str]:
 
 
 def is_ideograph(char: str) -> bool:
-    """Whether a character is one of Chinese."""
+    """Whether a character is a Chinese one."""
     return any(first <= ord(char) <= last for first, last in IDEOGRAPHS)
 
 
@@ -321,7 +326,7 @@ def _bert_wordpiece(vocabulary: dict[str, int], *, lowercase: bool) -> tokenizer
 
 @contextlib.contextmanager
 def _no_panic() -> Iterator[None]:
-    """A panic of the library's Rust is no Exception, and would go past every handler that users have."""
+    """A block for the library's Rust code, whose panics are not Exceptions and would pass every handler."""
     try:
         yield
     except BaseException as error:

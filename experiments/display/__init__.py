@@ -1,1 +1,1 @@
-"""What is shown in the terminal: the progress of a run, and runs side by side."""
+"""Output on the terminal: the progress of a run, and runs side by side."""

@@ -1,4 +1,4 @@
-"""Runs side by side: which are chosen, the columns that tell them apart, and their measurements."""
+"""Runs side by side: their selection, the columns that distinguish them, and their measurements."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SCORES = ("scores", "text_scores")
 
 
 def named_folders(selection: list[str], runs: Path) -> list[Path]:
-    """The run folders that the items of `selection` without a `=` name. Raises Mistake for one that names none."""
+    """The run folders named by the items of `selection` without a `=`. Raises Mistake for a name without a run."""
     return [path for name in selection if "=" not in name for path in find_runs(name, runs)]
 
 
@@ -60,7 +60,7 @@ def matching(selection: list[str], results: list[dict[str, Any]]) -> list[dict[s
 
 
 def near_value(selection: list[str], results: list[dict[str, Any]]) -> str:
-    """` (did you mean x?)` for the first value in `selection` that is near one that a result has, or nothing."""
+    """` (did you mean x?)` for the first value in `selection` that is similar to one of a result, or nothing."""
     for key, wanted in (item.split("=", 1) for item in selection if "=" in item):
         known = dict.fromkeys(map(str, values_at(results, place_of(key))))
         for one in wanted.split(","):
@@ -70,7 +70,7 @@ def near_value(selection: list[str], results: list[dict[str, Any]]) -> str:
 
 
 def tables_of(results: list[dict[str, Any]]) -> list[list[Row]]:
-    """A table of what was pretrained, and one for each task that runs were fine-tuned on: those have other scores."""
+    """A table of pretrained runs, and one for each task of fine-tuned runs, because they have different scores."""
     by_task: dict[str | None, list[dict[str, Any]]] = {}
     for task, result in zip(values_at(results, TASK["task"]), results, strict=True):
         by_task.setdefault(task, []).append(result)
@@ -78,7 +78,9 @@ def tables_of(results: list[dict[str, Any]]) -> list[list[Row]]:
 
 
 def table_of(results: list[dict[str, Any]]) -> list[Row]:
-    """A row a result; a column too for every setting that tells two of them apart where no column before it does."""
+    """A row for each result, with a column for every setting that distinguishes two of them where earlier columns do
+    not.
+    """
     columns = _subject(results)
     columns |= {column: place for column, place in COLUMNS.items() if place.startswith("config.")} | {"seed": "seed"}
     # results with the same number are alike in every column so far
@@ -92,7 +94,7 @@ def table_of(results: list[dict[str, Any]]) -> list[Row]:
 
 
 def _subject(results: list[dict[str, Any]]) -> dict[str, str]:
-    """A column that names the task or the objective, where losses of different ones stand side by side."""
+    """A column with the task or the objective, if runs with different ones are shown together."""
     if any(values_at(results, TASK["task"])):
         return dict(TASK)
     kinds = set(values_at(results, OBJECTIVE["objective"]))
@@ -109,7 +111,7 @@ def _measured(results: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def scores_of(results: list[dict[str, Any]]) -> dict[str, str]:
-    """Where the scores stand, besides losses, that any of the results has: of a task, or of texts."""
+    """The places of the scores, besides losses, that any of the results has: those of a task, or of texts."""
     return {name: f"{field}.{name}" for field in SCORES for result in results for name in result.get(field) or {}}
 
 
@@ -120,7 +122,7 @@ def rows_of(results: list[dict[str, Any]], columns: dict[str, str]) -> list[Row]
 
 
 def place_of(key: str) -> str:
-    """Where a column, or a setting by its dotted keys, stands in a result."""
+    """The place of a column, or of a setting by its dotted keys, in a result."""
     return NAMED.get(key, f"config.{key}")
 
 
@@ -131,7 +133,9 @@ def _numbered(values: Sequence[Hashable]) -> list[int]:
 
 
 def _differing(trees: list[dict[str, Any]], above: str = "config") -> Iterator[str]:
-    """Where settings stand that can change a result and aren't the same in all trees; those outside of groups first."""
+    """The places of settings that can change a result and differ between the trees; those outside of groups come
+    first.
+    """
     groups: list[tuple[str, list[dict[str, Any]]]] = []
     for key in dict.fromkeys(chain.from_iterable(trees)):
         values: list[Any] = [tree.get(key) for tree in trees]

@@ -1,6 +1,7 @@
-"""What a run shows while it runs, live on a terminal and in plain lines elsewhere, and the summary at its end.
+"""The output of a run while it trains, live on a terminal and in plain lines elsewhere, and its summary at the end.
 
-Progress goes to stderr and the summary to stdout, so that `attn train > result.txt` keeps the one and shows the other.
+Progress goes to stderr and the summary to stdout, so `attn train > result.txt` stores the summary and shows the
+progress.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ PLAIN_SECONDS = 5.0
 
 
 class Display:
-    """Progress of one run on `stream` (stderr). `stop` gives the terminal back, and must be reached: use `with`."""
+    """Progress of one run on `stream` (stderr). `stop` releases the terminal and must be called, so use `with`."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = stream or sys.stderr
@@ -48,7 +49,7 @@ class Display:
         self.stop()
 
     def stage(self, name: str, done: int, total: int | None) -> None:
-        """Progress of a preparation, such as tokenizing; total: None where it is not known."""
+        """The progress of a preparation, such as tokenizing. total: None if it is unknown."""
         if self._live:
             self._live.show(name, done, total, "", "")
             return
@@ -61,7 +62,7 @@ class Display:
             self._print(line)
 
     def start(self, total_steps: int | None, resumed_step: int = 0) -> None:
-        """Training begins after `resumed_step`; total_steps: None where a time or a number of tokens ends it."""
+        """Training begins after `resumed_step`. total_steps: None if a time or a number of tokens ends it."""
         self._total, self._first_step = total_steps, resumed_step
         self._started = time.monotonic()
         self._shown = -math.inf
@@ -109,14 +110,14 @@ class Display:
             self._print(text)
 
     def hint(self, text: str) -> None:
-        """Show a line that stays and need not be read."""
+        """Show a line that stays and is optional reading."""
         if self._live:
             self._live.console.print(text, style="dim", markup=False, soft_wrap=True)
         else:
             self._print(text)
 
     def stop(self) -> None:
-        """End the live display; harmless when there is none."""
+        """End the live display; does nothing if there is none."""
         if self._live:
             self._live.stop()
 
@@ -181,7 +182,7 @@ class _Live:
 
 
 def summary(result: Result, folder: RunFolder, stream: TextIO | None = None) -> None:
-    """Print what a run found, as a researcher would want to read it, on `stream` (stdout)."""
+    """Print the results of a run, in the form that a researcher wants to read, on `stream` (stdout)."""
     rows = [row for row in _rows(result, folder) if row[1]]
     labels = max(len(label) for label, _ in rows)
     width = min(shutil.get_terminal_size().columns, 110)
@@ -258,12 +259,12 @@ def _columns(metrics: dict[str, Any], aligned: bool = False) -> list[str]:
 
 
 def megabytes(size: int | None) -> str:
-    """A size in bytes as a text in megabytes of 10^6 bytes; empty where it is not known."""
+    """A size in bytes as text in megabytes of 10^6 bytes; empty if it is unknown."""
     return "" if size is None else f"{size / 1e6:,.0f} MB"
 
 
 def duration(seconds: float) -> str:
-    """Such as 12s, 3m05s, 2h07m."""
+    """A time such as 12s, 3m05s, 2h07m."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole}s"
@@ -277,7 +278,7 @@ def _words(name: str) -> str:
 
 
 def significant(value: float) -> str:
-    """A number with as many decimals as mean something."""
+    """A number with its meaningful decimals."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}" if value >= 100 else f"{value:.2f}"
 
 

@@ -51,7 +51,7 @@ def as_markdown(rows: list[Row]) -> str:
 
 
 def readable(key: str, value: Any) -> str:
-    """A value as a person reads it, with its unit where the key has one."""
+    """A value in a form for people, with its unit if the key has one."""
     if value is None:
         return "-"
     if key.endswith("_bytes"):
@@ -74,7 +74,7 @@ def time_text(seconds: float) -> str:
 
 
 def is_number_column(rows: list[Row], key: str) -> bool:
-    """Whether a column has numbers, which stand on the right."""
+    """Whether a column contains numbers, which are aligned on the right."""
     return any(isinstance(row[key], int | float) for row in rows)
 
 
@@ -108,7 +108,7 @@ def _print_table(rows: list[Row], caption: str, console: Console) -> None:
 
 
 def _print_with_names(table: Table, names: list[str], caption: str, console: Console) -> None:
-    """A table with a name under each of its rows, whole, as other commands take it."""
+    """A table with the complete name under each of its rows, in the form that other commands take."""
     with console.capture() as captured:
         console.print(table)
     lines = captured.get().splitlines()
@@ -125,7 +125,7 @@ def _block(row: Row) -> Columns:
 
 
 def _padded(rows: list[Row]) -> list[str]:
-    """A line a row, its columns padded to the widest of their values."""
+    """One line for each row, with columns padded to their widest value."""
     columns = []
     for key in rows[0] if rows else []:
         column = [_title(key), *(readable(key, row[key]) for row in rows)]
@@ -135,7 +135,7 @@ def _padded(rows: list[Row]) -> list[str]:
 
 
 def _table(rows: list[Row], caption: str, broken: str = "_") -> Table:
-    """`broken`: what stands for _ in the titles."""
+    """The table. `broken` replaces _ in the titles."""
     table = Table(box=None, header_style="bold", caption=caption or None, caption_justify="left", pad_edge=False)
     for key in rows[0] if rows else []:
         # sentences may take several lines; numbers and names stay in one

@@ -1,1 +1,1 @@
-"""Checkpoint formats of Hugging Face's transformers: one file a format, and this folder is the list of them."""
+"""Checkpoint formats of Hugging Face's transformers. Each format is a file, and the folder is their list."""

@@ -79,7 +79,7 @@ class AlbertFormat(Format):
         if config["embedding_size"] == config["hidden_size"]:
             raise Mistake(
                 f"embedding_size = {config['embedding_size']} of an albert configuration: must differ from "
-                "hidden_size, as ours has no map between the two where they are equal"
+                "hidden_size, because our model has no map between equal sizes"
             )
         pretraining = "AlbertForPreTraining" in (config.get("architectures") or [])
         activation = our_activation(config["hidden_act"], ACTIVATIONS)
@@ -153,10 +153,10 @@ class AlbertFormat(Format):
             elif (found := re.fullmatch(GROUP, module)) and found[2] in GROUP_MODULES:
                 ours[f"encoder.layers.{found[1]}.{GROUP_MODULES[found[2]]}.{parameter}"] = tensor
             else:
-                raise Mistake(f"{name} is no weight of an AlbertForMaskedLM")
+                raise Mistake(f"{name} is not a weight of an AlbertForMaskedLM")
         output = state.get("predictions.decoder.weight")
         if output is not None and not torch.equal(output, ours["embedding.token.weight"]):
-            raise Mistake("predictions.decoder.weight is not the input embedding: ALBERT ties the two")
+            raise Mistake("predictions.decoder.weight differs from the input embedding; ALBERT ties the two")
         return ours
 
     def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
@@ -192,6 +192,8 @@ def _check(settings: Settings) -> None:
         if value not in choices:
             raise Mistake(f"{key} = {value!r}: an albert model has one of {', '.join(choices)}")
     if model.embedding_size == model.hidden_size:
-        raise Mistake(f"model.embedding_size = {model.embedding_size}: an albert model's differs from hidden_size")
+        raise Mistake(
+            f"model.embedding_size = {model.embedding_size}: in an albert model it must differ from hidden_size"
+        )
     if not model.token_types:
-        raise Mistake("model.token_types = 0: an albert model has a table of them")
+        raise Mistake("model.token_types = 0: must be at least 1 in an albert model")

@@ -123,7 +123,9 @@ class BertFormat(Format):
         return [f"{key}={text(value)}" for key, value in values.items()]
 
     def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
-        """low_rank_value is multi-head attention with the same parameters, so it is expressed too."""
+        """The config.json of our model. low_rank_value is multi-head attention with the same parameters, so it is
+        expressed too.
+        """
         if problems := list(self._inexpressible(settings)):
             raise Mistake("; ".join(problems))
         named = {ours: theirs for theirs, ours in ACTIVATIONS.items() if theirs != "gelu_pytorch_tanh"}
@@ -142,7 +144,7 @@ class BertFormat(Format):
         return written
 
     def note(self, settings: Settings) -> str | None:
-        """Sizes that transformers has no place for are said."""
+        """A note on sizes that transformers cannot hold."""
         own = (
             {}
             if _has_plain_heads(settings)

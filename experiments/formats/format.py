@@ -1,6 +1,6 @@
-"""What a format is: a kind of checkpoint of Hugging Face's transformers, and how its model is written as ours.
+"""The interface of a format: a kind of checkpoint of Hugging Face's transformers, and its translation to our model.
 
-One format is one file of this folder with a subclass of `Format`.
+Each format is a file of this folder with a subclass of `Format`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Format(ABC):
-    """One kind of checkpoint; every method raises Mistake, naming what can't be expressed."""
+    """One kind of checkpoint. Every method raises Mistake that names what the format cannot express."""
 
     model_type: ClassVar[str]  # of config.json
     # a pattern of the names of weights that our model has no place for and does without: they are left out on import
@@ -45,7 +45,7 @@ class Format(ABC):
         """Our state dict under their names."""
 
     def completed(self, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> Mapping[str, Any]:
-        """The config.json with what only the weights tell."""
+        """The config.json, completed by facts that only the weights have."""
         return config
 
     def first_position(self, config: Mapping[str, Any]) -> int:
@@ -57,7 +57,7 @@ class Format(ABC):
         return {**config, **tokens}
 
     def note(self, settings: Settings) -> str | None:
-        """What the user of an export has to know."""
+        """A note for the user of an export."""
         return None
 
 
@@ -77,7 +77,7 @@ def formats() -> dict[str, Format]:
 
 
 def format_of(model_type: object) -> Format:
-    """The format of a config.json. Raises Mistake for a model_type that none is about."""
+    """The format of a config.json. Raises Mistake for a model_type without a format."""
     known = formats()
     if not isinstance(model_type, str) or model_type not in known:
         hint = nearest(str(model_type), known)

@@ -141,7 +141,7 @@ class Gpt2Format(Format):
             elif inside in LAYER_MODULES:
                 ours[f"encoder.layers.{layer}.{LAYER_MODULES[inside]}.{parameter}"] = value
             else:
-                raise Mistake(f"{name} is no weight of a GPT2LMHeadModel")
+                raise Mistake(f"{name} is not a weight of a GPT2LMHeadModel")
         output = ours.get("head.output.weight")
         if output is not None and torch.equal(output, ours["embedding.token.weight"]):
             del ours["head.output.weight"]

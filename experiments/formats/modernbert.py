@@ -145,10 +145,10 @@ class ModernBertFormat(Format):
             elif inside in LAYER_MODULES:
                 ours[f"encoder.layers.{layer}.{LAYER_MODULES[inside]}.{parameter}"] = tensor
             else:
-                raise Mistake(f"{name} is no weight of a ModernBertForMaskedLM")
+                raise Mistake(f"{name} is not a weight of a ModernBertForMaskedLM")
         output = ours.pop("head.weight", None)
         if output is not None and not torch.equal(output, ours["embedding.token.weight"]):
-            raise Mistake("decoder.weight is not the input embedding: a ModernBERT ties the two")
+            raise Mistake("decoder.weight differs from the input embedding; ModernBERT ties the two")
         dense = ours.get("head.transform.dense.weight")
         if dense is None:
             raise Mistake("there is no masked-token head (head.dense) in this checkpoint")
@@ -190,7 +190,9 @@ def _global_every(config: Mapping[str, Any]) -> int:
     for every in range(1, len(types) + 1):
         if types == ["sliding_attention" if i % every else "full_attention" for i in range(len(types))]:
             return every
-    raise Mistake(f"layer_types = {types} of config.json: only the first of every so many layers can be full_attention")
+    raise Mistake(
+        f"layer_types = {types} of config.json: full_attention must be the first of every fixed number of layers"
+    )
 
 
 def _rotary_bases(config: Mapping[str, Any]) -> dict[str, float]:

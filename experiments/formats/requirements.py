@@ -1,4 +1,4 @@
-"""What a format can't express is refused by name."""
+"""Checks that refuse, by name, what a format cannot express."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a checkpoint of transformers is, and what its folder holds. Nothing that is read can run code."""
+"""The place of a checkpoint of transformers, and the content of its folder. No file that is read can run code."""
 
 from __future__ import annotations
 
@@ -44,13 +44,15 @@ def _download(name: str, files: list[str]) -> Path:
     try:
         return Path(huggingface_hub.snapshot_download(name, allow_patterns=files))
     except errors.GatedRepoError as error:
-        raise Mistake(f"{looked} it asks for an agreement first", "log in by `hf auth login`") from error
+        raise Mistake(
+            f"{looked} it requires an agreement", "accept it on the hub and log in with `hf auth login`"
+        ) from error
     except errors.RepositoryNotFoundError as error:
-        raise Mistake(f"{looked} it is not known there, or shown only to some") from error
+        raise Mistake(f"{looked} it does not exist there, or is hidden from you") from error
     except errors.HFValidationError as error:
-        raise Mistake(f"{looked} it is not possible: {first_line(error)}") from error
+        raise Mistake(f"{looked} it cannot be loaded: {first_line(error)}") from error
     except (OSError, errors.HfHubHTTPError, ValueError) as error:
-        raise Mistake(f"{looked} it can't be had, as the hub does not answer: {first_line(error)}") from error
+        raise Mistake(f"{looked} it cannot be loaded, because the hub does not answer: {first_line(error)}") from error
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -77,9 +79,9 @@ def read_weights(folder: Path) -> tuple[Path, Mapping[str, Tensor]]:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except Exception as error:
         # what torch's unpickler raises depends on the bytes: KeyError, IndexError, struct.error, ...
-        raise Mistake(f"{file}: can't be read as tensors alone: {first_line(error)}") from error
+        raise Mistake(f"{file}: can't be read as a file of tensors only: {first_line(error)}") from error
     if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
-        raise Mistake(f"{file}: is no state dict")
+        raise Mistake(f"{file}: is not a state dict")
     return file, state
 
 
@@ -98,7 +100,7 @@ def _mapping(path: Path) -> dict[str, Any]:
     try:
         mapping = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise Mistake(f"{path}: no JSON: {error}") from error
+        raise Mistake(f"{path}: is not JSON: {error}") from error
     if not isinstance(mapping, dict):
-        raise Mistake(f"{path}: no mapping")
+        raise Mistake(f"{path}: is not a mapping")
     return mapping

@@ -55,7 +55,9 @@ class T5Format(Format):
         """The overrides of `attn train` that make our model the one of this config.json. Raises Mistake."""
         layers = config["num_layers"]
         if (deeper := config.get("num_decoder_layers")) not in (None, layers):
-            raise Mistake(f"num_decoder_layers={deeper}, num_layers={layers}: the two sides must have as many layers")
+            raise Mistake(
+                f"num_decoder_layers={deeper}, num_layers={layers}: both sides must have the same number of layers"
+            )
         gated, activation = _activation(config.get("feed_forward_proj", "relu"))
         tied = config.get("tie_word_embeddings", True)
         values = {
@@ -123,7 +125,7 @@ class T5Format(Format):
         layers = len({match[1] for name in state if (match := re.match(r"encoder\.block\.(\d+)\.", name))})
         ours = {theirs: ours for ours, theirs in names(layers, gated=any("wi_0" in name for name in state)).items()}
         if unknown := sorted(state.keys() - ours.keys() - DUPLICATES):
-            raise Mistake(f"{unknown[0]} is no weight of a T5ForConditionalGeneration")
+            raise Mistake(f"{unknown[0]} is not a weight of a T5ForConditionalGeneration")
         taken = {ours[name]: tensor for name, tensor in state.items() if name in ours}
         output = taken.get("head.output.weight")
         if output is not None and output.equal(taken["embedding.token.weight"]):
@@ -179,7 +181,9 @@ def _activation(name: str) -> tuple[bool, str]:
     if name == "gated-gelu":
         activation = "gelu_new"
     if activation not in ACTIVATIONS:
-        raise Mistake(f"feed_forward_proj={name}: must be one of {', '.join(ACTIVATIONS)}, or gated- and one of them")
+        raise Mistake(
+            f"feed_forward_proj={name}: must be one of {', '.join(ACTIVATIONS)}, or gated- followed by one of them"
+        )
     return gated, ACTIVATIONS[activation]
 
 

@@ -1,1 +1,1 @@
-"""What the heads of a trained run do, on held-out text."""
+"""The behaviour of the heads of a trained run, on held-out text."""

@@ -1,4 +1,6 @@
-"""The pictures, each from plain arrays: colours that colour-blind readers can tell apart, labels in words."""
+"""The figures, each drawn from plain arrays, with colours that colour-blind readers can distinguish and labels in
+words.
+"""
 
 # L layers, H heads, G heads of all layers, N queries, M memory
 
@@ -30,13 +32,13 @@ STYLE: Any = {
     "svg.hashsalt": "attn",
 }
 FIGURE_WIDTH = 7.2  # inches
-# of attention maps: what a token and a letter of its text take, and the maps of a row together at most
+# of attention maps: the size of a token and of a letter, and the maximum width of a row of maps
 TOKEN_INCHES, TOKEN_POINTS, LETTER_INCHES, MAPS_WIDTH = 0.085, 5.5, 0.055, 10.0
 Parameters = ParamSpec("Parameters")
 
 
 def styled(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
-    """The drawing function, in the style of this project whatever the reader's own settings are."""
+    """The drawing function in the style of this project, whatever the reader's own settings are."""
 
     @functools.wraps(draw)
     def drawn(*arguments: Parameters.args, **options: Parameters.kwargs) -> Figure:
@@ -47,7 +49,7 @@ def styled(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
 
 
 def titled(figure: Figure, title: str) -> Figure:
-    """The figure with a title above all of it, unless that is empty."""
+    """The figure with a title above it, unless the title is empty."""
     if title:
         figure.suptitle(title, x=0.01, ha="left", fontsize=10, fontweight="bold")
     return figure
@@ -62,17 +64,17 @@ def new_figure(
 
 
 def layer_colours(layers: int) -> list[tuple[float, ...]]:
-    """Colours from dark to light, in the order of the layers; the lightest is left out, being hard to see on white."""
+    """Colours from dark to light, in the order of the layers, without the lightest, which are hard to see on white."""
     colours: Colormap = matplotlib.colormaps["viridis"]
     return [colours(0.88 * layer / max(1, layers - 1)) for layer in range(layers)]
 
 
 def share_scales(same_kind: Sequence[Figure]) -> None:
-    """Give axes of one title, in figures of one kind, the same limits and the same colours."""
+    """Give axes with the same title, in figures of one kind, the same limits and the same colours."""
     if len({len(figure.axes) for figure in same_kind}) > 1:
         return
     for counterparts in zip(*(figure.axes for figure in same_kind), strict=True):
-        # a colour bar follows its picture
+        # a colour bar follows its image
         if (
             len({each.get_title(loc="left") for each in counterparts}) > 1
             or counterparts[0].get_label() == "<colorbar>"
@@ -92,11 +94,11 @@ def _union(bounds: Sequence[tuple[float, float]]) -> tuple[float, float]:
 
 @styled
 def attention_maps(maps: Mapping[str, Array], heads: int, queries: Sequence[str], memory: Sequence[str]) -> Figure:
-    """Attention maps [N, M] by the names of their heads, each from white to its largest weight, tokens at the axes.
+    """Attention maps [N, M] by the names of their heads, each from white to its largest weight, with its tokens.
 
-    heads: of a layer, which is a row, or several that are full.
+    heads: the number of heads of a layer, or of several complete layers. The number of maps in a row divides it.
 
-    Tokens stand at the first map of a row and under the last of a column: all maps are of the same ones.
+    Tokens stand beside the first map of a row and below the last map of a column, because all maps have the same ones.
     """
     width, height = (min(max(0.9, TOKEN_INCHES * len(tokens)), 3.0) for tokens in (memory, queries))
     columns = max(count for count in range(1, max(1, int(MAPS_WIDTH / width)) + 1) if heads % count == 0)
@@ -116,7 +118,7 @@ def attention_maps(maps: Mapping[str, Array], heads: int, queries: Sequence[str]
         each.spines[:].set(visible=True, linewidth=0.4, color="#bbbbbb")
         each.set_title(name, fontsize=7, pad=2)
         each.tick_params(length=0, pad=1, labelsize=TOKEN_POINTS)
-        # a token may hold a $, which is no formula
+        # a $ in a token does not begin a formula
         if index % columns == 0:
             each.set_yticks(range(len(queries)), queries, parse_math=False)
         if index + columns >= len(maps):
@@ -130,7 +132,7 @@ def attention_maps(maps: Mapping[str, Array], heads: int, queries: Sequence[str]
 
 @styled
 def layer_head_heatmaps(panels: Mapping[str, Array], columns: int = 2) -> Figure:
-    """A heat map [L, H] a quantity, `nan` where a layer has fewer heads; each with a scale of its own."""
+    """A heat map [L, H] for each quantity, each with its own scale; `nan` where a layer has fewer heads."""
     rows = -(-len(panels) // columns)
     layers, heads = next(iter(panels.values())).shape
     figure, axes = new_figure(rows, columns, rows * (0.55 + 0.17 * max(layers, 4)))
@@ -155,7 +157,7 @@ def layer_head_heatmaps(panels: Mapping[str, Array], columns: int = 2) -> Figure
 
 @styled
 def head_plane(points: Array, layers: Sequence[int], heads: Sequence[int], within: Mapping[int, float]) -> Figure:
-    """The heads in two dimensions, coloured by layer, and the mean distance within a layer against its depth."""
+    """The heads in two dimensions, coloured by layer, and the mean distance within a layer over its depth."""
     figure, ((plane, depth),) = new_figure(1, 2, 3.6, width_ratios=[3, 2])
     colours = layer_colours(max(layers))
     for layer in sorted(set(layers)):
@@ -181,7 +183,10 @@ def head_plane(points: Array, layers: Sequence[int], heads: Sequence[int], withi
 
 @styled
 def pruning_curve(curves: Mapping[str, tuple[Sequence[int], Sequence[float]]], spread: Any, unigram: float) -> Figure:
-    """Loss against heads left, a line an order of removal; `spread`: (heads left, lowest, highest) of random orders."""
+    """Loss over the number of remaining heads, with a line for each order of removal.
+
+    `spread`: (heads left, lowest, highest) of random orders.
+    """
     figure, ((axes,),) = new_figure(1, 1, 3.2)
     styles = {"by gradient": (BLUE, "o"), "by relevance": (ORANGE, "s"), "in random order": (GREY, "^")}
     axes.fill_between(*spread, color=GREY, alpha=0.2, linewidth=0)
@@ -199,7 +204,10 @@ def pruning_curve(curves: Mapping[str, tuple[Sequence[int], Sequence[float]]], s
 
 @styled
 def projection_maps(layers: Sequence[dict[str, Array]]) -> Figure:
-    """P_l, P_w and P_l P_w of each layer: rows are the heads before, columns those after; blue minus, red plus."""
+    """P_l, P_w and P_l P_w of each layer.
+
+    Rows are the heads before, columns those after; blue is negative, red positive.
+    """
     names = max((list(named) for named in layers), key=len)
     figure, axes = new_figure(len(layers), len(names), 1.9 * len(layers) + 0.3)
     for layer, (row, named) in enumerate(zip(axes, layers, strict=True), 1):
@@ -220,7 +228,7 @@ def projection_maps(layers: Sequence[dict[str, Array]]) -> Figure:
 
 @styled
 def projection_distances(distances: Mapping[str, Sequence[float | None]], chance: float) -> Figure:
-    """How far each layer's projections are from the identity and from a diagonal."""
+    """The distance of each layer's projections from the identity and from a diagonal matrix."""
     figure, axes = new_figure(1, 2, 2.5)
     for each, kind in zip(axes[0], ("identity", "diagonal"), strict=True):
         names = [name for name in distances if name.endswith(kind)]
@@ -243,7 +251,7 @@ def projection_distances(distances: Mapping[str, Sequence[float | None]], chance
 
 @styled
 def effective_ranks(before: Sequence[Array], after: Sequence[Array], lines: Mapping[str, int]) -> Figure:
-    """The effective rank of each head's logits by layer, before and after mixing; `lines`: ranks to compare with."""
+    """The effective rank of each head's logits by layer, before and after mixing. `lines`: ranks for comparison."""
     figure, ((axes,),) = new_figure(1, 1, 2.9)
     random = np.random.default_rng(0)
     for shift, colour, label, values in ((-0.16, BLUE, "before mixing", before), (0.16, ORANGE, "after mixing", after)):
@@ -262,7 +270,9 @@ def effective_ranks(before: Sequence[Array], after: Sequence[Array], lines: Mapp
 
 @styled
 def rank_divergences(ranks: Sequence[int], divergences: Sequence[Array], key_size: int) -> Figure:
-    """How far softmax weights from logits of a rank are from the true ones, a line a layer."""
+    """The divergence of softmax weights from the true ones if the logits are cut to a rank, with a line for each
+    layer.
+    """
     figure, ((axes,),) = new_figure(1, 1, 2.9)
     for layer, (values, colour) in enumerate(zip(divergences, layer_colours(len(divergences)), strict=True), 1):
         axes.plot(ranks, np.maximum(values, 1e-6), color=colour, marker="o", markersize=3, label=f"layer {layer}")
@@ -281,7 +291,7 @@ def rank_divergences(ranks: Sequence[int], divergences: Sequence[Array], key_siz
 
 @styled
 def spread_curves(by_start: Mapping[str, Sequence[float]]) -> Figure:
-    """How far the heads of a layer are apart, by step, a line a way to start."""
+    """The spread of the heads of a layer by step, with a line for each way to start."""
     figure, ((axes,),) = new_figure(1, 1, 2.9)
     for (start, values), colour, marker in zip(by_start.items(), (BLUE, ORANGE, GREEN, GREY), "os^D", strict=False):
         axes.plot(np.maximum(values, 1e-17), color=colour, marker=marker, markersize=3, label=start)
@@ -294,7 +304,7 @@ def spread_curves(by_start: Mapping[str, Sequence[float]]) -> Figure:
 
 @styled
 def relation_accuracies(names: Sequence[str], accuracy: Array, baseline: Array, heads: Sequence[str]) -> Figure:
-    """The best head's accuracy in each relation beside that of the best fixed offset."""
+    """The accuracy of the best head for each relation, beside that of the best fixed offset."""
     figure, ((axes,),) = new_figure(1, 1, 0.24 * len(names) + 0.9)
     place = np.arange(len(names))[::-1]
     axes.hlines(place, baseline, accuracy, color="#cccccc", zorder=0)
@@ -304,6 +314,6 @@ def relation_accuracies(names: Sequence[str], accuracy: Array, baseline: Array, 
         axes.annotate(head, (max(value, low), each), xytext=(6, 0), textcoords="offset points", va="center", fontsize=6)
     axes.set_yticks(place, names)
     axes.set(xlim=(0, 1.08), ylim=(-0.8, len(names) - 0.2), xlabel="accuracy", title="finding the related word")
-    # above: at the bottom are rows
+    # above the rows, because the bottom is full
     axes.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0)
     return figure

@@ -1,4 +1,4 @@
-"""Reading and gating the heads of a model, whatever the variant, through the hooks of its attention layers."""
+"""Reading and gating the heads of a model of any variant, through the hooks of its attention layers."""
 
 # L layers, B batch, N queries, M memory, H heads, V value size
 
@@ -27,10 +27,10 @@ STAGE_MEANINGS: dict[Stage, str] = {
 
 @contextmanager
 def hooked(model: Transformer, hook: Callable[[int, Stage, Tensor], Tensor]) -> Iterator[None]:
-    """Run the reference kernel in the block, and let it continue with what `hook(layer, stage, tensor)` returns.
+    """A block with the reference kernel, which continues with the result of `hook(layer, stage, tensor)`.
 
-    Layers may share their attention, so that each sets its hook when its turn comes; a layer counts by
-    its place in `model.attentions`.
+    Layers may share their attention, so each sets its hook before it runs. A layer's number is its place in
+    `model.attentions`.
     """
     attentions = model.attentions
 
@@ -40,7 +40,7 @@ def hooked(model: Transformer, hook: Callable[[int, Stage, Tensor], Tensor]) -> 
 
     handles = []
     for index, layer in enumerate(model.layers):
-        # a layer's own, which others may share, and that to the encoder
+        # the layer's self-attention, which others may share, and its attention to the encoder
         cross = [place for place, each in enumerate(attentions) if each is getattr(layer, "cross_attention", None)]
         handles.append(layer.register_forward_pre_hook(partial(set_hooks, [index, *cross])))
     try:
@@ -54,26 +54,29 @@ def hooked(model: Transformer, hook: Callable[[int, Stage, Tensor], Tensor]) -> 
 
 @contextmanager
 def gated(model: Transformer, gates: Sequence[Tensor]) -> Iterator[None]:
-    """Multiply, in the block, the outputs of each layer's value heads by its gates, [H] or [B, H]."""
+    """A block in which the outputs of each layer's value heads are multiplied by its gates, [H] or [B, H]."""
     with gated_by(model, lambda layer: gates[layer]):
         yield
 
 
 @contextmanager
 def gated_by(model: Transformer, gate: Callable[[int], Tensor]) -> Iterator[None]:
-    """A block as that of `gated`; every forward pass computes a layer's gates anew and has a graph of its own."""
+    """A block like that of `gated`, in which every forward pass computes a layer's gates again, with its own graph."""
     with hooked(model, lambda layer, stage, x: x * gate(layer).unsqueeze(-2)[..., None] if stage == "outputs" else x):
         yield
 
 
 def read_stages(model: Transformer, inputs: Tensor | Mapping[str, Tensor], *stages: Stage) -> list[dict[str, Tensor]]:
-    """The tensors of the stages on these tokens, or inputs, without gradients: one dict for each of `model.attentions`.
+    """The tensors of the stages on these tokens or inputs, without gradients, as one dict for each of
+    `model.attentions`.
 
-    Raises Mistake for a stage that the variant doesn't have.
+    Raises Mistake for a stage that the variant does not have.
     """
     for stage in stages:
         if not has_stages(model, stage):
-            raise Mistake(f"the variant has no {stage.replace('_', ' ')}, which this reads: {STAGE_MEANINGS[stage]}")
+            raise Mistake(
+                f"the variant has no {stage.replace('_', ' ')}, which are needed here: {STAGE_MEANINGS[stage]}"
+            )
     tensors: list[dict[str, Tensor]] = [{} for _ in model.attentions]
 
     def collect(layer: int, stage: Stage, tensor: Tensor) -> Tensor:
@@ -88,25 +91,27 @@ def read_stages(model: Transformer, inputs: Tensor | Mapping[str, Tensor], *stag
 
 
 def has_stages(model: Transformer, *stages: Stage) -> bool:
-    """Whether the attention of every layer goes through the stages: without a softmax there are no weights of it."""
+    """Whether the attention of every layer has these stages; for example, weights exist only with a softmax."""
     return all(stage in attention.stages for attention in model.attentions for stage in stages)
 
 
 def value_heads(model: Transformer) -> list[int]:
-    """The number of heads that each layer can lose: those of the values, whose outputs are what a layer passes on."""
+    """The number of heads that each layer can lose: its value heads, whose outputs the layer passes on."""
     return [attention.value_heads for attention in model.attentions]
 
 
 def check_prunable(model: Transformer, option: str) -> None:
-    """Raises Mistake where the variant has no heads that can be left out or copied."""
+    """Raises Mistake if the variant has no heads that can be removed or copied."""
     if len(model.attentions) > len(model.layers):
-        raise Mistake(f"{option}: takes heads out of an encoder or a decoder, not of an encoder-decoder")
+        raise Mistake(f"{option}: removes heads only from an encoder or a decoder, not from an encoder-decoder")
     if not all(attention.prunable for attention in model.attentions):
-        raise Mistake(f"{option}: no head of this variant can be taken out")
+        raise Mistake(f"{option}: heads of this variant cannot be removed")
 
 
 def check_unshared_heads(model: Transformer, option: str) -> None:
-    """Raises Mistake where no head can be taken out of one layer, by the variant or as layers share their attention."""
+    """Raises Mistake if no head can be removed from a single layer, because of the variant or of shared layers."""
     check_prunable(model, option)
     if len({layer.attention for layer in model.layers}) < len(model.layers):
-        raise Mistake(f"{option}: the layers share their attention (model.sharing), so no head is one layer's alone")
+        raise Mistake(
+            f"{option}: the layers share their attention (model.sharing), so no head belongs to a single layer"
+        )

@@ -1,4 +1,4 @@
-"""What the reader of a report on the heads asks for."""
+"""The options of a report on the heads."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ class HeadsOptions:
     """The options of `attn heads`. Raises Mistake for a number out of range."""
 
     checkpoint: WhichCheckpoint = "best"
-    sequences: int = 64  # held-out ones, from the start of the validation split
-    sentence: str | None = None  # whose maps are shown; None: the start of the held-out text
+    sequences: int = 64  # held-out sequences, from the start of the validation split
+    sentence: str | None = None  # text whose maps are shown; None: the start of the held-out text
     treebank: Path | None = None  # for syntactic heads
-    export: int | None = None  # heads to leave in a smaller model that is written; None: none is written
-    equal: int | None = None  # steps of the experiment with heads that start equal; None: not made
-    gates: int | None = None  # steps of fine-tuning with gates on the heads; None: not made
-    penalty: float = 0.02  # nats for each head that is open
+    export: int | None = None  # number of heads of a smaller model to write; None: no model is written
+    equal: int | None = None  # steps of the experiment with heads that start equal; None: no experiment
+    gates: int | None = None  # steps of fine-tuning with gates on the heads; None: no fine-tuning
+    penalty: float = 0.02  # nats for each open head
 
     def __post_init__(self) -> None:
         if self.sequences < 1:
             raise Mistake(f"--sequences {self.sequences}: must be at least 1")
         for name, steps in (("--equal", self.equal), ("--gates", self.gates)):
             if steps is not None and steps < 1:
-                raise Mistake(f"{name} {steps}: the steps to train, must be at least 1")
+                raise Mistake(f"{name} {steps}: the number of steps must be at least 1")
         if not 0 <= self.penalty < math.inf:
             raise Mistake(f"--penalty {self.penalty}: must be a finite number of at least 0")
 
     @functools.cached_property
     def trees(self) -> Sequence[Tree] | None:
-        """The sentences of the treebank; None without one. Raises Mistake for a file that is none."""
+        """The sentences of the treebank; None without one. Raises Mistake for a file that is not a treebank."""
         from experiments.heads.measures.syntax import read_treebank
 
         return None if self.treebank is None else read_treebank(self.treebank)

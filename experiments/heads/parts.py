@@ -1,6 +1,6 @@
-"""The parts of a model whose attention is looked at by itself: of an encoder-decoder, encoder, decoder and cross.
+"""The parts of a model whose attention is reported separately: encoder, decoder and cross in an encoder-decoder.
 
-Elsewhere all layers are one part. A head is named by its part, its layer and its number: `cross 1-4`.
+In other models all layers form one part. A head is named by its part, its layer and its number: `cross 1-4`.
 """
 
 # L layers, H heads
@@ -15,15 +15,15 @@ from experiments.model.transformer import Transformer
 class Part(NamedTuple):
     """Attention layers that read the same tokens."""
 
-    name: str  # encoder, decoder or cross; empty where there is one part
+    name: str  # encoder, decoder or cross; empty if there is one part
     places: range  # in `model.attentions`
     queries: str = "tokens"  # the input of the model whose tokens attend
     memory: str = "tokens"  # the input whose tokens are attended to
-    causal: bool = False  # a token attends to itself and those before it only
+    causal: bool = False  # a token attends only to itself and those before it
 
     @property
     def title(self) -> str:
-        """What stands above its pictures; empty where there is one part."""
+        """The title above its figures; empty if there is only one part."""
         kind = (
             "attention of the decoder to the encoder" if self.name == "cross" else f"self-attention of the {self.name}"
         )
@@ -31,7 +31,7 @@ class Part(NamedTuple):
 
     @property
     def row(self) -> dict[str, str]:
-        """What a row of a table says of it: nothing where there is one part."""
+        """The columns that name the part in a table; none if there is only one part."""
         return {"attention": self.name} if self.name else {}
 
     @property
@@ -40,7 +40,7 @@ class Part(NamedTuple):
         return self.queries == self.memory
 
     def of(self, name: str) -> str:
-        """The name of one of its files."""
+        """The name of one of the part's files."""
         return f"{name}_{self.name}" if self.name else name
 
     def head(self, layer: int, head: int) -> str:

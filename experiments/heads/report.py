@@ -1,4 +1,4 @@
-"""What `attn heads` leaves behind: tables as Parquet, pictures as PNG and SVG, and one page with all of it."""
+"""The output of `attn heads`: tables as Parquet, figures as PNG and SVG, and one page with everything."""
 
 from __future__ import annotations
 
@@ -27,10 +27,9 @@ EARLIER_NOTE = '<p class="none">From an earlier call of attn heads.</p>'
 
 
 def save_sections(sections: Sequence[Section], folder: Path) -> None:
-    """NAME.parquet for every table, NAME.png and NAME.svg for every picture, NAME/ for every model.
+    """Write NAME.parquet for every table, NAME.png and NAME.svg for every figure, NAME/ for every model.
 
-    `digests.json` has the digests of the tables, for those who read them.
-    Raises RunFolderError.
+    `digests.json` has the digests of the tables for their readers. Raises RunFolderError.
     """
     folder_for(folder)
     for section in sections:
@@ -48,9 +47,9 @@ def save_sections(sections: Sequence[Section], folder: Path) -> None:
 
 
 def page(runs: Sequence[tuple[str, str, Sequence[Section]]], earlier: Mapping[str, str] | None = None) -> str:
-    """The page, which needs nothing beside it: a column a run, each (name, a line about it, its sections).
+    """The page, which needs no other file. Each run has a column: (name, a line about it, its sections).
 
-    earlier: sections as HTML, by title, that stay if the runs have none of that title.
+    earlier: sections as HTML, by title, that stay if the runs have none with that title.
     """
     # in the order of the run that has most
     longest_first = sorted((sections for _, _, sections in runs), key=len, reverse=True)
@@ -83,7 +82,7 @@ def page(runs: Sequence[tuple[str, str, Sequence[Section]]], earlier: Mapping[st
 
 
 def write_page(path: Path, runs: Sequence[tuple[str, str, Sequence[Section]]]) -> None:
-    """Write the page. Sections that the page of a run had before, and that were not made now, stay and say so.
+    """Write the page. Earlier sections of a run's page that were not made again stay, with a note.
 
     Raises RunFolderError.
     """
@@ -95,9 +94,9 @@ def write_page(path: Path, runs: Sequence[tuple[str, str, Sequence[Section]]]) -
 
 
 def share_scales(reports: Sequence[Sequence[Section]]) -> None:
-    """Give the pictures of several runs the same scales and colours, so that what looks alike is alike.
+    """Give the figures of several runs the same scales and colours, so that they can be compared.
 
-    A map of attention keeps its own: the darkest is the largest of its map.
+    A map of attention keeps its own scale: the darkest colour is the largest weight of the map.
     """
     by_name: dict[str, list[Figure]] = {}
     for section in (section for sections in reports for section in sections if section.maps is None):
@@ -125,7 +124,7 @@ def _viewer(maps: dict[str, object]) -> str:
 
 @functools.cache
 def svg(figure: Figure) -> bytes:
-    """The same bytes for the same picture, whenever it is drawn."""
+    """The figure as SVG. The same figure always gives the same bytes."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""A section of the report: what a measure of the heads shows, in words, pictures and numbers."""
+"""A section of the report: the result of a measure of the heads, in words, figures and numbers."""
 
 # L layers, H heads
 
@@ -19,22 +19,24 @@ from experiments.heads.trained_run import TrainedRun
 
 @dataclass(frozen=True)
 class Section:
-    """What a report says of one measure."""
+    """The content of the report about one measure."""
 
     title: str
-    text: str  # what is seen, in a few sentences
+    text: str  # the findings, in a few sentences
     figures: dict[str, Figure] = field(default_factory=dict)  # by file name
     tables: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # by file name
-    maps: dict[str, Any] | None = None  # what the page's viewer of maps shows
-    models: dict[str, tuple[TrainedRun, list[Head]]] = field(default_factory=dict)  # to be written without these heads
+    maps: dict[str, Any] | None = None  # data of the page's viewer of maps
+    models: dict[str, tuple[TrainedRun, list[Head]]] = field(
+        default_factory=dict
+    )  # model to be written without these heads
 
 
-# measures a run and reports it; None where there is nothing of its kind
+# measures a run and makes its section; None if the run has nothing of its kind
 SectionMaker = Callable[[TrainedRun, HeadsOptions], Section | None]
 
 
 def layer_head_matrix(rows: list[dict[str, Any]], name: str) -> npt.NDArray[np.float64]:
-    """The numbers of one name in the rows of a table as a matrix [L, H], nan where a layer has fewer heads."""
+    """The numbers of one column in the rows of a table, as a matrix [L, H]; nan where a layer has fewer heads."""
     matrix = np.full((max(row["layer"] for row in rows), max(row["head"] for row in rows)), np.nan)
     for row in rows:
         matrix[row["layer"] - 1, row["head"] - 1] = row[name]

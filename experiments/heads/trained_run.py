@@ -1,4 +1,4 @@
-"""The run that is looked at: its trained model, and held-out text of its own data."""
+"""The run in the report: its trained model, and held-out text of its own data."""
 
 # B batch, N length
 
@@ -32,7 +32,7 @@ TOKENS_AT_ONCE = 1 << 11  # whose maps are in memory at once
 
 @dataclass(frozen=True)
 class TrainedRun:
-    """A trained model with the data that it learned from."""
+    """A trained model with the data that it was trained on."""
 
     name: str
     settings: Settings
@@ -52,7 +52,7 @@ class TrainedRun:
         return max(1, TOKENS_AT_ONCE // self.settings.length)
 
     def token_batches(self) -> Iterator[Tensor]:
-        """Held-out tokens as they are, int64 [B, N] a batch."""
+        """Held-out tokens without masks, int64 [B, N] in each batch."""
         tokens = self.dataset.validation.tokens[: self.sequences]
         for start in range(0, len(tokens), self.micro_batch):
             yield torch.from_numpy(tokens[start : start + self.micro_batch].astype(np.int64))
@@ -63,7 +63,9 @@ class TrainedRun:
         return len(self.model.attentions) > len(self.model.layers)
 
     def text_batches(self) -> Iterator[dict[str, Tensor]]:
-        """What the model reads of held-out text: tokens as they are; of an encoder-decoder both sides, as evaluated."""
+        """The model's inputs for held-out text: tokens without masks; for an encoder-decoder, both sides as in an
+        evaluation.
+        """
         if self.has_two_sides:
             yield from (batch.inputs for batch in self.masked_batches())
         else:
@@ -89,11 +91,11 @@ class TrainedRun:
         return learner_of(changed, model, self.objective, self.dataset.train, device=device, precision="fp32")
 
     def is_special(self, tokens: Tensor) -> Tensor:
-        """Bool, of the shape of `tokens`: [CLS], [SEP] and their kind."""
+        """Bool, in the shape of `tokens`: special tokens such as [CLS] and [SEP]."""
         return torch.isin(tokens, torch.tensor(sorted(self.tokenizer.special)))
 
     def token_texts(self, tokens: Tensor) -> list[str]:
-        """The tokens [N] as a reader knows them: their text; the vocabulary's name for a part of a character."""
+        """The texts of the tokens [N] for a reader; for a part of a character, the vocabulary's name."""
         vocabulary_names = self.tokenizer.tokens(tokens.numpy())
         texts = [self.tokenizer.decode([int(token)]) for token in tokens]
         visible_texts = [text.strip() or text.replace("\n", "\u21b5").replace(" ", "\u2423") for text in texts]
@@ -108,7 +110,7 @@ def open_trained_run(
 ) -> TrainedRun:
     """The trained run with its own tokenizer. Raises Mistake, also without a good checkpoint."""
     if (length := settings.model.segment_length) is not None:
-        raise Mistake(f"{folder.name}: its model.segment_length={length}; maps are of sequences without segments")
+        raise Mistake(f"{folder.name}: model.segment_length={length}; maps need a run without segments")
     tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
     keep_kernel(settings)
     pretraining = Pretraining(settings.model_copy(update={"tokenizer": tokenizer}))

@@ -1,1 +1,1 @@
-"""Launching: from a command line to finished cells: the plan, one cell in its process, the cells of a sweep."""
+"""Launching: the way from a command line to finished cells, with the plan, the process of a cell, and sweeps."""

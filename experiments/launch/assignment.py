@@ -1,4 +1,4 @@
-"""What the process of a cell is told by its parent."""
+"""The message that the process of a cell gets from its parent."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from experiments.search.study import Judge
 
 @dataclass(frozen=True)
 class Assignment:
-    """What to train, and how."""
+    """The run to train, and the conditions of its process."""
 
     folder: Path  # of the run
-    cores: tuple[int, ...] | None = None  # to keep to; None: any
-    cells_at_once: int = 1  # trained side by side
-    judge: Judge | None = None  # of the search that it is a trial of
+    cores: tuple[int, ...] | None = None  # cores to keep to; None: any
+    cells_at_once: int = 1  # number of cells trained side by side
+    judge: Judge | None = None  # of the search, if the run is a trial
 
     def to_line(self) -> str:
         """One line of JSON."""
@@ -25,7 +25,7 @@ class Assignment:
 
     @classmethod
     def from_line(cls, line: str | bytes) -> Assignment:
-        """What `to_line` wrote."""
+        """The assignment that `to_line` wrote."""
         fields = json.loads(line)
         cores, judge = fields["cores"], fields["judge"]
         return cls(

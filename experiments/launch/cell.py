@@ -1,7 +1,7 @@
-"""One run, whole: its folder is made or found again, locked, and trained in.
+"""One run: its folder is made or found, locked, and trained in.
 
-`python -m experiments.launch.cell ASSIGNMENT` trains what the assignment's folder is configured for: a sweep gives each
-cell such a process, or forks one that is like it.
+`python -m experiments.launch.cell ASSIGNMENT` trains the configuration in the assignment's folder. A sweep starts such
+a process for each cell, or forks an equivalent one.
 """
 
 from __future__ import annotations
@@ -44,12 +44,15 @@ EXIT_CODE_OF_STATUS = {
 
 
 def folder_of(settings: Settings) -> RunFolder:
-    """The run folder of a configuration: the same configuration has the same folder. Nothing is made."""
+    """The run folder of a configuration. The same configuration has the same folder. Nothing is created."""
     return RunFolder(Path(settings.runs) / run_name(settings.model_dump()))
 
 
 def finished_result(settings: Settings) -> Result | None:
-    """The result of a run that is done. Raises RunFolderError, and DataError if it is not what would be trained now."""
+    """The result of a finished run.
+
+    Raises RunFolderError, and DataError if the code or the text has changed since.
+    """
     folder = folder_of(settings)
     result = folder.result()
     if result is None or result.status != "done":
@@ -60,23 +63,24 @@ def finished_result(settings: Settings) -> Result | None:
 
 
 def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> None:
-    """Check that a result is of the code and the text that there are now. Raises DataError."""
-    anew = "begin anew in another folder with runs=FOLDER"
+    """Raises DataError if a result was computed with other code or another text than the present ones."""
+    anew = "start again in another folder with runs=FOLDER"
     now = code_digests(settings.model_dump(), result.backend)
     if result.code_digest != digest(now):
         before = (folder.environment() or {}).get("code", {})
         raise DataError(f"{differing(before, now)} has changed since {folder.path} was trained; {anew}")
     if task_of(settings).identity() not in (None, result.corpus):
-        raise DataError(f"{folder.path} was trained on other text than there is now; {anew}")
+        raise DataError(f"{folder.path} was trained on a different text than the present one; {anew}")
 
 
 def execute(
     settings: Settings, cells_at_once: int = 1, torchrun: TorchrunProcess | None = None, judge: Judge | None = None
 ) -> ExitCode:
-    """Train, continue, or find done; the exit code, of SIGINT and SIGTERM too. Raises Failure.
+    """Train, continue, or find a finished run; returns the exit code, also after SIGINT and SIGTERM. Raises Failure.
 
-    cells_at_once: cells that are trained side by side with this one, itself counted.
-    torchrun: which one this process is where torchrun has started several for the run. judge: of a search.
+    cells_at_once: the number of cells that are trained side by side, including this one.
+
+    torchrun: the identity of this process if torchrun has started several for the run. judge: that of a search.
     """
     if torchrun is None:
         return _train_as_first_process(settings, cells_at_once, with_followers(settings, folder_of(settings)), judge)
@@ -92,9 +96,10 @@ def execute(
 def _train_as_first_process(
     settings: Settings, cells_at_once: int, processes: AbstractContextManager[World], judge: Judge | None = None
 ) -> ExitCode:
-    """The same, as the process that has the run's folder; `processes`: a block with those that take its steps.
+    """The same, in the process that holds the run's folder. `processes` is a block with the processes that share its
+    steps.
 
-    After a mistake that only the data or the sizes could show, a folder that was made for this run is removed again.
+    If a mistake shows only with the data or the sizes, a folder that was made for this run is removed again.
     """
     folder = folder_of(settings)
     result = finished_result(settings)
@@ -106,7 +111,7 @@ def _train_as_first_process(
                 folder.create(settings.model_dump())
                 prepare_in_child_process(settings, folder)
                 display.stage("starting", 0, None)
-                # torch is imported only now: a mistake in the settings or the data, or a finished run, needs none
+                # torch is imported only here: a mistake in settings or data, or a finished run, does not need it
                 from experiments.training.train import train
 
                 with processes as world:
@@ -118,21 +123,21 @@ def _train_as_first_process(
                     folder.path.parent.rmdir()
             raise
         except Interrupted as interrupted:
-            print(f"{interrupted.reason}: the same command goes on from {folder.path}", file=sys.stderr)
+            print(f"{interrupted.reason}: the same command continues from {folder.path}", file=sys.stderr)
             return interrupted.exit_code
     summary(result, folder)
     return EXIT_CODE_OF_STATUS[result.status]
 
 
 def main() -> ExitCode:
-    """Train as the first argument says."""
+    """Train the run of the first argument."""
     return train_assigned(Assignment.from_line(sys.argv[1]))
 
 
 def train_assigned(assignment: Assignment) -> ExitCode:
-    """Train what the folder of an assignment holds, as a child whose parent holds the other end of stdin."""
+    """Train the run in the folder of an assignment, in a child whose parent holds the other end of stdin."""
     pin_to_cores(assignment.cores)
-    # the cell then saves and ends
+    # which makes the cell save and end
     end_with_parent(signal.SIGTERM)
     try:
         settings = from_tree(RunFolder(assignment.folder).config())

@@ -1,4 +1,4 @@
-"""A module of this project as a process of its own, with one argument; and why one ended."""
+"""Starting a module of this project as a process with one argument, and the reason why a process ended."""
 
 from __future__ import annotations
 
@@ -34,17 +34,17 @@ runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def process_arguments(module: str, argument: Path | str, environment: Mapping[str, str] = os.environ) -> dict[str, Any]:
-    """`args` and `env` for subprocess: the module as a program, with one argument.
+    """`args` and `env` for subprocess: the module as a program with one argument.
 
-    The child runs the code that this process runs, with what the user adds to it, and finds the packages that this
-    process finds, whatever files lie in the folder that it is started from.
+    The child runs the same code as this process, with the user's additions, and finds the same packages, whatever files
+    lie in its current folder.
     """
     arguments = [search_path(), "\n".join(words()), module, str(argument)]
     return {"args": [sys.executable, "-c", BOOTSTRAP, *arguments], "env": dict(environment)}
 
 
 def end_with_parent(number: int) -> None:
-    """Send this signal to this process when the pipe at its stdin closes, as it does however the parent ends."""
+    """Send this signal to this process when the pipe at its stdin closes, which happens however the parent ends."""
 
     def wait() -> None:
         # not sys.stdin.read(): Python aborts at exit while a thread holds that buffer's lock
@@ -56,13 +56,18 @@ def end_with_parent(number: int) -> None:
 
 
 def search_path() -> str:
-    """Where this process finds modules, its own first; without the current folder, unless this is where they lie."""
+    """The module search path of this process, with its own folders first.
+
+    The current folder is left out unless modules of the project are found there.
+    """
     places = [str(ROOT), *(place for place in sys.path if place and Path(place).resolve() != Path.cwd())]
     return os.pathsep.join(dict.fromkeys(places))
 
 
 def why_ended(code: int, output: str) -> str:
-    """Why a process ended with this code, in a line: its signal, or what it said last, which is no indented hint."""
+    """The reason why a process ended with this code, in a line: its signal, or its last line of output that is not an
+    indented hint.
+    """
     if code < 0:
         killer = signal.Signals(-code)
         return f"killed by {killer.name}" + (" (out of memory?)" if killer == signal.SIGKILL else "")

@@ -1,8 +1,8 @@
 """A process that has imported torch and the training stack once, and forks a clean process for each cell.
 
-So a cell begins within half a second, where a fresh interpreter imports for seconds. As a program it reads assignments
-and signals, a line each, and answers with a line when a cell has ended. It never computes: a forked copy of threads, or
-of CUDA, would not work.
+A forked cell begins within half a second, while a fresh interpreter spends seconds on imports. As a program, the server
+reads assignments and signals, one on each line, and answers with a line when a cell has ended. The server itself never
+computes, because a forked copy of threads or of CUDA would not work.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from experiments.settings.exit_code import ExitCode
 
 MODULE = "experiments.launch.fork_server"
 STATUS = Path("/proc/self/status")
-# numpy's products would start their threads at import; a cell computes with torch
+# numpy's products would start threads at import; a cell computes with torch, so it does not need them
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 class ForkServer:
-    """The parent's side. Leaving its block ends the server, and its cells save and end; so does the parent's own end.
+    """The parent's side of the server. At the end of its block, and when the parent ends, the server ends and its cells
+    save and end.
 
-    `refusal` says why no cell can be forked here; None where they can.
+    `refusal` is the reason why no cell can be forked here, or None.
     """
 
     def __init__(self) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115
-        self._codes: dict[str, int | None] = {}  # by run folder; None: the cell runs
+        self._codes: dict[str, int | None] = {}  # exit code by run folder; None: the cell runs
         self._open()
 
     def __enter__(self) -> ForkServer:
@@ -53,7 +54,7 @@ class ForkServer:
         self._errors.close()
 
     def start(self, assignment: Assignment) -> ForkedCell:
-        """Fork a process that trains in a run folder; what it says goes to the folder's output.txt."""
+        """Fork a process that trains in a run folder. Its output goes to the folder's output.txt."""
         if (ended := self._process.poll()) is not None:
             self._codes = {name: ended if code is None else code for name, code in self._codes.items()}
             self._close()
@@ -64,22 +65,22 @@ class ForkServer:
         return ForkedCell(self, name)
 
     def wait(self, seconds: float) -> None:
-        """Wait until a cell has ended, at most so long."""
+        """Wait until a cell has ended, at most for this time."""
         assert self._process.stdout
         if select.select([self._process.stdout], [], [], seconds)[0]:
             self._read()
 
     def code(self, name: str) -> int | None:
-        """The exit code of a cell, or that of a server which ended before it; None while the cell runs."""
+        """The exit code of a cell, or of the server if it ended first; None while the cell runs."""
         code = self._codes[name]
         return self._process.poll() if code is None else code
 
     def forget(self, name: str) -> None:
-        """Let go of what is known of a cell that has ended."""
+        """Forget a cell that has ended."""
         del self._codes[name]
 
     def signal(self, name: str, number: int) -> None:
-        """Send a signal to a cell; nothing happens to one that has ended."""
+        """Send a signal to a cell; does nothing if it has ended."""
         self._send(json.dumps({"folder": name, "signal": number}))
 
     def _open(self) -> None:
@@ -105,7 +106,7 @@ class ForkServer:
 
     def _send(self, line: str) -> None:
         assert self._process.stdin
-        # one that has ended hears nothing, which `code` says
+        # a server that has ended hears nothing; `code` reports it
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(line.encode() + b"\n")
 
@@ -149,7 +150,7 @@ class _Server:
     def __init__(self, answers: int) -> None:
         self._answers = answers
         self._folders: dict[int, str] = {}  # of the processes that run
-        # the cells' stdin: nobody writes, and when this process is gone, however it went, they read its end
+        # the cells' stdin: nobody writes to it, and it ends when this process ends in any way
         self._lifeline, self._held = os.pipe()
         self._woken, waker = os.pipe()
         os.set_blocking(waker, False)
@@ -158,9 +159,10 @@ class _Server:
         self._waker = waker
 
     def serve(self) -> Assignment | None:
-        """Fork a process for each assignment read, which returns it there; in this process None, at the end of stdin.
+        """Fork a process for each assignment that is read, and return the assignment in the new process. This process
+        returns None when stdin ends.
 
-        The end closes the cells' stdin, and is waited for until they have saved and ended.
+        At that end the cells' stdin is closed, and the server waits until they have saved and ended.
         """
         rest = b""
         while True:
@@ -186,12 +188,12 @@ class _Server:
         return None
 
     def answer(self, **fields: Any) -> None:
-        """Write a line; a parent that is gone needs none."""
+        """Write a line; nothing happens if the parent is gone."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self._answers, json.dumps(fields).encode() + b"\n")
 
     def _fork(self, assignment: Assignment) -> bool:
-        """Whether this is the new process."""
+        """Fork, and return whether this is the new process."""
         assert (refusal := why_unforkable()) is None, refusal
         try:
             process = os.fork()
@@ -207,7 +209,7 @@ class _Server:
         return True
 
     def _become_cell(self, assignment: Assignment) -> None:
-        """Make this process, just forked, as a fresh one would be."""
+        """Bring this process, which was just forked, into the state of a fresh one."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         output = os.open(assignment.folder / "output.txt", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
@@ -223,7 +225,7 @@ class _Server:
                 os.kill(process, number)
 
     def _reap(self, options: int) -> None:
-        """Answer for every cell that has ended."""
+        """Send an answer for every cell that has ended."""
         while self._folders:
             process, status = os.waitpid(-1, options)
             if not process:
@@ -232,12 +234,12 @@ class _Server:
 
 
 def can_fork() -> bool:
-    """Whether a fork of this platform is a whole process: not on macOS, whose libraries don't survive it."""
+    """Whether this platform supports the fork of a process with these libraries, which macOS does not."""
     return sys.platform == "linux"
 
 
 def why_unforkable() -> str | None:
-    """Why this process can't be forked; None where it can."""
+    """The reason why this process cannot be forked, or None."""
     import torch
 
     lines = STATUS.read_text(encoding="ascii", errors="replace").splitlines()
@@ -248,7 +250,7 @@ def why_unforkable() -> str | None:
 
 
 def _import_training_stack() -> None:
-    """Import what a cell would import on its way to the first step, and all code that its record covers."""
+    """Import everything that a cell imports before its first step, and all code that its record covers."""
     for module in (
         "experiments.training.train",
         "torch._dynamo",  # by torch's optimizers
@@ -259,14 +261,14 @@ def _import_training_stack() -> None:
 
 def main() -> ExitCode:
     """Serve; in a forked process, train its cell and end with its exit code."""
-    # what libraries print is no answer
+    # output of libraries must not be taken for an answer
     answers = os.dup(1)
     os.dup2(2, 1)
     from experiments.launch import cell
 
     _import_training_stack()
     gc.collect()
-    # what is there now is never looked at again, nor its pages copied
+    # existing objects are not collected, so their pages are not copied
     gc.freeze()
     server = _Server(answers)
     refusal = why_unforkable()

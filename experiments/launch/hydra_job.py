@@ -1,4 +1,6 @@
-"""A cell as a job of one of Hydra's launchers or sweepers: trained in a process of its own, its loss returned."""
+"""A cell as a job of one of Hydra's launchers or sweepers: it is trained in a process of its own, and its loss is
+returned.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +14,11 @@ from experiments.launch.plan import labelled_with_sweep
 from experiments.launch.worker import earlier_outcome, run_cell
 from experiments.settings.mistake import Mistake
 
-LEDGER = "cells.txt"  # in the sweep's folder: a line for each cell that was started, and what became of it
+LEDGER = "cells.txt"  # in the sweep's folder: a line for each cell that was started, with its outcome
 
 
 def job(config: DictConfig) -> float | None:
-    """The validation loss, or None for a cell that failed: a sweeper then goes on with the next trial."""
+    """The validation loss, or None for a failed cell, so that a sweeper continues with the next trial."""
     sweep = Path(HydraConfig.get().sweep.dir)
     ledger = sweep / LEDGER
     try:
@@ -35,7 +37,7 @@ def _note(ledger: Path, name: str, state: str) -> None:
 
 
 def read_ledger(folder: Path) -> dict[str, str]:
-    """What became of each cell, by its name; the last line about it counts."""
+    """The outcome of each cell, by its name, from the last line about it."""
     path = folder / LEDGER
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     return dict(line.split("\t", 1) for line in lines)

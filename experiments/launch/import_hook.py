@@ -1,7 +1,8 @@
-"""An import hook: SIGINT and SIGTERM wait while a library is imported whose C or C++ takes no exception from Python.
+"""An import hook that delays SIGINT and SIGTERM during the import of libraries whose C or C++ code cannot handle a
+Python exception.
 
-torch calls Python from C++ in the middle of its import, and an exception that a signal's handler raises there ends the
-process with std::terminate: no line, no exit code of ours, nothing put away.
+torch calls Python from C++ in the middle of its import. If a signal's handler raises an exception there, the process
+ends with std::terminate: without a message, an exit code of ours, or any cleanup.
 """
 
 from __future__ import annotations
@@ -20,17 +21,21 @@ LIBRARIES = {"numpy", "torch"}
 
 
 def hold_signals_in_imports() -> None:
-    """Install the hook in this process; every entry calls it before it imports torch. A second call does nothing."""
+    """Install the hook in this process.
+
+    Every entry point calls it before it imports torch; a second call does nothing.
+    """
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())
 
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """A block in which no handler of SIGINT and SIGTERM runs; what came is sent again right after it.
+    """A block in which no handler of SIGINT and SIGTERM runs. Signals that arrive are sent again right after it.
 
-    Handlers are replaced, not the thread's mask: a signal that another thread receives runs its handler in this one.
-    A signal that Python does not handle has its effect at once. Outside the main thread no handler runs anyway.
+    The handlers are replaced, because the thread's mask would not be enough: a signal that another thread receives runs
+    its handler in this one. A signal that Python does not handle has its effect at once. Outside the main thread no
+    handler runs anyway.
     """
     received: list[int] = []
 
@@ -46,7 +51,7 @@ def signals_held() -> Iterator[None]:
 
 
 class _Finder(MetaPathFinder):
-    """Finds modules of LIBRARIES as the other finders do, and has the outermost import of them hold the signals."""
+    """Finds modules of LIBRARIES as the other finders do, and makes the outermost import of them hold the signals."""
 
     def __init__(self) -> None:
         self.importing = False
@@ -65,7 +70,7 @@ class _Finder(MetaPathFinder):
 
 
 class _Loader(Loader):
-    """Holds the signals while a module is executed by its own loader, which the module then shows as ever."""
+    """Holds the signals while a module's own loader executes it. The module shows its own loader as usual."""
 
     def __init__(self, finder: _Finder, own: Loader) -> None:
         self._finder, self._own = finder, own

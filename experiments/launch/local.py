@@ -1,4 +1,4 @@
-"""The cells of a sweep, trained on this machine side by side, with their progress."""
+"""The cells of a sweep, trained side by side on this machine, with their progress."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from experiments.training.interruption import Interruption
 
 
 def train_cells(cells: Sequence[Settings], console: Console, workers: Workers = "auto") -> list[Outcome]:
-    """Train what is missing, so many cells side by side; the outcome of every cell, in order.
+    """Train the missing cells, `workers` at once, and return the outcome of every cell in order.
 
-    One that fails ends no other. Each cell comes to the same numbers as alone. Raises Mistake for more workers than
-    there is room for, and Interrupted.
+    A cell that fails does not stop the others. Each cell gives the same numbers as alone. Raises Mistake if there is no
+    room for so many workers, and Interrupted.
     """
     outcomes = {index: outcome for index, cell in enumerate(cells) if (outcome := earlier_outcome(cell))}
     missing = [index for index in range(len(cells)) if index not in outcomes]
@@ -39,10 +39,10 @@ def train_cells(cells: Sequence[Settings], console: Console, workers: Workers = 
 
 
 def prepare_corpora(cells: Sequence[Settings], *, to_train: bool = True) -> None:
-    """Make the corpora that are missing, each once and on all cores, before cells are kept to theirs.
+    """Make the missing corpora, each once and on all cores, before cells are limited to their own cores.
 
-    to_train: whether the cells will be trained; else nothing is left of their folders. What can't be made is left to
-    the cells, each of which says why. Raises Interrupted.
+    to_train: whether the cells will be trained; if not, their folders are removed again. If a corpus cannot be made,
+    each cell that needs it says why. Raises Interrupted.
     """
     distinct = {
         repr([getattr(cell, "task", cell.data), cell.tokenizer, cell.objective, cell.row_length, cell.cache]): cell
@@ -64,11 +64,11 @@ def prepare_corpora(cells: Sequence[Settings], *, to_train: bool = True) -> None
 
 @contextmanager
 def fork_server(cells: Sequence[Settings], console: Console) -> Iterator[ForkServer | None]:
-    """A fork server where it saves time: for several cells on the CPU."""
+    """A fork server if it saves time, which it does for several cells on the CPU."""
     if not can_fork() or sum(not on_gpu(cell) for cell in cells) < 2:
         yield None
         return
     with ForkServer() as server:
         if server.refusal:
-            console.print(f"each cell starts an interpreter of its own, which takes seconds: {server.refusal}")
+            console.print(f"each cell starts its own interpreter, which takes seconds, because {server.refusal}")
         yield None if server.refusal else server

@@ -36,7 +36,7 @@ RAY = "ray"  # our own launcher
 
 
 class PlannedSearch(NamedTuple):
-    """What a search is for, and the space that it draws from."""
+    """The goal of a search, and the space that it draws from."""
 
     search: Search
     space: Space
@@ -44,9 +44,9 @@ class PlannedSearch(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What a command line asks for.
+    """The plan of a command line.
 
-    `cells` is empty where only the sweeper knows them, one trial after the other; of a search of ours they are those
+    `cells` is empty if only the sweeper knows them, one trial after the other. For a search of ours, they are the cells
     at the ends of its space.
     """
 
@@ -60,12 +60,12 @@ class Plan:
 
     @property
     def runs_here(self) -> bool:
-        """Whether our own runner trains the cells, one process after the other, rather than a launcher of Hydra's."""
+        """Whether our own runner trains the cells, rather than a launcher of Hydra's."""
         return self.launcher == "basic" and self.sweeper in ("basic", SEARCH)
 
 
 def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
-    """Compose and check every cell, each once. Raises Mistake that names each wrong cell."""
+    """Compose and check every cell once. Raises Mistake that names each wrong cell."""
     parsed = check_overrides(overrides, name)
     if not flags and not any(each.is_sweep_override() for each in parsed):
         composed = compose_raw(overrides, with_hydra=True, name=name)
@@ -94,12 +94,12 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
 
 
 def _planned_search(node: DictConfig, launcher: str, overrides: list[str]) -> PlannedSearch:
-    """The search that Hydra's node of the sweeper asks for. Raises Mistake."""
+    """The search that Hydra's sweeper node requests. Raises Mistake."""
     check_installed("optuna", f"hydra/sweeper={SEARCH}", "optuna")
     if launcher != "basic":
         raise Mistake(
             f"hydra/launcher={launcher}: hydra/sweeper={SEARCH} trains its trials itself",
-            "start the same command in each job: they share the study",
+            "start the same command in each job; the jobs share the study",
         )
     search = _validated(Search, node, "sweeper")
     check_objectives(search.objectives)
@@ -148,9 +148,12 @@ def _checked(grid: Iterable[Cell], launcher: str) -> list[Settings]:
 
 
 def check_cell(settings: Settings, *, runs_here: bool) -> None:
-    """Raise Mistake for a run that nothing ends; where it runs here, for a kernel, cores or a logger not there."""
+    """Raises Mistake for a run without an end.
+
+    If the run is to train here, also for a kernel, cores or a logger that is missing.
+    """
     planned_steps(settings)
-    # a launcher of Hydra's may train on other machines than this one
+    # a launcher of Hydra's may train on other machines
     if runs_here:
         check_threads(settings.trainer.threads)
         check_kernel(settings)
@@ -158,7 +161,7 @@ def check_cell(settings: Settings, *, runs_here: bool) -> None:
 
 
 def check_data(cells: list[Settings]) -> None:
-    """Raises DataError for text that isn't there; what is on the hub is asked for when a cell needs it."""
+    """Raises DataError for text that is missing. Data sets on the hub are checked only when a cell needs them."""
     distinct = {(repr(getattr(cell, "task", cell.data)), cell.cache): cell for cell in cells}
     for cell in distinct.values():
         task_of(cell).identity()
@@ -172,13 +175,13 @@ def labelled_with_sweep(settings: Settings, name: str) -> Settings:
 
 
 def sweep_name(overrides: list[str]) -> str:
-    """Name a sweep after its overrides, in whatever order they stand; Hydra's own do not count."""
+    """The name of a sweep, which depends on its overrides in any order, without Hydra's own."""
     relevant = sorted(override for override in overrides if not override.startswith(("hydra.", "hydra/")))
     return f"sweep-{digest(relevant)[:8]}"
 
 
 def _hydra_settings(overrides: list[str], name: str) -> tuple[DictConfig, str]:
-    """Hydra's own settings and `runs`, from the overrides that decide them and from the overlays that they name."""
+    """Hydra's own settings and `runs`, from the overrides and overlays that decide them."""
     keys = ("hydra/launcher=", "hydra/sweeper=", "hydra.mode=", "experiment=", "runs=")
     deciding = [override for override in overrides if override.startswith(keys) and "," not in override]
     details = [override for override in overrides if override.startswith(("hydra.sweeper.", "hydra.launcher."))]

@@ -1,4 +1,4 @@
-"""The corpus of a run, made in a process of its own: no memory that this takes is counted as the run's.
+"""The corpus of a run, made in a separate process, so that its memory is not counted as the run's.
 
 `python -m experiments.launch.prepare FOLDER` makes it for the run configured in FOLDER.
 """
@@ -24,11 +24,11 @@ from experiments.tasks.choose import task_of
 
 
 def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
-    """See that the corpus is in the cache; progress goes to stderr. Raises DataError, Failure."""
+    """Make the corpus if the cache lacks it; progress goes to stderr. Raises DataError, Failure."""
     source = task_of(settings)
     if source.is_ready():
         return
-    print(f"making the corpus, {source.name}, for the first time", file=sys.stderr)
+    print(f"preparing the corpus {source.name} for the first time", file=sys.stderr)
     started = time.monotonic()
     try:
         process = subprocess.run(
@@ -36,16 +36,16 @@ def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
     finally:
-        # a signal to this process ended it in the middle, as would a lack of memory
+        # a signal or a lack of memory has ended it
         with suppress(OSError):
             Cache(Path(settings.cache), None).sweep()
     if process.returncode == ExitCode.MISTAKE:
         raise DataError(process.stdout.strip())
     if process.returncode < 0:
-        raise Failure(f"making the corpus, {source.name}: {why_ended(process.returncode, '')}")
+        raise Failure(f"preparing the corpus {source.name}: {why_ended(process.returncode, '')}")
     if process.returncode:
-        raise RuntimeError(f"making the corpus, {source.name}, ended with exit code {process.returncode}")
-    print(f"the corpus was made in {time.monotonic() - started:.0f} s", file=sys.stderr)
+        raise RuntimeError(f"preparing the corpus {source.name} ended with exit code {process.returncode}")
+    print(f"the corpus was prepared in {time.monotonic() - started:.0f} s", file=sys.stderr)
 
 
 def main() -> ExitCode:

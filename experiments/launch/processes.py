@@ -1,6 +1,6 @@
 """The processes of a run on several devices: those that torchrun has started, or followers that the run starts.
 
-`python -m experiments.launch.processes FOLDER` is such a follower, of the run configured in FOLDER.
+`python -m experiments.launch.processes FOLDER` is such a follower, for the run configured in FOLDER.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 # torchrun sets them
 TORCHRUN_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-GRACE_SECONDS = 15.0  # in which a process ends after another has
+GRACE_SECONDS = 15.0  # seconds in which a process ends after another one
 
 
 class TorchrunProcess(NamedTuple):
-    """What torchrun tells each process that it starts."""
+    """The facts that torchrun gives to each process that it starts."""
 
     rank: int
     size: int
@@ -43,7 +43,7 @@ class TorchrunProcess(NamedTuple):
 
 
 def torchrun_process(environment: Mapping[str, str] = os.environ) -> TorchrunProcess | None:
-    """Which of torchrun's processes this is; None where it is none, or the only one."""
+    """This process as one of torchrun's; None if torchrun did not start it, or started no other."""
     if any(name not in environment for name in TORCHRUN_VARIABLES) or environment["WORLD_SIZE"] == "1":
         return None
     return TorchrunProcess(
@@ -53,10 +53,14 @@ def torchrun_process(environment: Mapping[str, str] = os.environ) -> TorchrunPro
 
 @contextmanager
 def torchrun_group(settings: Settings, torchrun: TorchrunProcess) -> Iterator[Group]:
-    """This process as one of those that torchrun has started. Raises Mistake where the run can't go over them."""
+    """This process as one of those that torchrun has started.
+
+    Raises Mistake if the run cannot be divided among them.
+    """
     if settings.trainer.devices not in (1, "auto", torchrun.size):
         raise Mistake(
-            f"trainer.devices={settings.trainer.devices}: torchrun has started {torchrun.size} processes; leave it out"
+            f"trainer.devices={settings.trainer.devices}: torchrun has started {torchrun.size} processes; "
+            "leave trainer.devices out"
         )
     _check_devices(settings, torchrun.size, torchrun.local_size)
     from torch.distributed.rendezvous import rendezvous
@@ -70,9 +74,9 @@ def torchrun_group(settings: Settings, torchrun: TorchrunProcess) -> Iterator[Gr
 
 @contextmanager
 def with_followers(settings: Settings, folder: RunFolder) -> Iterator[World]:
-    """This process as the first of as many as the settings say; the others are started, and end with the block.
+    """This process as the first of as many as the settings say. The others are started here, and end with the block.
 
-    Raises Mistake where the run can't go over so many devices.
+    Raises Mistake if the run cannot be divided among so many devices.
     """
     count = device_count(settings)
     _check_devices(settings, count, count)
@@ -90,7 +94,7 @@ def with_followers(settings: Settings, folder: RunFolder) -> Iterator[World]:
 
 
 class Followers:
-    """The processes that a run starts beside its own, on this machine."""
+    """The processes that a run starts on this machine beside its own."""
 
     def __init__(self, folder: RunFolder, count: int, port: int) -> None:
         self._closed = threading.Event()
@@ -100,7 +104,7 @@ class Followers:
             place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_PORT": port}
             environment = {**os.environ, **{name: str(value) for name, value in place.items()}}
             arguments = process_arguments("experiments.launch.processes", folder.path, environment)
-            # a session of its own: Ctrl-C is for the first process, which tells the others
+            # in a session of its own, because Ctrl-C is for the first process, which tells the others
             process = subprocess.Popen(
                 **arguments, stdin=subprocess.PIPE, stdout=errors, stderr=errors, start_new_session=True
             )
@@ -108,7 +112,9 @@ class Followers:
         threading.Thread(target=self._watch, daemon=True).start()
 
     def ended(self, seconds: float) -> str:
-        """Which process has ended, and why, as soon as one has; empty where all run so many seconds on."""
+        """The process that has ended first, with the reason; empty if all of them are still running after so many
+        seconds.
+        """
         end = time.monotonic() + seconds
         while not self._closed.is_set():
             for rank, (process, errors) in enumerate(zip(self._processes, self._errors, strict=True), start=1):
@@ -121,7 +127,7 @@ class Followers:
         return ""
 
     def close(self) -> None:
-        """Wait for their end, which they come to by themselves; those that don't are killed."""
+        """Wait until the processes have ended by themselves, and kill those that have not."""
         self._closed.set()
         end = time.monotonic() + GRACE_SECONDS
         for process, errors in zip(self._processes, self._errors, strict=True):
@@ -133,7 +139,7 @@ class Followers:
             errors.close()
 
     def _watch(self) -> None:
-        """End this process where it doesn't notice that another has ended, as it can't while it waits for a GPU."""
+        """End this process if another one has ended and this one cannot notice, as while it waits for a GPU."""
         while not self._closed.wait(1.0):
             if ended := self.ended(0.0):
                 if not self._closed.wait(GRACE_SECONDS):
@@ -143,7 +149,7 @@ class Followers:
 
 
 def _check_devices(settings: Settings, count: int, here: int) -> None:
-    """Raises Mistake where a run can't go over so many devices, so many of them on this machine."""
+    """Raises Mistake if a run cannot be divided among so many devices, or if this machine has fewer."""
     if (reason := settings.why_not_over(count)) is not None:
         raise Mistake(reason)
     if on_gpu(settings):

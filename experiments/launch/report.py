@@ -1,4 +1,4 @@
-"""What a sweep shows: its cells beforehand, its progress, and what became of it."""
+"""The output of a sweep: its cells beforehand, its progress, and its outcomes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from experiments.training.run_length import planned_steps
 
 T = TypeVar("T")
 MAX_CELLS_NAMED = 10  # wrong cells
-# what parameters and memory depend on; what a fine-tuned run adds to it is among these keys too
+# settings that parameters and memory depend on, also in a fine-tuned run
 MEMORY_KEYS: dict[str, Any] = {
     **dict.fromkeys(("variant", "model", "objective", "tokenizer", "task", "pretrained", "length", "backend"), True),
     "data": {"kind"},
@@ -32,7 +32,7 @@ MEMORY_KEYS: dict[str, Any] = {
 
 
 def check_buildable(cells: list[Settings]) -> list[int]:
-    """Parameters of each cell. Raises Mistake that names every cell whose variant refuses its sizes."""
+    """The number of parameters of each cell. Raises Mistake that names every cell whose variant refuses its sizes."""
     import torch
 
     def count(cell: Settings) -> int | Mistake:
@@ -54,7 +54,7 @@ def check_buildable(cells: list[Settings]) -> list[int]:
 
 
 def _for_each_size(cells: list[Settings], measure: Callable[[Settings], T]) -> list[T]:
-    """`measure` of each cell, once for those that differ in nothing that a model or its memory depends on."""
+    """`measure` of each cell, called once for cells that agree in everything that a model or its memory depends on."""
     keys = [repr(cell.model_dump(include=MEMORY_KEYS)) for cell in cells]
     measured = {key: measure(cell) for key, cell in dict(zip(reversed(keys), reversed(cells), strict=True)).items()}
     return [measured[key] for key in keys]
@@ -75,7 +75,7 @@ def print_cells(cells: list[Settings], console: Console) -> None:
         rows.append(
             {
                 "cell": folder.name,
-                # what the name doesn't tell
+                # parts that the name does not show
                 **{key: value for key, value in settings.items() if key not in COLUMNS},
                 "parameters": parameters,
                 "predicted_peak_bytes": peak,
@@ -86,7 +86,9 @@ def print_cells(cells: list[Settings], console: Console) -> None:
 
 
 class SweepProgress:
-    """Cells done, running and failed, and the time left: live on a terminal, elsewhere a line a cell."""
+    """The number of finished, running and failed cells, and the remaining time: live on a terminal, else one line for
+    each cell.
+    """
 
     def __init__(self, total: int, console: Console) -> None:
         self._console = console
@@ -105,17 +107,17 @@ class SweepProgress:
 
     @contextmanager
     def shown(self) -> Iterator[SweepProgress]:
-        """Show the bars while the block runs."""
+        """A block during which the bars are shown."""
         with self._bars:
             yield self
 
     def skip(self, outcome: Outcome) -> None:
-        """Count a cell that was done before the sweep began."""
+        """Count a cell that was finished before the sweep began."""
         self._skipped += 1
-        self._say(f"{outcome.folder.name}: done before")
+        self._say(f"{outcome.folder.name}: finished before")
 
     def watch(self, running: Iterable[RunningCell]) -> None:
-        """Show how far each cell is that runs, and the time that the sweep still takes."""
+        """Show the progress of each running cell, and the remaining time of the sweep."""
         shares = 0.0
         for cell in running:
             name, step, planned = cell.folder.name, cell.folder.metrics.last_step(), planned_steps(cell.settings)
@@ -152,7 +154,7 @@ class SweepProgress:
 
 
 def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
-    """The finished cells as `attn compare` shows them, then the failed ones."""
+    """Print the finished cells as `attn compare` shows them, then the failed ones."""
     done = [(outcome.folder.name, outcome.result) for outcome in outcomes if outcome.done and outcome.result]
     for rows in tables_of([result.to_dict() | {"run": name} for name, result in done]):
         show(rows, "table", console=console)
@@ -160,7 +162,7 @@ def print_outcomes(outcomes: list[Outcome], console: Console) -> None:
 
 
 def print_failed(outcomes: list[Outcome], console: Console, hint: str) -> None:
-    """Every failed cell with its reason and any log it left."""
+    """Print every failed cell with its reason and its log, if there is one."""
     failed = [outcome for outcome in outcomes if outcome.failed]
     for outcome in failed:
         console.print(f"failed: {outcome.folder.name}: {outcome.reason}", markup=False, highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The cores and GPUs of this machine, each held by one of the cells that run side by side."""
+"""The cores and GPUs of this machine, which are divided among the cells that run side by side."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ Workers = int | Literal["auto"]
 
 
 def parse_workers(text: str) -> Workers:
-    """The value of `--workers`. Raises Mistake for what is neither `auto` nor a number from 1 on."""
+    """The value of `--workers`. Raises Mistake unless it is `auto` or a number from 1 on."""
     if text == "auto":
         return "auto"
     if text.isascii() and text.isdigit() and int(text) > 0:
         return int(text)
-    raise Mistake(f"--workers {text}".rstrip() + ": allowed are auto, and a number of cells from 1 on")
+    raise Mistake(f"--workers {text}".rstrip() + ": must be auto, or a number of cells from 1 on")
 
 
 @dataclass(frozen=True)
 class Resources:
-    """What one cell has for itself."""
+    """The resources that one cell has for itself."""
 
     cores: tuple[int, ...] = ()  # numbers; none on a GPU
-    pinned: bool = False  # whether its process is kept to them, or may move to others that are idle
-    device: str | None = None  # the GPU, or several, as CUDA_VISIBLE_DEVICES names them; None on a CPU
+    pinned: bool = False  # whether its process is kept to these cores, or may use idle ones
+    device: str | None = None  # one or more GPUs, as in CUDA_VISIBLE_DEVICES; None on a CPU
 
 
 class ResourcePool:
-    """The cores and GPUs that are free on this machine; at most `at_once` cells have some at the same time."""
+    """The free cores and GPUs of this machine, of which at most `at_once` cells have some at the same time."""
 
     def __init__(self, at_once: int, pinned: bool = False) -> None:
         self.at_once = at_once
@@ -44,7 +44,10 @@ class ResourcePool:
         self._devices: list[str] | None = None
 
     def acquire(self, settings: Settings) -> Resources | None:
-        """What a cell needs: a GPU for each of its devices, or cores for its threads. None while that is not free."""
+        """The resources that a cell needs: a GPU for each of its devices, or cores for its threads.
+
+        None if they are not free.
+        """
         if self._taken == self.at_once:
             return None
         devices = device_count(settings)
@@ -54,7 +57,7 @@ class ResourcePool:
         return resources
 
     def release(self, resources: Resources) -> None:
-        """Free what `acquire` gave."""
+        """Free resources that `acquire` gave."""
         self._taken -= 1
         self._cores = sorted([*self._cores, *resources.cores])
         if self._devices is not None and resources.device is not None:
@@ -85,7 +88,7 @@ def on_gpu(settings: Settings) -> bool:
 
 
 def device_count(settings: Settings) -> int:
-    """Over how many devices a run goes: `auto` is every GPU that there is, or cores for its threads."""
+    """The number of devices of a run. `auto` is all GPUs, or all cores divided by the threads of a process."""
     devices = settings.trainer.devices
     if devices != "auto":
         return devices
@@ -97,11 +100,11 @@ def device_count(settings: Settings) -> int:
 
 
 def pool_for(cells: Sequence[Settings], workers: Workers) -> ResourcePool:
-    """The resources for as many of these cells as are to be trained side by side.
+    """The resources for the cells that are to be trained side by side.
 
-    `auto`: as many as there are cores for their threads, and GPUs, and memory for the largest of them. Where that
-    takes every core, each cell is kept to its own; where it doesn't, another sweep may have the first ones.
-    Raises Mistake for more than there are cores and GPUs for.
+    `auto`: as many cells as there are cores for their threads, GPUs, and memory for the largest of them. If they take
+    every core, each cell is kept to its own cores; otherwise not, because another sweep may use the first ones. Raises
+    Mistake for more workers than the cores and GPUs allow.
     """
     capacity = _capacity(cells)
     if workers == "auto":
@@ -129,7 +132,7 @@ def _capacity(cells: Sequence[Settings]) -> int:
 
 
 def _cells_in_memory(cells: Sequence[Settings]) -> int:
-    """How often the memory that is free holds the cell that computes most in a step."""
+    """The number of cells that fit into free memory, if all were like the one that computes most in a step."""
     import psutil
 
     from experiments.tasks.choose import task_of

@@ -1,4 +1,4 @@
-"""A search: the trials of a study, trained side by side as the cells of a sweep are."""
+"""A search: the trials of a study, trained side by side like the cells of a sweep."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ SHOWN = 10  # trials
 
 
 def study_folder(planned: Plan, overrides: list[str]) -> Path:
-    """Where the study lies: the same overrides and objectives have the same, whatever else is said of the search."""
+    """The folder of the study, which depends on the overrides and the objectives alone."""
     assert planned.search is not None
     named = digest([sweep_name(overrides), planned.search.search.objectives])
     return Path(planned.runs) / "sweeps" / f"search-{named[:8]}"
 
 
 def print_search(planned: Plan, overrides: list[str]) -> None:
-    """The space, how many trials there are to be, and how many have ended."""
+    """Print the space, the number of trials, and how many have ended."""
     assert planned.search is not None
     search, space = planned.search
     folder = study_folder(planned, overrides)
@@ -55,16 +55,16 @@ def print_search(planned: Plan, overrides: list[str]) -> None:
 
 
 def run_search(planned: Plan, overrides: list[str], name: str, workers: Workers, console: Console) -> ExitCode:
-    """Try what is left to be tried, print what the study has found, and return the exit code. Raises Interrupted.
+    """Run the remaining trials, print the findings of the study, and return the exit code. Raises Interrupted.
 
-    workers: trials that are trained side by side.
+    workers: the number of trials that are trained side by side.
     """
     assert planned.search is not None
     search, space = planned.search
     folder = study_folder(planned, overrides)
     study = Study(folder, search, space)
     left = max(0, study.wanted - sum(each.state != "failed" for each in study.ended()))
-    cells = planned.cells * left  # as many as there will be, of these sizes
+    cells = planned.cells * left  # the expected number, with these sizes
     pool = pool_for(cells or planned.cells, workers)
     if left:
         prepare_corpora(planned.cells, to_train=False)
@@ -75,12 +75,15 @@ def run_search(planned: Plan, overrides: list[str], name: str, workers: Workers,
         finally:
             study.release()
     _print_study(study, search, console)
-    print_failed(here.outcomes, console, "the same command draws others in their place")
+    print_failed(here.outcomes, console, "the same command draws new ones for them")
     return ExitCode.SWEEP_FAILED if any(each.failed for each in here.outcomes) else ExitCode.DONE
 
 
 class _Trials:
-    """The trials of this process: drawn when there is a place for one, and told to the study when they end."""
+    """The trials of this process.
+
+    Each is drawn when there is room for it, and its outcome is added to the study when it ends.
+    """
 
     def __init__(self, study: Study, planned: PlannedSearch, folder: Path, name: str, progress: SweepProgress) -> None:
         self.outcomes: list[Outcome] = []
@@ -89,7 +92,7 @@ class _Trials:
         self._trials: dict[str, Trial] = {}  # by the name of the run folder
 
     def cells(self) -> Iterator[Cell | None]:
-        """Yield the runs to be trained, and None while there is none but will be."""
+        """Yield the runs to be trained, and None while there is none yet."""
         while True:
             if (trial := self._study.claim()) is None:
                 if not self._study.busy:
@@ -103,7 +106,7 @@ class _Trials:
                 self._add(Outcome(RunFolder(self._folder / f"trial-{trial.number}"), None, str(mistake)))
                 continue
             folder = folder_of(settings)
-            # another point may be the same run; the process of a search that was killed may still be saving
+            # another point may be the same run, and a process of a killed search may still be saving
             while folder.name in self._trials or folder.holder() is not None:
                 yield None
             self._trials[folder.name] = trial
@@ -113,7 +116,7 @@ class _Trials:
             yield Cell(settings, self._judge(trial))
 
     def end(self, outcome: Outcome) -> None:
-        """Tell the study what became of a trial."""
+        """Add the outcome of a trial to the study."""
         trial = self._trials.pop(outcome.folder.name)
         values: list[float] | None = None
         if outcome.done and outcome.result:
@@ -142,7 +145,7 @@ class _Trials:
 
 
 def _values(result: Result, search: Search) -> tuple[list[float], list[str]]:
-    """The values of the objectives, and the objectives that were not measured."""
+    """The values of the objectives, and the names of the objectives that were not measured."""
     values = {name: value_of(result, name) for name in search.objectives}
     return [value for value in values.values() if value is not None], [
         name for name, value in values.items() if value is None
@@ -150,7 +153,7 @@ def _values(result: Result, search: Search) -> tuple[list[float], list[str]]:
 
 
 def _print_study(study: Study, search: Search, console: Console) -> None:
-    """The best trials, or those of the Pareto front, what decides of each objective, and how many there are."""
+    """Print the best trials or the Pareto front, the importance of each setting, and the number of trials."""
     ended, names = study.ended(), list(search.objectives)
     best = set(study.best())
     done = [trial for trial in ended if trial.values]
@@ -169,12 +172,12 @@ def _print_study(study: Study, search: Search, console: Console) -> None:
     for index, name in enumerate(names):
         if parts := study.importances(index):
             shares = ", ".join(f"{key} {share:.0%}" for key, share in parts.items())
-            console.print(f"what decides {name}: {shares}", markup=False, highlight=False, soft_wrap=True)
+            console.print(f"importance for {name}: {shares}", markup=False, highlight=False, soft_wrap=True)
     console.print(_counts(ended), markup=False, highlight=False)
 
 
 def _counts(ended: list[Ended]) -> str:
-    """How many trials came to what."""
+    """The number of trials by outcome."""
     states = [each.state for each in ended]
     counts = [f"{count} {state}" for state in ("done", "pruned", "failed") if (count := states.count(state))]
     return f"{len(ended)} trials have ended" + (f": {', '.join(counts)}" if counts else "")

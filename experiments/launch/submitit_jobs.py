@@ -1,4 +1,7 @@
-"""Jobs of submitit, of which some may be killed: Hydra's launcher gives up at the first, while the others still run."""
+"""Jobs of submitit of which some may be killed.
+
+Hydra's launcher would give up at the first one, while the others still run.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from hydra.core.utils import JobReturn, JobStatus
 
 @contextmanager
 def every_job_awaited(launcher: str) -> Iterator[None]:
-    """Within the block Hydra's submitit launchers wait for every job; one that was killed has returned nothing."""
+    """A block in which Hydra's submitit launchers wait for every job. A job that was killed has returned nothing."""
     if not launcher.startswith("submitit_"):
         yield
         return

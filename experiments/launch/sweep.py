@@ -25,10 +25,10 @@ from experiments.training.interruption import Interrupted
 
 
 def run_sweep(planned: Plan, overrides: list[str], flags: list[str], name: str, workers: Workers) -> ExitCode:
-    """Train every cell of a plan that is not done, print what became of each, and return the exit code.
+    """Train every cell of a plan that is not finished, print the outcomes, and return the exit code.
 
-    workers: cells that our own runner trains side by side. `overrides`, `flags` and `name`, a file of `conf/`, are
-    those that were planned: Hydra's launchers read them anew.
+    workers: the number of cells that our own runner trains side by side. `overrides`, `flags` and `name`, a file of
+    `conf/`, are those of the plan; Hydra's launchers read them again.
     """
     console = Console()
     try:
@@ -42,14 +42,17 @@ def run_sweep(planned: Plan, overrides: list[str], flags: list[str], name: str, 
         else:
             outcomes = _train_with_hydra(planned, overrides, flags, name)
     except Interrupted as interrupted:
-        console.print(f"{interrupted}; the same command goes on from here")
+        console.print(f"{interrupted}; the same command continues")
         return interrupted.exit_code
     print_outcomes(outcomes, console)
     return ExitCode.DONE if all(outcome.done for outcome in outcomes) else ExitCode.SWEEP_FAILED
 
 
 def _train_with_hydra(planned: Plan, overrides: list[str], flags: list[str], name: str) -> list[Outcome]:
-    """Hydra's launcher or sweeper decides when and where a job runs; each still trains in a process of its own."""
+    """Let Hydra's launcher or sweeper decide when and where a job runs.
+
+    Each job still trains in a process of its own.
+    """
     runs = Path(planned.runs)
     folder = runs / "sweeps" / sweep_name(overrides)
     folder_for(folder)

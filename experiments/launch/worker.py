@@ -1,6 +1,6 @@
 """Cells side by side, each in a process of its own.
 
-So a cell's peak memory is its own, and a kill or an out-of-memory ends that cell only. What it came to is read
+The peak memory of a cell is therefore its own, and a kill or a lack of memory ends that cell only. Its outcome is read
 from its run folder.
 """
 
@@ -28,12 +28,12 @@ from experiments.settings.run import Settings
 from experiments.training.interruption import Interrupted, handled
 
 POLL_SECONDS = 0.2
-FAILED_AT_START = (ExitCode.FAILED, ExitCode.MISTAKE)  # of a cell that may not have begun
+FAILED_AT_START = (ExitCode.FAILED, ExitCode.MISTAKE)  # for a cell that may not have begun
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a cell: its result, or why there is none."""
+    """The outcome of a cell: its result, or the reason why there is none."""
 
     folder: RunFolder
     result: Result | None
@@ -46,7 +46,7 @@ class Outcome:
 
     @property
     def pruned(self) -> bool:
-        """Whether a search has ended the cell, which has not failed."""
+        """Whether a search has ended the cell early, which is not a failure."""
         return self.result is not None and self.result.status == "pruned"
 
     @property
@@ -72,7 +72,7 @@ class Process(Protocol):
         """Send a signal to it."""
 
     def close(self) -> None:
-        """Let go of what was held for it; it saves and ends if it still runs."""
+        """Release the resources of the process. If it still runs, it saves and ends."""
 
 
 class SpawnedCell:
@@ -102,7 +102,7 @@ class SpawnedCell:
 
 
 class RunningCell:
-    """A cell whose process has been started. Raises Failure where its folder can't be made."""
+    """A cell whose process has been started. Raises Failure if its folder cannot be made."""
 
     def __init__(self, cell: Cell, resources: Resources, at_once: int, server: ForkServer | None) -> None:
         self.settings, self.resources = cell.settings, resources
@@ -110,7 +110,7 @@ class RunningCell:
         with self.folder:
             self.folder.create(self.settings.model_dump())
         path = self.folder.path / "output.txt"
-        self._before = path.stat().st_size if path.exists() else 0  # what earlier attempts said
+        self._before = path.stat().st_size if path.exists() else 0  # the output of earlier attempts
         self._output = path.open("a+", encoding="utf-8", errors="replace")
         assignment = Assignment(self.folder.path, resources.cores if resources.pinned else None, at_once, cell.judge)
         self.process: Process
@@ -120,7 +120,7 @@ class RunningCell:
             self.process = server.start(assignment)
 
     def outcome(self) -> Outcome | None:
-        """What became of it; None while it runs."""
+        """The outcome of the cell; None while it runs."""
         if (code := self.process.poll()) is None:
             return None
         self.process.close()
@@ -136,7 +136,7 @@ class RunningCell:
             result = self.folder.result()
         except Failure as error:
             return Outcome(self.folder, None, str(error))
-        # a process that did not begin leaves the result of an earlier attempt
+        # if the process did not begin, the result is that of an earlier attempt
         stale = code != 0 and result is not None and result.status == "done"
         stale |= code in FAILED_AT_START and result is not None and result.status != "failed"
         if code < 0 or result is None or stale:
@@ -154,7 +154,7 @@ Watcher = Callable[[Iterable[RunningCell]], None]
 
 
 def earlier_outcome(settings: Settings) -> Outcome | None:
-    """The outcome of a cell that needs no training, or can't have any."""
+    """The outcome of a cell that needs no training, or cannot be trained."""
     try:
         result = finished_result(settings)
     except Failure as error:
@@ -165,7 +165,7 @@ def earlier_outcome(settings: Settings) -> Outcome | None:
 def run_cell(settings: Settings) -> Outcome:
     """Train one cell in a process of its own and wait for it.
 
-    Raises Interrupted when this process was told to stop; the cell has then saved and ended.
+    Raises Interrupted if this process is told to stop; the cell has then saved and ended.
     """
     (outcome,) = run_cells([settings], ResourcePool(1))
     return outcome
@@ -178,11 +178,12 @@ def run_cells(
     watch: Watcher = lambda running: None,
     ended: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
-    """Train cells, each in a process of its own as soon as there are resources for it; their outcomes, in their order.
+    """Train cells, each in a process of its own as soon as there are resources for it, and return their outcomes in
+    order.
 
-    server: forks the processes of cells on the CPU; without it each is a fresh interpreter. watch: called now and then
-    with the cells that run. ended: called with every outcome at once.
-    Raises Interrupted when this process was told to stop; all cells have then saved and ended.
+    server: forks the processes of cells on the CPU; without it, each is a fresh interpreter. watch: called at intervals
+    with the running cells. ended: called with every outcome as it comes. Raises Interrupted if this process is told to
+    stop; all cells have then saved and ended.
     """
     return run_drawn(map(Cell, cells), pool, server, watch, ended)
 
@@ -194,7 +195,9 @@ def run_drawn(
     watch: Watcher = lambda running: None,
     ended: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
-    """The same, of cells that are drawn one by one, each when there is room for one more; None: there is none yet."""
+    """The same for cells that are drawn one by one when there is room for another; None means that there is none
+    yet.
+    """
     queue = _Queue(cells, pool, server, ended)
     received: list[int] = []
     with handled(lambda number, frame: received.append(number)), queue:
@@ -217,7 +220,7 @@ def run_drawn(
 
 
 class _Queue:
-    """Cells that wait, that run and that have ended, by their index. When its block is left, none runs."""
+    """Cells that wait, run or have ended, by their index. At the end of its block none runs."""
 
     def __init__(
         self,
@@ -260,14 +263,14 @@ class _Queue:
             cell.process.send_signal(number)
 
     def collect(self) -> None:
-        """Take in the cells that have ended."""
+        """Collect the cells that have ended."""
         for index, cell in [*self.running.items()]:
             if outcome := cell.outcome():
                 self._pool.release(self.running.pop(index).resources)
                 self._end(index, outcome)
 
     def _draw(self) -> Cell | None:
-        """The cell that is next, if there is one and not as many run as may."""
+        """The next cell, if there is one and fewer run than allowed."""
         if self._next is None and not self.drained and len(self.running) < self._pool.at_once:
             try:
                 self._next = next(self._cells)
@@ -282,5 +285,5 @@ class _Queue:
 
 
 def outcome_of(folder: RunFolder, state: str) -> Outcome:
-    """The outcome that a ledger tells: `done`, or the reason why not."""
+    """The outcome that a ledger records: `done`, or the reason for another end."""
     return Outcome(folder, folder.result(), "") if state == "done" else Outcome(folder, None, state)

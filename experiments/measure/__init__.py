@@ -1,1 +1,1 @@
-"""What is measured of a machine and of a run: time, memory, operations, quality."""
+"""Measurements of a machine and of a run: time, memory, operations, quality."""

@@ -1,4 +1,4 @@
-"""The cores of this machine: those that a process may use, and how long it waited for one that others held."""
+"""The cores of this machine: those that a process may use, and the time that it waited for others to release one."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ BUSY = 0.1  # of its time a run waits, and says so: alone, it waits for less tha
 
 
 class Neighbours:
-    """What runs on this machine beside a run: the other cells of its sweep, and, since this was made, anything else.
+    """The work that this machine does beside a run: other cells of its sweep, and, since this object was made, anything
+    else.
 
-    cells_at_once: cells that the sweep trains side by side, this one counted.
+    cells_at_once: the number of cells that the sweep trains side by side, including this one.
     """
 
     def __init__(self, cells_at_once: int = 1) -> None:
@@ -23,7 +24,7 @@ class Neighbours:
         self._before = _worked_and_waited()
 
     def waited_share(self) -> float | None:
-        """Share of the time in which a thread was ready to work and another process had its core; None if unknown."""
+        """The share of the time in which a thread was ready but another process had its core; None if unknown."""
         now = _worked_and_waited()
         if now is None or self._before is None:
             return None
@@ -40,11 +41,11 @@ def usable() -> list[int]:
 def check_threads(threads: int) -> None:
     """Raises Mistake for more threads than cores."""
     if threads > (there := len(usable())):
-        raise Mistake(f"trainer.threads={threads}: more than there are cores; allowed: 1 to {there}")
+        raise Mistake(f"trainer.threads={threads}: this machine has {there} cores; allowed: 1 to {there}")
 
 
 def cpu_field(field: str) -> str:
-    """A field of the first processor in /proc/cpuinfo; empty where there is none."""
+    """A field of the first processor in /proc/cpuinfo; empty if there is none."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

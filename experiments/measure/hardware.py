@@ -1,4 +1,4 @@
-"""What the machine is and what it is fast at."""
+"""The hardware of this machine, and the precision in which it is fast."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from experiments.settings.trainer import Precision
 
 
 def resolve_device(device: str) -> torch.device:
-    """`auto` is the GPU if there is one. Raises Mistake for a GPU that isn't there."""
+    """The device of the settings; `auto` is the GPU if there is one. Raises Mistake for a missing GPU."""
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.startswith("cuda"):
         there = ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
         if not torch.cuda.is_available():
-            raise Mistake(f"trainer.device={device}, but torch sees no GPU here; allowed: auto, cpu")
+            raise Mistake(f"trainer.device={device}, but torch finds no GPU; allowed: auto, cpu")
         if device not in there:
-            raise Mistake(f"trainer.device={device}: there is no such GPU here; allowed: auto, cpu, {', '.join(there)}")
+            raise Mistake(
+                f"trainer.device={device}: this machine has no such GPU; allowed: auto, cpu, {', '.join(there)}"
+            )
     return torch.device(device)
 
 
 def resolve_precision(precision: Precision, device: torch.device) -> Literal["fp32", "bf16"]:
-    """`auto` is bf16 where the hardware multiplies it faster than float32."""
+    """The precision of the settings; `auto` is bf16 if the hardware multiplies it faster than float32."""
     if precision == "auto":
         return "bf16" if fast_bf16(device) else "fp32"
     return precision
@@ -44,7 +46,7 @@ def fast_bf16(device: torch.device) -> bool:
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs that this process may use, each as CUDA_VISIBLE_DEVICES would name it alone. No GPU is touched."""
+    """The GPUs that this process may use, by their names in CUDA_VISIBLE_DEVICES. No GPU is touched."""
     count = torch.cuda.device_count()
     named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
     return named[:count] if named else [str(number) for number in range(count)]

@@ -1,4 +1,4 @@
-"""Peak memory, measured, with a sentence that says what was counted."""
+"""Measured peak memory, with a sentence about what was counted."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ CLEAR_REFS = Path("/proc/self/clear_refs")
 class PeakMemory:
     """The largest memory [bytes] since `reset`: of the process on a CPU, of torch's allocator on a GPU.
 
-    Pages of files, of libraries above all, are not counted: processes share them, and a forked process has those that
-    its parent has read in its memory without being charged for them.
-    `meaning` says in words what `peak_bytes` counts. `baseline_bytes` is what was in use at the reset already.
+    Pages of files, mainly of libraries, are not counted. Processes share them, and a forked process uses its parent's
+    without being charged for them. `meaning` explains in words what `peak_bytes` counts. `baseline_bytes` was already
+    in use at the reset.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -54,7 +54,7 @@ class PeakMemory:
 
 
 def resident_bytes() -> int:
-    """Memory that the process holds now, without files; where that can't be known, the most it ever held."""
+    """The memory that the process holds, without files; if this is unknown, the most that it ever held."""
     return _without_files("VmRSS")
 
 
@@ -64,13 +64,13 @@ def _without_files(field: str) -> int:
 
 
 def process_peak_bytes() -> int:
-    """The most memory this process ever held: getrusage, which counts in KiB but on macOS in bytes."""
+    """The most memory that this process ever held, from getrusage, which counts in KiB, but on macOS in bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak * 1024
 
 
 def give_back_freed_memory() -> None:
-    """Allocators keep what was freed for later; here they return it to the system, as far as they can."""
+    """Make allocators return freed memory, which they keep for later, to the system as far as possible."""
     if torch.cuda.is_available():
         torch.cuda.empty_cache()
     # glibc's, which the CPU's tensors come from
@@ -80,7 +80,7 @@ def give_back_freed_memory() -> None:
 
 
 def _reset_high_water_mark() -> bool:
-    """Sets VmHWM back to what is resident now (proc(5): writing 5 to clear_refs); False where that isn't possible."""
+    """Reset VmHWM to the resident memory (proc(5): writing 5 to clear_refs); False if that is not possible."""
     try:
         CLEAR_REFS.write_text("5", encoding="ascii")
     except OSError:
@@ -89,7 +89,7 @@ def _reset_high_water_mark() -> bool:
 
 
 def _status(field: str) -> int | None:
-    """A field of /proc/self/status in bytes; None where there is no such file or field."""
+    """A field of /proc/self/status in bytes; None if there is no such file or field."""
     try:
         lines = STATUS.read_text(encoding="ascii", errors="replace").splitlines()
     except OSError:

@@ -1,4 +1,4 @@
-"""Model FLOPs utilisation: the FLOPs that the model needs, as a share of what the device can do."""
+"""Model FLOPs utilisation: the FLOPs that the model needs, as a share of the device's peak."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ PEAKS = {
 
 
 def peak_flops(name: str, precision: str) -> float | None:
-    """FLOP/s of the GPU called `name`, as torch names it, in `fp32` or `bf16`; None for one that isn't in the table.
+    """The FLOP/s of the GPU called `name`, as torch names it, in `fp32` or `bf16`; None for a GPU without an entry.
 
-    CPUs have none: their peak depends on clock and power limits that no table knows.
+    CPUs have no entry, because their peak depends on clock and power limits that no table has.
     """
     words = name.replace("-", " ").split()
     for gpu, (bf16, fp32) in PEAKS.items():

@@ -1,4 +1,4 @@
-"""What a process of `attn` has in its environment before torch is imported, unless its user says otherwise."""
+"""The environment of a process of `attn` before torch is imported, unless its user decides otherwise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ ADDED = "ATTN_TUNED"  # the names that were added, for the processes that this o
 
 
 def set_performance_variables() -> list[str]:
-    """Add to the environment what is missing; the names. A process started by a tuned one adds nothing."""
+    """Add the missing variables to the environment; returns their names.
+
+    A process started by a tuned one adds nothing.
+    """
     if ADDED in os.environ:
         return []
     added = [name for name in TUNED if name not in os.environ and (name != "GLIBC_TUNABLES" or sys.platform == "linux")]

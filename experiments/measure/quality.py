@@ -1,4 +1,4 @@
-"""What a loss in nats per token means in other units."""
+"""A loss in nats per token, converted to other units."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ def perplexity(loss: float) -> float:
 
 
 def bits_per_byte(loss: float, tokens: int, text_bytes: int) -> float:
-    """Bits that a token costs, shared among the bytes of text that a token of this split stands for.
+    """The bits that a token costs, divided by the mean number of bytes of text in a token of this split.
 
-    It compares tokenizers, as perplexity doesn't. `loss` in nats per predicted token; `tokens` and `text_bytes` of the
-    split's documents.
+    Unlike perplexity, it compares tokenizers. `loss` is in nats per predicted token; `tokens` and `text_bytes` are
+    those of the split's documents.
     """
     return loss / math.log(2) * tokens / text_bytes

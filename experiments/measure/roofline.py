@@ -1,4 +1,4 @@
-"""What this machine reaches at its best: multiply-adds of a large product, and bytes of a large copy."""
+"""The best rates of this machine: multiply-adds of a large product, and bytes of a large copy."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ TRIES = 5
 
 
 class Rates(NamedTuple):
-    """The best of several tries; what else runs here can only lower it."""
+    """The best of several tries, because other work on the machine can only lower a rate."""
 
     flops_per_second: float
     bytes_per_second: float
 
     def floor(self, flops: float, moved_bytes: float) -> float:
-        """Seconds below which nothing that takes so many operations and moves so many bytes can end."""
+        """The least number of seconds for this many operations and bytes moved."""
         return max(flops / self.flops_per_second, moved_bytes / self.bytes_per_second)
 
 
 def measure_rates(device: torch.device, precision: str) -> Rates:
-    """`precision` is fp32 or bf16: the unit that multiplies it is measured, by torch's own product."""
+    """Measure the rates. `precision`, fp32 or bf16, selects the unit that multiplies, through torch's own product."""
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     left, right = (torch.randn(PRODUCT, PRODUCT, device=device).to(dtype) for _ in range(2))
     source = torch.zeros(COPIED_BYTES, dtype=torch.uint8, device=device)
@@ -45,6 +45,6 @@ def seconds(call: Callable[[], object], device: torch.device) -> float:
 
 
 def synchronize(device: torch.device) -> None:
-    """Wait until a GPU has done what it was asked for; a CPU has."""
+    """Wait until a GPU has finished its work; a CPU always has."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)

@@ -15,7 +15,7 @@ LONGEST_MEMORY = 1000  # steps that the median looks back over
 
 
 class Speed(NamedTuple):
-    """Tokens per second of the steady state, None where there were too few steps, and in words how it was measured."""
+    """Tokens per second of the steady state, None after too few steps, and how it was measured, in words."""
 
     tokens_per_second: float | None
     spread: float | None
@@ -24,16 +24,16 @@ class Speed(NamedTuple):
 
 @dataclass
 class Counted:
-    """What a step has read, filled in by the step while it is timed."""
+    """The tokens that a step reads; the step fills them in while it is timed."""
 
     tokens: int = 0
 
 
 class Throughput:
-    """Times the steps and nothing else: evaluation, checkpoints and logging lie outside.
+    """Times only the steps: evaluation, checkpoints and logging are excluded.
 
-    A step reads its loss back, so that on a GPU too its work is inside. `rates` [tokens/s], one a step of the steady
-    state, is what a checkpoint keeps.
+    A step reads its loss back, so its work is included on a GPU too. `rates` [tokens/s], one for each step of the
+    steady state, is the part that a checkpoint keeps.
     """
 
     def __init__(self, rates: list[float] | None = None) -> None:
@@ -43,7 +43,7 @@ class Throughput:
         self.start()
 
     def start(self) -> None:
-        """The first step is about to be taken."""
+        """Note that the first step is about to begin."""
         self._started, self._processor_started = time.perf_counter(), time.process_time()
         self._steps = 0
 
@@ -52,7 +52,7 @@ class Throughput:
         return time.perf_counter() - self._started
 
     def processor_seconds(self) -> float:
-        """Seconds of processor time of all threads of this process since the start: a busy machine adds none."""
+        """Seconds of processor time of all threads of this process since the start; a busy machine adds none."""
         return time.process_time() - self._processor_started
 
     @contextmanager
@@ -75,7 +75,7 @@ class Throughput:
         return rate
 
     def steady(self) -> Speed:
-        """The speed once it is steady, and how that was measured."""
+        """The speed of the steady state, and how it was measured."""
         if len(self.rates) < 2:
             return Speed(None, None, f"not measured: fewer than {WARMUP_STEPS + 2} steps in one go")
         low, middle, high = statistics.quantiles(self.rates, n=4)

@@ -1,1 +1,1 @@
-"""What a run leaves behind: its folder, its checkpoints, and its mirror in W&B."""
+"""The record of a run: its folder, its checkpoints, and its mirrors, such as W&B."""

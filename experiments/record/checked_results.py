@@ -1,4 +1,4 @@
-"""Results as those read them who only look: soon, of any number of runs, and marked where they are not as written."""
+"""Results for readers of many runs: read quickly, and marked if a file has changed since it was written."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from experiments.record.result import Result
 from experiments.settings.digest import file_digest, unsealed
 from experiments.settings.plain import from_json
 
-CHANGED = "changed"  # the status of a run that is not as it was when its result was written: it has no numbers
+CHANGED = "changed"  # status of a run with a file that has changed since its result was written: no numbers
 BESIDE = (CONFIG, ENVIRONMENT, METRICS, TOKENIZER, PREDICTIONS)
 
 
 def marked_result(folder: Path, index: Index, say: Callable[[str], None]) -> dict[str, Any] | None:
-    """`result.json` with the folder's name under `run`; None where there is none.
+    """`result.json` with the folder's name under `run`; None if there is none.
 
-    Where it, or a file that its numbers rest on, is not as it was written, `say` hears which, in a line, and the result
-    has the status CHANGED, no number, and the settings if these at least can be trusted.
+    If it has changed since it was written, or a file that its numbers rest on has, `say` gets a line about the file.
+    The result then has the status CHANGED and no numbers, and its settings if at least these can be trusted.
     """
     try:
         result: dict[str, Any] | None = index.read(folder / RESULT, partial(_parse, folder), beside=BESIDE)
@@ -57,7 +57,7 @@ def _parse(folder: Path, content: bytes) -> dict[str, Any]:
         raise ValueError(f"{folder / RESULT}: {error}") from error
     digests = {name: file_digest(folder / name) for name in BESIDE if (folder / name).exists()}
     if result["status"] in FINAL and (name := differing_file(recorded, digests)):
-        raise ValueError(f"{folder / name}: not as it was when {RESULT} was written")
+        raise ValueError(f"{folder / name}: has changed since {RESULT} was written")
     return result
 
 

@@ -1,9 +1,10 @@
-"""Checkpoints: safetensors files with a checksum beside them, so written that a kill at any moment leaves a good one.
+"""Checkpoints: safetensors files with a checksum beside them. If the process is killed at any moment, a good checkpoint
+remains.
 
     checkpoint/step-000000100.safetensors + .sha256     weights, moments, the run's progress; the newest two are kept
     checkpoint/best-000000050.safetensors + .sha256     weights of the lowest validation loss
 
-Reading one can't run code: the file holds numbers, and a JSON text in its header.
+Reading a checkpoint cannot run code: the file contains numbers, and JSON text in its header.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ KEPT: dict[WhichCheckpoint, int] = {"newest": 2, "best": 1}
 
 
 class Checkpoint(NamedTuple):
-    """A checkpoint as it was read: its step and file, its tensors, and the header that was saved with them."""
+    """A checkpoint that was read: its step and file, its tensors, and the header that was saved with them."""
 
     step: int
     path: Path
@@ -40,28 +41,28 @@ class Checkpoint(NamedTuple):
 
 
 def save(folder: Path, which: WhichCheckpoint, step: int, tensors: dict[str, Tensor], header: dict[str, Any]) -> None:
-    """Write a checkpoint and drop those of its kind that it outdates. `header` must be JSON.
+    """Write a checkpoint and remove outdated ones of its kind. `header` must be JSON.
 
-    Raises RunFolderError when it can't be written; the earlier checkpoints are then as they were.
+    Raises RunFolderError if it cannot be written; the earlier checkpoints are then unchanged.
     """
     path = folder / f"{PREFIX[which]}-{step:09d}.safetensors"
     swept(folder)
     with replacing(path) as temporary:
         with _as_os_error():
             save_file(tensors, temporary, {"header": json.dumps(header)})
-        # the library's own file is for its user alone
+        # the library makes a file that only its owner can read
         temporary.chmod(0o644)
-        # before the file gets its name: one without a checksum is no checkpoint, a checksum without a file is nothing
+        # before the file gets its name: a file without a checksum is not a checkpoint, a checksum alone is ignored
         write(path.with_suffix(".sha256"), file_digest(temporary) + "\n")
     others = [file for file in _files(folder, which) if file != path]
     newest = [file for file in others if file < path][: KEPT[which] - 1]
-    # what is later than this one was passed over as damaged, or belongs to steps that are being repeated
+    # later ones were skipped as damaged, or belong to steps that are being repeated
     for file in set(others) - set(newest):
         _remove(file, file.with_suffix(".sha256"))
 
 
 def load(folder: Path, which: WhichCheckpoint, report: Callable[[str], None]) -> Checkpoint | None:
-    """The newest good checkpoint of its kind; None if there is none. Each damaged one is passed over and reported."""
+    """The newest good checkpoint of its kind; None if there is none. Damaged ones are skipped, and each is reported."""
     paths = _files(folder, which)
     for path in paths:
         checkpoint = _read(path, report)
@@ -77,8 +78,8 @@ def load_weights(
 ) -> tuple[int, dict[str, Any]]:
     """Give `model` the weights of a run's best or newest good checkpoint; returns its step and its header.
 
-    tokenizer: the digest of the one that the run's folder has. Raises Mistake when there is no checkpoint, or when it
-    is of another model, of other settings or of another tokenizer than the folder's.
+    tokenizer: the digest of the tokenizer in the run's folder. Raises Mistake if there is no checkpoint, and if it
+    belongs to another model, other settings or another tokenizer than the folder's.
     """
     checkpoint = load(run.checkpoint, which, report)
     if checkpoint is None:
@@ -92,20 +93,22 @@ def load_weights(
 
 
 def origin(settings: dict[str, Any], tokenizer: str) -> dict[str, str]:
-    """What a checkpoint's header says of where its weights are from: digests of settings and of the tokenizer."""
+    """The origin of a checkpoint's weights, for its header: digests of settings and tokenizer."""
     return {"configuration": configuration_digest(settings), "tokenizer": tokenizer}
 
 
 def check_origin(checkpoint: Checkpoint, run: RunFolder, tokenizer: str) -> None:
-    """Raise Mistake, naming the file, where settings or tokenizer are not those that the weights were trained with."""
+    """Raises Mistake that names the file, if settings or tokenizer are not those of the weights' training."""
     for name, now in origin(run.config(), tokenizer).items():
         if checkpoint.header.get(name) != now:
             file = run.path / {"configuration": CONFIG, "tokenizer": TOKENIZER}[name]
-            raise Mistake(f"{file}: is not the one that {checkpoint.path.name} was trained with; put that back")
+            raise Mistake(
+                f"{file}: is not the one with which {checkpoint.path.name} was trained; restore the original file"
+            )
 
 
 def weights(model: nn.Module) -> dict[str, Tensor]:
-    """The model's own live tensors as `model/NAME`, each once: a tied embedding bears its first name."""
+    """The model's own live tensors as `model/NAME`, each once; a tied embedding has its first name."""
     unique: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in model.state_dict().items():
         unique.setdefault(tensor.data_ptr(), (MODEL + name, tensor))
@@ -113,18 +116,18 @@ def weights(model: nn.Module) -> dict[str, Tensor]:
 
 
 def restore(live: dict[str, Tensor], stored: dict[str, Tensor]) -> None:
-    """Copy the stored tensors into the live ones. Raises Mistake, naming one, unless names and shapes agree."""
+    """Copy the stored tensors into the live ones. Raises Mistake that names a tensor, unless names and shapes agree."""
     for name in sorted(live.keys() ^ stored.keys()):
-        raise Mistake(f"the checkpoint is of another model: it {'lacks' if name in live else 'also has'} {name}")
+        raise Mistake(f"the checkpoint belongs to another model: it {'lacks' if name in live else 'also has'} {name}")
     for name, tensor in live.items():
         if tensor.shape != stored[name].shape:
             shapes = f"{list(stored[name].shape)}, not {list(tensor.shape)}"
-            raise Mistake(f"the checkpoint is of another model: {name} is {shapes}")
+            raise Mistake(f"the checkpoint belongs to another model: {name} is {shapes}")
         tensor.copy_(stored[name])
 
 
 def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:
-    """The checkpoint, or None and a report if it isn't as it was written."""
+    """The checkpoint; None, with a report, if it has changed since it was written."""
     try:
         if file_digest(path) != checksum(path):
             raise ValueError("its checksum differs")
@@ -132,10 +135,10 @@ def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118, no dict
             header = json.loads((file.metadata() or {}).get("header", "no header"))
         if not isinstance(header, dict):
-            raise ValueError("its header is no mapping")
+            raise ValueError("its header is not a mapping")
         return Checkpoint(int(path.stem.partition("-")[2]), path, tensors, header)
     except (OSError, SafetensorError, ValueError, RecursionError) as error:
-        report(f"{path}: damaged ({error}), passed over")
+        report(f"{path}: damaged ({error}), skipped")
         return None
 
 
@@ -145,7 +148,7 @@ def _files(folder: Path, which: WhichCheckpoint) -> list[Path]:
 
 @contextmanager
 def _as_os_error() -> Iterator[None]:
-    """The library tells the system's error in words only: "... (os error 28)"."""
+    """The system's error, which the library gives in words only: "... (os error 28)"."""
     try:
         yield
     except SafetensorError as error:

@@ -1,14 +1,14 @@
-"""Digests of the code that a run computes with, a file at a time: a run of other code is another run.
+"""Digests of the code that a run computes with, one for each file. With different code, a run is a different run.
 
-They cover the file of the variant and every file of `attention/` that it imports, whatever the number of steps, and so
-base classes, layers and the core; of the kernels only those that ran. They cover the objective, the models and the
-order of the batches in the same way, from the files below `ROOTS`: whoever changes a norm need not remember to raise a
-version. Of the tables of norms and of positions they cover the lines that the model asks for. The packed text, and the
-windows of a task's examples, have a version of their own, `FORMAT`, since a run reads them from the cache, where that
-version and not the code decides what it gets; tests compare their bytes with those of the version.
+They cover the file of the variant and every file of `attention/` that it imports, including base classes, layers and
+the core, but only those kernels that ran. They cover the objective, the models and the order of the batches in the same
+way, from the files in `ROOTS`, so a change of a norm needs no new version number. Of the tables of norms and positions
+they cover the lines that the model uses. The packed text and the windows of a task's examples have their own version,
+`FORMAT`, because a run reads them from the cache, where the version decides what it gets. Tests compare their bytes
+with those of the version.
 
-A digest is of the syntax tree without docstrings, so comments and layout don't count, and it is the same in every
-version of Python. Files are parsed and never imported, once in a process: a process computes with the files that it
+A digest is of the syntax tree without docstrings, so comments and layout do not count, and it is the same in every
+version of Python. Files are parsed, not imported, once in a process, because a process computes with the files that it
 began with.
 """
 
@@ -38,7 +38,7 @@ ROOTS = (
     "experiments.data.shuffle",
 )
 FINETUNED_ROOTS = ("experiments.model.architectures.finetuned_encoder", "experiments.tasks.finetuning.objective")
-# rooms whose imports are followed, and how a task is scored; the others check, store and show
+# modules whose imports are followed, with those that score a task; other modules check, store and show
 SCORED = ("answers", "labelled", "scores", "squad")
 FOLLOWED: tuple[str, ...] = ("attention.", "experiments.objectives.", "experiments.model.")
 FOLLOWED += tuple(f"experiments.tasks.finetuning.{name}" for name in SCORED)
@@ -51,15 +51,16 @@ C_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 class _File(NamedTuple):
     digest: str
-    imports: tuple[str, ...]  # dotted; of `from a import b` both a and a.b
+    imports: tuple[str, ...]  # dotted; for `from a import b`, both a and a.b
 
 
 def code_digests(settings: Mapping[str, Any], backend: str | None, root: Path | None = None) -> dict[str, str]:
     """The digest of each file that a run computes with, by its path from the root of the project.
 
-    A file that the user adds goes by its path below the folder that adds it.
+    A file that the user adds has its path below the folder that adds it.
 
-    settings: of the run, as in its config.yaml. backend: the kernels that ran, joined by `+`. root: of the project.
+    settings: those of the run, as in its config.yaml. backend: the kernels that ran, joined by `+`. root: the project's
+    root.
     """
     variant, objective = module_of(settings["variant"]), settings["objective"]["kind"]
     modules: tuple[str, ...] = (f"attention.{variant}", f"experiments.objectives.kinds.{objective}", *ROOTS)
@@ -68,21 +69,21 @@ def code_digests(settings: Mapping[str, Any], backend: str | None, root: Path | 
     ran = frozenset((backend or "").split("+"))
     modules += (*_named_modules(settings["model"]), *(KERNELS[name] for name in sorted(ran & KERNELS.keys())))
     kind_of_data = f"experiments.data.kinds.{settings['data']['kind']}"
-    # of ours, the version of the packed text says it
+    # only for kinds that the user adds; for our own, the version of the packed text is enough
     modules += (kind_of_data,) * (module_file(kind_of_data) is not None)
     roots = (root or attention_folder().parent, *code_folders())
     return _digests(roots, modules, ran) | _table_lines(settings["model"])
 
 
 def _named_modules(model: Mapping[str, Any]) -> tuple[str, ...]:
-    """The modules of a model that no import names: its kinds of norm and of position."""
+    """The modules of a model that no import names: those of its kinds of norm and position."""
     parts = (part for part in POSITION_KINDS[model["position"]] if isinstance(part, str))
     names = (NORM_KINDS[model["norm_kind"]].module, *(part.partition(":")[0] for part in parts))
     return tuple(name for name in names if name.startswith(FOLLOWED))
 
 
 def _table_lines(model: Mapping[str, Any]) -> dict[str, str]:
-    """The digests of the lines of the tables that a model's kinds of norm and of position stand in."""
+    """The digests of the lines in the tables of norms and positions that a model uses."""
     norm, position = model["norm_kind"], model["position"]
     lines: dict[str, tuple[Any, ...]] = {
         f"experiments/settings/norm.py: {norm}": NORM_KINDS[norm],
@@ -96,7 +97,7 @@ def _table_lines(model: Mapping[str, Any]) -> dict[str, str]:
 
 @functools.cache
 def _digests(roots: tuple[Path, ...], modules: tuple[str, ...], kernels: frozenset[str]) -> dict[str, str]:
-    """The digests of the modules and of all that they import, with the kernels that ran alone."""
+    """The digests of the modules and of everything that they import; of the kernels only those that ran."""
     digests: dict[str, str] = {}
     waiting, seen = [*modules], {*modules}
     while waiting:
@@ -123,8 +124,8 @@ def added_digests() -> dict[str, str]:
 def import_covered() -> None:
     """Import every module that a digest can cover, and read its file for the digest.
 
-    For a process that forks others: they compute with the files of its beginning, whatever is edited later, and record
-    the digests of these. A module that can't be imported is left to the run that asks for it.
+    This is for a process that forks others. They compute with the files that it began with, even if these are edited
+    later, and record their digests. A module that cannot be imported is left to the run that needs it.
     """
     ours = attention_folder().parent
     for root, room in itertools.product((ours, *code_folders()), COVERED_ROOMS):
@@ -143,21 +144,21 @@ def code_digest(settings: Mapping[str, Any], backend: str | None) -> str:
 
 
 def differing(before: Mapping[str, str], now: Mapping[str, str]) -> str:
-    """`the code (a.py, b.py)`: which files differ, for a message; `the code` where that is not known."""
+    """The files that differ, for a message: `the code (a.py, b.py)`, or `the code` if they are unknown."""
     files = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     shown = ", ".join(files[:4]) + (f" and {len(files) - 4} more" if len(files) > 4 else "")
     return f"the code ({shown})" if before and files else "the code"
 
 
 def _ran(module: str, kernels: frozenset[str]) -> bool:
-    """Whether a module is no kernel, or one that ran."""
+    """Whether a module is a kernel that ran, or not a kernel."""
     name = module.removeprefix("attention.kernels.").removesuffix("_kernel")
     return name not in KERNELS or name in kernels
 
 
 @functools.cache
 def _file(path: Path) -> _File | None:
-    """The digest and the imports of a module; None of a package, or of a name that is no module."""
+    """The digest and the imports of a module; None for a package, and for a name that is not a module."""
     if not path.is_file():
         return None
     pieces: list[str] = []
@@ -167,7 +168,9 @@ def _file(path: Path) -> _File | None:
 
 
 def _walk(node: ast.AST, pieces: list[str], imports: list[str]) -> None:
-    """Write a syntax tree down without docstrings and empty fields, which not every Python has; note its imports."""
+    """Write down a syntax tree without docstrings and without empty fields, which depend on the version of Python; note
+    its imports.
+    """
     if isinstance(node, ast.Import):
         imports += [alias.name for alias in node.names]
     elif isinstance(node, ast.ImportFrom) and node.module:
@@ -200,7 +203,7 @@ def _is_text(node: ast.AST) -> bool:
 
 @functools.cache
 def _source(path: Path) -> str:
-    """The digest of a C++ source, comments and white space apart."""
+    """The digest of a C++ source without comments and white space."""
     pieces = C_COMMENTS.sub(" ", path.read_text(encoding="utf-8")).split()
     return text_digest(" ".join(pieces))[:16]
 

@@ -1,4 +1,4 @@
-"""What stands at dotted keys, such as `config.variant.name`, of a result or of settings."""
+"""Values at dotted keys, such as `config.variant.name`, of results or settings."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def values_at(results: list[dict[str, Any]], place: str) -> list[Any]:
-    """What stands in each result at dotted keys, as `config.variant.name`; None where nothing does."""
+    """The values of each result at dotted keys, such as `config.variant.name`; None for a missing one."""
     nodes: list[Any] = results
     for key in place.split("."):
         nodes = [node.get(key) if isinstance(node, dict) else None for node in nodes]
@@ -14,5 +14,5 @@ def values_at(results: list[dict[str, Any]], place: str) -> list[Any]:
 
 
 def value_at(result: dict[str, Any], place: str) -> Any:
-    """The value at a dotted place of a result; None where there is none."""
+    """The value at a dotted key of a result; None if there is none."""
     return values_at([result], place)[0]

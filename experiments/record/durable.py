@@ -45,7 +45,7 @@ _REASONS = {
 
 
 class RunFolderError(Failure):
-    """A run folder can't be used: one line with the path, the reason, and what to do."""
+    """A run folder cannot be used. The message is one line with the path, the reason, and a remedy."""
 
 
 @contextmanager
@@ -60,9 +60,10 @@ def disk_errors_as_failures(path: Path) -> Iterator[None]:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path; what the block writes there becomes `path`, durably and at once, if the block succeeds.
+    """Yield a temporary path. If the block succeeds, the file there becomes `path`, atomically and durably.
 
-    Whenever the process or the machine stops, `path` is the old file or the new one, whole. Raises RunFolderError.
+    Whenever the process or the machine stops, `path` is either the complete old file or the complete new one. Raises
+    RunFolderError.
     """
     temporary = path.with_name(f".{path.name}.partial")
     with disk_errors_as_failures(path):
@@ -78,10 +79,10 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def new_folder(path: Path) -> Iterator[Path]:
-    """Yield a folder beside `path` to be filled; it becomes `path` if the block succeeds, and is removed if not.
+    """Yield a folder beside `path` to be filled. It becomes `path` if the block succeeds, and is removed if not.
 
-    `path` must not be there, or be empty: who comes second fails and changes nothing. What is in the folder is on the
-    disk before it gets its name. What a killed process has left of it is removed. Raises RunFolderError.
+    `path` must not exist, or be empty; otherwise the block fails and changes nothing. The content of the folder is on
+    the disk before the folder gets its name. Remains of a killed process are removed. Raises RunFolderError.
     """
     with disk_errors_as_failures(path):
         make_folder(path.parent)
@@ -105,7 +106,7 @@ def new_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[bool]:
-    """Hold the lock of a folder as long as the process lives; False where another has it, or there are no locks."""
+    """Hold the lock of a folder as long as the process lives; False if another process has it, or locks do not work."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         free = False
@@ -117,30 +118,33 @@ def _locked(folder: Path) -> Iterator[bool]:
 
 
 def write(path: Path, text: str) -> None:
-    """Replace the file `path` by `text`, all at once. Raises RunFolderError."""
+    """Replace the file `path` by `text`, atomically. Raises RunFolderError."""
     with replacing(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_sealed(path: Path, content: dict[str, Any]) -> None:
-    """Replace a file by JSON that holds its own digest, for `read_sealed`. Raises RunFolderError."""
+    """Replace a file by JSON that contains its own digest, for `read_sealed`. Raises RunFolderError."""
     write(path, to_json(sealed(_finite(content)), indent=2) + "\n")
 
 
 def read_sealed(path: Path) -> dict[str, Any]:
-    """What `write_sealed` wrote. Raises ValueError, in one line, where the file holds anything else, and OSError."""
+    """The content that `write_sealed` wrote.
+
+    Raises OSError, and ValueError in one line if the file contains anything else.
+    """
     return unsealed(from_json(read_bytes(path)))
 
 
 def folder_for(path: Path) -> Path:
-    """Make a folder that is to hold what others rely on, and those above it. Raises RunFolderError."""
+    """Make a folder for files that others rely on, with its parents. Raises RunFolderError."""
     with disk_errors_as_failures(path):
         make_folder(path)
     return path
 
 
 def swept(folder: Path) -> Path:
-    """The same for files that a library writes: what a killed process was writing is removed, all hidden files.
+    """The same for files that a library writes. Remains of a killed process, which are hidden files, are removed.
 
     Only one process at a time may write there. Raises RunFolderError.
     """
@@ -152,12 +156,12 @@ def swept(folder: Path) -> Path:
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """Standard JSON of `value`: as the standard has no NaN, non-finite numbers are the strings nan, inf, -inf."""
+    """Standard JSON of `value`. The standard has no NaN, so non-finite numbers become the strings nan, inf and -inf."""
     return json.dumps(_finite(value), indent=indent, allow_nan=False)
 
 
 def number(value: Any) -> Any:
-    """Read back the strings by which `to_json` writes non-finite numbers; anything else stays what it is."""
+    """Read back the strings that `to_json` writes for non-finite numbers; other values are returned unchanged."""
     return _NON_FINITE.get(value, value) if isinstance(value, str) else value
 
 

@@ -1,4 +1,4 @@
-"""Where a run ran: versions, commit, machine. What only torch knows is handed in by the caller."""
+"""The environment of a run: versions, commit, machine. Facts that only torch knows are passed in by the caller."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ PACKAGES = (
     "torch", "numpy", "datasets", "hydra-core", "omegaconf", "pydantic", "rich",
     "safetensors", "tokenizers", "typer", "wandb",
 )  # fmt: skip
-VARIABLES = ("OMP_NUM_THREADS", *TUNED)  # what is fast depends on them
+VARIABLES = ("OMP_NUM_THREADS", *TUNED)  # they affect the speed
 
 
 def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dict[str, Any]:
-    """Facts of this process and machine for `environment.json`.
+    """Facts about this process and machine for `environment.json`.
 
-    torch_facts: what the caller knows of torch and the accelerator (threads, CUDA version, name of the GPU, ...).
-    backend: attention kernels that ran, None before the first step. Never raises: what can't be found out is None.
+    torch_facts: facts about torch and the accelerator (threads, CUDA version, name of the GPU, ...). backend: the
+    attention kernels that ran, None before the first step. Never raises; an unknown fact is None.
     """
     return {
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -49,7 +49,7 @@ def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dic
 
 
 def versions() -> str:
-    """A line for a report of a bug: versions of attn, Python and torch, the commit of a checkout, the system."""
+    """A line for a bug report: the versions of attn, Python and torch, the commit of a checkout, and the system."""
     checkout = _git()
     changed = ", modified" if checkout and checkout["modified"] else ""
     commit = f" (commit {checkout['commit'][:12]}{changed})" if checkout else ""
@@ -76,7 +76,7 @@ def _git() -> dict[str, Any] | None:
         return finished.stdout.strip()
 
     try:
-        # an installed copy may lie inside somebody else's checkout, whose commit would say nothing
+        # an installed copy may lie inside another project's checkout, whose commit is irrelevant
         git("ls-files", "--error-unmatch", this_file.name)
         return {
             "commit": git("rev-parse", "HEAD"),

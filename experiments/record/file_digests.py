@@ -1,4 +1,4 @@
-"""A folder whose files have their digests beside them, by which readers tell whether they are as they were written."""
+"""A folder with the digests of its files, by which readers notice a change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def parse_digests(content: bytes) -> dict[str, str]:
 
 
 def check_digest(name: str, content: bytes, digests: dict[str, str] | None) -> None:
-    """Raise ValueError, naming the file, unless this is its content as it was written. digests: None without any."""
+    """Raises ValueError that names the file, unless its content is as it was written. digests: None if the folder has
+    none.
+    """
     if (digests or {}).get(name) != bytes_digest([content]):
         reason = "it was changed: its digest differs" if name in (digests or {}) else "it has no digest"
         raise ValueError(f"{name}: {reason}")

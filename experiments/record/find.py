@@ -1,4 +1,4 @@
-"""The run folders that a path, a name or the start of one names."""
+"""Run folders by their path, their name or the start of their name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from experiments.settings.mistake import Mistake, nearest
 
 
 def find_runs(name: str, runs: Path) -> list[Path]:
-    """The run folder with this path or name, or else all those whose names begin with it. Raises Mistake."""
+    """The run folder with this path or name, or otherwise all whose names begin with it. Raises Mistake."""
     if not name.strip():
         raise Mistake("a run's name is empty", "`attn compare` lists the finished ones")
     path = Path(name)
@@ -24,7 +24,7 @@ def find_runs(name: str, runs: Path) -> list[Path]:
 
 
 def find_run(name: str, runs: Path) -> Path:
-    """The one run folder with this path, name or start of a name. Raises Mistake where there is none, or several."""
+    """The one run folder with this path, name or start of a name. Raises Mistake if there is none, or several."""
     folders = find_runs(name, runs)
     if len(folders) > 1:
         hint = "name one: " + ", ".join(path.name for path in folders[:5])
@@ -33,7 +33,7 @@ def find_run(name: str, runs: Path) -> Path:
 
 
 def _with_starts(names: list[str]) -> list[str]:
-    """The names, and what each begins with up to a `-`: names are long, and their start is what one types."""
+    """The names, and their starts up to each `-`, because names are long and users type their start."""
     starts = ["-".join(name.split("-")[:count]) for name in names for count in range(1, name.count("-") + 1)]
     return list(dict.fromkeys([*names, *starts]))
 

@@ -1,7 +1,9 @@
-"""The run folder, the one truth about a run: same configuration, same folder, and one process at a time in it.
+"""The run folder, which has all facts about a run. The same configuration has the same folder, and one process at a
+time works in it.
 
-Whatever a number rests on is covered by a digest: `config.yaml`, `environment.json` and `result.json` hold their own,
-`result.json` holds those of the other files, and a checkpoint holds those of settings, tokenizer and metrics.
+Everything that a number rests on is covered by a digest: `config.yaml`, `environment.json` and `result.json` contain
+their own, `result.json` contains those of the other files, and a checkpoint contains those of settings, tokenizer and
+metrics.
 """
 
 from __future__ import annotations
@@ -36,22 +38,22 @@ from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.plain import from_yaml
 
 PREFIX: dict[WhichCheckpoint, str] = {"best": "best", "newest": "step"}  # of its file
-# settings that say where a run is kept and mirrored, and change no number of it
+# settings for where a run is kept and mirrored, which change none of its numbers
 LOCATION_KEYS = frozenset({"runs", "cache", "logger", "pretrained"})
-RENDERED = "tables"  # of the runs' folder: papers' tables as they were last rendered
+RENDERED = "tables"  # in the runs' folder: the papers' tables as last rendered
 CONFIG, ENVIRONMENT, METRICS, RESULT = "config.yaml", "environment.json", "metrics.jsonl", "result.json"
 TOKENIZER = "tokenizer.json"
 PREDICTIONS = "predictions.json"  # of a fine-tuned run
 SEAL = b"# sha256 of the lines above: "  # the last line of config.yaml
 # key of result.json: the digest of each file that its numbers rest on
 FILES = "files"
-FINAL = ("done", "imported")  # status of a run that no command goes on from
+FINAL = ("done", "imported")  # status of a run that no command continues
 
 
 def configuration_digest(settings: dict[str, Any]) -> str:
-    """Eight hex digits of SHA-256 over all the settings that can change a result.
+    """Eight hex digits of SHA-256 over all settings that can change a result.
 
-    Which GPU it is, of several, changes none, nor does the number of devices that share the work.
+    The choice of a GPU among several and the number of devices that share the work change none.
     """
     deciding = {key: value for key, value in settings.items() if key not in LOCATION_KEYS}
     if isinstance(trainer := deciding.get("trainer"), dict):
@@ -62,9 +64,9 @@ def configuration_digest(settings: dict[str, Any]) -> str:
 
 
 def run_name(settings: dict[str, Any]) -> str:
-    """Name of the run's folder and its id in W&B: variant, sizes, norm, seed, digest; of letters, digits and `._-`.
+    """The name of the run's folder and its id in W&B: variant, sizes, norm, seed, digest; of letters, digits and `._-`.
 
-    Before that, of a fine-tuned run, the task and the digest of the pretrained weights.
+    The name of a fine-tuned run begins with the task and the digest of the pretrained weights.
     """
     sizes = "l{layers}-d{hidden_size}-h{heads}-k{key_size}-v{value_size}".format_map(settings)
     name = (
@@ -76,13 +78,13 @@ def run_name(settings: dict[str, Any]) -> str:
 
 
 def config_text(settings: Mapping[str, Any]) -> str:
-    """The content of `config.yaml`: settings as YAML, and in the last line their digest."""
+    """The content of `config.yaml`: the settings as YAML, with their digest in the last line."""
     text = yaml.dump(dict(settings), Dumper=_Dumper, sort_keys=False)
     return text + SEAL.decode() + bytes_digest([text.encode()]) + "\n"
 
 
 def parse_config(content: bytes) -> dict[str, Any]:
-    """The settings that `config_text` wrote. Raises ValueError, in one line, where the content is anything else."""
+    """The settings that `config_text` wrote. Raises ValueError, in one line, for any other content."""
     text, seal, stored = content.rpartition(SEAL)
     if not seal:
         raise ValueError("its last line, with the digest, is missing")
@@ -90,31 +92,31 @@ def parse_config(content: bytes) -> dict[str, Any]:
         raise ValueError("it was changed: its digest differs")
     settings = from_yaml(text)
     if not isinstance(settings, dict) or not isinstance(settings.get("variant"), dict):
-        raise ValueError("no mapping of settings")
+        raise ValueError("it is not a mapping of settings")
     if b"${" in text:
-        raise ValueError("an expression, ${...}, where a value is expected")
+        raise ValueError("it has an expression, ${...}, instead of a value")
     return settings
 
 
 def known_checkpoint(word: object, said: str) -> WhichCheckpoint:
-    """The kind of checkpoint that a word names. said: how the user gave it. Raises Mistake."""
+    """The kind of checkpoint that a word names. said: the user's way of giving it. Raises Mistake."""
     for kind in PREFIX:
         if word == kind:
             return kind
-    hint = "best is that of the lowest validation loss, newest the last"
+    hint = "best has the lowest validation loss, newest is the last one"
     raise Mistake(f"{said}: must be one of {', '.join(PREFIX)}" + nearest(str(word), PREFIX), hint)
 
 
 def checksum(checkpoint: Path) -> str:
-    """The hex SHA-256 that stands beside a checkpoint. Raises OSError, ValueError."""
+    """The hex SHA-256 in the file beside a checkpoint. Raises OSError, ValueError."""
     return read_bytes(checkpoint.with_suffix(".sha256")).decode("ascii").strip()
 
 
 class RunFolder:
-    """`runs/<name>/`. Anyone may read it; training in it begins with `create`, which locks it, and ends with `close`.
+    """`runs/<name>/`. Anyone may read it. Training in it begins with `create`, which locks it, and ends with `close`.
 
-    Every method raises RunFolderError (a full disk, a folder that can't be written, a damaged file): one line with
-    the path, the reason, and what to do.
+    Every method raises RunFolderError for a full disk, a folder that cannot be written, or a damaged file: one line
+    with the path, the reason, and a remedy.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -134,9 +136,10 @@ class RunFolder:
         self.close()
 
     def create(self, settings: dict[str, Any]) -> None:
-        """Make or reopen the folder for `settings` and lock it until `close`.
+        """Make or reopen the folder for `settings`, and lock it until `close`.
 
-        Raises RunFolderError also if another process has the folder, or if it holds a run of another configuration.
+        Raises RunFolderError also if another process holds the folder, or if it contains a run of another
+        configuration.
         """
         folder_for(self.path.parent)
         with disk_errors_as_failures(self.path):
@@ -146,11 +149,12 @@ class RunFolder:
             recorded = self.config() if (self.path / CONFIG).exists() else None
             if recorded is not None and configuration_digest(recorded) != configuration_digest(settings):
                 raise RunFolderError(
-                    f"{self.path}: holds a run of another configuration (digest {configuration_digest(recorded)}, not"
-                    f" {configuration_digest(settings)}); remove it or set runs= to another folder"
+                    f"{self.path}: contains a run of another configuration (digest "
+                    f"{configuration_digest(recorded)}, not {configuration_digest(settings)}); "
+                    "remove it or set runs= to another folder"
                 )
             result = self.result()
-            # that of a finished run is covered by the digest in its result
+            # the digest in the result of a finished run covers the file
             if recorded is None or (recorded != settings and (result is None or result.status != "done")):
                 write(self.path / CONFIG, config_text(settings))
         except BaseException:
@@ -159,24 +163,24 @@ class RunFolder:
             raise
 
     def go_on(self) -> None:
-        """Remove the result of an earlier start that did not finish, as the run goes on."""
+        """Remove the result of an earlier start that did not finish, because the run continues."""
         result = self.result()
         if result is not None and result.status != "done":
             with disk_errors_as_failures(self.path):
                 (self.path / RESULT).unlink()
 
     def close(self) -> None:
-        """Release the folder; harmless when it is not held."""
+        """Release the folder; does nothing if it is not held."""
         self.metrics.close()
         self._lock.release()
 
     def discard(self) -> None:
-        """Remove the folder if `create` of this object made it, no checkpoint is in it and nobody else trains in it."""
+        """Remove the folder if `create` of this object made it, it has no checkpoint, and nobody else trains in it."""
         if self._made and not any(self.checkpoint.glob("*")) and (self._lock.held or self.holder() is None):
             shutil.rmtree(self.path, ignore_errors=True)
 
     def holder(self) -> str | None:
-        """The process that trains in this folder now, as `process 7 on host since ...`; None if none does."""
+        """The process that trains in this folder, as `process 7 on host since ...`; None if there is none."""
         return self._lock.holder()
 
     def config(self) -> dict[str, Any]:
@@ -189,7 +193,10 @@ class RunFolder:
             raise _damaged(path, error) from error
 
     def write_environment(self, facts: dict[str, Any]) -> None:
-        """Record where the run runs. Facts of earlier starts of a run that was cut are kept under `earlier`."""
+        """Record the environment of the run.
+
+        The facts of earlier starts of an interrupted run are kept under `earlier`.
+        """
         before = self.environment()
         earlier = [] if before is None else [*before.pop("earlier"), before]
         write_sealed(self.path / ENVIRONMENT, {**facts, "earlier": earlier})
@@ -198,11 +205,11 @@ class RunFolder:
         """The facts of the newest start, and `earlier`; None before the first."""
         facts = self._read(ENVIRONMENT)
         if facts is not None and not isinstance(facts.get("earlier"), list):
-            raise _damaged(self.path / ENVIRONMENT, ValueError("there is no list of earlier starts"))
+            raise _damaged(self.path / ENVIRONMENT, ValueError("it has no list of earlier starts"))
         return facts
 
     def write_result(self, result: Result) -> None:
-        """The last act of a run: its presence says that the run has ended, and how."""
+        """Write the result, as the last act of a run. Its presence says that the run has ended, and how."""
         write_sealed(self.path / RESULT, {**result.to_dict(), FILES: self._digests()})
 
     def result(self) -> Result | None:
@@ -216,7 +223,9 @@ class RunFolder:
             raise _damaged(self.path / RESULT, error) from error
 
     def check_files(self) -> None:
-        """Raise RunFolderError, naming it, where a file of an ended run has changed since its result was written."""
+        """Raises RunFolderError that names the file, if a file of an ended run has changed since the result was
+        written.
+        """
         content = self._read(RESULT)
         if content is None or content.get("status") not in FINAL:
             return
@@ -227,22 +236,22 @@ class RunFolder:
         if changed is not None:
             path = self.path / changed
             raise RunFolderError(
-                f"{path}: not as it was when {RESULT} was written; put it back, or remove {RESULT} and it: "
+                f"{path}: has changed since {RESULT} was written; restore it, or remove {RESULT} and it: "
                 "the command that made the run makes both again"
             )
 
     def log(self, message: str) -> None:
-        """Add a line to log.txt. One that can't be written is dropped: a note is no reason to end a run."""
+        """Add a line to log.txt. A line that cannot be written is dropped, because a note is no reason to end a run."""
         line = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {message}\n"
         with suppress(OSError):
-            # a pipe in its place is not waited for
+            # does not wait if there is a pipe in its place
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
             descriptor = os.open(self.path / "log.txt", flags, 0o666)
             with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
                 file.write(line)
 
     def _digests(self) -> dict[str, str]:
-        """Hex SHA-256 of each file that the numbers rest on, and that is there."""
+        """Hex SHA-256 of each existing file that the numbers rest on."""
         digests = {METRICS: self.metrics.digest()}
         for name in (CONFIG, ENVIRONMENT, TOKENIZER, PREDICTIONS):
             with disk_errors_as_failures(self.path / name):
@@ -250,7 +259,7 @@ class RunFolder:
         return {name: digest for name, digest in digests.items() if digest is not None}
 
     def _read(self, name: str) -> dict[str, Any] | None:
-        """A file of JSON with its own digest; None where there is none."""
+        """The content of a JSON file with its own digest; None if there is no file."""
         path = self.path / name
         try:
             with disk_errors_as_failures(path):
@@ -263,19 +272,19 @@ class RunFolder:
 
 
 def differing_file(recorded: Any, digests: Mapping[str, str]) -> str | None:
-    """The first file whose digest is not the recorded one; None where all agree.
+    """The first file whose digest differs from the recorded one; None if all agree.
 
-    recorded: what stands under FILES. Raises ValueError where that is no mapping.
+    recorded: the value under FILES. Raises ValueError if it is not a mapping.
     """
     if not isinstance(recorded, dict):
-        raise ValueError(f"{FILES}: no mapping of digests")
-    # no number rests on predictions that a result has never known
+        raise ValueError(f"{FILES}: not a mapping of digests")
+    # no number rests on predictions that a result does not list
     names = recorded.keys() | (digests.keys() - {PREDICTIONS})
     return next((name for name in sorted(names) if recorded.get(name) != digests.get(name)), None)
 
 
 class _Dumper(yaml.SafeDumper):
-    """Writes every value out: `parse_config` takes no aliases."""
+    """Writes every value in full, because `parse_config` accepts no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True

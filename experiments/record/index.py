@@ -1,6 +1,7 @@
-"""What the files of many runs say, each read again only when it has changed: one SQLite file beside the runs.
+"""The contents of the files of many runs, kept in one SQLite file beside the runs. A file is read again only if it has
+changed.
 
-A line of it holds the time, size and number of the files that were read, what was found in them, and its own digest.
+A line of the index has the time, size and inode number of the files that were read, their content, and its own digest.
 """
 
 from __future__ import annotations
@@ -18,16 +19,17 @@ from experiments.settings.digest import text_digest
 from experiments.settings.disk import read_bytes
 
 INDEX_FILE = ".index.sqlite"
-# counted up whenever what is derived from a file changes: an index of another version is made anew
+# raised whenever the derived data changes; an index of another version is rebuilt
 VERSION = 3
 WAIT_SECONDS = 5.0
 ABSENT = "-"
 
 
 class Index:
-    """The index of a folder of runs; it holds only what can be derived again, and may be removed at any time.
+    """The index of a folder of runs. It contains only derived data, so it may be removed at any time.
 
-    A folder that can't be written is indexed in memory, and so is one whose index is no SQLite file or stays locked.
+    The index of a folder that cannot be written is kept in memory. So is one whose file is not an SQLite file or stays
+    locked.
     """
 
     def __init__(self, runs: Path) -> None:
@@ -42,17 +44,17 @@ class Index:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # a disk that is full by now loses the index's news, nothing else
+        # a full disk loses only updates of the index
         with suppress(sqlite3.Error):
             self._database.commit()
         self._database.close()
 
     def read(self, path: Path, parse: Callable[[bytes], Any], beside: Sequence[str] = ()) -> Any:
-        """`parse(content)` of the file, which JSON can hold, from the index while the file is the same.
+        """`parse(content)` of the file, as JSON can hold it, taken from the index while the file is unchanged.
 
-        None where there is no such file.
+        None if there is no such file.
 
-        beside: names of files in its folder that `parse` reads too. Raises whatever `parse` does, and OSError.
+        beside: the names of files in its folder that `parse` also reads. Raises whatever `parse` raises, and OSError.
         """
         key = os.path.abspath(path)  # noqa: PTH100 - a hundred times as fast as resolve()
         if (stamp := _stamp(key)) == ABSENT:
@@ -62,7 +64,7 @@ class Index:
             line = "SELECT stamp, content, digest FROM files WHERE path = ?"
             known = self._database.execute(line, (key,)).fetchone()
         except sqlite3.Error:
-            # another process writes a lot: without the index rather than to wait again for every file
+            # if another process writes a lot, do without the index rather than wait for every file
             self._database.close()
             self._database, known = _open(":memory:"), None
         if known and known[0] == stamp and known[2] == _digest(key, stamp, known[1]):
@@ -76,7 +78,7 @@ class Index:
 
 
 def _stamp(path: str) -> str:
-    """What differs between two states of a file, as far as it is known without reading it."""
+    """The facts that differ between two states of a file, as far as they are known without reading it."""
     try:
         status = os.stat(path)  # noqa: PTH116 - half the time of a Path, of ten thousand runs
     except FileNotFoundError:
@@ -96,7 +98,7 @@ def _open(name: str) -> sqlite3.Connection:
             database.execute(f"PRAGMA user_version = {VERSION}")
         columns = "path TEXT PRIMARY KEY, stamp TEXT, content TEXT, digest TEXT"
         database.execute(f"CREATE TABLE IF NOT EXISTS files ({columns})")
-        # fails here rather than in the middle where the file may only be read
+        # makes a read-only file fail here rather than later
         database.execute("DELETE FROM files WHERE path = ''")
         database.commit()
     except sqlite3.Error:

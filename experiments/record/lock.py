@@ -1,4 +1,4 @@
-"""One process at a time in a run folder: a lock that the system releases when its process dies."""
+"""A lock by which only one process at a time works in a run folder. The system releases it when its process dies."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from pathlib import Path
 from experiments.record.durable import RunFolderError, disk_errors_as_failures
 from experiments.settings.disk import open_lock, open_regular, take_lock
 
-# whoever asks for the `holder` takes the lock for an instant
+# a process that asks for the `holder` takes the lock for a moment
 WAIT_SECONDS = 0.5
 
 
 class Lock:
-    """The file `lock` of a run folder; the line in it says who has it."""
+    """The file `lock` of a run folder; the line in it names the holder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor: int | None = None
 
     def acquire(self) -> None:
-        """Take the lock until `release`. Raises RunFolderError where another process has it, or none can be had."""
+        """Take the lock until `release`. Raises RunFolderError if another process has it, or if locks do not work."""
         deadline = time.monotonic() + WAIT_SECONDS
         with disk_errors_as_failures(self.path):
             self._descriptor = open_lock(self.path)
@@ -47,21 +47,21 @@ class Lock:
         return self._descriptor is not None
 
     def _check_place(self) -> None:
-        """Raise OSError where the file is no longer what its name stands for: whoever had it removed the folder."""
+        """Raises OSError if the path is another file by then, because the previous holder removed the folder."""
         assert self._descriptor is not None
         if not self.path.exists() or not os.path.samestat(os.fstat(self._descriptor), self.path.stat()):
             raise OSError(errno.ESTALE, "removed by another process in the meantime; give the same command again")
 
     def release(self) -> None:
-        """Give the lock back; harmless where it is not held."""
+        """Release the lock; does nothing if it is not held."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     def holder(self) -> str | None:
-        """Who has the lock at this moment, as `process 7 on host since ...`; None if nobody has.
+        """The present holder of the lock, as `process 7 on host since ...`; None if there is none.
 
-        None too on a file system without locks, where nobody can train.
+        Also None on a file system without locks, on which nobody can train.
         """
         try:
             file = open_regular(self.path)

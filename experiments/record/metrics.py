@@ -1,4 +1,4 @@
-"""`metrics.jsonl`: a line for every logged step, and the copy of it by which a checkpoint can mend it."""
+"""`metrics.jsonl`: a line for every logged step, and the copy of the lines from which a checkpoint can restore it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from experiments.settings.disk import open_regular, read_bytes, to_disk
 from experiments.settings.plain import from_json
 
 TAIL_BYTES = 1 << 14  # more than two lines
-COPIED_BYTES = 1 << 23  # of lines that a checkpoint holds a copy of; of more it knows the digest alone
+COPIED_BYTES = 1 << 23  # bytes of lines that a checkpoint copies; of more lines it has only the digest
 
 
 @dataclass(frozen=True)
 class HeldLines:
-    """What a checkpoint knows of the lines before it."""
+    """The facts that a checkpoint keeps about the lines before it."""
 
     lines: int
     bytes: int  # of these lines
@@ -30,9 +30,9 @@ class HeldLines:
 
 
 class Metrics:
-    """The lines of a run. Anyone may `read` them; to write begins with `clear` or `return_to`, and ends with `close`.
+    """The lines of a run. Anyone may `read` them. Writing begins with `clear` or `return_to` and ends with `close`.
 
-    Every method raises RunFolderError: one line with the path, the reason, and what to do.
+    Every method raises RunFolderError: one line with the path, the reason, and a remedy.
     """
 
     def __init__(self, path: Path) -> None:
@@ -44,32 +44,35 @@ class Metrics:
         self._copied: bytearray | None = None
 
     def clear(self) -> None:
-        """Drop all lines, all at once, and be ready for the first."""
+        """Remove all lines, atomically, and prepare for the first one."""
         self._begin(b"")
 
     def return_to(self, held: HeldLines, say: Callable[[str], None]) -> None:
-        """Go back to the lines that `held` of a checkpoint knows, all at once; where the file lacks one, it is said.
+        """Go back to the lines that `held` of a checkpoint knows, atomically; report it if the file lacks one.
 
-        Raises RunFolderError where a line is lost for good.
+        Raises RunFolderError if a line is lost for good.
         """
         content = self._content()
         if bytes_digest([content[: held.bytes]]) != held.sha256:
             if held.text is None:
                 raise RunFolderError(
                     f"{self.path}: its first {held.lines:,} lines are not those that the checkpoint knows, which are "
-                    "too many for a copy; put the file back as it was, or begin anew in another folder with runs=FOLDER"
+                    "too many for a copy; restore the original file, or start again in another folder with runs=FOLDER"
                 )
-            say(f"{self.path}: lines were lost or changed; it has the {held.lines:,} of the checkpoint again")
+            say(f"{self.path}: lines were lost or changed; the {held.lines:,} lines of the checkpoint were restored")
             content = held.text.encode()
         self._begin(content[: held.bytes])
 
     def held(self) -> HeldLines:
-        """What a checkpoint holds of the lines so far."""
+        """The facts about the lines so far, for a checkpoint."""
         text = None if self._copied is None else self._copied.decode()
         return HeldLines(self._lines, self._size, self._hash.hexdigest(), text)
 
     def append(self, metrics: dict[str, Any]) -> None:
-        """Add the line of one step; `metrics["step"]` is greater than in every line before. Seen by readers at once."""
+        """Add the line of one step.
+
+        `metrics["step"]` must be greater than in every line before. Readers see the line at once.
+        """
         if self._descriptor is None:
             self._begin(b"".join(line for line, _ in self._whole_lines()))
         assert self._descriptor is not None
@@ -82,36 +85,36 @@ class Metrics:
                 while left:
                     left = left[os.write(self._descriptor, left) :]
             except OSError:
-                # a full disk may have taken half of the line
+                # a full disk may have written half of the line
                 os.ftruncate(self._descriptor, size)
                 raise
         self._last_step = metrics["step"]
         self._count(line)
 
     def persist(self) -> None:
-        """Wait until all lines so far would survive a power cut; due before a checkpoint that follows them."""
+        """Make all lines so far survive a power cut; to be called before a checkpoint that follows them."""
         if self._descriptor is not None:
             with disk_errors_as_failures(self.path):
                 os.fsync(self._descriptor)
 
     def close(self) -> None:
-        """End the writing; harmless when there was none."""
+        """End the writing; does nothing if there was none."""
         if self._descriptor is not None:
             os.close(self._descriptor)
             self._descriptor = None
 
     def digest(self) -> str | None:
-        """Hex SHA-256 of the file, or of what was written to it where this object writes; None without a file."""
+        """Hex SHA-256 of the file, or of the lines that this object has written; None without a file."""
         if self._descriptor is not None:
             return self._hash.hexdigest()
         return bytes_digest([self._content()]) if self.path.exists() else None
 
     def read(self) -> list[dict[str, Any]]:
-        """Every whole line, in order of `step`."""
+        """Every complete line, in order of `step`."""
         return [metrics for _, metrics in self._whole_lines()]
 
     def last_step(self) -> int:
-        """Step of the newest whole line, from the end of the file; 0 while there is none."""
+        """The step of the last complete line, read from the end of the file; 0 if there is none."""
         with disk_errors_as_failures(self.path):
             try:
                 file = open_regular(self.path)
@@ -123,7 +126,7 @@ class Metrics:
         return int(steps[-1]) if steps else 0
 
     def _begin(self, content: bytes) -> None:
-        """Let the file have this content, of whole lines, and open it for the lines after it."""
+        """Give the file this content of complete lines, and open it for further lines."""
         self.close()
         if not self.path.exists() or self._content() != content:
             with replacing(self.path) as temporary:

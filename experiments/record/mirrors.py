@@ -1,4 +1,4 @@
-"""The mirrors of one run, none of which is ever in its way."""
+"""The mirrors of a run, none of which can disturb it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from experiments.settings.mistake import first_line
 
 
 def check_loggers(logger: Logger) -> None:
-    """Raise Mistake, with the command to install it, where the library of a logger is missing. Imports none."""
+    """Raises Mistake, with the command to install it, if the library of a logger is missing. Imports none."""
     if logger.tensorboard:
         check_installed("tensorboard", "logger.tensorboard=true", "tensorboard")
     if logger.trackio:
@@ -28,7 +28,8 @@ def check_loggers(logger: Logger) -> None:
 class Mirrors:
     """The mirrors that a run's settings name. No method raises or prints.
 
-    The first failure of a mirror ends it, not the run and not the other mirrors; it is noted in the run's log.txt.
+    The first failure of a mirror ends this mirror, but not the run and not the other mirrors. The run's log.txt notes
+    it.
     """
 
     def __init__(self) -> None:
@@ -45,7 +46,7 @@ class Mirrors:
         self._each(lambda mirror: mirror.log(step, metrics))
 
     def finish(self, result: Result) -> None:
-        """Mirror the result and end; before `start` there is nothing to end."""
+        """Mirror the result and end; does nothing before `start`."""
         self._each(lambda mirror: mirror.finish(result))
         self._mirrors = []
 
@@ -57,7 +58,7 @@ class Mirrors:
                 self._mirrors.remove(mirror)
                 reason = f"{type(error).__name__}: {first_line(error)}"
                 assert self._folder is not None
-                self._folder.log(f"{mirror.name} failed and is off from here on, the run is not affected: {reason}")
+                self._folder.log(f"{mirror.name} failed and is switched off; the run is not affected: {reason}")
                 with suppress(Exception):
                     mirror.give_up()
 

@@ -1,4 +1,4 @@
-"""Whether the files that the user added to the project for a run are in use again, and as they were."""
+"""A check that the files which the user added to the project for a run are in use again, and unchanged."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from experiments.settings.plugins import ROOT
 
 
 def check_plugins(folder: RunFolder) -> None:
-    """Raises Mistake where a run computes with a file of plugins that is not in use, or that has changed."""
+    """Raises Mistake if a run computes with a file of plugins that is not in use, or that has changed."""
     facts = folder.environment() or {}
     code, now = facts.get("code"), added_digests()
     for name, digest in code.items() if isinstance(code, dict) else ():

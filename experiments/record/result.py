@@ -1,4 +1,4 @@
-"""What a run found, how it was measured, and how the run ended: the content of `result.json`."""
+"""The content of `result.json`: the findings of a run, how they were measured, and how the run ended."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
 
 from experiments.record.durable import number
 
-# pruned: ended by a search, as other trials are better; imported: weights that another program trained
+# pruned: ended by a search because other trials are better; imported: weights from another program
 Status = Literal["done", "failed", "nan", "oom", "interrupted", "pruned", "imported"]
 Number = Annotated[float, BeforeValidator(number)]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One run's outcome. A number that was not measured, as in a run that did not finish, is None."""
+    """The outcome of a run. A number that was not measured, as in a run that did not finish, is None."""
 
     __pydantic_config__ = ConfigDict(extra="forbid", strict=True)
 
@@ -29,23 +29,31 @@ class Result:
     validation_loss: Number | None  # = ln perplexity
     best_validation_loss: Number | None  # lowest of all evaluations
     training_loss: Number | None  # at the end
-    late_gain: Number | None = None  # of validation loss in the last tenth of the steps; None: not evaluated before it
-    unigram_loss: Number | None  # of predicting every token from the frequencies of the training split
+    late_gain: Number | None = (
+        None  # gain of validation loss in the last tenth of the steps; None: not evaluated before that tenth
+    )
+    unigram_loss: Number | None  # loss of predicting every token from its frequency in the training split
     perplexity: Number | None
     bits_per_byte: Number | None
-    unknown_share: Number | None = None  # [UNK] among the tokens of the validation split, which no loss counts
-    text_scores: dict[str, Number] | None = None  # of texts that the model wrote by itself, as its objective names them
+    unknown_share: Number | None = (
+        None  # share of [UNK] among the tokens of the validation split, which no loss includes
+    )
+    text_scores: dict[str, Number] | None = (
+        None  # scores of texts that the model generated, as its objective names them
+    )
     text_scores_meaning: str | None = None  # how they were computed, such as sacrebleu's signature
     scored_texts: int | None = None  # of the validation split
-    order_loss: Number | None = None  # nats per sequence whose segments' order is told; None: the objective has none
+    order_loss: Number | None = (
+        None  # nats per sequence, for predicting the order of segments; None: not part of the objective
+    )
     order_accuracy: Number | None = None  # share of the sequences
     scores: dict[str, Number] | None = None  # of a task, which has no perplexity
 
     # speed and memory
     tokens_per_second: Number | None  # non-padding tokens, steady state, of all devices together
-    tokens_per_second_spread: Number | None  # same unit; what it is stands in throughput_meaning
+    tokens_per_second_spread: Number | None  # same unit; throughput_meaning explains it
     throughput_meaning: str | None  # how it was measured
-    peak_memory_bytes: int | None  # of the device that needed most
+    peak_memory_bytes: int | None  # of the device with the highest peak
     peak_memory_meaning: str | None  # what it counts
     peak_memory_of_all_bytes: int | None = None  # the sum over the devices of the last start
 
@@ -60,23 +68,25 @@ class Result:
     tokens: int
     epochs: Number
     wall_seconds: Number  # over all the starts of the run, from the first step on
-    processor_seconds: Number | None = None  # of all threads, likewise: what the run cost, however busy the machine was
+    processor_seconds: Number | None = (
+        None  # of all threads, likewise; the cost of the run, however busy the machine was
+    )
 
     # conditions
     backend: str | None  # attention kernels that ran, joined by +
     precision: str | None
-    compiled: bool | None = None  # layers by torch.compile; None where nobody recorded it
+    compiled: bool | None = None  # whether torch.compile compiled the layers; None: not recorded
     device: str | None
-    devices: int = 1  # that shared its batches when it ended, each such a one
+    devices: int = 1  # number of devices that shared its batches when it ended, each of this kind
     micro_batch: int | None  # sequences at once
-    cells_at_once: int = 1  # of its sweep, trained side by side on this machine while it was
-    # share of the time, of its last start, in which other processes had its cores; None: not known
+    cells_at_once: int = 1  # cells of its sweep that were trained side by side on this machine
+    # share of the time of its last start in which other processes used its cores; None: unknown
     waited_for_cores: Number | None = None
     seed: int
     config: dict[str, Any] | None  # the resolved settings, as in config.yaml
     corpus: dict[str, Any] | None  # identity: kind, revision, digest, ...
     tokenizer_digest: str | None
-    code_digest: str | None  # of the code that it computed with; environment.json has each file's
+    code_digest: str | None  # digest of the code that it computed with; environment.json has each file's
 
     def __post_init__(self) -> None:
         if self.status == "done":
@@ -97,7 +107,7 @@ class Result:
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Result:
-        """Read what `to_dict` gave. Raises ValueError, in one line, for unknown, missing and mistyped keys."""
+        """Read the dict that `to_dict` gave. Raises ValueError, in one line, for unknown, missing and mistyped keys."""
         try:
             # as JSON: of Python's values, strictly, nothing but an instance would be taken
             return _ADAPTER.validate_json(json.dumps(content))
@@ -105,7 +115,7 @@ class Result:
             faults = [_fault(item["loc"], item["type"], item["msg"]) for item in error.errors()]
             raise ValueError("; ".join(faults)) from None
         except AssertionError as error:
-            raise ValueError(f"numbers that don't go with its status: {error}") from None
+            raise ValueError(f"its numbers do not fit its status: {error}") from None
 
 
 def _fault(location: tuple[int | str, ...], kind: str, message: str) -> str:

@@ -1,6 +1,7 @@
 """TensorBoard as a mirror of the run folder: `<runs>/tensorboard/<name>/`, for `tensorboard --logdir runs/tensorboard`.
 
-A run that goes on after a cut is written anew from its metrics.jsonl, so that what the cut left unwritten is there.
+If a run is interrupted and continued, its events are written again from metrics.jsonl, so steps that were not yet
+written appear too.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ FLUSH_SECONDS = 10
 
 
 class TensorBoardMirror:
-    """Every metric as a scalar over steps, the settings as text; in the end the result, as `result/...` and as text."""
+    """Every metric as a scalar over steps, and the settings as text.
+
+    The result is added at the end, as `result/...` and as text.
+    """
 
     name = "TensorBoard"
 
@@ -31,7 +35,7 @@ class TensorBoardMirror:
         place = folder.path.parent / "tensorboard" / folder.name
         for earlier in place.glob("events.out.tfevents.*"):
             earlier.unlink()
-        # with purge_step a TensorBoard that is open drops what it has read of the files just removed
+        # purge_step makes an open TensorBoard drop the data of the removed files
         self._writer = SummaryWriter(str(place), purge_step=0, flush_secs=FLUSH_SECONDS)
         lines = folder.metrics.read()
         self._began = time.time() - (lines[-1].get("wall_seconds", 0.0) if lines else 0.0)
@@ -40,7 +44,7 @@ class TensorBoardMirror:
             self.log(metrics["step"], metrics)
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
-        """Add the numbers of one step, at the time at which the run had them."""
+        """Add the numbers of one step, with the time at which the run recorded them."""
         walltime = self._began + metrics["wall_seconds"] if "wall_seconds" in metrics else None
         for key, value in metrics.items():
             if key != "step" and _is_number(value):
@@ -56,12 +60,12 @@ class TensorBoardMirror:
         self._writer.close()
 
     def give_up(self) -> None:
-        """Close the file as it is."""
+        """Close the file without further data."""
         if self._writer is not None:
             self._writer.close()
 
     def _text(self, tag: str, tree: dict[str, Any]) -> None:
-        # indented by four, it is code in Markdown
+        # four spaces make it code in Markdown
         self._writer.add_text(tag, "    " + to_json(tree, indent=2).replace("\n", "\n    "))
 
 

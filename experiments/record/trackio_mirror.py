@@ -1,8 +1,8 @@
-"""trackio as a mirror of the run folder: a database of this machine under `<runs>/trackio/`, or in TRACKIO_DIR.
+"""trackio as a mirror of the run folder: a database on this machine under `<runs>/trackio/`, or in TRACKIO_DIR.
 
-`TRACKIO_DIR=runs/trackio trackio show` shows all runs. Nothing is sent anywhere while a run trains, whatever
-TRACKIO_SPACE_ID and TRACKIO_SERVER_URL say: a run that goes on after a cut replaces what it wrote before, and steps
-that a server has can't be taken back. `trackio sync` uploads.
+`TRACKIO_DIR=runs/trackio trackio show` shows all runs. Nothing is sent anywhere while a run trains, even if
+TRACKIO_SPACE_ID or TRACKIO_SERVER_URL is set: a run that is continued replaces its earlier lines, and steps on a server
+cannot be taken back. `trackio sync` uploads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,10 @@ REMOTE = ("TRACKIO_SPACE_ID", "TRACKIO_SERVER_URL")
 
 
 class TrackioMirror:
-    """Every line of metrics.jsonl, with the settings as the configuration; in the end the result, as `result/...`."""
+    """Every line of metrics.jsonl, with the settings as the configuration.
+
+    The result is added at the end, as `result/...`.
+    """
 
     name = "trackio"
 
@@ -30,8 +33,8 @@ class TrackioMirror:
         self._run: Any = None
 
     def start(self, folder: RunFolder, settings: dict[str, Any], group: str | None = None) -> None:
-        """Begin the run anew, and log the lines that metrics.jsonl has."""
-        # read when the library is imported
+        """Begin the run again, and log the lines that metrics.jsonl has."""
+        # the library reads it when it is imported
         os.environ.setdefault("TRACKIO_DIR", str(folder.path.parent / "trackio"))
         import trackio
 
@@ -51,7 +54,7 @@ class TrackioMirror:
             self.log(metrics["step"], metrics)
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
-        """Hand one step to the thread that writes."""
+        """Pass one step to the thread that writes."""
         self._run.log({key: value for key, value in metrics.items() if key != "step"}, step=step)
 
     def finish(self, result: Result) -> None:
@@ -61,7 +64,7 @@ class TrackioMirror:
         self.give_up()
 
     def give_up(self) -> None:
-        """End the run with what it has."""
+        """End the run without further data."""
         if self._trackio is not None and self._run is not None:
             with _local_and_silent():
                 self._trackio.finish()

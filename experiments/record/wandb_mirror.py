@@ -1,7 +1,7 @@
 """W&B as a mirror of the run folder: offline unless the user is logged in, silent, and never fatal to a run.
 
-W&B's own folders lie under `<runs>/wandb/`, so that `wandb leet` shows all runs. The run folder decides what is true:
-a run that goes on after a cut is mirrored anew from its metrics.jsonl, and has one .wandb file whatever cut it.
+W&B's own folders lie under `<runs>/wandb/`, so `wandb leet` shows all runs. The run folder remains the reference. A run
+that is interrupted and continued is mirrored again from its metrics.jsonl, and always has one .wandb file.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ START_SECONDS = 10.0
 FINISH_SECONDS = 30.0
 FAILURES = 3  # runs in a row, after which an upload of many is given up
 
-# what a run's table in W&B shows of each curve, besides its last value
+# statistics of each curve in a run's table in W&B, besides its last value
 LOWEST = ("loss", "perplexity", "validation_loss", "validation_perplexity", "bits_per_byte")
 HIGHEST = ("tokens_per_second", "peak_memory_bytes")
 
@@ -39,11 +39,11 @@ Place = tuple[str, str | None]  # project, entity
 
 
 class TrackingError(RuntimeError):
-    """W&B can't be used at all: one line with the reason and what to do."""
+    """W&B cannot be used at all. The message is one line with the reason and a remedy."""
 
 
 class WandbMirror:
-    """The mirror of one run in W&B; `sync` can still upload everything from the run folder after a failure."""
+    """The mirror of one run in W&B. After a failure, `sync` can still upload everything from the run folder."""
 
     name = "W&B"
 
@@ -56,7 +56,7 @@ class WandbMirror:
         self._next_step = 0
 
     def start(self, folder: RunFolder, settings: dict[str, Any], group: str | None = None) -> None:
-        """Begin the run, or go on with it where it is online."""
+        """Begin the run, or continue it if it is online."""
         mode = _mode(settings["logger"]["wandb"])
         if mode == "off":
             return
@@ -83,7 +83,7 @@ class WandbMirror:
             _remember(self._folder, uploaded=_uploadable(self._folder, self._logger, result))
 
     def give_up(self) -> None:
-        """End the service: a broken one prints its traceback when the process ends."""
+        """End W&B's service, because a broken one prints its traceback when the process ends."""
         if self._wandb is not None:
             self._wandb.teardown()
 
@@ -98,14 +98,17 @@ class WandbMirror:
                 return run
             except Exception as error:
                 obstacle = f"the online start failed ({_line(error)})"
-                # the failed start keeps the run's id taken until the service has gone
+                # the failed start occupies the run's id until the service ends
                 self._wandb.teardown()
-        folder.log(f"W&B is offline, as {obstacle}")
+        folder.log(f"W&B is offline, because {obstacle}")
         return _init(self._wandb, folder, settings, group, root, online=False)
 
 
 def connect() -> ModuleType:
-    """The library, where somebody is logged in and the server answers. Raises TrackingError, within a few seconds."""
+    """The library, if somebody is logged in and the server answers.
+
+    Raises TrackingError within a few seconds otherwise.
+    """
     wandb = _import()
     obstacle = _obstacle(wandb)
     if obstacle is not None:
@@ -114,25 +117,26 @@ def connect() -> ModuleType:
 
 
 def sync(folders: Sequence[RunFolder], place: Place, named: bool, report: Callable[[str], None]) -> int:
-    """Upload runs that were recorded offline, each as one W&B run; returns how many could not be uploaded.
+    """Upload runs that were recorded offline, each as one W&B run; returns the number of runs that could not be
+    uploaded.
 
-    Only steps that the server doesn't have are sent, and a run that was uploaded whole is skipped. place: where to,
-    whatever the run's settings say, which may be somebody else's. named: whether the user named it; a run that was
-    uploaded elsewhere is skipped too if not. report: takes one line a run, with its number of all. Raises
-    TrackingError, within a few seconds, if nobody is logged in or the server can't be reached, and later if several
-    runs in a row could not be uploaded.
+    Only steps that the server lacks are sent, and a run that was uploaded completely is skipped. place: the
+    destination, which overrides the run's settings, because these may be somebody else's. named: whether the user named
+    the place; if not, a run that was uploaded elsewhere is skipped too. report: takes one line for each run, with its
+    number among all. Raises TrackingError within a few seconds if nobody is logged in or the server cannot be reached,
+    and later if several runs in a row could not be uploaded.
     """
     try:
         wandb = connect()
     except TrackingError as error:
-        raise TrackingError(f"nothing was uploaded, as {error}") from error
+        raise TrackingError(f"nothing was uploaded, because {error}") from error
     failed = in_a_row = 0
     for number, folder in enumerate(folders, start=1):
         try:
             outcome, in_a_row = _upload(wandb, folder, place, named), 0
         except Exception as error:
             outcome, failed, in_a_row = f"not uploaded: {_line(error)}", failed + 1, in_a_row + 1
-            # a run that failed keeps its id taken until the service has gone
+            # a failed run occupies its id until the service ends
             with suppress(Exception):
                 wandb.teardown()
         report(f"[{number}/{len(folders)}] {folder.name}: {outcome}")
@@ -158,24 +162,27 @@ def _upload(wandb: ModuleType, folder: RunFolder, place: Place, named: bool) -> 
     folder.check_files()
     settings = folder.config()
     own, logger = settings["logger"], {**settings["logger"], **where}
-    # the upload's own .wandb file is no second copy of the run to keep
+    # the upload's own .wandb file need not be kept as a second copy of the run
     with tempfile.TemporaryDirectory() as root:
         run = _init(wandb, folder, {**settings, "logger": logger}, memory.get("group"), Path(root), online=True)
         first = _replay(run, folder)
         count = sum(metrics["step"] >= first for metrics in folder.metrics.read())
         _finish(run, result)
         _remember(folder, uploaded=state)
-        other = "" if named or own == logger else f"; its own settings name {_path(own)}, --project uploads it there"
+        other = (
+            "" if named or own == logger else f"; its own settings name {_path(own)}; use --project to upload it there"
+        )
         return f"{count} steps uploaded to {run.url}{other}"
 
 
 def _path(logger: dict[str, Any]) -> str:
-    """A place as --project takes it."""
+    """A place in the form of --project."""
     return "/".join(str(part) for part in (logger["entity"], logger["project"]) if part)
 
 
 def log_tables(name: str, tables: dict[str, list[dict[str, Any]]], logger: dict[str, Any], root: Path) -> str:
-    """A W&B run of its own that holds tables of rows, offline unless somebody is logged in; says where it is.
+    """Log tables of rows as a W&B run of their own, offline unless somebody is logged in; returns a line about its
+    place.
 
     logger: the settings of that group. root: the folder of the runs. Never raises.
     """
@@ -196,7 +203,7 @@ def log_tables(name: str, tables: dict[str, list[dict[str, Any]]], logger: dict[
         run.finish()
         return f"W&B online: {run.url}" if online else f"W&B offline: {root / 'wandb'}"
     except Exception as error:
-        return f"W&B failed, the table is not affected: {_line(error)}"
+        return f"W&B failed; the table is not affected: {_line(error)}"
 
 
 def _import() -> ModuleType:
@@ -214,7 +221,7 @@ def _mode(setting: str) -> str:
 
 
 def _obstacle(wandb: ModuleType) -> str | None:
-    """Why an online run is not possible, or None; asks no server for more than a connection."""
+    """The reason why an online run is not possible, or None. Only opens a connection to a server."""
     if not wandb.login(prompt=False, verify=False):
         return "nobody is logged in to W&B (`wandb login`, or WANDB_API_KEY)"
     url = wandb.setup().settings.base_url
@@ -235,7 +242,7 @@ def _reachable(url: str) -> bool:
         with suppress(OSError), socket.create_connection((target.hostname or "", port), REACH_SECONDS):
             answers.append(True)
 
-    # looking up a name has no time limit of its own
+    # the lookup of a name has no time limit of its own
     thread = threading.Thread(target=connect, daemon=True)
     thread.start()
     thread.join(REACH_SECONDS)
@@ -268,7 +275,7 @@ def _init(
 
 
 def _quiet(wandb: ModuleType, online: bool) -> Any:
-    """Settings under which W&B prints nothing, watches nothing, and waits for nobody longer than the bounds above."""
+    """Settings under which W&B prints nothing, watches nothing, and waits no longer than the limits above."""
     return wandb.Settings(
         mode="online" if online else "offline",
         silent=True,
@@ -287,7 +294,7 @@ def _quiet(wandb: ModuleType, online: bool) -> Any:
 
 
 def _replay(run: Any, folder: RunFolder) -> int:
-    """Log the lines of metrics.jsonl that the server doesn't have; returns the first step that it doesn't have."""
+    """Log the lines of metrics.jsonl that the server lacks; returns the first step that it lacks."""
     # run.step is 0 in a resumed run (wandb 0.31)
     first: int = run.starting_step
     for metrics in folder.metrics.read():
@@ -297,7 +304,7 @@ def _replay(run: Any, folder: RunFolder) -> int:
 
 
 def _log(run: Any, step: int, metrics: dict[str, Any]) -> None:
-    # committed at once: a row left open would be written after the summary, and over it
+    # committed at once, because an open row would be written after the summary and overwrite it
     run.log({**metrics, "step": step}, step=step, commit=True)
 
 
@@ -308,7 +315,7 @@ def _finish(run: Any, result: Result | None) -> None:
 
 
 def _files(folder: RunFolder) -> list[Path]:
-    """The .wandb files of the run, in W&B's folders beside the run folder."""
+    """The .wandb files of the run in W&B's folders beside the run folder."""
     files = folder.path.parent.glob(f"wandb/*/run-{folder.name}.wandb")
     return [file for file in files if not file.parent.is_symlink()]
 
@@ -320,7 +327,7 @@ def _remove_others(folder: RunFolder, keep: Path) -> None:
 
 
 def _uploadable(folder: RunFolder, place: dict[str, Any], result: Result | None) -> dict[str, Any]:
-    """What there is to upload, and where to: while it is the same, an upload would change nothing."""
+    """The data to upload and its destination. While both are unchanged, an upload would change nothing."""
     lines = folder.metrics.read()
     return {
         "project": place["project"],
@@ -331,7 +338,7 @@ def _uploadable(folder: RunFolder, place: dict[str, Any], result: Result | None)
 
 
 def _memory(folder: RunFolder) -> dict[str, Any]:
-    """`synced.json`: the group of the run, and what was last uploaded."""
+    """`synced.json`: the group of the run, and a record of the last upload."""
     path = folder.path / "synced.json"
     if not path.exists():
         return {}

@@ -1,4 +1,4 @@
-"""Views that W&B keeps (workspaces, reports): made once, then updated in place."""
+"""Views that W&B stores (workspaces, reports). Each is made once and then updated in place."""
 
 from __future__ import annotations
 
@@ -18,24 +18,26 @@ MEMORY = ".views.json"
 
 
 def owner(entity: str | None) -> str:
-    """The entity, or that of who is logged in. Raises Mistake without W&B's library of views, TrackingError without a
-    login: before anything is built."""
+    """The entity, or that of the user who is logged in.
+
+    Raises Mistake without W&B's library of views, and TrackingError without a login, before anything is built.
+    """
     check_installed("dashboard", "--wandb", "wandb_workspaces")
     wandb = connect()
     return entity or str(wandb.Api().default_entity)
 
 
 def rendered_tables(runs: Path) -> list[str]:
-    """The papers' tables that `runs` keeps, as Markdown."""
+    """The papers' tables in `runs`, as Markdown."""
     return [path.read_text(encoding="utf-8") for path in sorted((runs / RENDERED).glob("*.md"))]
 
 
 def _addresses(memory: Path) -> dict[str, str]:
-    """The address of each view that was saved. Raises Mistake where the file is damaged."""
+    """The address of each view that was saved. Raises Mistake if the file is damaged."""
     try:
         addresses = from_json(read_bytes(memory)) if memory.exists() else {}
         if not isinstance(addresses, dict) or not all(isinstance(value, str) for value in addresses.values()):
-            raise ValueError("no mapping of addresses")
+            raise ValueError("it is not a mapping of addresses")
     except (OSError, ValueError) as error:
         raise Mistake(f"{memory}: damaged ({first_line(error)}); remove this file") from error
     return addresses
@@ -44,8 +46,8 @@ def _addresses(memory: Path) -> dict[str, str]:
 def save(view: Any, content: tuple[str, ...], runs: Path) -> str:
     """Save a workspace or a report, and return its address. Raises Mistake.
 
-    Where one of its kind was saved in the project before, that one's fields `content` are replaced, and the rest of it
-    stays as people have set it.
+    If one of its kind was saved in the project before, its fields `content` are replaced, and the rest of it stays as
+    people have set it.
     """
     kind = type(view).__name__.lower()
     project = f"{view.entity}/{view.project}"

@@ -1,1 +1,1 @@
-"""Searches for good settings: the space, the study that several processes share, and what it has found."""
+"""Searches for good settings: the space, the study that several processes share, and its findings."""

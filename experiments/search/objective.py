@@ -19,14 +19,14 @@ FIELDS = tuple(
 
 
 def check_objectives(names: Iterable[str]) -> None:
-    """Raise Mistake for a field that `result.json` doesn't have, or that is no number."""
+    """Raises Mistake for a field that `result.json` does not have, or that is not a number."""
     for name in names:
         if (field := name.partition(".")[0]) not in FIELDS:
             raise Mistake(f"hydra.sweeper: result.json has no number {field!r}" + nearest(field, FIELDS))
 
 
 def value_of(result: Result, name: str) -> float | None:
-    """The number of a field, of parts their `total`, or of PARTS.NAME that part; None where it was not measured."""
+    """The number of a field: the `total` of parts, or one part for PARTS.NAME; None if it was not measured."""
     field, _, part = name.partition(".")
     value: Any = getattr(result, field)
     return value.get(part or "total") if isinstance(value, dict) else value

@@ -16,19 +16,19 @@ TAGS = ("log",)
 
 @dataclass(frozen=True)
 class Choice:
-    """One of some values, which have no order."""
+    """One of several values without an order."""
 
     key: str
     words: tuple[str, ...]  # the values, as overrides write them
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """The words that are checked beforehand: all."""
+        """The words that are checked beforehand, which are all of them."""
         return self.words
 
     @property
     def points(self) -> int | None:
-        """How many values there are; None: any number."""
+        """The number of values; None for any number."""
         return len(self.words)
 
     def __str__(self) -> str:
@@ -37,13 +37,13 @@ class Choice:
 
 @dataclass(frozen=True)
 class Interval:
-    """A number from `low` to `high`, both included; a whole one where both are."""
+    """A number from `low` to `high`, both included; a whole number if both are."""
 
     key: str
     low: float
     high: float
     step: float | None = None  # from one value to the next; None: 1, or any number between
-    log: bool = False  # drawn by its logarithm
+    log: bool = False  # whether its logarithm is drawn evenly
 
     @property
     def whole(self) -> bool:
@@ -52,18 +52,18 @@ class Interval:
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """The words that are checked beforehand: of the lowest and the highest."""
+        """The words that are checked beforehand: those of the lowest and the highest value."""
         return self.word(self.low), self.word(self.high)
 
     @property
     def points(self) -> int | None:
-        """How many values there are; None: any number."""
+        """The number of values; None for any number."""
         if self.step is None and not self.whole:
             return None
         return round((self.high - self.low) / (self.step or 1)) + 1
 
     def word(self, value: float) -> str:
-        """A value as an override writes it."""
+        """A value in the form of an override."""
         # steps of 0.1 end in 0.3, not in 0.30000000000000004
         return repr(value) if self.step is None or self.whole else f"{value:.12g}"
 
@@ -74,7 +74,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class Space:
-    """What is the same in all trials, and what differs."""
+    """The overrides that all trials share, and those that vary."""
 
     fixed: tuple[str, ...]  # overrides
     parameters: tuple[Choice | Interval, ...]
@@ -84,7 +84,7 @@ class Space:
         return [*self.fixed, *(f"{key}={word}" for key, word in words.items())]
 
     def ends(self) -> Iterator[dict[str, str]]:
-        """Yield the words of a point for each end of each parameter, the others at their first."""
+        """Yield the words of a point for each end of each parameter; the other parameters have their first word."""
         first = {parameter.key: parameter.ends[0] for parameter in self.parameters}
         yield first
         for parameter in self.parameters:
@@ -93,13 +93,13 @@ class Space:
 
     @property
     def points(self) -> int | None:
-        """How many points there are; None: any number."""
+        """The number of points; None for any number."""
         counts = [parameter.points for parameter in self.parameters]
         return None if None in counts else math.prod(count for count in counts if count is not None)
 
 
 def space_of(overrides: list[str]) -> Space:
-    """The space that overrides span. Raises Mistake where none has several values, and for what can't be drawn."""
+    """The space that overrides span. Raises Mistake if none has several values, and for values that cannot be drawn."""
     fixed, several = split(overrides)
     if not several:
         raise Mistake("no override has several values", "give one: learning_rate='interval(1e-4,1e-2)' heads=3,6,12")
@@ -120,7 +120,7 @@ def _parameter(override: Override, text: str) -> Choice | Interval:
         whole = all(isinstance(value, int) for value in values)
         return _checked(Interval(key, values[0], values[-1], None if whole and step == 1 else step, log), text)
     if log:
-        raise Mistake(f"{text}: the tag log is of interval(...) and range(...)")
+        raise Mistake(f"{text}: the tag log works only with interval(...) and range(...)")
     words = tuple(value.text.partition("=")[2] for value in values_of(override))
     if not words:
         raise Mistake(f"{text}: lists no value")
@@ -129,15 +129,15 @@ def _parameter(override: Override, text: str) -> Choice | Interval:
 
 def _is_log(sweep: Sweep, text: str) -> bool:
     if unknown := sorted(sweep.tags - set(TAGS)):
-        raise Mistake(f"{text}: there is no tag {unknown[0]!r}{nearest(unknown[0], TAGS)}; allowed is log")
+        raise Mistake(f"{text}: there is no tag {unknown[0]!r}{nearest(unknown[0], TAGS)}; the only tag is log")
     return bool(sweep.tags)
 
 
 def _checked(interval: Interval, text: str) -> Interval:
     if not (math.isfinite(interval.low) and math.isfinite(interval.high) and interval.low <= interval.high):
-        raise Mistake(f"{text}: the ends are finite numbers, the lower one first")
+        raise Mistake(f"{text}: the ends must be finite numbers, the lower one first")
     if interval.log and interval.low <= 0:
-        raise Mistake(f"{text}: what is drawn by its logarithm is greater than 0")
+        raise Mistake(f"{text}: a logarithmic interval must be above 0")
     if interval.log and interval.step is not None:
-        raise Mistake(f"{text}: what is drawn by its logarithm has no step", "write tag(log, interval(...))")
+        raise Mistake(f"{text}: a logarithmic range cannot have steps", "write tag(log, interval(...))")
     return interval

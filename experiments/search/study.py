@@ -1,8 +1,9 @@
-"""The study of a search, in Optuna's journal: processes of several machines share it, and any of them may be killed.
+"""The study of a search, in Optuna's journal. Processes of several machines share it, and any of them may be killed.
 
-What a trial draws is a function of the seed, its number, and the trials that ended before it. A trial belongs to the
-process that holds its lock; one that nobody holds was cut, and goes to whoever asks next. No point is tried twice: a
-trial that draws one again is closed, and the next is drawn at random.
+The values that a trial draws are a function of the seed, the trial's number, and the trials that ended before it. A
+trial belongs to the process that holds its lock. A trial that nobody holds was interrupted, and goes to the next
+process that asks. No point is tried twice: a trial that draws an earlier point is closed, and the next one is drawn at
+random.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ class Trial(NamedTuple):
     """A point that this process is to try."""
 
     number: int
-    words: dict[str, str]  # of each key, as overrides write them
+    words: dict[str, str]  # value of each key, as in an override
 
 
 @dataclass(frozen=True)
 class Ended:
-    """A trial that has ended, and what it came to."""
+    """A trial that has ended, with its outcome."""
 
     number: int
     point: dict[str, Any]  # the value of each key
@@ -49,24 +50,24 @@ class Ended:
 
 
 class Study:
-    """The trials of one search, as this process sees them. Methods raise RunFolderError for what the disk refuses."""
+    """The trials of one search, as this process sees them. Methods raise RunFolderError for errors of the disk."""
 
     def __init__(self, folder: Path, search: Search, space: Space) -> None:
         folder_for(folder / "trials")
         self._folder, self._search, self._space = folder, search, space
         self._claimed: dict[int, Lock] = {}
         self.wanted = min(search.trials, space.points or search.trials)  # trials, of all processes
-        self._failed = 0  # trials of this process, which the same command makes up for later
+        self._failed = 0  # trials of this process that the same command replaces later
         self._journal = _Journal(folder, list(search.objectives.values()))
         self._study = self._journal.study
 
     @property
     def busy(self) -> bool:
-        """Whether this process has trials that it has not told the end of."""
+        """Whether this process has trials whose end it has not recorded."""
         return bool(self._claimed)
 
     def claim(self) -> Trial | None:
-        """The next trial for this process: one that was cut, else a new one; None where all have been drawn."""
+        """The next trial for this process: an interrupted one, else a new one; None if all have been drawn."""
         import optuna
 
         with self._alone():
@@ -81,7 +82,9 @@ class Study:
         return None
 
     def tell(self, trial: Trial, run: str, values: list[float] | None, *, pruned: bool = False) -> None:
-        """End a trial: with the values of the objectives, pruned, or, without both, failed. run: its folder's name."""
+        """End a trial with the values of the objectives, as pruned, or, without both, as failed. run: its folder's
+        name.
+        """
         from optuna.trial import TrialState
 
         self._journal.trial(trial.number).set_user_attr(RUN, run)
@@ -91,7 +94,7 @@ class Study:
         self._claimed.pop(trial.number).release()
 
     def release(self) -> None:
-        """Give back the trials that were not told the end of: the next command goes on with them."""
+        """Release the trials whose end was not recorded; the next command continues them."""
         while self._claimed:
             self._claimed.popitem()[1].release()
 
@@ -100,11 +103,13 @@ class Study:
         return ended_trials(self._study)
 
     def best(self) -> list[int]:
-        """The numbers of the trials that no other is better than in every objective; of one objective, the best."""
+        """The numbers of the trials that no other trial beats in every objective; for one objective, the best trial."""
         return [trial.number for trial in self._study.best_trials]
 
     def importances(self, objective: int) -> dict[str, float]:
-        """How much each key decides of one objective, the most first, by PED-ANOVA; empty where too few differ."""
+        """The importance of each key for one objective, the largest first, by PED-ANOVA; empty if too few keys
+        differ.
+        """
         import optuna
 
         trials = [trial for trial in self.ended() if trial.values]
@@ -124,7 +129,7 @@ class Study:
             yield
 
     def _left(self) -> int:
-        """How many trials are still to be drawn."""
+        """The number of trials that are still to be drawn."""
         from optuna.trial import TrialState
 
         trials = self._study.get_trials(deepcopy=False)
@@ -132,7 +137,7 @@ class Study:
         return self.wanted - self._failed - drawn
 
     def _take(self, number: int, *, at_random: bool = False) -> Trial | None:
-        """The trial, where no other process has it and no other trial has its point."""
+        """The trial, if no other process has it and no other trial has its point."""
         from optuna.trial import TrialState
 
         lock = Lock(self._folder / "trials" / str(number))
@@ -159,7 +164,7 @@ class Study:
 
 @dataclass(frozen=True)
 class Judge:
-    """Tells the process of a run, after each evaluation, whether to go on."""
+    """Tells the process of a run, after each evaluation, whether to continue."""
 
     study: Path  # its folder
     number: int  # of the trial
@@ -167,7 +172,7 @@ class Judge:
     after_step: int
 
     def __call__(self, step: int, loss: float) -> str | None:
-        """Note the validation loss at a step; why the run is hopeless, or None."""
+        """Record the validation loss at a step; returns the reason to end the run, or None."""
         import optuna
 
         with disk_errors_as_failures(self.study), _quiet():
@@ -181,7 +186,7 @@ class Judge:
 
 
 def read_ended(folder: Path, search: Search) -> list[Ended]:
-    """The ended trials of a study that may not have begun; nothing is changed."""
+    """The ended trials of a study that may not have begun; changes nothing."""
     if not (folder / JOURNAL).exists():
         return []
     return ended_trials(_Journal(folder, list(search.objectives.values())).study)
@@ -226,32 +231,35 @@ class _Journal:
         self._id = self._storage.get_study_id_from_name(NAME)
 
     def trial(self, number: int) -> optuna.Trial:
-        """A trial that is running, whoever began it."""
+        """A running trial, whichever process began it."""
         import optuna
 
         return optuna.Trial(self.study, self._storage.get_trial_id_from_study_id_trial_number(self._id, number))
 
 
 class _FileLock:
-    """The journal's lock, which the system releases when its process dies; Optuna's own is waited for half a minute."""
+    """The journal's lock, which the system releases when its process dies.
+
+    Optuna's own lock would then block for half a minute.
+    """
 
     def __init__(self, journal: Path) -> None:
         self._journal = journal
         self._held = ExitStack()
 
     def acquire(self) -> bool:
-        """Wait for the lock, and mend what a killed holder has left."""
+        """Wait for the lock, and repair what a killed holder has left."""
         take_lock(self._held.enter_context(lock_file(self._journal.with_suffix(".lock"))), wait=True)
         _drop_torn_line(self._journal)
         return True
 
     def release(self) -> None:
-        """Give the lock back."""
+        """Release the lock."""
         self._held.close()
 
 
 def _drop_torn_line(path: Path) -> None:
-    """Cut off what a process that was killed has left of its last line, which would spoil the next one."""
+    """Cut off an incomplete last line of a killed process, which would spoil the next one."""
     if path.exists() and (content := path.read_bytes()) and not content.endswith(b"\n"):
         os.truncate(path, content.rfind(b"\n") + 1)
 
@@ -279,7 +287,7 @@ def _draw(trial: optuna.Trial, parameter: Choice | Interval) -> str:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """A block without Optuna's remarks on what is new in it, and on a loss that is noted twice."""
+    """A block without Optuna's warnings about experimental features and about a loss that is reported twice."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield

@@ -1,6 +1,6 @@
-"""What every kind of data says of itself: all that the rest of the program asks.
+"""The interface of a kind of data's settings, which the rest of the program reads.
 
-The kinds stand in `experiments/data/kinds/`, one file each; `experiments/data/corpus.py` says how one is written.
+The kinds are in `experiments/data/kinds/`, one file each. `experiments/data/corpus.py` explains how to write one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Documents = Literal["row", "blank_line", "article"]
 
 
 class DataSettings(Group):
-    """Where text, or pairs of sentences, come from."""
+    """The place of a text, or of pairs of sentences."""
 
     holds_pairs: ClassVar[bool] = False  # of a source and a target sentence
     needs_network: ClassVar[bool] = False  # to say what exactly the text is

@@ -1,4 +1,4 @@
-"""Which devices a run goes over, and how large the parts of a batch are that they take."""
+"""The number of devices of a run, and the size of the parts of a batch that they take."""
 
 from __future__ import annotations
 
@@ -27,5 +27,7 @@ Devices = Annotated[int | Literal["auto"], BeforeValidator(_devices)]
 
 
 def largest_part(sequences: int, devices: int) -> int:
-    """Most sequences that a part of a batch may have for every device to take one; 0 where there are too few."""
+    """The largest number of sequences in a part of a batch that leaves one part for every device; 0 if there are too
+    few.
+    """
     return sequences if devices == 1 else min(-(-sequences // devices), (sequences - 1) // (devices - 1))

@@ -1,4 +1,4 @@
-"""Digests of plain values, texts and files, by which runs and folders of the cache are named and told apart."""
+"""Digests of plain values, texts and files, by which runs and folders of the cache are named and distinguished."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ def digest(value: object) -> str:
 
 
 def sealed(content: dict[str, Any]) -> dict[str, Any]:
-    """The content with its own digest, by which `unsealed` tells whether it is still what was written."""
+    """The content with its own digest, by which `unsealed` notices a change."""
     return {**content, SEAL: digest(content)}
 
 
 def unsealed(content: Any) -> dict[str, Any]:
-    """The content of `sealed`, without the digest. Raises ValueError, in one line, where it is anything else."""
+    """The content of `sealed`, without the digest. Raises ValueError, in one line, for anything else."""
     if not isinstance(content, dict):
-        raise ValueError(f"a {type(content).__name__} where keys are expected")
+        raise ValueError(f"it is a {type(content).__name__} instead of a mapping")
     rest = {key: value for key, value in content.items() if key != SEAL}
     if content.get(SEAL) != digest(rest):
         raise ValueError("it was changed: its digest differs" if SEAL in content else "it has no digest")

@@ -1,4 +1,4 @@
-"""Files and folders on the disk: read without waiting for a writer, and there after a power cut."""
+"""Files and folders on the disk, read without waiting for a writer, and written so that they survive a power cut."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ LARGEST = 1 << 30  # bytes of a file that is read whole
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a file to be read. Raises OSError, also where it is no regular file: to open a pipe could take for ever."""
+    """Open a file for reading. Raises OSError, also for other than regular files, as a pipe could block."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         return os.fdopen(descriptor, "rb")
     except BaseException:
         os.close(descriptor)
@@ -30,12 +30,15 @@ def read_bytes(path: Path) -> bytes:
     """The bytes of a regular file. Raises OSError."""
     with open_regular(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > LARGEST:
-            raise OSError(errno.ERANGE, f"it has {size:,} bytes, too many to be read", str(path))
+            raise OSError(errno.ERANGE, f"it has {size:,} bytes, which are too many to read", str(path))
         return file.read()
 
 
 def open_lock(path: Path) -> int:
-    """Open the file of a lock, made where there is none; the lock goes when it is closed. Raises OSError."""
+    """Open the file of a lock, and make it if it is missing.
+
+    The lock is released when the file is closed. Raises OSError.
+    """
     # without waiting for whoever reads a pipe in its place
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
 
@@ -51,9 +54,9 @@ def lock_file(path: Path) -> Iterator[int]:
 
 
 def take_lock(descriptor: int, *, wait: bool = False) -> bool:
-    """Take the lock of an open file, which the system releases when its process dies; whether it was free.
+    """Take the lock of an open file, which the system releases when its process dies; returns whether it was free.
 
-    Raises OSError, on a file system without locks too.
+    Raises OSError, also on a file system without locks.
     """
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -72,7 +75,7 @@ def to_disk(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those above it that are missing, so that it survives a power cut before what is put in it.
+    """Make a folder with its missing parents, so that it survives a power cut before anything is put into it.
 
     Raises OSError.
     """
@@ -84,7 +87,7 @@ def make_folder(path: Path) -> None:
 
 
 def made_folder(path: Path) -> bool:
-    """Make a folder in one that is there, as `make_folder` does; whether it is this process that made it.
+    """Make a folder in an existing one, as `make_folder` does; returns whether this process made it.
 
     Raises OSError.
     """

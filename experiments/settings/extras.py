@@ -15,15 +15,15 @@ class MissingExtra(Mistake):
 
 
 def check_installed(extra: str, purpose: str, *libraries: str) -> None:
-    """Raise MissingExtra, with the command to install the extra, where one of its libraries is missing.
+    """Raises MissingExtra, with the command to install the extra, if one of its libraries is missing.
 
-    purpose: what needs them, as the subject of the message: `attn heads`. Imports none of them.
+    purpose: the part that needs them, as the subject of the message: `attn heads`. Imports none of them.
     """
     if missing := [library for library in libraries if find_spec(library) is None]:
         raise MissingExtra(f"{purpose} needs {', '.join(missing)}", install_line(extra))
 
 
 def install_line(extra: str) -> str:
-    """The command that installs an extra: in a checkout with the versions that were tested, else by name."""
+    """The command that installs an extra: in a checkout with the tested versions, else by name."""
     is_checkout = CONSTRAINTS.is_file()
     return f'pip install -c constraints.txt -e ".[{extra}]"' if is_checkout else f'pip install "attn[{extra}]"'

@@ -134,7 +134,7 @@ class Classification(Labelled):
     @model_validator(mode="after")
     def _binary(self) -> Classification:
         if "f1" in self.metrics and len(self.labels) != 2:
-            raise ValueError(f"metrics {self.metrics}: f1 needs two labels, there are {len(self.labels)}")
+            raise ValueError(f"metrics {self.metrics}: f1 needs two labels, not {len(self.labels)}")
         return self
 
 

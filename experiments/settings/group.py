@@ -1,4 +1,4 @@
-"""What every group of settings is: closed, immutable and strictly typed; and the ranges that settings have."""
+"""The base of every group of settings, which is closed, immutable and strictly typed; and the ranges of settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kinds of a group of settings: one file a kind, and the folder is the list of them."""
+"""The kinds of a group of settings. Each kind is a file, and the folder is their list."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ def kinds(package: str, base: type[Kind]) -> dict[str, type[Kind]]:
 
 
 def one_of(package: str, base: type[Kind]) -> Any:
-    """The union of the kinds of a package, as the type of a field; pydantic tells them apart by a field's `kind`."""
+    """The union of the kinds of a package, as the type of a field.
+
+    Pydantic distinguishes them by their field `kind`.
+    """
     return Union[tuple(kinds(package, base).values())]  # noqa: UP007 - built at run time
 
 

@@ -1,4 +1,4 @@
-"""Ends of a command that are no bug: a line or two to the user, and an exit code."""
+"""Ends of a command that are not bugs: a line or two for the user, and an exit code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ class Failure(Exception):
 
 
 class Mistake(Failure):
-    """A mistake of the user's: a line that names the key, the value and what is allowed, and a hint what to do."""
+    """A mistake of the user's: a line that names the key, the value and what is allowed, and a hint about what to
+    do.
+    """
 
     exit_code = ExitCode.MISTAKE
 
@@ -27,7 +29,7 @@ class Mistake(Failure):
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
-    """` (did you mean x?)` for the known word most like `word`; empty if none is alike."""
+    """` (did you mean x?)` for the known word most similar to `word`; empty if none is similar."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
     return f" (did you mean {close[0]}?)" if close else ""
 
@@ -38,5 +40,5 @@ def first_line(error: BaseException) -> str:
 
 
 def shortened(text: str) -> str:
-    """The text; of one longer than 200 characters only both ends."""
+    """The text; if it is longer than 200 characters, only both ends."""
     return text if len(text) <= 200 else f"{text[:120]}...{text[-60:]}"

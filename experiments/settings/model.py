@@ -70,7 +70,7 @@ class Model(Group):
     def _first(self) -> Model:
         if not self.first_norm and (self.norm != "pre" or self.sharing in ("attention", "all")):
             raise ValueError(
-                f"first_norm false: is of norm=pre and sharing=none, not of norm={self.norm}, sharing={self.sharing}"
+                f"first_norm false: needs norm=pre and sharing=none, not norm={self.norm}, sharing={self.sharing}"
             )
         return self
 
@@ -99,7 +99,7 @@ class Model(Group):
     def _statistics(self) -> Model:
         if self.norms_by_batch and self.head_transform:
             raise ValueError(
-                f"norm_kind {self.norm_kind} needs head_transform=false: that norm sees the predicted positions only"
+                f"norm_kind {self.norm_kind} needs head_transform=false: this norm would see only predicted positions"
             )
         if self.norms_by_batch and self.sharing != "none":
             raise ValueError(

@@ -1,7 +1,7 @@
-"""What every objective says of itself, whatever its kind: all that the rest of the program asks.
+"""The interface of an objective's settings, which the rest of the program reads.
 
-The kinds stand in `experiments/objectives/kinds/`, one file each; `experiments/objectives/objective.py` says how one is
-written.
+The kinds are in `experiments/objectives/kinds/`, one file each. `experiments/objectives/objective.py` explains how to
+write one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from experiments.settings.group import Group
 
 
 class ObjectiveSettings(Group):
-    """The keys of an objective, and what it asks of the data and the model; lengths in tokens."""
+    """The keys of an objective, and its requirements for the data and the model; lengths in tokens."""
 
     architecture: ClassVar[str]  # the model that it trains, a key of experiments.model.build.ARCHITECTURES
     reads_targets: ClassVar[bool] = True  # the model is given what it predicts, hidden by what may attend to it

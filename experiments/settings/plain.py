@@ -1,6 +1,6 @@
-"""JSON and YAML that anybody may have written: plain values, soon, or one ValueError that says why not.
+"""JSON and YAML from untrusted files: plain values, read quickly, or one ValueError with the reason.
 
-Nothing in a file is executed, whatever it says, and none takes long to read, whatever it holds.
+Nothing in a file is executed, and no file takes long to read, whatever it contains.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def from_json(content: bytes | str) -> Any:
-    """The value of a JSON text. Raises ValueError, in one line; NaN and Infinity are no JSON."""
+    """The value of a JSON text. Raises ValueError, in one line, also for NaN and Infinity, which are not JSON."""
     try:
         return json.loads(content, parse_constant=_refuse)
     except RecursionError:
-        raise ValueError("lists in lists without end") from None
+        raise ValueError("lists are nested too deeply") from None
 
 
 def from_yaml(content: bytes | str) -> Any:
-    """The plain values of a YAML text without aliases, by which a few lines can stand for gigabytes.
+    """The plain values of a YAML text without aliases, because these let a few lines stand for gigabytes.
 
     Raises ValueError, in one line.
     """
     if len(content) > LARGEST_YAML:
-        raise ValueError(f"it has {len(content):,} bytes, more than settings have")
+        raise ValueError(f"it has {len(content):,} bytes, too many for settings")
     try:
         _check_events(content)
         value = yaml.load(content, Loader=_LOADER)
     except (yaml.YAMLError, UnicodeError, RecursionError, ArithmeticError, LookupError, TypeError) as error:
-        raise ValueError(f"no YAML: {' '.join(str(error).split())}") from error
+        raise ValueError(f"not YAML: {' '.join(str(error).split())}") from error
     _check_plain(value)
     return value
 
@@ -48,26 +48,26 @@ def _check_events(content: bytes | str) -> None:
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         # the parser takes a time that is quadratic in the depth
         if depth > DEEPEST_YAML:
-            raise ValueError(f"more than {DEEPEST_YAML} collections in each other")
+            raise ValueError(f"more than {DEEPEST_YAML} nested collections")
         if isinstance(event, yaml.AliasEvent):
-            raise ValueError(f"an alias, *{event.anchor}, where a value is expected")
+            raise ValueError(f"an alias, *{event.anchor}, instead of a value")
 
 
 def _check_plain(value: Any) -> None:
-    """Refuse what JSON could not hold: dates, sets, keys that are no text, NaN. Raises ValueError."""
+    """Refuse values that JSON cannot hold: dates, sets, keys that are not text, NaN. Raises ValueError."""
     if isinstance(value, dict):
         for key, item in value.items():
             if not isinstance(key, str):
-                raise ValueError(f"a key that is no text: {key!r}")
+                raise ValueError(f"a key that is not text: {key!r}")
             _check_plain(item)
     elif isinstance(value, list):
         for item in value:
             _check_plain(item)
     elif isinstance(value, float) and not math.isfinite(value):
-        raise ValueError(f"{value} where a number is expected")
+        raise ValueError(f"{value} instead of a finite number")
     elif not isinstance(value, str | int | float | None):
-        raise ValueError(f"a {type(value).__name__} where a text or a number is expected")
+        raise ValueError(f"a {type(value).__name__} instead of a text or a number")
 
 
 def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no number of JSON")
+    raise ValueError(f"{constant} is not a number in JSON")

@@ -176,12 +176,13 @@ def _check_plugins(folder: Path) -> None:
     """Raises Mistake for a module that has the name of another, that nothing would find or that is no Python."""
     modules = list(_modules_below(folder))
     if not modules and not (folder / "conf").is_dir():
-        raise Mistake(f"plugins={folder}: adds nothing", "it holds conf/GROUP/NAME.yaml, attention/NAME.py, ...")
+        raise Mistake(f"plugins={folder}: adds nothing", "it must contain conf/GROUP/NAME.yaml, attention/NAME.py, ...")
     for path in modules:
         registry = path.parent.relative_to(folder).as_posix()
         if registry not in REGISTRIES:
             raise Mistake(
-                f"{path}: {registry}/ is no folder that can be added to", f"there are: {', '.join(REGISTRIES)}"
+                f"{path}: {registry}/ is not a folder to which files can be added",
+                f"there are: {', '.join(REGISTRIES)}",
             )
         # a kernel is named without the ending of its file
         if any((ROOT / registry / f"{path.stem.removesuffix('_kernel')}{end}.py").exists() for end in ("", "_kernel")):
@@ -203,7 +204,7 @@ def _check_conf(folder: Path) -> None:
             raise Mistake(f"{path}: attn itself has conf/{name}", "give the file another name")
         if len(name.parts) == 1 or name.parts[0] not in groups:
             meant = nearest(name.parts[0], groups)
-            raise Mistake(f"{path}: {name.parts[0]} is no group{meant}", f"there are: {', '.join(groups)}")
+            raise Mistake(f"{path}: {name.parts[0]} is not a group{meant}", f"there are: {', '.join(groups)}")
         if name.parts[0] == "variant":
             _check_variant(path)
 
@@ -216,4 +217,4 @@ def _check_variant(path: Path) -> None:
         raise Mistake(f"{path}: {' '.join(str(error).split())}") from error
     named = tree.get("name") if isinstance(tree, dict) else None
     if named != path.stem:
-        raise Mistake(f"{path}: name = {named!r}: must be {path.stem!r}, as the file is called")
+        raise Mistake(f"{path}: name = {named!r}: must be {path.stem!r}, like the file")

@@ -68,7 +68,7 @@ class Settings(Group):
         return self.objective.row_length(self.length)
 
     def why_not_over(self, devices: int) -> str | None:
-        """Why the run can't go over so many devices, in a sentence; None where it can."""
+        """The reason, in a sentence, why the run cannot be divided among this many devices; None if it can."""
         trainer, model = self.trainer, self.model
         largest = largest_part(trainer.batch_size, devices)
         drops = model.dropout or model.attention_dropout or self.variant.get("dropout")

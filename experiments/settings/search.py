@@ -13,7 +13,7 @@ PRUNED_BY = ({"validation_loss"}, {"best_validation_loss"})  # what intermediate
 
 
 class Search(Group):
-    """What is searched for, how often, and how the points are drawn."""
+    """The goal of a search, its number of trials, and how points are drawn."""
 
     trials: Size  # of the whole study
     minimize: list[Text]  # fields of result.json
@@ -35,7 +35,7 @@ class Search(Group):
 
     @property
     def prunes(self) -> bool:
-        """Whether a run is ended whose validation losses are hopeless."""
+        """Whether runs with hopeless validation losses are ended."""
         return self.pruner == "median" or (self.pruner == "auto" and self._tells_early())
 
     def _tells_early(self) -> bool:
@@ -45,9 +45,9 @@ class Search(Group):
     def _check(self) -> Search:
         names = [*self.minimize, *self.maximize]
         if not names:
-            raise ValueError("nothing to minimize or to maximize; allowed are fields of result.json")
+            raise ValueError("minimize and maximize are both empty; name a field of result.json")
         if repeated := next((name for name in names if names.count(name) > 1), None):
             raise ValueError(f"{repeated} is given twice in minimize and maximize")
         if self.pruner == "median" and not self._tells_early():
-            raise ValueError("pruner = median: a run is pruned only where validation_loss alone is minimized")
+            raise ValueError("pruner = median: runs can be pruned only if validation_loss alone is minimized")
         return self

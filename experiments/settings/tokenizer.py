@@ -1,4 +1,4 @@
-"""How text becomes tokens."""
+"""The settings of tokenizers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ class TrainedTokenizer(Group):
     @model_validator(mode="after")
     def _room(self) -> TrainedTokenizer:
         if self.alphabet is not None and 2 * self.alphabet > self.vocabulary_size:
-            raise ValueError(f"alphabet {self.alphabet}: is at most half of vocabulary_size {self.vocabulary_size}")
+            raise ValueError(
+                f"alphabet {self.alphabet}: must be at most half of vocabulary_size {self.vocabulary_size}"
+            )
         return self
 
 

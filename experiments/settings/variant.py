@@ -111,7 +111,7 @@ def _meaning(argument: ast.arg, path: Path) -> Any:
         return _type(_given(argument.annotation))
     except (KeyError, AttributeError) as error:
         source = ast.unparse(argument.annotation)
-        raise Mistake(f"{_said(path)}: {argument.arg}: {source} is not made of {', '.join(TYPES)}, Literal") from error
+        raise Mistake(f"{_said(path)}: {argument.arg}: {source} must consist of {', '.join(TYPES)}, Literal") from error
 
 
 def _given(node: ast.expr) -> ast.expr:

@@ -1,4 +1,6 @@
-"""One comparison of a claim: its paired differences, and the word that they allow at a level."""
+"""One comparison of a claim: its differences, paired by seed, and the verdict that they allow at a significance
+level.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from experiments.statistics.evidence import (
 Relation = Literal[">", ">~", "~", "="]
 Outcome = Literal["holds", "reversed", "no difference"]
 Word = Literal["holds", "reversed", "no difference", "not resolved", "depends", "not tested"]
-# in which two outcomes that are both allowed are tried: a difference of the claimed sign holds however small it is
+# outcomes are tried in this order: even a small difference of the claimed sign holds
 ORDER: tuple[Outcome, ...] = ("holds", "no difference", "reversed")
 
 
@@ -29,8 +31,8 @@ ORDER: tuple[Outcome, ...] = ("holds", "no difference", "reversed")
 class Compared:
     """A comparison of measured numbers.
 
-    `differences` by seed are left less right, of step times the log of their ratio. `sense` is 1 where a positive one
-    is on the claimed side, else -1.
+    `differences` are the left side minus the right side, by seed; for step times, the log of their ratio. `sense` is 1
+    if a positive difference is on the claimed side, else -1.
     """
 
     sentence: str
@@ -40,8 +42,8 @@ class Compared:
     margin: float
     rows: Sequence[str] = ()
     evidence: Evidence = field(default_factory=Anytime)
-    marks: Sequence[str] = ()  # why a cell may not decide it; empty: all may
-    steps: Sequence[Compared] = ()  # neighbours of a trend: shown, and deciding nothing
+    marks: Sequence[str] = ()  # reasons why a cell may not decide it; empty: all may
+    steps: Sequence[Compared] = ()  # neighbours of a trend: shown, but they decide nothing
 
     exact = False
 
@@ -57,24 +59,30 @@ class Compared:
 
     @property
     def interval(self) -> Interval | None:
-        """The 95% interval of the mean; None where it is infinite."""
+        """The 95% interval of the mean; None if it is infinite."""
         return interval(self.evidence, self.values)
 
     def p_values(self) -> dict[Outcome, float]:
-        """The p-value of each outcome's contrary: at a level from it on, the differences show the outcome."""
+        """The p-value of the opposite of each outcome.
+
+        The differences show an outcome at every level from its p-value on.
+        """
         if not self.values:
             return dict.fromkeys(ORDER, 1.0)
         return self._p_values(len(self.values), *mean_and_deviation(self.values))
 
     def word(self, level: float = ALPHA) -> Word:
-        """What the differences show at a level; `not tested` where a cell may not decide."""
+        """The outcome that the differences show at a level; `not tested` if a cell may not decide."""
         if self.marks:
             return "not tested"
         p_values = self.p_values()
         return next((outcome for outcome in ORDER if p_values.get(outcome, 1.0) <= level), "not resolved")
 
     def seeds_needed(self, level: float = ALPHA) -> int | None:
-        """The seeds that resolve it if mean and deviation stay; None: over MOST_SEEDS, or fewer than two pairs."""
+        """The number of seeds that resolves the comparison if mean and deviation stay the same.
+
+        None for more than MOST_SEEDS, and for fewer than two pairs.
+        """
         if len(self.values) < 2:
             return None
         mean, deviation = mean_and_deviation(self.values)
@@ -100,17 +108,21 @@ class Compared:
                 "reversed": beside_margin if claimed < -self.margin else 1.0,
             }
         edges = p_value(-self.margin), p_value(self.margin)
-        # outside as inside of the margin, the nearer edge is the harder one to exclude
+        # the nearer edge of the margin is the harder one to exclude, from outside as from inside
         return {"holds": self._within(mean, *edges), "reversed": max(edges) if abs(mean) > self.margin else 1.0}
 
     def _within(self, mean: float, *edges: float) -> float:
-        """Both sides of the margin have to be excluded (Schuirmann 1987); not significant does not mean equal."""
+        """The p-value of the mean lying within the margin.
+
+        Both edges of the margin have to be excluded (Schuirmann 1987). A difference that is not significant is not a
+        proof of equality.
+        """
         return max(edges) if abs(mean) < self.margin else 1.0
 
 
 @dataclass(frozen=True)
 class Exact:
-    """A comparison of numbers that are counted and not measured."""
+    """A comparison of numbers that are counted, not measured."""
 
     sentence: str
     differences: dict[int, float]
@@ -129,22 +141,22 @@ class Exact:
 
     @property
     def mean(self) -> float | None:
-        """The difference; None where a row is missing."""
+        """The difference; None if a row is missing."""
         return self.values[0] if self.values else None
 
     def p_values(self) -> dict[Outcome, float]:
-        """0 for what is so, 1 for what is not; 1 for both where a row is missing."""
+        """0 for a true outcome and 1 for a false one; 1 for both if a row is missing."""
         if not self.differences:
             return {"holds": 1.0, "reversed": 1.0}
         return {"holds": 0.0 if self.is_true else 1.0, "reversed": 1.0 if self.is_true else 0.0}
 
     def word(self, level: float = ALPHA) -> Word:
-        """Whether it is so."""
+        """`holds` if the equality is true, `reversed` if it is not; `not resolved` if a row is missing."""
         p_values = self.p_values()
         return next((outcome for outcome in ("holds", "reversed") if p_values[outcome] <= level), "not resolved")
 
     def seeds_needed(self, level: float = ALPHA) -> int | None:
-        """One seed shows it."""
+        """One seed is enough."""
         return 1
 
 
@@ -154,7 +166,8 @@ AnyComparison = Compared | Exact
 def claim_p_value(comparisons: Sequence[AnyComparison]) -> float:
     """The smallest level at which the comparisons together decide their claim.
 
-    All have to hold (intersection-union: the worst p-value), or one contradicts it (Bonferroni over the comparisons).
+    Either all of them hold (intersection-union test: the largest p-value), or one contradicts the claim (Bonferroni
+    over the comparisons).
     """
     if not comparisons or any(comparison.marks for comparison in comparisons):
         return 1.0
@@ -164,7 +177,7 @@ def claim_p_value(comparisons: Sequence[AnyComparison]) -> float:
 
 
 def claim_word(comparisons: Sequence[AnyComparison], level: float) -> Word:
-    """The word on a claim at a level, from its comparisons: the worst of them."""
+    """The verdict on a claim at a level: the worst outcome of its comparisons."""
     if not comparisons or any(comparison.marks for comparison in comparisons):
         return "not tested"
     strict = {comparison.word(level / len(comparisons)) for comparison in comparisons}
@@ -175,14 +188,17 @@ def claim_word(comparisons: Sequence[AnyComparison], level: float) -> Word:
 
 
 def claim_seeds(comparisons: Sequence[AnyComparison], level: float) -> int | None:
-    """The seeds that the slowest comparison needs if all means and deviations stay; None where one needs too many."""
+    """The number of seeds that the slowest comparison needs if all means and deviations stay the same.
+
+    None if a comparison needs too many.
+    """
     needed = [comparison.seeds_needed(level / len(comparisons)) for comparison in comparisons]
     known = [count for count in needed if count is not None]
     return max(known) if needed and len(known) == len(needed) else None
 
 
 def widest(comparisons: Sequence[AnyComparison]) -> float:
-    """The largest half width of their 95% intervals; infinite where one has none."""
+    """The largest half width of the 95% intervals of the comparisons; infinite if one has no interval."""
     halves = [
         (comparison.interval[1] - comparison.interval[0]) / 2 if comparison.interval else math.inf
         for comparison in comparisons
@@ -192,7 +208,10 @@ def widest(comparisons: Sequence[AnyComparison]) -> float:
 
 
 def _contradictions(p_values: dict[Outcome, float]) -> Iterator[float]:
-    """Of outcomes that contradict the claim; a difference that shows sooner that it holds contradicts nothing."""
+    """The p-values of the outcomes that contradict the claim.
+
+    A comparison contradicts nothing if its difference shows at a smaller level that it holds.
+    """
     yield p_values["reversed"]
     if p_values.get("no difference", 1.0) < p_values["holds"]:
         yield p_values["no difference"]

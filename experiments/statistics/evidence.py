@@ -1,4 +1,4 @@
-"""What a few paired differences say of their mean: the two ways to be allowed to look at them.
+"""The evidence that a few paired differences give about their mean, of two kinds that differ in when one may look.
 
 Anytime-valid evidence may be looked at after every seed, and seeds may be added until it decides. Student's t may be
 looked at once, after a number of seeds that was written down before the first of them was trained.
@@ -12,15 +12,17 @@ from typing import Any, Protocol
 
 from experiments.settings.extras import check_installed
 
-ALPHA = 0.05  # the chance of a wrong verdict that is allowed
-PRIOR_VARIANCE = 4.0  # g: of an effect in units of the standard deviation, under the alternative
+ALPHA = 0.05  # allowed probability of a wrong verdict
+PRIOR_VARIANCE = 4.0  # g: variance of the effect in units of the standard deviation, under the alternative
 MOST_SEEDS = 1000
 
 Interval = tuple[float, float]
 
 
 class Evidence(Protocol):
-    """An interval and p-values of a mean, which agree: a mean lies within the interval if its p-value is over alpha."""
+    """An interval and p-values of a mean, which agree: a mean lies within the interval if its p-value is above
+    alpha.
+    """
 
     name: str
 
@@ -35,7 +37,7 @@ class Evidence(Protocol):
         """
 
     def half_width(self, count: int, deviation: float, alpha: float = ALPHA) -> float:
-        """Half the width of the interval of level 1 - alpha around the mean; infinite where nothing is known."""
+        """Half the width of the interval of level 1 - alpha around the mean; infinite if nothing is known."""
 
 
 class Anytime:
@@ -98,7 +100,7 @@ class Planned:
 
 
 class Waiting:
-    """Of a plan whose cells are not all there: nothing is known before they are."""
+    """The evidence of a plan whose cells are not complete: nothing is known before they are."""
 
     name = "planned, not complete"
 
@@ -115,13 +117,13 @@ def mean_and_deviation(values: Sequence[float]) -> tuple[float, float]:
     """The mean and the sample standard deviation; a deviation of 0 for a single value."""
     count = len(values)
     mean = math.fsum(values) / count
-    # of a handful of values, a fraction of what numpy takes
+    # much faster than numpy for a few values
     squares = math.fsum((value - mean) ** 2 for value in values)
     return mean, math.sqrt(squares / (count - 1)) if count > 1 else 0.0
 
 
 def interval(evidence: Evidence, values: Sequence[float], alpha: float = ALPHA) -> Interval | None:
-    """The interval of the mean; None where it is infinite."""
+    """The interval of the mean; None if it is infinite."""
     if not values:
         return None
     mean, deviation = mean_and_deviation(values)
@@ -135,10 +137,10 @@ def standard_error(values: Sequence[float]) -> float | None:
 
 
 def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
-    """The level that Holm's procedure (1979) leaves each hypothesis, in the order given; 0 for one that is kept.
+    """The level that Holm's procedure (1979) leaves for each hypothesis, in the given order; 0 for one that is kept.
 
-    The smallest p-value is tested at alpha / m, the next at alpha / (m - 1), and so on, until one is kept. The chance
-    of any wrong rejection stays below alpha, at every look where the p-values are anytime-valid.
+    The smallest p-value is tested at alpha / m, the next one at alpha / (m - 1), and so on until one is kept. The
+    probability of any wrong rejection stays below alpha, at every look if the p-values are anytime-valid.
     """
     levels = [0.0] * len(p_values)
     for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
@@ -150,7 +152,10 @@ def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
 
 
 def _student() -> Any:
-    """Student's t; imported here, as the anytime-valid interval needs no SciPy. Raises Mistake where it is missing."""
+    """Student's t, imported here because the anytime-valid interval does not need SciPy.
+
+    Raises Mistake if SciPy is missing.
+    """
     check_installed("tables", "a comparison of planned seeds", "scipy")
     from scipy.stats import t
 

@@ -1,4 +1,4 @@
-"""The conditions that a table's numbers came about under, and what a reader has to know of them."""
+"""The conditions under which a table's numbers were made, and notes for its reader."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from experiments.tables.seeds import spans
 from experiments.tables.sources.source import CellOutcome
 from experiments.tables.step_times import StepTimes
 
-# how the evidence may be looked at
+# when the evidence may be looked at
 EVIDENCE_TEXTS = {
-    Anytime.name: "anytime-valid: looked at after any seed, seeds added at will",
-    Planned.name: "Student's t, as these seeds were planned before the first was trained",
-    Waiting.name: "of a plan that is not complete: nothing is decided yet",
+    Anytime.name: "anytime-valid: valid after any seed, and seeds may be added",
+    Planned.name: "Student's t, because these seeds were planned before the first was trained",
+    Waiting.name: "the plan is not complete, so nothing is decided yet",
 }
 CellOutcomes = Mapping[tuple[str, int], CellOutcome]  # by row and seed
-# what the cells of a table must not differ in, of a result
+# parts of a result in which the cells of a table must not differ
 SHARED_CONDITIONS = {
     "device": "machine",
     "precision": "precision",
@@ -61,14 +61,14 @@ def facts(
 
 
 def notes(request: Request, outcomes: CellOutcomes, step_times: StepTimes) -> Iterator[str]:
-    """Sentences on what is not as a reader would expect."""
+    """Sentences on everything that a reader would not expect."""
     budget = request.budget
     if budget.note:
         yield budget.note
     if budget.finetune:
         yield (
             "Scores of tasks are those of the fine-tuned runs; parameters, peak memory, step time and validation loss "
-            "are those of the pretraining that each started from."
+            "are those of the pretraining from which each started."
         )
     if budget.metric:
         yield f"Ranks and signs are against the published {budget.metric}."
@@ -84,16 +84,16 @@ def notes(request: Request, outcomes: CellOutcomes, step_times: StepTimes) -> It
         yield f"The machine was busy while steps were timed: {waited}."
     for place, condition in SHARED_CONDITIONS.items():
         if len(distinct(outcome.result.get(place) for outcome in outcomes.values())) > 1:
-            yield f"The cells are of more than one {condition}: what is measured of them is not comparable."
+            yield f"The cells differ in their {condition}, so their measurements are not comparable."
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:
-    """The values, each once, without those that are not known."""
+    """The known values, each once."""
     return [value for value in dict.fromkeys(values) if value not in (None, "")]
 
 
 def _learning_rates(request: Request) -> Iterator[tuple[str, str]]:
-    """The tuned rates of the rows' families, unless the user gives one."""
+    """The tuned learning rates of the rows' families, unless the user gives one."""
     of_user = any(key_of(override) == "learning_rate" for override in request.overrides)
     families = set() if of_user else {of.definition.family for of in request.configurations.values()}
     for key, tuning in request.budget.learning_rates.items():
@@ -103,7 +103,7 @@ def _learning_rates(request: Request) -> Iterator[tuple[str, str]]:
 
 
 def _of_results(results: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """What the results say of how they came about."""
+    """The conditions that the results record."""
     for title, place in (("steps", "steps"), ("tokens", "tokens"), ("precision", "precision"), ("kernel", "backend")):
         if values := distinct(value_at(result, place) for result in results):
             yield title, ", ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in values)
@@ -120,7 +120,7 @@ def _of_results(results: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
 
 
 def _examples(name: str, results: Sequence[dict[str, Any]]) -> list[str]:
-    """What the splits of a fine-tuning's task were."""
+    """The data sets of a fine-tuning's task, by split."""
     splits = [value_at(result, f"finetune.{name}.corpus.splits") or {} for result in results]
     return distinct(f"{part}: {_corpus(identity)}" for of_result in splits for part, identity in of_result.items())
 

@@ -1,4 +1,4 @@
-"""What tables cost before anything is trained: the cells of one, and a list of all there are."""
+"""The costs of tables before anything is trained: the cells of one table, and a list of all tables."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ BUDGETS: tuple[str, ...] = get_args(BudgetName)
 
 
 def cell_costs(source: Source, finetunings: Sequence[str], console: Console) -> tuple[list[Row], str]:
-    """A row for every cell with what it will cost, and a sentence on what is left to do.
+    """A row with the predicted cost of every cell, and a sentence about the cells that are missing.
 
-    finetunings: names of those that follow on each cell, whose time is not predicted.
+    finetunings: the names of the fine-tunings that follow each cell, whose time is not predicted.
     """
     states = [source.outcome(cell).state for cell in source.cells]
     by_row: dict[str, Prediction] = {}
@@ -41,14 +41,14 @@ def cell_costs(source: Source, finetunings: Sequence[str], console: Console) -> 
         [by_row[cell.row] for cell, state in zip(source.cells, states, strict=True) if state == "missing"]
     )
     if finetunings:
-        # how many windows the examples are only they say
+        # the number of windows is known only from the examples
         to_finetune = sum(state in ("missing", "pretrained") for state in states)
-        left += f", and then, not counted here, fine-tuning of {to_finetune} cells on {', '.join(finetunings)}"
+        left += f", and then fine-tuning of {to_finetune} cells on {', '.join(finetunings)}, which is not counted here"
     return rows, left
 
 
 def list_tables(runs: Path) -> tuple[list[Row], str]:
-    """A row for every table with its cells at each budget, and a caption; nothing is composed or measured."""
+    """A row for every table with its number of cells at each budget, and a caption; nothing is composed or measured."""
     rows: list[Row] = []
     for name in names():
         table = load(name)
@@ -56,15 +56,18 @@ def list_tables(runs: Path) -> tuple[list[Row], str]:
             budget: _count(Request(name, table, budget, range(1), runs=runs)) for budget in table.budgets
         }
         rows.append({"table": name, "shows": table.shows} | {budget: counts.get(budget) for budget in BUDGETS})
-    return rows, "cells at each budget; attn table --dry-run says what they cost on this machine"
+    return rows, "cells at each budget; attn table --dry-run estimates their cost on this machine"
 
 
 def table_costs(runs: Path, console: Console) -> tuple[list[Row], str]:
-    """A row for every table with its cost at each budget, if each cell costs what the baseline does; a caption."""
+    """A row for every table with its cost at each budget, and a caption.
+
+    Every cell is assumed to cost what the baseline costs.
+    """
     from experiments.tables.sources.calibration import remembered
 
     settings, rows = compose([]), []
-    # to compose them all takes half a minute, so that what was found is kept
+    # composing all of them takes half a minute, so the costs are kept
     yamls = [path.read_text(encoding="utf-8") for path in yaml_files("**/*.yaml")]
     key = ["list", digest(yamls)]
     for number, name in enumerate(known := names(), start=1):
@@ -87,7 +90,7 @@ def table_costs(runs: Path, console: Console) -> tuple[list[Row], str]:
 
 
 def _baseline_cost(request: Request, console: Console) -> list[float | None] | None:
-    """The prediction of the baseline's first cell, ready for JSON; None without a time."""
+    """The prediction for the baseline's first cell, ready for JSON; None if its time is unknown."""
     baseline = request.table.baseline
     source = source_of(request, {baseline: request.rows[baseline]})
     prediction = source.predict(source.cells[0], console, roughly=True)
@@ -97,7 +100,7 @@ def _baseline_cost(request: Request, console: Console) -> list[float | None] | N
 
 
 def _cost_text(request: Request, prediction: Prediction) -> str:
-    """What all cells of a budget cost."""
+    """The cost of all cells of a budget."""
     budget = request.budget
     count = _count(request)
     if prediction.seconds is None:

@@ -1,4 +1,4 @@
-"""Which rows may not decide a claim: what a model needs to have learned before its loss says anything of attention."""
+"""Marks of rows that may not decide a claim, because their models have learned too little."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from experiments.tables.sources.source import CellOutcome
 
 @dataclass(frozen=True)
 class Mark:
-    """What is known of a row's training beside its score."""
+    """The facts about a row's training that affect whether it may decide a claim."""
 
-    stuck: str = ""  # why the row may decide nothing; empty: it may
+    stuck: str = ""  # reason why the row may not decide a claim; empty: it may
     late_gain: float | None = None  # nats that the last tenth of its steps gained, the mean over seeds
 
 
 def mark(outcomes: Iterable[CellOutcome], budget: Budget) -> Mark:
-    """The mark of a row, from what its cells came to: it is stuck if a cell diverged, or ended at the plateau.
+    """The mark of a row, from the outcomes of its cells. A row is stuck if a cell diverged or ended at the plateau.
 
     Rows of computed cells have no loss of a unigram model, and no mark.
     """

@@ -1,6 +1,6 @@
-"""Plans: the seeds and comparisons that were written down before the first of those seeds was trained.
+"""Plans: seeds and comparisons that are written down before the first of the seeds is trained.
 
-A verdict is by Student's t, which is narrower, if its seeds are those of a plan, and only then.
+A verdict uses Student's t, whose intervals are narrower, if its seeds are exactly those of a plan.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from experiments.tables.seeds import begun_seeds, has_begun
 from experiments.tables.sources.source import Source
 
 PLANS = "plans"  # in the folder of the rendered tables
-# of a plan: what must be now as it was then, and how it reads
+# the parts of a plan that must not have changed, in words
 PARTS = {
     "definition": "the table or its overrides",
     "rows": "its rows",
@@ -36,7 +36,7 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Plan:
-    """What a plan's file says."""
+    """The content of a plan's file."""
 
     date: str  # UTC, ISO 8601
     table: str
@@ -45,9 +45,9 @@ class Plan:
     rows: list[str]  # configurations
     comparisons: list[str]
     margin: float
-    definition: str  # digest of the table's file as it was read, and of the further overrides
+    definition: str  # digest of the table's file as it was read, and of further overrides
     cells: str  # digest of the names of all cells, which follow from their configurations
-    code: str  # digest of the code that the rows compute with
+    code: str  # digest of the code that computes the rows
 
     @property
     def says(self) -> str:
@@ -57,40 +57,42 @@ class Plan:
 
 
 def make_plan(request: Request, source: Source, count: int) -> Path:
-    """Write down a plan for `count` seeds: those of the request if it names any, else the first after those begun.
+    """Write down a plan for `count` seeds: those of the request if it names any, else the first ones after those that
+    have begun.
 
-    Returns its file. Raises Mistake for seeds of which a cell has begun, and for a count that is not theirs.
+    Returns the plan's file. Raises Mistake if a cell of a seed has begun, and if `count` is not the number of the
+    request's seeds.
     """
     if request.names_seeds:
         seeds = request.seeds
         if len(seeds) != count:
-            raise Mistake(f"--plan {count}: --seeds {request.span or len(seeds)} are {len(seeds)}")
+            raise Mistake(
+                f"--plan {count}: --seeds {request.span or len(seeds)} gives {len(seeds)} seeds; both must agree"
+            )
     else:
         first = max(begun_seeds(source), default=-1) + 1
         seeds = range(first, first + count)
     planned = source.with_seeds(seeds)
     if begun := sorted({cell.seed for cell in planned.cells if has_begun(planned.outcome(cell))}):
-        raise Mistake(
-            f"--plan: seed {', '.join(map(str, begun))} has begun; a plan is made before", "choose later seeds"
-        )
+        raise Mistake(f"--plan: cells of seed {', '.join(map(str, begun))} have begun already", "choose later seeds")
     plan = _plan(request, planned, seeds)
     path = folder_for(request.runs / RENDERED / PLANS) / f"{request.table_stem}-{seeds[0]}-{seeds[-1]}.json"
     if path.exists():
-        raise Mistake(f"{path}: these seeds are planned already")
+        raise Mistake(f"{path}: a plan for these seeds exists already")
     write_sealed(path, asdict(plan))
     return path
 
 
 def plans(request: Request) -> list[Plan]:
-    """The plans of this table and budget in the runs' folder. Raises Mistake for a file that is no plan."""
+    """The plans of this table and budget in the runs' folder. Raises Mistake for a file that is not a plan."""
     paths = sorted((request.runs / RENDERED / PLANS).glob(f"{request.table_stem}-*.json"))
     return [_read(path) for path in paths]
 
 
 def evidence_for(request: Request, source: Source, planned: Sequence[Plan]) -> Evidence:
-    """Student's t for exactly the seeds of a plan when all its cells are there, and anytime-valid evidence else.
+    """Student's t if the seeds are exactly those of a plan whose cells are all complete, else anytime-valid evidence.
 
-    A plan that is not complete decides nothing yet. One whose table or code has changed since is none.
+    A plan that is not complete decides nothing yet. A plan whose table or code has changed does not count.
     """
     of_these = [plan for plan in planned if plan.seeds == list(request.seeds)]
     if not of_these:
@@ -103,10 +105,10 @@ def evidence_for(request: Request, source: Source, planned: Sequence[Plan]) -> E
 
 
 def line_of(plan: Plan, request: Request, source: Source) -> str:
-    """The plan in a line, which says so where it is void, and of what is no longer what was planned."""
+    """The plan in a line. If the plan is void, the line says what has changed since it was made."""
     now = _plan(request, source.with_seeds(plan.seeds), plan.seeds)
     changed = [meaning for key, meaning in PARTS.items() if getattr(plan, key) != getattr(now, key)]
-    return plan.says + (f"; void, as {' and '.join(changed)} changed since" if changed else "")
+    return plan.says + (f"; void, because {' and '.join(changed)} changed since" if changed else "")
 
 
 def _plan(request: Request, source: Source, seeds: Sequence[int]) -> Plan:
@@ -131,4 +133,4 @@ def _read(path: Path) -> Plan:
     try:
         return TypeAdapter(Plan).validate_python(read_sealed(path))
     except (OSError, ValueError) as error:
-        raise Mistake(f"{path}: is no plan: {first_line(error)}") from error
+        raise Mistake(f"{path}: is not a plan: {first_line(error)}") from error

@@ -1,4 +1,4 @@
-"""A table as it stands: what is published, what was measured, the verdicts, and under which conditions."""
+"""The present state of a table: published numbers, measurements, verdicts, and conditions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Line = dict[str, Any]
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a rendering shows."""
+    """All data that a rendering shows."""
 
     request: Request
     score: str  # name of the score's column
@@ -36,7 +36,7 @@ class Report:
     verdicts: list[Verdict]
     facts: list[tuple[str, str]]
     notes: list[str]
-    is_complete: bool  # every cell is done, or came to NaN
+    is_complete: bool  # every cell is done, or ended in NaN
     cells: int  # one of each configuration and seed
     missing: int  # of the cells: those without a score
 
@@ -49,19 +49,19 @@ def report(
     evidence: Evidence | None = None,
     plans: Sequence[str] = (),
 ) -> Report:
-    """The table of what the source's cells have come to so far.
+    """The table of the results that the source's cells have so far.
 
     Args:
         request: the table, budget and seeds.
-        source: what knows the cells.
-        published: what the paper printed; None: nothing.
-        step_times: what the table's bench measured.
+        source: the source of the cells.
+        published: the numbers that the paper printed; None for none.
+        step_times: the measurements of the table's bench.
         evidence: anytime-valid unless the seeds were planned.
-        plans: a line about each that was made of this table, whatever its seeds.
+        plans: a line about each plan of this table, for any seeds.
     """
     evidence = evidence or Anytime()
     found = ((cell, source.outcome(cell)) for cell in source.cells)
-    # of seeds that nobody asked for some rows may have a cell, and others none
+    # for seeds that the user did not request, some rows may have a cell and others none
     outcomes = {
         (cell.row, cell.seed): outcome for cell, outcome in found if cell.seed in request.seeds or has_begun(outcome)
     }
@@ -103,7 +103,7 @@ def _measures(
     request: Request, scheme: str, scores: Mapping[str, dict[int, float]], step_times: Mapping[str, dict[int, float]],
     outcomes: CellOutcomes, sizes: Mapping[str, Mapping[str, object]], marks: Mapping[str, Mark],
 ) -> Measures:  # fmt: skip
-    """What claims can be about under one scheme, by the row's own key."""
+    """The numbers that claims can be about under one scheme, by the row's own key."""
     keys = {of.row: key for key, of in request.configurations.items() if of.scheme == scheme}
     parameters = _of_results(outcomes, "parameters.total", lambda count: count)
     gains = {row: gain for row, key in keys.items() if (gain := marks[key].late_gain) is not None}
@@ -118,7 +118,7 @@ def _measures(
 
 
 def _scores(budget: Budget, outcomes: CellOutcomes) -> dict[str, dict[int, float]]:
-    """Scores of done cells; of diverged ones what the budget says they count as."""
+    """The scores of finished cells, and the stand-in score that the budget gives to diverged ones."""
     scores: dict[str, dict[int, float]] = {}
     done = [outcome.result for outcome in outcomes.values() if outcome.state == "done"]
     stand_ins = [value for result in done if budget.diverged and (value := value_at(result, budget.diverged))]
@@ -132,7 +132,7 @@ def _scores(budget: Budget, outcomes: CellOutcomes) -> dict[str, dict[int, float
 
 
 def _of_results(outcomes: CellOutcomes, place: str, value: Callable[[float], float]) -> dict[str, dict[int, float]]:
-    """What follows from a number of every done cell whose result has it."""
+    """The values that a function gives for the results of finished cells, without missing ones."""
     values: dict[str, dict[int, float]] = {}
     for (row, seed), outcome in outcomes.items():
         if outcome.state == "done" and (number := value_at(outcome.result, place)):
@@ -141,7 +141,7 @@ def _of_results(outcomes: CellOutcomes, place: str, value: Callable[[float], flo
 
 
 def _by_seed(request: Request, outcomes: CellOutcomes, scores: Mapping[str, dict[int, float]]) -> Iterator[Line]:
-    """A line for every cell: its score, what a unigram model would have, and what it came to."""
+    """A line for every cell: its score, the loss of a unigram model, and its outcome."""
     configurations = request.configurations
     for (key, seed), outcome in outcomes.items():
         of = configurations[key]
@@ -207,15 +207,15 @@ def _measured_columns(
 
 
 def _ratio(of_row: Mapping[int, float], of_baseline: Mapping[int, float]) -> float | None:
-    """Geometric mean over the bench's rounds of the step time relative to the baseline's."""
+    """The step time relative to the baseline's, as a geometric mean over the bench's rounds."""
     logs = [float(np.log(of_row[turn] / of_baseline[turn])) for turn in of_row if turn in of_baseline]
     return float(np.exp(np.mean(logs))) if logs else None
 
 
 def _rank(request: Request, lines: list[Line], printed: dict[str, dict[str, Number]]) -> None:
-    """Ranks among the rows that have both numbers, and whether the difference to the baseline has the paper's sign.
+    """Ranks among the rows that have both numbers, and whether the difference from the baseline has the paper's sign.
 
-    A mean that is over some of the seeds alone has no rank, and counts in no other row's.
+    A row whose mean covers only some of the seeds has no rank, and does not count in the ranks of others.
     """
     score, baseline = request.budget.score_name, request.table.baseline
     theirs: dict[str, float] = {}

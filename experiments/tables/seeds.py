@@ -1,4 +1,4 @@
-"""Which seeds a table and each of its rows have: those asked for, those begun before, those finished."""
+"""The seeds of a table and of each of its rows: requested, begun and finished ones."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from itertools import count
 
 from experiments.tables.sources.source import CellOutcome, Source
 
-BLOCK = 16  # seeds that are looked for at once; the first block of which no cell has begun ends the search
+BLOCK = 16  # seeds in a block; the search ends at the first block without a cell that has begun
 
 
 def has_begun(outcome: CellOutcome) -> bool:
-    """Whether anything of a cell is there."""
+    """Whether anything of a cell exists."""
     return outcome.state != "missing" or bool(outcome.reason)
 
 
 def begun_seeds(source: Source) -> list[int]:
-    """The seeds from 0 on of which a cell has begun."""
+    """The seeds for which a cell has begun, in order."""
     seeds: list[int] = []
     for first in count(0, BLOCK):
         block = source.with_seeds(range(first, first + BLOCK))
@@ -24,11 +24,11 @@ def begun_seeds(source: Source) -> list[int]:
         if not begun:
             return seeds
         seeds += begun
-    raise AssertionError("seeds are counted without end")
+    raise AssertionError("the search for seeds never ends")
 
 
 def spans(seeds: Iterable[int]) -> str:
-    """Seeds in order, runs of neighbours as FIRST-LAST."""
+    """Seeds in order, with consecutive ones as FIRST-LAST."""
     found: list[list[int]] = []
     for seed in sorted(seeds):
         if found and seed == found[-1][-1] + 1:
@@ -39,6 +39,6 @@ def spans(seeds: Iterable[int]) -> str:
 
 
 def seeds_text(seeds: Iterable[int]) -> str:
-    """Seeds with their noun: `seed 3`, `seeds 0-2`."""
+    """Seeds with their noun, such as `seed 3` and `seeds 0-2`."""
     seeds = set(seeds)
     return f"seed{'s' if len(seeds) > 1 else ''} {spans(seeds)}"

@@ -1,4 +1,7 @@
-"""The step times of a table's rows, by a short bench of their own: runs that share a machine tell nothing of speed."""
+"""The step times of a table's rows, measured by a short bench of its own.
+
+Runs that share a machine say nothing about speed.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +19,23 @@ from experiments.settings.run import Settings
 from experiments.tables.definition.request import Request
 from experiments.tables.sources.source import Source
 
-ROUNDS = 12  # an anytime-valid interval needs four, and is narrow from about ten on
+ROUNDS = 12  # an anytime-valid interval needs four rounds, and is narrow from about ten on
 STEP_TIMES_FOLDER = "steps"  # in the folder of the rendered tables
 
 
 class StepTimes(NamedTuple):
-    """What the bench of a table measured, on one machine."""
+    """The measurements of a table's bench on one machine."""
 
     seconds: dict[str, dict[int, float]]  # configuration -> round -> seconds of a step
     device: str
-    waited: float | None  # the largest share of its time that a row's process waited for a core; None: not known
+    waited: float | None  # largest share of the time that a row's process waited for a core; None: unknown
 
 
 NOT_MEASURED = StepTimes({}, "", None)
 
 
 def recorded(request: Request, source: Source) -> StepTimes:
-    """What was measured before, of these rows, this code and this machine; else NOT_MEASURED."""
+    """Earlier measurements of these rows with this code and machine; otherwise NOT_MEASURED."""
     try:
         record = read_sealed(_path(request))
         if record["rows"] != _identity(_settings_to_time(request, source)):
@@ -43,15 +46,15 @@ def recorded(request: Request, source: Source) -> StepTimes:
         }
         return StepTimes(seconds, str(record["device"]), record["waited"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
-        # not there, or damaged: it is measured anew
+        # missing or damaged, so it is measured again
         return NOT_MEASURED
 
 
 def measure(request: Request, source: Source, console: Console) -> StepTimes:
-    """Time a training step of every row in interleaved rounds, and keep it in the runs' folder.
+    """Time a training step of every row in interleaved rounds, and keep the times in the runs' folder.
 
-    Under the first scheme of positions, as what positions cost is the same for all rows. Raises Mistake for a row that
-    can't be built.
+    Only the first scheme of positions is timed, because positions cost the same in all rows. Raises Mistake for a row
+    that cannot be built.
     """
     from experiments.bench.contenders import Contender
     from experiments.bench.rounds import Timing, timed
@@ -65,7 +68,7 @@ def measure(request: Request, source: Source, console: Console) -> StepTimes:
     timings = {row: timing for row, timing in outcomes.items() if isinstance(timing, Timing)}
     for row, why in outcomes.items():
         if isinstance(why, str):
-            console.print(f"{row}: not timed: {why}", markup=False, highlight=False)
+            console.print(f"{row}: its step could not be timed: {why}", markup=False, highlight=False)
     waits = [wait for timing in timings.values() if (wait := timing.waited) is not None]
     record = {
         "rows": _identity(rows),
@@ -86,7 +89,7 @@ def _settings_to_time(request: Request, source: Source) -> dict[str, Settings]:
 
 
 def _identity(rows: Mapping[str, Settings]) -> str:
-    """Digest of what the times depend on."""
+    """The digest of everything that the times depend on."""
     of_rows = {
         row: [settings.model_dump(), code_digests(settings.model_dump(), None)] for row, settings in rows.items()
     }

@@ -1,6 +1,6 @@
-"""Seeds, one at a time, where they decide most: what `--until-resolved` does with its hours.
+"""The seeds that decide most, chosen one at a time: how `--until-resolved` uses its hours.
 
-Verdicts stay valid however seeds are chosen, as the evidence may be looked at after every one of them.
+Verdicts stay valid for every choice of seeds, because the evidence may be looked at after each of them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from experiments.tables.report import Report
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.source import Cell, CellOutcome, Source
 
-FIRST_SEEDS = 4  # of every row, before anything can be said of spreads
-MAX_FAILURES = 3  # cells of a row that fail: the row gets no more
-STATES_TO_MAKE = ("missing", "pretrained")  # a cell to be made, anew or from where it was cut
+FIRST_SEEDS = 4  # of every row, before spreads can be estimated
+MAX_FAILURES = 3  # a row with this many failed cells gets no more
+STATES_TO_MAKE = ("missing", "pretrained")  # states of a cell that is to be made or continued
 
 
 @dataclass(frozen=True)
 class NextCells:
-    """The next cells to make, and why these."""
+    """The next cells to make, and the reason for the choice."""
 
     cells: list[Cell]
     why: str
@@ -37,15 +37,15 @@ class NextCells:
 
 @dataclass(frozen=True)
 class _Open:
-    """A comparison that still decides a claim."""
+    """A comparison that is needed to decide a claim."""
 
     claim: str
     comparison: AnyComparison
     rows: list[str]  # configurations
-    seeds: int | None  # that it needs in all; None: over MOST_SEEDS
+    seeds: int | None  # seeds that it needs in total; None: over MOST_SEEDS
 
     def cost(self, seconds: dict[str, float]) -> float:
-        """Processor time that it still needs, in seconds of cells."""
+        """The processor time that the comparison still needs, in seconds of cells."""
         needed = MOST_SEEDS if self.seeds is None else self.seeds
         return max(1, needed - len(self.comparison.values)) * sum(seconds.get(row, 1.0) for row in self.rows)
 
@@ -54,9 +54,10 @@ def until_resolved(
     request: Request, source: Source, reported: Callable[[Source], Report], hours: float, workers: Workers,
     console: Console,
 ) -> Report:  # fmt: skip
-    """Make cells until every claim is decided, none can be with MOST_SEEDS, or the hours are used; the last report.
+    """Make cells until every claim is decided, no claim can be decided with MOST_SEEDS, or the hours are used. Returns
+    the last report.
 
-    Raises Interrupted; the same command goes on from what is there.
+    Raises Interrupted; the same command continues from there.
     """
     began = time.monotonic()
     while True:
@@ -72,10 +73,9 @@ def until_resolved(
 
 
 def next_step(request: Request, source: Source, report: Report) -> NextCells | None:
-    """The cells that decide most in their time; None where nothing is open.
+    """The cells that decide most for their time; None if nothing is open.
 
-    First every row gets FIRST_SEEDS. Then, of the comparisons that still decide a claim, the one that needs the least
-    further time gets its next seed.
+    First every row gets FIRST_SEEDS. Then the next seed goes to the open comparison that needs the least further time.
     """
     begun = source.with_seeds(sorted({*range(FIRST_SEEDS), *begun_seeds(source)}))
     outcomes = {cell: begun.outcome(cell) for cell in begun.cells}
@@ -98,7 +98,7 @@ def next_step(request: Request, source: Source, report: Report) -> NextCells | N
 
 
 def _open(request: Request, report: Report) -> Iterator[_Open]:
-    """The comparisons of claims that are not resolved, under each scheme, that do not hold yet by themselves."""
+    """The comparisons that do not hold yet by themselves, of the claims that are not resolved, under each scheme."""
     for verdict in report.verdicts:
         if verdict.claim.of != "score":
             continue
@@ -113,7 +113,7 @@ def _open(request: Request, report: Report) -> Iterator[_Open]:
 
 
 def _next_seed(source: Source, rows: Sequence[str]) -> list[Cell]:
-    """The missing cells of the first seed that one of the rows lacks; empty where all have MOST_SEEDS."""
+    """The missing cells of the first seed that one of the rows lacks; empty if all have MOST_SEEDS."""
     for first in range(0, MOST_SEEDS, FIRST_SEEDS):
         block = source.with_seeds(range(first, first + FIRST_SEEDS))
         missing = [cell for cell in block.cells if cell.row in rows and block.outcome(cell).state in STATES_TO_MAKE]

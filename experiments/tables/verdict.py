@@ -1,11 +1,11 @@
-"""The verdict on a claim, one of six words, from differences paired by seed, and never from a sign.
+"""The verdict on a claim: one of six words, decided by the interval of differences paired by seed.
 
-    holds           the interval lies on the claimed side of 0 (of sameness: within the margin)
+    holds           the interval lies on the claimed side of 0 (for sameness: within the margin)
     reversed        it lies on the other side, and not wholly within the margin
     no difference   it lies wholly within the margin
     not resolved    none of these yet
-    depends         it is resolved under each scheme of positions, and not alike
-    not tested      a cell that the claim is about can't decide it here, or doesn't exist
+    depends         the claim is resolved under each scheme of positions, with different verdicts
+    not tested      a cell that the claim needs cannot decide it here, or does not exist
 
 Over the claims of a table, under all its schemes of positions, Holm's correction keeps the chance of one wrong verdict
 below 5%.
@@ -32,45 +32,45 @@ from experiments.statistics.plateau import marks
 from experiments.tables.definition.inequality import Comparison, Part, Trend, arithmetic
 from experiments.tables.definition.table import Budget, Claim
 
-TIME_MARGIN = 0.02  # of the log of a ratio of step times: the bench of a quiet machine tells no less apart
+TIME_MARGIN = 0.02  # for the log of a ratio of step times: the bench cannot resolve less, even on a quiet machine
 # row -> seed -> number
 Numbers = Mapping[str, Mapping[int, float]]
 
 
 @dataclass(frozen=True)
 class Measures:
-    """What claims can be about, by row and seed, under one scheme of positions."""
+    """The numbers that claims can be about, by row and seed, under one scheme of positions."""
 
     score: Numbers
-    step_time: Numbers  # seconds a token, by round of the bench
+    step_time: Numbers  # seconds per token, by round of the bench
     parameters: Numbers
-    sizes: Mapping[str, Mapping[str, object]]  # what trends and arithmetic may name, by row
-    stuck: Mapping[str, str] = field(default_factory=dict)  # row -> why it may decide nothing
-    late_gain: Mapping[str, float] = field(default_factory=dict)  # row -> what the last tenth of training gained
+    sizes: Mapping[str, Mapping[str, object]]  # sizes that trends and arithmetic may name, by row
+    stuck: Mapping[str, str] = field(default_factory=dict)  # row -> reason why it may not decide a claim
+    late_gain: Mapping[str, float] = field(default_factory=dict)  # row -> gain of the last tenth of the training
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What was decided on a claim under one scheme of positions."""
+    """The decision on a claim under one scheme of positions."""
 
     comparisons: list[AnyComparison]
     word: Word
-    level: float  # at which it was decided, or would be beside the table's other claims
+    level: float  # level at which it was decided, or would be beside the table's other claims
     why: str  # of `not resolved` and `not tested`
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was decided on a claim, and by which comparisons under each scheme of positions."""
+    """The decision on a claim, with its comparisons under each scheme of positions."""
 
     key: str
     claim: Claim
-    findings: dict[str, Finding]  # by scheme; one of the name "" in a table without
-    left_out: list[str]  # rows that it names and this budget doesn't have
+    findings: dict[str, Finding]  # by scheme; a table without schemes has one with the name ""
+    left_out: list[str]  # rows of the claim that this budget lacks
 
     @property
     def word(self) -> Word:
-        """The word that all schemes have; `depends` where they are resolved and differ."""
+        """The verdict that all schemes share; `depends` if they are resolved and differ."""
         words = [finding.word for finding in self.findings.values()]
         for unresolved in ("not tested", "not resolved"):
             if unresolved in words:
@@ -79,7 +79,7 @@ class Verdict:
 
     @property
     def why(self) -> str:
-        """Why it is not resolved or not tested, by scheme."""
+        """The reason why the claim is not resolved or not tested, by scheme."""
         whys = {scheme: finding.why for scheme, finding in self.findings.items() if finding.why}
         return "; ".join(f"{scheme}: {why}" if scheme else why for scheme, why in whys.items())
 
@@ -95,9 +95,9 @@ def decide(
 
     Args:
         claims: the table's claims by their keys.
-        budget: what the score is, which way is better, and the margin.
+        budget: defines the score, its direction and the margin.
         present: the rows that the budget has.
-        measures: the numbers under each scheme of positions; one of the name "" in a table without.
+        measures: the numbers under each scheme of positions; a table without schemes has one with the name "".
         evidence: anytime-valid unless the seeds were planned.
     """
     evidence = evidence or Anytime()
@@ -106,7 +106,7 @@ def decide(
         for key, claim in claims.items()
         for scheme, of_scheme in _schemes(claim, measures).items()
     }
-    # a claim that has no rows here takes no share of the allowed errors
+    # a claim without rows here takes no share of the allowed error
     family = [place for place, comparisons in compared.items() if comparisons]
     levels = dict(zip(family, holm_levels([claim_p_value(compared[place]) for place in family]), strict=True))
     kept = sum(level == 0 for level in levels.values())
@@ -122,13 +122,13 @@ def decide(
 
 
 def _schemes(claim: Claim, measures: Mapping[str, Measures]) -> dict[str, Measures]:
-    """The schemes that a claim is decided under: what is no score does not depend on positions."""
+    """The schemes under which a claim is decided. Only scores depend on positions."""
     return dict(measures) if claim.of == "score" else {"": next(iter(measures.values()))}
 
 
 def _finding(claim: Claim, comparisons: list[AnyComparison], level: float, next_level: float) -> Finding:
     if not comparisons:
-        return Finding(comparisons, "not tested", 0.0, "this budget has none of its rows side by side")
+        return Finding(comparisons, "not tested", 0.0, "this budget has the rows of none of its comparisons")
     if found := list(dict.fromkeys(mark for comparison in comparisons for mark in comparison.marks)):
         return Finding(comparisons, "not tested", next_level, "; ".join(found))
     if level == 0.0:
@@ -166,7 +166,7 @@ def _score(part: Comparison, claim: Claim, budget: Budget, measures: Measures, e
 
 
 def _as_written(part: Comparison, budget: Budget) -> str:
-    """The comparison in the score's own sense: of a loss the better side is less."""
+    """The comparison in the score's own direction: for a loss, the better side is less."""
     sign = "<" if budget.better == "lower" else ">"
     if isinstance(part, Trend):
         return f" {sign} ".join(part.sides) + f", fitted over log2 {part.size}"
@@ -192,7 +192,7 @@ def _parameters(part: Part, measures: Measures) -> Exact:
 def _differences(
     part: Comparison, numbers: Numbers, measures: Measures, scale: Callable[[float], float]
 ) -> dict[int, float]:
-    """The contrast of every seed that has all of its rows."""
+    """The contrast for every seed that has all of its rows."""
     seeds = set.intersection(*(set(numbers.get(row, {})) for row in part.rows))
     factors = part.contrast(measures.sizes) if isinstance(part, Trend) else part.contrast
     return {seed: sum(factor * scale(numbers[row][seed]) for row, factor in factors.items()) for seed in sorted(seeds)}

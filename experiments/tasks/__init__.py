@@ -1,1 +1,1 @@
-"""What a run learns from: a text to predict, or the examples of a benchmark."""
+"""The tasks of runs: to predict a text, or to solve the examples of a benchmark."""

@@ -1,4 +1,4 @@
-"""Which task a configuration asks for."""
+"""The choice of a configuration's task."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from experiments.tasks.task import Task
 
 
 def task_of(settings: Settings) -> Task:
-    """The task of a run: torch comes in only where a model or an objective is asked for."""
+    """The task of a run. Torch is imported only when a model or an objective is requested."""
     return Finetuning(settings) if isinstance(settings, FinetuningSettings) else Pretraining(settings)

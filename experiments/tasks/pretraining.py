@@ -26,7 +26,7 @@ class Pretraining:
         self.sentinels = settings.objective.sentinel_count()
 
     def identity(self) -> dict[str, Any] | None:
-        """What the text is, unless only the hub could tell."""
+        """The identity of the text, unless only the hub could tell."""
         # a data set of the hub is not asked for again: what it resolved to is in the result
         data = self.settings.data
         return None if data.needs_network else open_corpus(data, Cache(self.cache, None)).identity
@@ -37,7 +37,7 @@ class Pretraining:
         return is_prepared(settings.data, settings.tokenizer, settings.row_length, self.cache, self.sentinels)
 
     def prepare(self, report: Report) -> Dataset:
-        """The packed text, made if it isn't in the cache."""
+        """The packed text, made if the cache lacks it."""
         settings = self.settings
         return prepare(settings.data, settings.tokenizer, settings.row_length, self.cache, report, self.sentinels)
 

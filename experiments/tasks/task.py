@@ -1,4 +1,4 @@
-"""What a task is: what a run learns from, and the model that learns it.
+"""The interface of a task: the data that a run learns from, and the model that learns.
 
 There are two: a text to predict (`pretraining`), and the examples of a benchmark (`finetuning`).
 """
@@ -16,29 +16,32 @@ if TYPE_CHECKING:
 
 
 class Task(Protocol):
-    """What a run learns from, and the model that learns it."""
+    """The data that a run learns from, and the model that learns."""
 
     @property
     def name(self) -> str:
-        """The name that messages have for it."""
+        """The task's name in messages."""
 
     def identity(self) -> dict[str, Any] | None:
-        """What `corpus` of a result would be; None for what only the hub could tell. Raises DataError."""
+        """The value that `corpus` of a result would have; None if only the hub could tell. Raises DataError."""
 
     def is_ready(self) -> bool:
         """Whether `prepare` would find everything in the cache. Raises DataError."""
 
     def prepare(self, report: Report) -> Dataset:
-        """The sequences, made if they aren't in the cache. Raises DataError."""
+        """The sequences, made if the cache lacks them. Raises DataError."""
 
     def objective(self, vocabulary: Vocabulary) -> Objective:
-        """What is asked of the sequences. Before they are prepared it is good for shapes alone."""
+        """The objective for the sequences. Before they are prepared it is valid only for shapes."""
 
     def vocabulary_size(self) -> int:
-        """Ids of the tokenizer: of one to be trained the number asked for, as no text has been read yet."""
+        """The number of ids of the tokenizer.
+
+        For one that is yet to be trained, it is the number that was asked for.
+        """
 
     def build_model(self, vocabulary_size: int) -> Transformer:
-        """The model without its values. Raises Mistake for sizes that don't go together."""
+        """The model without its values. Raises Mistake for sizes that do not fit together."""
 
     def build_initialized_model(self, vocabulary_size: int) -> Transformer:
         """The model with its starting values, on the CPU. Raises Mistake."""

@@ -1,4 +1,4 @@
-"""torch.compile: what of a model goes through it, and which runs it pays for."""
+"""torch.compile: the parts of a model that are compiled, and the runs for which it saves time."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ GRADIENT_TOLERANCE = 0.1  # of a gradient's norm, which two gradients may differ
 
 
 class Choice(NamedTuple):
-    """Whether layers are compiled, and why."""
+    """Whether layers are compiled, with the reason."""
 
     compiled: bool
     why: str  # empty where nothing was tried
 
 
 def compile_layers(model: Transformer, *, lengths_vary: bool = False) -> None:
-    """Compile every layer but the last of a stack, which goes on with the positions to predict, now more, now fewer.
+    """Compile every layer except the last of a stack, which continues with a varying number of predicted positions.
 
-    Unless sequences differ in length, every shape has code of its own. What a step computes then doesn't depend on the
-    shapes before it, and a run that was cut goes on byte by byte. Dropout is that of the model as it was.
+    Unless sequences differ in length, every shape has its own code. The results of a step then do not depend on earlier
+    shapes, and an interrupted run continues with the same bytes. Dropout is that of the model as it was.
     """
     for layer in _of_whole_sequences(model):
         vars(layer)["forward"] = torch.compile(layer.forward, dynamic=lengths_vary, options={"fallback_random": True})
 
 
 def eager(model: nn.Module) -> AbstractContextManager[object]:
-    """A block in which it runs as if nothing of it were compiled: hooks see it, and no code is made for its shapes."""
+    """A block in which the model runs as if nothing were compiled: hooks see it, and no code is made for its shapes."""
     compiled = any("forward" in vars(layer) for layer in _of_whole_sequences(model))
     # to say so to torch takes a second where it has compiled nothing
     return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
@@ -54,9 +54,10 @@ def eager(model: nn.Module) -> AbstractContextManager[object]:
 def choose(
     model: Transformer, forward: Forward, batches: Sequence[Batch], micro_batch: int, *, steps: int | None, limit: float
 ) -> Choice:
-    """Whether a run of so many steps, or of `limit` seconds, ends sooner with its layers compiled; then they are.
+    """Decide whether a run of this many steps, or of `limit` seconds, ends sooner with compiled layers; if so, compile
+    them.
 
-    The gradients of its first `batches` are computed both ways, and forgotten. What fails is not used.
+    The gradients of its first `batches` are computed both ways and discarded. If compilation fails, it is not used.
     """
     if limit < LONG or (steps is not None and steps < FEWEST):
         return Choice(False, "")
@@ -116,9 +117,9 @@ def _tried(
 
 
 def weigh(pairs: Sequence[tuple[float, float]], making: float, length: float) -> Choice:
-    """Compiled pays where a run of `length` saves more than the compiler took; all in seconds.
+    """Whether compilation pays: a run of `length` saves more than the compiler took; all in seconds.
 
-    pairs: of gradients, without and with it, in turns.
+    pairs: times of gradients without and with compilation, in turns.
     """
     saved = length * (1 - statistics.median(compiled / plain for plain, compiled in pairs))
     plain, compiled = (1000 * statistics.median(times) for times in zip(*pairs, strict=True))

@@ -1,8 +1,8 @@
-"""The processes that take the steps of one run together: each computes its parts of a batch, and sums are over all.
+"""The processes that take the steps of one run together. Each computes some parts of a batch, and sums are over all.
 
-The first process leads. It alone has the run's folder, its clock, signals and display, decides, and tells the others
-what they do with it; so nothing has to be agreed upon but where memory has run out. A run in one process is a `World`
-of one, in which all of this costs nothing.
+The first process leads. Only it has the run's folder, its clock, signals and display. It decides, and tells the others
+what to do, so the processes have to agree only on whether memory has run out. A run in one process is a `World` of one,
+in which all of this costs nothing.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ ENDING_SECONDS = 10.0
 
 
 class LostProcessError(Failure):
-    """Another process of the run has ended, or can't be reached."""
+    """Another process of the run has ended, or cannot be reached."""
 
     exit_code = ExitCode.FAILED
 
 
 class World:
-    """The processes of a run, of which this is number `rank` of `size`: here the only one."""
+    """The processes of a run, of which this one is number `rank` of `size`; in this class, the only one."""
 
     rank = 0
     local_rank = 0  # among those of this machine
@@ -78,7 +78,7 @@ ALONE = World()
 
 
 class Member(NamedTuple):
-    """Which of how many processes one is."""
+    """The rank of a process and the number of processes."""
 
     rank: int
     size: int
@@ -245,7 +245,7 @@ def _meet(member: Member, store: dist.Store, ended: Ended) -> dist.Store:
 
 
 def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
-    """The tensors in their order, together as far as they are of a kind and no more than BUCKET_BYTES."""
+    """The tensors in order, grouped by type into buckets of at most BUCKET_BYTES."""
     bucket: list[Tensor] = []
     size = 0
     for tensor in tensors:

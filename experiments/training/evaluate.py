@@ -1,4 +1,4 @@
-"""The loss on a split: fixed positions to predict, every predicted token weighing the same, sums in float64."""
+"""The loss on a split, with fixed predicted positions, equal weight for every predicted token, and sums in float64."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Evaluation:
     predictions: dict[str, Any] | None = None  # that were scored
 
     def numbers(self) -> dict[str, float]:
-        """All that is known, by its name, the scores among it."""
+        """All known numbers by name, including the scores."""
         known = {name: value for name, value in vars(self).items() if isinstance(value, float)}
         return known | (self.scores or {})
 
@@ -113,10 +113,10 @@ def evaluate(
 
 
 def unigram_loss(targets: npt.NDArray[np.int64], unigram: npt.NDArray[np.int64], special: frozenset[int]) -> float:
-    """Mean loss in nats of predicting the targets, given as counts, by the frequencies of single tokens.
+    """The mean loss in nats of predicting the targets, given as counts, from the frequencies of single tokens.
 
-    One is added to each count, so that a token never seen has a finite loss. A special token, which no text has, has
-    its frequency among the targets.
+    One is added to each count, so a token that was never seen has a finite loss. A special token, which no text has,
+    gets its frequency among the targets.
     """
     probabilities = (unigram + 1.0) / (unigram.sum() + len(unigram))
     ids = sorted(special)
@@ -128,7 +128,7 @@ def unigram_loss(targets: npt.NDArray[np.int64], unigram: npt.NDArray[np.int64],
 
 
 def unknown_share(packed: Packed, vocabulary: Vocabulary) -> float:
-    """The share of [UNK] among a split's tokens, those that no text has left out; 0 for a tokenizer that needs none."""
+    """The share of [UNK] among a split's tokens, without tokens that no text has; 0 for a tokenizer that needs none."""
     if vocabulary.unk_id == vocabulary.sep_id:
         return 0.0
     counts = np.zeros(vocabulary.vocabulary_size, dtype=np.int64)

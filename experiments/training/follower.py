@@ -1,4 +1,4 @@
-"""What every process of a run but the first does: the tasks that the first one tells it, and nothing else."""
+"""The processes of a run other than the first: they do the tasks that the first one tells them."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from experiments.training.train import validate
 
 
 def follow(settings: Settings, group: Group) -> None:
-    """Do what the first process tells until it dismisses this one. Raises Mistake, LostProcessError.
+    """Do the tasks of the first process until it dismisses this one. Raises Mistake, LostProcessError.
 
-    It learns of SIGINT and SIGTERM, and decides.
+    SIGINT and SIGTERM are passed on to the first process, which decides.
     """
     follower = Follower(settings, group)
     with handled(lambda number, frame: group.signalled(number)):
@@ -34,7 +34,7 @@ def follow(settings: Settings, group: Group) -> None:
 
 
 class Follower:
-    """The tasks, each a method; they call what the first process calls, in the same order."""
+    """The tasks, one method each. They call what the first process calls, in the same order."""
 
     def __init__(self, settings: Settings, group: Group) -> None:
         self.settings, self.group = settings, group
@@ -47,17 +47,20 @@ class Follower:
         self.dataset = source.prepare(lambda name, done, total: None)
         for name, ours in identities(self.settings, self.dataset).items():
             if ours != identities_of_first[name]:
-                raise Mistake(f"{name} of process {self.group.rank} on {platform.node()} differs from the first one's")
+                raise Mistake(
+                    f"{name} of process {self.group.rank} on {platform.node()} differs from that of the first process"
+                )
         self.learner = build_learner(self.settings, source, self.dataset, device, self.group)
         self.memory, self.throughput = PeakMemory(device), Throughput()
 
     def align(self, precision: str, micro_batch: int, backend: str, compiled: bool) -> None:
-        """Go on from where the first process is. Raises Mistake where another kernel would run here."""
+        """Continue from the state of the first process. Raises Mistake if another kernel would run here."""
         learner = self.learner
         learner.forward, learner.micro_batch = replace(learner.forward, precision=precision), micro_batch
         if (ours := kernels(learner, self.settings)) != backend:
             raise Mistake(
-                f"process {self.group.rank} on {platform.node()} has the attention kernel {ours}, the first {backend}"
+                f"process {self.group.rank} on {platform.node()} has the attention kernel {ours}, "
+                f"the first process {backend}"
             )
         if compiled and not self.compiled:
             compile_layers(learner.model, lengths_vary=learner.objective.lengths_vary)
@@ -75,5 +78,5 @@ class Follower:
         validate(self.learner, self.dataset, self.settings.trainer.evaluation_sequences, step)
 
     def tell_used(self) -> None:
-        """Tell what this process has used."""
+        """Report the resources that this process has used."""
         self.group.gather(Used.of(self.memory, self.throughput))

@@ -1,4 +1,4 @@
-"""What to say of a step whose loss or gradient is not finite: which batch it was, and where it went wrong first."""
+"""The report on a step whose loss or gradient is not finite: its batch, and the place of the first wrong value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from experiments.training.compiling import eager
 
 
 class NonFiniteError(ArithmeticError):
-    """A step that was stopped before it changed a weight; the message says all that is known of it."""
+    """A step that was stopped before it changed a weight. The message has everything that is known about it."""
 
     def __init__(self, step: int, reason: str) -> None:
         self.step = step
@@ -21,17 +21,17 @@ class NonFiniteError(ArithmeticError):
 
 
 def describe(step: int, tokens_BN: Tensor, loss: float, norm: float, where: str) -> str:
-    """One line: the step, the batch by a digest of its tokens, what was not finite, and where it began."""
+    """One line: the step, the batch by a digest of its tokens, the value that was not finite, and where it began."""
     digest = hashlib.sha256(tokens_BN.numpy().tobytes()).hexdigest()[:8]
     return f"step {step} (batch {digest} of {len(tokens_BN)} sequences): loss {loss:g}, gradient norm {norm:g}; {where}"
 
 
 def locate(model: nn.Module, forward: Callable[[], object]) -> str:
-    """Where the values first stop being finite, in words.
+    """The place where values first stop being finite, in words.
 
-    `forward` repeats the failed step's forward pass through `model`; the step's gradients must still be there. Told are
-    the first module to return something that isn't finite, else the first parameter whose gradient isn't, and a
-    parameter that isn't finite itself.
+    `forward` repeats the failed step's forward pass through `model`; the step's gradients must still exist. The report
+    names the first module that returns a value that is not finite, else the first parameter whose gradient is not
+    finite, and a parameter that is not finite itself.
     """
     weights = [name for name, parameter in model.named_parameters() if not _finite(parameter)]
     stored = f"; {weights[0]} is not finite itself" if weights else ""
@@ -46,7 +46,7 @@ def locate(model: nn.Module, forward: Callable[[], object]) -> str:
 
 
 def first_module(model: nn.Module, forward: Callable[[], object]) -> tuple[str, bool] | None:
-    """The first module to return something that isn't finite, and whether its input was so already."""
+    """The first module that returns a value that is not finite, and whether its input was already so."""
     first: list[tuple[str, bool]] = []
 
     def watch(name: str) -> Callable[[nn.Module, Any, Any], None]:

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: a step under way is finished and kept, anything else is left at once."""
+"""SIGINT and SIGTERM: a step under way is finished and kept, anything else is stopped at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Interrupted(BaseException):
 
 
 class Pruned(Exception):
-    """A search has no use for the rest of the run; its message says why."""
+    """A search does not need the rest of the run; the message has the reason."""
 
 
 class Interruption:
@@ -80,9 +80,9 @@ class Interruption:
 
 @contextmanager
 def handled(handler: Handler, signals: Iterable[int] = SIGNALS) -> Iterator[None]:
-    """A block in which `handler` takes the signals; the handlers of before come back when it is left.
+    """A block in which `handler` takes the signals; earlier handlers are restored when it ends.
 
-    Outside the main thread, where Python allows no handlers, the block is as any other.
+    Outside the main thread, where Python allows no handlers, the block has no effect.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

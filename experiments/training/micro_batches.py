@@ -1,4 +1,7 @@
-"""One batch through the model in parts that fit: the gradient of the whole, whatever the parts' size."""
+"""One batch, sent through the model in parts that fit.
+
+The gradient is that of the whole, whatever the size of the parts.
+"""
 
 # B batch, N length, P positions to predict
 
@@ -70,7 +73,7 @@ class Forward:
 
 
 def seed_device(seed: int, device: torch.device) -> None:
-    """Seed torch's generator of the device, from which its dropout draws."""
+    """Seed torch's generator of the device, from which dropout is drawn."""
     if device.type == "cpu":
         # torch.manual_seed would note the call stack for every kind of accelerator that has not been used
         torch.default_generator.manual_seed(seed)
@@ -79,7 +82,9 @@ def seed_device(seed: int, device: torch.device) -> None:
 
 
 def split(batch: Batch, size: int) -> Iterator[Batch]:
-    """Parts of at most `size` sequences, each with its own positions; those with nothing to predict are left out."""
+    """Parts of at most `size` sequences, each with its own positions; parts without positions to predict are left
+    out.
+    """
     sequences, length = len(batch.tokens), batch.length
     for start in range(0, sequences, size):
         stop = min(start + size, sequences)
@@ -131,7 +136,7 @@ def fitting(attempt: Callable[[int], T], micro_batch: int, again: Callable[[int]
             shortage = first_line(error)
         # outside of `except`: the traceback would hold on to the tensors that have to go
         if micro_batch == 1:
-            raise OutOfMemoryError(f"one sequence at a time doesn't fit in memory: {shortage}")
+            raise OutOfMemoryError(f"even a single sequence does not fit in memory: {shortage}")
         micro_batch = (micro_batch + 1) // 2
         again(micro_batch)
 
@@ -151,12 +156,12 @@ def shortage_shared(world: World) -> Iterator[None]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory ran out; on a CPU only the message tells such a RuntimeError from others."""
+    """Whether memory ran out. On a CPU only the message distinguishes such a RuntimeError from others."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(message in str(error) for message in MEMORY_MESSAGES)
 
 
 def dropout_seed(seed: int, step: int, index: int) -> int:
-    """63 bits, as torch's generators take them."""
+    """63 bits for a generator of torch."""
     return int(np.random.SeedSequence((seed, step, index)).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -38,7 +38,7 @@ def build_optimizers(model: nn.Module, config: Stepping) -> list[Optimizer]:
 
 
 def set_learning_rate(optimizers: Sequence[Optimizer], learning_rate: float) -> None:
-    """Set the rate of the next step; of parameters that mix heads and of positions it is a factor times the others'."""
+    """Set the rate of the next step. Parameters that mix heads and positions have a factor of the others' rate."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * group["rate_factor"]
@@ -154,7 +154,9 @@ def parameter_groups(model: nn.Module, parameters: Iterable[nn.Parameter], confi
 
 
 def initialize_state(optimizers: Sequence[Optimizer]) -> None:
-    """Make the state by a step of rate 0 with gradients of 0, then take back that it was taken: all begins at 0."""
+    """Create the state by a step of rate 0 with gradients of 0, then undo its step count, so that everything begins at
+    0.
+    """
     parameters = [p for each in optimizers for group in each.param_groups for p in group["params"]]
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)

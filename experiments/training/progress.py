@@ -1,4 +1,4 @@
-"""How far a run is, and all else that a checkpoint says of it in its header."""
+"""The progress of a run, and everything else that a checkpoint has in its header."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from experiments.settings.mistake import Mistake
 
 @dataclass
 class Progress:
-    """How far a run is: what its next numbers depend on besides weights and moments. JSON in a checkpoint."""
+    """The progress of a run: everything besides weights and moments that its next numbers depend on.
+
+    JSON in a checkpoint.
+    """
 
     compiled: bool = False  # layers, by torch.compile
     step: int = 0  # the last one taken or skipped, the first being 1
@@ -37,7 +40,9 @@ class Progress:
 
 @dataclass(frozen=True)
 class Header:
-    """What a checkpoint says beside its tensors: enough to go on as if the run had not been cut."""
+    """The facts in a checkpoint beside its tensors, which are enough to continue as if the run had not been
+    interrupted.
+    """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -58,13 +63,13 @@ class Header:
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Header:
-        """The header of a checkpoint that was read. Raises Mistake where it isn't one that a run wrote."""
+        """The header of a checkpoint that was read. Raises Mistake if a run did not write it."""
         try:
             return _ADAPTER.validate_python(checkpoint.header)
         except ValidationError as error:
             wrong = ".".join(map(str, error.errors()[0]["loc"])) or "all of it"
             raise Mistake(
-                f"{checkpoint.path}: its header is not one that a run wrote ({wrong}); remove this file"
+                f"{checkpoint.path}: its header was not written by a run ({wrong}); remove this file"
             ) from error
 
     def to_dict(self) -> dict[str, Any]:

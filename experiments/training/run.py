@@ -1,4 +1,4 @@
-"""A run in memory: what it is made of, how it is set up or taken up again, and how its checkpoint is written."""
+"""A run in memory: its parts, how it is set up or continued, and how its checkpoint is written."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ Judge = Callable[[int, float], str | None]
 
 
 class Used(NamedTuple):
-    """What a process has used since the start."""
+    """The resources that a process has used since the start."""
 
     peak_bytes: int
     processor_seconds: float
@@ -62,7 +62,7 @@ class Used(NamedTuple):
 
 @dataclass
 class Run:
-    """A run in memory: the learner that takes its steps, and all that stands around it."""
+    """A run in memory: the learner that takes its steps, and everything around it."""
 
     settings: Settings
     folder: RunFolder
@@ -137,7 +137,7 @@ class Run:
 def set_up(
     settings: Settings, folder: RunFolder, mirrors: Mirrors, display: Display, neighbours: Neighbours, world: World
 ) -> Run:
-    """Everything before the first step. Raises Mistake for what the user has to change."""
+    """Do everything before the first step. Raises Mistake for settings that the user has to change."""
     device = prepare_process(settings, world, display.message)
     source = task_of(settings)
     dataset = source.prepare(display.stage)
@@ -200,7 +200,7 @@ def prepare_process(settings: Settings, world: World, say: Callable[[str], None]
 
 
 def build_learner(settings: Settings, source: Task, dataset: Dataset, device: torch.device, world: World) -> Learner:
-    """The learner of a run at its beginning."""
+    """The learner at the beginning of a run."""
     return learner_of(
         settings,
         source.build_initialized_model(dataset.tokenizer.vocabulary_size).to(device),
@@ -213,7 +213,7 @@ def build_learner(settings: Settings, source: Task, dataset: Dataset, device: to
 
 
 def identities(settings: Settings, dataset: Dataset) -> dict[str, str]:
-    """What all processes of a run must have alike, each by a digest."""
+    """Digests of everything that all processes of a run must share."""
     tree = settings.model_dump()
     return {
         "the settings": configuration_digest(tree),
@@ -223,14 +223,16 @@ def identities(settings: Settings, dataset: Dataset) -> dict[str, str]:
 
 
 def align(run: Run) -> None:
-    """Have the other processes go on from where this one is: weights, moments, and how they are computed with."""
+    """Make the other processes continue from the state of this one: weights, moments, and how they are computed
+    with.
+    """
     how = (run.forward.precision, run.learner.micro_batch, run.backend, run.progress.compiled)
     with run.world.together("align", *how):
         run.world.spread([*tensors(run.learner).values()])
 
 
 def say_how_busy(run: Run) -> None:
-    """Say that other processes hold the cores of this run, and, of a long run on a CPU, that it leaves cores idle."""
+    """Report if other processes use the cores of this run, and, for a long run on a CPU, if it leaves cores idle."""
     waited, threads, cores = run.neighbours.waited_share(), torch.get_num_threads(), len(usable())
     if waited is not None and waited > BUSY:
         run.say(
@@ -243,9 +245,9 @@ def say_how_busy(run: Run) -> None:
 
 
 def begin(run: Run) -> None:
-    """Go on from the newest good checkpoint; without one, write one of step 0, so that there always is one.
+    """Continue from the newest good checkpoint. Without one, write one of step 0, so that there always is one.
 
-    Raises Mistake where the run can't go on as it began.
+    Raises Mistake if the run cannot continue as it began.
     """
     checkpoint = newest_checkpoint(run)
     if checkpoint is None:
@@ -264,9 +266,9 @@ def begin(run: Run) -> None:
     if run.backend != header.backend:
         reason = why_slower(run.settings, run.forward.device)
         raise Mistake(
-            f"{run.folder.path} was begun with the attention kernel {header.backend} and would go on with "
-            f"{run.backend}, which rounds in another order" + (f": {reason}" if reason else ""),
-            f"bring {header.backend} back, or begin anew in another folder with runs=FOLDER",
+            f"{run.folder.path} was begun with the attention kernel {header.backend} and would continue with "
+            f"{run.backend}, which rounds differently" + (f": {reason}" if reason else ""),
+            f"make {header.backend} available again, or start again in another folder with runs=FOLDER",
         )
     return_to(run, checkpoint)
     run.earlier_seconds, run.earlier_processor_seconds = header.wall_seconds, header.processor_seconds
@@ -299,7 +301,7 @@ def decide_to_compile(run: Run) -> None:
 
 
 def newest_checkpoint(run: Run) -> Checkpoint | None:
-    """The newest good checkpoint; None without one. Raises Mistake where it is of other settings, text or code."""
+    """The newest good checkpoint; None without one. Raises Mistake if its settings, text or code differ."""
     checkpoint = load(run.folder.checkpoint, "newest", run.say)
     if checkpoint is None:
         return None
@@ -307,9 +309,9 @@ def newest_checkpoint(run: Run) -> Checkpoint | None:
     written_by, now = header.configuration, configuration_digest(run.settings.model_dump())
     if written_by != now:
         raise Mistake(
-            f"{checkpoint.path} is of another configuration ({written_by}, not {now}); set runs= to another folder"
+            f"{checkpoint.path} belongs to another configuration ({written_by}, not {now}); set runs= to another folder"
         )
-    anew = f"{run.folder.path} was begun: bring that back, or begin anew in another folder with runs=FOLDER"
+    anew = f"{run.folder.path} was begun; restore it, or start again in another folder with runs=FOLDER"
     if header.dataset != digest(run.dataset.identity):
         raise Mistake(f"the text or the tokenizer has changed since {anew}")
     before, backend = header.code, header.backend
@@ -319,7 +321,7 @@ def newest_checkpoint(run: Run) -> Checkpoint | None:
 
 
 def return_to(run: Run, checkpoint: Checkpoint) -> None:
-    """Take weights, moments, progress and metrics back to where the checkpoint was written."""
+    """Restore weights, moments, progress and metrics to their state when the checkpoint was written."""
     header = Header.of(checkpoint)
     restore(tensors(run.learner), checkpoint.tensors)
     run.progress = header.progress
@@ -328,7 +330,7 @@ def return_to(run: Run, checkpoint: Checkpoint) -> None:
 
 
 def write_checkpoint(run: Run) -> None:
-    """Write the checkpoint from which the run can go on."""
+    """Write the checkpoint from which the run can continue."""
     run.folder.metrics.persist()
     settings = run.settings.model_dump()
     header = Header(
@@ -372,7 +374,7 @@ def kernels(learner: Learner, settings: Settings) -> str:
 
 
 def torch_facts(run: Run) -> dict[str, Any]:
-    """What torch computes with, for the record of a run's environment."""
+    """Facts about torch and its devices, for the record of a run's environment."""
     return {
         "device": device_name(run.forward.device),
         "threads": torch.get_num_threads(),

@@ -1,4 +1,4 @@
-"""How long a run is to be."""
+"""The planned length of a run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from experiments.settings.run import Settings
 def planned_steps(settings: Settings, sequences: int | None = None) -> int | None:
     """Steps of the whole run: the smallest of `max_steps`, and of `max_tokens` and `epochs` in steps.
 
-    None when only the clock ends it, or an epoch before it is known how many sequences that is.
+    None if only the clock ends it, or for an epoch whose number of sequences is unknown.
 
-    Raises Mistake when no limit is set, or when the schedule decays towards an end that only the clock knows.
+    Raises Mistake if no limit is set, and if the schedule decays towards an end that only the clock knows.
     """
     trainer, kind = settings.trainer, settings.schedule.kind
     limits = []
@@ -25,7 +25,7 @@ def planned_steps(settings: Settings, sequences: int | None = None) -> int | Non
         if tokens is None:
             raise Mistake(
                 f"trainer.max_tokens={trainer.max_tokens}: the batches of objective={settings.objective.kind} have a "
-                "varying number of tokens, so no number of steps follows; set max_steps"
+                "varying number of tokens, so the number of steps is unknown; set max_steps"
             )
         limits.append(math.ceil(trainer.max_tokens / (trainer.batch_size * tokens)))
     epochs = settings.epochs if isinstance(settings, FinetuningSettings) else None
@@ -37,11 +37,11 @@ def planned_steps(settings: Settings, sequences: int | None = None) -> int | Non
         return None
     if trainer.max_minutes is None:
         raise Mistake(
-            "nothing ends this run: max_steps, trainer.max_tokens and trainer.max_minutes are all null; set one of them"
+            "the run has no end: max_steps, trainer.max_tokens and trainer.max_minutes are all null; set one of them"
         )
     if kind in ("linear", "cosine"):
         raise Mistake(
-            f"schedule.kind={kind} decays over a number of steps that trainer.max_minutes alone does not give: "
+            f"schedule.kind={kind} decays over the number of steps, which trainer.max_minutes alone does not give; "
             "set max_steps or trainer.max_tokens too, or schedule=constant or schedule=inverse_sqrt"
         )
     return None

@@ -1,6 +1,7 @@
 """One step of training: batch, gradient in micro-batches that fit, guard, clipping, update.
 
-A run takes its steps by it, with a folder and checkpoints around them; an experiment on the heads takes a few without.
+A run takes its steps with it, and adds a folder and checkpoints. An experiment on the heads takes a few steps without
+them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from experiments.training.micro_batches import Forward, backward, fitting, short
 
 
 class Regularizer(Protocol):
-    """A term that the loss has besides the objective's, and what it does to the forward passes."""
+    """A term of the loss besides the objective's, and its effect on the forward passes."""
 
     def parameters(self) -> Iterable[nn.Parameter]:
         """The parameters of its own, which an optimizer of the learner has to hold."""
@@ -45,7 +46,7 @@ class Regularizer(Protocol):
 
 
 class StepOutcome(NamedTuple):
-    """What a step was made of."""
+    """The outcome of a step."""
 
     batch: Batch
     sums: LossSums
@@ -123,13 +124,13 @@ class Learner:
         return [*self.model.parameters(), *(() if self.regularizer is None else self.regularizer.parameters())]
 
     def forget_gradient(self) -> None:
-        """Let go of the gradient, and of statistics that a forward pass has proposed."""
+        """Release the gradient, and statistics that a forward pass has proposed."""
         for parameter in self.parameters():
             parameter.grad = None
         discard(self.model)
 
     def make_room(self, step: int, micro_batch: int) -> None:
-        """Let go of what is not needed after memory ran out, and say which micro-batch comes next."""
+        """Release everything that is not needed after memory ran out, and report the next size of micro-batch."""
         self.forget_gradient()
         give_back_freed_memory()
         self.say(f"out of memory at step {step}: going on with {micro_batch} sequences at once")

@@ -1,4 +1,4 @@
-"""The result of a run: its numbers, how they were measured, and under which conditions."""
+"""The result of a run: its numbers, how they were measured, and their conditions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments.training.run import Run
 
 
 def summarize(run: Run | None, settings: Settings, status: Status, reason: str | None) -> Result:
-    """The result as far as it is known; `run` is None where not even the setting up succeeded."""
+    """The result as far as it is known; `run` is None if not even its setup succeeded."""
     nothing = {"steps": 0, "skipped_steps": 0, "tokens": 0, "epochs": 0.0, "wall_seconds": 0.0}
     known = nothing if run is None else extent(run) | quality(run) | speed_and_memory(run) | conditions(run)
     if run is not None and status == "done":
@@ -29,7 +29,7 @@ def summarize(run: Run | None, settings: Settings, status: Status, reason: str |
 
 
 def extent(run: Run) -> dict[str, Any]:
-    """How long the run was: in steps, tokens, epochs and seconds."""
+    """The length of the run in steps, tokens, epochs and seconds."""
     progress = run.progress
     return {
         "steps": progress.step,
@@ -42,12 +42,12 @@ def extent(run: Run) -> dict[str, Any]:
 
 
 def late_gain(before: float | None, after: float | None) -> float | None:
-    """What the last tenth of the steps gained, in nats; None where one of the two losses was not measured."""
+    """The gain of the last tenth of the steps, in nats; None if one of the two losses was not measured."""
     return before - after if before is not None and after is not None else None
 
 
 def quality(run: Run) -> dict[str, Any]:
-    """Losses of the weights that the run ended with; an evaluation of earlier ones is not theirs."""
+    """Losses of the final weights. An evaluation of earlier weights does not count."""
     progress = run.progress
     evaluation = progress.evaluation if progress.evaluated_at == progress.step else None
     measured = evaluation or {}
@@ -67,7 +67,7 @@ def quality(run: Run) -> dict[str, Any]:
 
 
 def decoded(run: Run) -> dict[str, Any]:
-    """Scores of texts generated with the final weights; none where the objective generates nothing."""
+    """Scores of texts generated with the final weights; none if the objective generates no texts."""
     objective = run.objective
     if not isinstance(objective, DecodedObjective) or (sequences := objective.decoding().sequences) == 0:
         return {}
@@ -82,7 +82,7 @@ def decoded(run: Run) -> dict[str, Any]:
 
 
 def speed_and_memory(run: Run) -> dict[str, Any]:
-    """What a step took of time and memory, and what it computed."""
+    """The time and memory of a step, and the computation in it."""
     speed, flops = run.throughput.steady(), flops_per_token(run)
     rate = speed.tokens_per_second
     return {
@@ -99,7 +99,7 @@ def speed_and_memory(run: Run) -> dict[str, Any]:
 
 
 def conditions(run: Run) -> dict[str, Any]:
-    """What the run was made of and ran on."""
+    """The parts of the run and the machine that it ran on."""
     return {
         "backend": run.backend,
         "precision": run.forward.precision,

@@ -95,7 +95,7 @@ def take_steps(run: Run, interruption: Interruption) -> None:
 
 
 def verdict(run: Run) -> str | None:
-    """Why a search has no use for the rest of the run, after an evaluation; None where it goes on."""
+    """The reason why a search does not need the rest of the run, after an evaluation; None if it continues."""
     progress = run.progress
     if run.judge is None or progress.ended or progress.evaluation is None or progress.evaluated_at != progress.step:
         return None
@@ -103,7 +103,7 @@ def verdict(run: Run) -> str | None:
 
 
 def advance(run: Run) -> None:
-    """Go one step further: take it, or pass over it because it was not finite."""
+    """Go one step further: take it, or skip it because it was not finite."""
     while (step := run.progress.step + 1) not in run.progress.skipped:
         try:
             take_step(run, step)
@@ -134,7 +134,7 @@ def rate(run: Run, step: int) -> float:
 
 
 def handle_non_finite(run: Run, fault: NonFiniteError) -> None:
-    """Mark the step to be passed over; `reload` goes back to the newest checkpoint. Raises the fault at the limit."""
+    """Mark the step to be skipped; `reload` goes back to the newest checkpoint. Raises the fault at the limit."""
     _check_limit(run, fault)
     if run.settings.trainer.guard == "skip":
         run.progress.skipped = [*run.progress.skipped, fault.step]
@@ -167,11 +167,13 @@ def _check_limit(run: Run, fault: NonFiniteError) -> None:
     if trainer.guard == "stop":
         raise fault
     if len(progress.skipped) + len(progress.skipped_evaluations) >= trainer.guard_limit:
-        raise NonFiniteError(fault.step, f"{fault}; trainer.guard_limit={trainer.guard_limit} is used up") from fault
+        raise NonFiniteError(
+            fault.step, f"{fault}; the limit trainer.guard_limit={trainer.guard_limit} is reached"
+        ) from fault
 
 
 def _go_back(run: Run, fault: NonFiniteError, step: int) -> None:
-    """Return to the newest checkpoint, to go on from there without a step after it."""
+    """Return to the newest checkpoint, to continue from there without a certain step after it."""
     skipped = [*run.progress.skipped, step]
     checkpoint = newest_checkpoint(run)
     if checkpoint is None or checkpoint.header["progress"]["step"] >= step:
@@ -241,7 +243,7 @@ def training_metrics(run: Run) -> dict[str, Any]:
 
 
 def validation_metrics(run: Run) -> dict[str, Any]:
-    """The evaluation of the weights as they are now; the best so far are saved."""
+    """The evaluation of the present weights, which are saved if they are the best so far."""
     progress, settings, dataset = run.progress, run.settings, run.dataset
     with run.world.together("validate", progress.step):
         evaluation = validate(run.learner, dataset, settings.trainer.evaluation_sequences, progress.step)
@@ -281,7 +283,7 @@ def validate(learner: Learner, dataset: Dataset, sequences: int | None, step: in
 
 
 def status_and_reason(error: BaseException) -> tuple[Status, str]:
-    """How an exception ends a run, and why, in one line."""
+    """The status and the reason, in one line, of a run that ends with this exception."""
     reason = first_line(error)
     if isinstance(error, NonFiniteError):
         return "nan", reason
@@ -295,7 +297,7 @@ def status_and_reason(error: BaseException) -> tuple[Status, str]:
 
 
 def conclude(result: Result, folder: RunFolder, mirrors: Mirrors) -> Result:
-    """The result, written to the folder and mirrored."""
+    """Write the result to the folder, mirror it, and return it."""
     try:
         folder.write_result(result)
     finally:

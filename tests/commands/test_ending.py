@@ -98,7 +98,7 @@ def test_a_path_that_no_file_system_takes_is_a_mistake(attn, option):
 def test_a_checkpoint_that_there_is_not_is_refused_with_what_there_is(attn, command):
     done = attn(*command, "--checkpoint", "last")
     line = f"attn {command[0]}: --checkpoint last: must be one of best, newest"
-    assert done.returncode == 2 and done.stderr.splitlines()[0] == line and "newest the last" in done.stderr
+    assert done.returncode == 2 and done.stderr.splitlines()[0] == line and "newest is the last one" in done.stderr
     assert "did you mean newest?" in attn(*command, "--checkpoint", "newst").stderr
 
 

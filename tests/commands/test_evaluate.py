@@ -142,4 +142,4 @@ def test_one_sequence_that_does_not_fit_is_said_in_a_line(runs, monkeypatch):
     monkeypatch.setattr(Forward, "predict", none)
     done = CliRunner().invoke(app, ["evaluate", "multi_head", "--runs", str(runs)])
     assert done.exit_code == 5
-    assert "attn evaluate: one sequence at a time doesn't fit in memory: out of memory" in done.output
+    assert "attn evaluate: even a single sequence does not fit in memory: out of memory" in done.output

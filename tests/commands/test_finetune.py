@@ -103,7 +103,7 @@ def test_several_seeds_are_a_sweep_that_is_skipped_when_done(attn, words, tmp_pa
     first = attn(*line)
     assert first.returncode == 0, first.stdout + first.stderr
     assert finetune(line[1:]) == 0
-    assert capsys.readouterr().out.count("done before") == 2
+    assert capsys.readouterr().out.count("finished before") == 2
     assert len(list((tmp_path / "runs").glob("sst2-*/result.json"))) == 2
 
 
@@ -129,9 +129,9 @@ def test_what_was_fine_tuned_is_compared_by_its_scores(tune, pretrained, home, t
     evaluate_run(folder.name, [f"task.validation={home / 'labelled_train.jsonl'}"], runs, "newest", "json")
     (score,) = json.loads(capsys.readouterr().out)
     assert score["tokens"] == 200 and 0 <= score["accuracy"] <= 100
-    with pytest.raises(Mistake, match="validation split is scored"):
+    with pytest.raises(Mistake, match="is scored on its validation split"):
         evaluate_run(folder.name, ["split=train"], runs, "newest", "json")
-    with pytest.raises(Mistake, match=rf"is fine-tuned\n  name the pretrained run: {pretrained.name}"):
+    with pytest.raises(Mistake, match=rf"is a fine-tuned run\n  name the pretrained run: {pretrained.name}"):
         export_run(folder.name, tmp_path / "exported", runs, "best", None)
 
 
@@ -140,8 +140,8 @@ def test_what_was_fine_tuned_is_compared_by_its_scores(tune, pretrained, home, t
     [
         (["task=sqad"], ["no task 'sqad'", "did you mean squad?"]),
         (["tsk=squad"], ["which task?", "there are: chnsenticorp, cmrc2018, cola, mnli"]),
-        (["task=squad", "heads=4"], ["heads is the pretrained run's"]),
-        (["task=squad", "variant=additive"], ["variant is the pretrained run's"]),
+        (["task=squad", "heads=4"], ["the pretrained run decides heads"]),
+        (["task=squad", "variant=additive"], ["the pretrained run decides variant"]),
         (["task=squad", "learning_rat=1"], ["did you mean learning_rate?"]),
         (["task=squad", "task.n_bset=1"], ["did you mean task.n_best?"]),
         (["task=squad", "epochs=-1"], ["epochs = -1", "greater than 0"]),
@@ -153,9 +153,9 @@ def test_what_was_fine_tuned_is_compared_by_its_scores(tune, pretrained, home, t
         (["task=squad", "trainer.evaluation_sequences=4"], ["task.validation_examples"]),
         (["task=squad", "trainer.label_smoothing=0.1"], ["trainer.label_smoothing = 0.1", "no labels to smooth"]),
         (["task=squad", "trainer.max_tokens=100"], ["set epochs or max_steps"]),
-        (["task=squad", "epochs=null"], ["nothing ends this run"]),
-        (["task=squad", "+more=1"], ["don't add or remove"]),
-        (["task=squad", "pretrained=x"], ["named without a key"]),
+        (["task=squad", "epochs=null"], ["the run has no end"]),
+        (["task=squad", "+more=1"], ["do not add or remove"]),
+        (["task=squad", "pretrained=x"], ["give the run without a key"]),
     ],
 )
 def test_mistakes(pretrained, tmp_path, monkeypatch, more, said):
@@ -178,7 +178,7 @@ def test_mistakes_of_the_run_and_the_data(words, tmp_path, monkeypatch):
     other = next(word for word in words("squad") if word.startswith("task.train="))
     assert "which run?" in refused()
     assert "no run 'absent'" in refused("absent", "task=squad")
-    assert "a and b: several runs are a sweep\n  add -m" in refused("a", "b", "task=squad")
+    assert "a and b: several values need a sweep\n  add -m" in refused("a", "b", "task=squad")
     assert "no such file" in refused(*words("sst2", "task.train=absent.jsonl"))
     assert "no such column" in refused(*words("sst2", other))
     assert "has 200 windows" in refused(*words("sst2", "batch_size=1000"))
@@ -270,12 +270,12 @@ def test_other_weights_or_other_examples_are_another_run(tune, words, home, tmp_
     local.write_bytes((home / "labelled_train.jsonl").read_bytes())
     folder = tune("sst2", f"task.train={local}", *short)
     local.write_text("\n".join(local.read_text().splitlines()[:-1]))
-    with pytest.raises(Mistake, match="was trained on other text"):
+    with pytest.raises(Mistake, match="was trained on a different text"):
         finetune(words("sst2", f"task.train={local}", *short))
     assert RunFolder(folder).result().status == "done"
     newest = tune("sst2", "checkpoint=newest", *short)
     assert newest.name != folder.name
-    with pytest.raises(Mistake, match="fine-tuned itself"):
+    with pytest.raises(Mistake, match="is itself a fine-tuned run"):
         finetune([str(folder), "task=sst2"])
 
 

@@ -139,8 +139,8 @@ def test_wrong_options_name_themselves_and_what_is_allowed(attn, tiny, tmp_path)
     cases: list[tuple[str, object, str]] = [
         ("sequences", 0, "at least 1"),
         ("sentence", "te " * 40, "at most length = 16"),
-        ("sentence", " ", "has no words"),
-        ("export", 7, "between 0 and 6"),
+        ("sentence", " ", "is empty"),
+        ("export", 7, "from 0 to 6"),
         ("treebank", tmp_path / "none.conllu", "there is no such file"),
         ("equal", 0, "at least 1"),
         ("gates", -1, "at least 1"),

@@ -112,7 +112,7 @@ def test_a_file_of_torch_is_read_as_tensors_and_what_would_run_code_is_not(bert,
 
     with (bert / "pytorch_model.bin").open("wb") as file:
         pickle.dump({"weight": Evil()}, file)
-    with pytest.raises(Mistake, match="can't be read as tensors alone"):
+    with pytest.raises(Mistake, match="can't be read as a file of tensors only"):
         import_checkpoint(str(bert), "evil", tmp_path / "runs", [])
     assert not (tmp_path / "ran").exists() and not (tmp_path / "runs/evil").exists()
 
@@ -121,7 +121,7 @@ def test_a_pre_training_checkpoint_loses_its_pooler_and_says_so(bert, tmp_path, 
     state = load_file(bert / "model.safetensors")
     save_file(state | {"bert.pooler.dense.weight": torch.ones(24, 24)}, bert / "model.safetensors")
     import_checkpoint(str(bert), "mine", tmp_path / "runs", [])
-    assert "left out, as our model has no place for them: bert.pooler.dense.weight" in capsys.readouterr().out
+    assert "left out, because our model has no place for them: bert.pooler.dense.weight" in capsys.readouterr().out
 
 
 def test_a_key_size_of_its_own_comes_from_a_converted_file(bert, tmp_path, capsys):
@@ -157,11 +157,11 @@ def spoil(folder: Path, **keys: object) -> None:
     ("damage", "said"),
     [
         (lambda folder: (folder / "config.json").unlink(), "there is no config.json"),
-        (lambda folder: (folder / "config.json").write_text("{"), "no JSON"),
+        (lambda folder: (folder / "config.json").write_text("{"), "not JSON"),
         (lambda folder: spoil(folder, model_type="berd"), r"model_type = 'berd'.*did you mean bert"),
         (lambda folder: spoil(folder, model_type=["bert"]), r"model_type = \['bert'\]: must be one of"),
-        (lambda folder: spoil(folder, num_attention_heads=0), r"config\.json: a size is no number, or is 0"),
-        (lambda folder: spoil(folder, hidden_size="24"), r"config\.json: a size is no number, or is 0"),
+        (lambda folder: spoil(folder, num_attention_heads=0), r"config\.json: a size is not a number, or is 0"),
+        (lambda folder: spoil(folder, hidden_size="24"), r"config\.json: a size is not a number, or is 0"),
         (lambda folder: spoil(folder, vocab_size=13), "vocab_size = 13 of config.json, but the tokenizer has 14"),
         (lambda folder: spoil(folder, vocab_size=15), r"token.weight is \[14, 24\], not \[15, 24\]"),
         (lambda folder: spoil(folder, hidden_act="silu"), "activation 'silu' of config.json"),
@@ -170,11 +170,17 @@ def spoil(folder: Path, **keys: object) -> None:
         (lambda folder: (folder / "vocab.txt").unlink(), "neither tokenizer.json nor vocab.txt"),
         (lambda folder: (folder / "vocab.txt").write_text("a\nb\n"), r"there is no \[PAD\]"),
         (lambda folder: (folder / "model.safetensors").unlink(), "no model.safetensors or pytorch_model.bin"),
-        (lambda folder: (folder / "model.safetensors").write_bytes(b"{}"), "can't be read as tensors alone"),
-        (lambda folder: torch_file(folder).write_bytes(b"junk\n"), r"model\.bin: can't be read as tensors alone"),
-        (lambda folder: torch_file(folder).touch(), r"model\.bin: can't be read as tensors alone"),
-        (lambda folder: (folder / "tokenizer_config.json").write_text("{"), r"tokenizer_config\.json: no JSON"),
-        (lambda folder: (folder / "tokenizer_config.json").write_text("[]"), r"tokenizer_config\.json: no mapping"),
+        (lambda folder: (folder / "model.safetensors").write_bytes(b"{}"), "can't be read as a file of tensors only"),
+        (
+            lambda folder: torch_file(folder).write_bytes(b"junk\n"),
+            r"model\.bin: can't be read as a file of tensors only",
+        ),
+        (lambda folder: torch_file(folder).touch(), r"model\.bin: can't be read as a file of tensors only"),
+        (lambda folder: (folder / "tokenizer_config.json").write_text("{"), r"tokenizer_config\.json: is not JSON"),
+        (
+            lambda folder: (folder / "tokenizer_config.json").write_text("[]"),
+            r"tokenizer_config\.json: is not a mapping",
+        ),
     ],
 )
 def test_what_can_not_be_imported_is_named_and_leaves_nothing(bert, tmp_path, damage, said):

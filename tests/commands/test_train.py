@@ -142,11 +142,11 @@ def test_a_run_of_other_text_is_neither_returned_nor_continued(attn, tiny, text_
     assert attn("train", *words).returncode == 0
     text.write_text(text.read_text() + " more")
     again = attn("train", *words)
-    assert again.returncode == 2 and "trained on other text" in again.stderr
+    assert again.returncode == 2 and "trained on a different text" in again.stderr
     (result,) = tmp_path.glob("runs/*/result.json")
     result.unlink()
     again = attn("train", *words)
-    assert again.returncode == 2 and "bring that back" in again.stderr
+    assert again.returncode == 2 and "restore it" in again.stderr
     assert any(tmp_path.glob("runs/*/checkpoint/*.safetensors"))
 
 

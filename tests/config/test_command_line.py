@@ -107,7 +107,7 @@ def test_the_help_shows_the_choices_of_a_key(attn):
 
 
 def test_heads_that_do_not_divide_the_hidden_size_are_told(attn):
-    line = "heads=7 does not divide hidden_size=192: key_size=27, so that all heads together are 189 wide\n"
+    line = "heads=7 does not divide hidden_size=192: key_size=27, so all heads together have width 189\n"
     assert attn("train", "heads=7", "--dry-run").stderr.count(line) == 1
     assert "does not divide" not in attn("train", "heads=7", "key_size=32", "--dry-run").stderr
 
@@ -225,7 +225,7 @@ def test_an_answer_that_nobody_reads_is_an_error_of_the_output_and_two_questions
         patched.undo()
         with suppress(OSError):
             full.close()
-    with pytest.raises(Mistake, match="--info --cfg: only one of them"):
+    with pytest.raises(Mistake, match="--info --cfg: give only one of them"):
         split_arguments(["--info", "--cfg", "job"])
     with pytest.raises(Mistake, match="-m --cfg: --cfg prints one configuration\n  leave -m out"):
         split_arguments(["seed=0,1", "-m", "--cfg", "hydra"])

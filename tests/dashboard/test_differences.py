@@ -66,7 +66,7 @@ def test_more_comparisons_make_each_harder():
 def test_what_has_not_begun_to_learn_or_still_learns_or_diverged_is_not_tested():
     losses = {"base": of(5, 0, 0, 0, 0, 0, 0), "low": of(4.9, *NOISE)}
     plateau = differences(0, *made(losses, unigram_loss=5.0))[1]
-    assert plateau["word"] == "not tested" and "low ended under 0.5 nats below unigram_loss" in plateau["why"]
+    assert plateau["word"] == "not tested" and "low ended less than 0.5 nats below unigram_loss" in plateau["why"]
     learning = differences(0, *made(losses, late_gain=0.2))[1]
     assert learning["word"] == "not tested" and "in the last tenth of its training" in learning["why"]
     configurations, results = made(losses)

@@ -112,7 +112,7 @@ def test_the_command_writes_one_file_and_says_where(make, tmp_path, capsys):
     assert capsys.readouterr().out == f"{runs / 'dashboard.html'}: 1 run\n"
     assert held((runs / "dashboard.html").read_text())["refresh"] == 0
     for wrong in (tmp_path / "nowhere" / "page.html", runs):
-        with pytest.raises(Mistake, match=f"--out {wrong}: must be a file in a folder"):
+        with pytest.raises(Mistake, match=f"--out {wrong}: must be a file in an existing folder"):
             write_dashboard([], runs, wrong, watch=False, show=False)
 
 

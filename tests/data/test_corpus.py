@@ -55,7 +55,7 @@ def test_python_docs_of_another_python_or_none_are_refused(cache: Cache, monkeyp
 
 
 def test_a_file_in_two_splits_is_refused(cache: Cache, text_data: Callable[..., TextFiles], text_file: Path) -> None:
-    with pytest.raises(DataError, match=r"data.train and data.validation both have .*train.txt"):
+    with pytest.raises(DataError, match=r"data.train and data.validation both contain .*train.txt"):
         open_corpus(text_data(train=f"{text_file.parent}/*.txt", validation=str(text_file)), cache)
 
 

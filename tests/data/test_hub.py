@@ -161,7 +161,7 @@ def test_what_the_hub_does_not_have_is_said(ask: Ask, refusing: str) -> None:
     assert set_["error"].startswith("data.path=owner/sett: the hub has no such data set")
     assert branch["error"].startswith("data.revision=mian: data.path=owner/set has no such branch, tag or commit")
     assert commit["error"].startswith(f"data.revision={COMMIT}: data.path=owner/set has no such branch, tag or commit")
-    assert "log in by `hf auth login`" in gated["error"]
+    assert "log in with `hf auth login`" in gated["error"]
     assert name["error"].startswith("data.path=no such set is neither a folder nor owner/name")
 
 
@@ -172,7 +172,7 @@ def test_what_was_downloaded_loads_without_the_hub(ask: Ask, closed: str, downlo
     assert branch["documents"] == commit["documents"] == 110
     assert branch["identity"] == commit["identity"]
     assert commit["identity"]["commit"] == COMMIT
-    assert f"what has been downloaded is data.revision={COMMIT}" in other["error"]
+    assert f"the downloaded one is data.revision={COMMIT}" in other["error"]
     assert streamed["documents"] == 100
     assert streamed["identity"]["held_out"] == {"validation": 1, "test": 1}
     (told,) = ask(closed, {}, HF_HUB_OFFLINE="1")

@@ -92,7 +92,7 @@ def test_wordpiece_knows_chinese_characters_beside_letters_and_by_default_as_man
     assert unknown(4000, None) == 0
     assert unknown(1000, None) == 1500 - (500 - len(SPECIAL))
     assert unknown(4000, 104) == 1500 - 100  # a, b, c and d are the commonest four
-    with pytest.raises(ValueError, match="alphabet 501: is at most half of vocabulary_size 1000"):
+    with pytest.raises(ValueError, match="alphabet 501: must be at most half of vocabulary_size 1000"):
         unknown(1000, 501)
 
 

@@ -146,6 +146,6 @@ def test_what_is_neither_here_nor_there_says_where_it_was_looked_for(tmp_path, m
     monkeypatch.setattr("huggingface_hub.snapshot_download", Hub(tmp_path, ConnectionError("no route")))
     with pytest.raises(Mistake, match=r"berd: there is no folder of this name, and as a name of .* no route"):
         import_checkpoint("berd", "mine", tmp_path / "runs", [])
-    with pytest.raises(Mistake, match=r"it is not possible: "):
+    with pytest.raises(Mistake, match=r"it cannot be loaded: "):
         monkeypatch.undo()
         import_checkpoint("be rd", "mine", tmp_path / "runs", [])

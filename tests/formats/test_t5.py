@@ -178,7 +178,7 @@ def test_what_the_format_cannot_hold_is_refused_by_name(words, said):
 
 
 def test_what_is_no_t5_is_refused():
-    with pytest.raises(Mistake, match=r"bert\.x is no weight"):
+    with pytest.raises(Mistake, match=r"bert\.x is not a weight"):
         FORMAT.from_hugging_face({"bert.x": torch.ones(1)})
     with pytest.raises(Mistake, match=r"feed_forward_proj=silu"):
         FORMAT.overrides({"num_layers": 2, "feed_forward_proj": "silu"})

@@ -125,7 +125,7 @@ def test_the_model_without_heads_has_the_logits_of_the_masked_one(bert_of, batch
     model, smaller = bert_of(variant), bert_of(variant)
     removed = [(0, 1), (1, 0), (1, 1), (1, 2)]
     if not model.layers[0].attention.prunable:
-        with pytest.raises(Mistake, match="no head of this variant can be taken out"):
+        with pytest.raises(Mistake, match="heads of this variant cannot be removed"):
             remove_heads(smaller, removed)
         return
     kept = remove_heads(smaller, removed)
@@ -137,6 +137,6 @@ def test_the_model_without_heads_has_the_logits_of_the_masked_one(bert_of, batch
 
 
 def test_heads_whose_position_bias_is_shared_cannot_be_taken_out(bert_of):
-    with pytest.raises(Mistake, match=r"model\.position: has a bias for every head"):
+    with pytest.raises(Mistake, match=r"model\.position: this kind has a bias for every head"):
         remove_heads(bert_of("multi_head", position="relative"), [(0, 1)])
     assert remove_heads(bert_of("talking_heads", position="relative"), [(0, 1)]) == [[0, 2], [0, 1, 2]]

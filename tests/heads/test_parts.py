@@ -64,7 +64,7 @@ def test_every_head_of_the_three_has_an_importance(translator, sides, score):
 
 def test_no_head_is_taken_out_of_an_encoder_decoder(translator):
     with pytest.raises(
-        Mistake, match="--export: takes heads out of an encoder or a decoder, not of an encoder-decoder"
+        Mistake, match="--export: removes heads only from an encoder or a decoder, not from an encoder-decoder"
     ):
         check_prunable(translator, "--export")
 

@@ -98,9 +98,9 @@ def test_ten_thousand_cells_are_planned_and_more_are_refused_at_once():
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("seed=range(0,5,0)", "a step that is not 0"),
+        ("seed=range(0,5,0)", "a step other than 0"),
         ("seed=range(5,0)", "lists no value"),
-        ("learning_rate=range(0.0,1.0,0.0)", "a step that is not 0"),
+        ("learning_rate=range(0.0,1.0,0.0)", "a step other than 0"),
         ("seed=interval(0,1)", "lists no values"),
         ("variant=glob(nope*)", "lists no value"),
         ("seed=range(-20,0)", "and 10 more"),

@@ -82,7 +82,7 @@ def test_torchrun_tells_a_process_its_place_and_starts_no_sweep(attn, tiny, monk
     for name, value in whole.items():
         monkeypatch.setenv(name, value)
     done = attn("train", "-m", "seed=0,1", *tiny)
-    assert done.returncode == 2 and "torchrun starts the processes of one run" in done.stderr
+    assert done.returncode == 2 and "torchrun starts the processes of a single run" in done.stderr
     done = attn("train", "trainer.devices=2", *tiny)
     assert done.returncode == 2 and "trainer.devices=2: torchrun has started 4 processes" in done.stderr
 

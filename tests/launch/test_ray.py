@@ -127,7 +127,7 @@ def test_an_interrupted_sweep_saves_its_cells_and_goes_on(sweep, tmp_path):
     process.send_signal(signal.SIGINT)
     said, _ = process.communicate(timeout=300)
     assert process.returncode == 130, said
-    assert "interrupted by SIGINT; the same command goes on from here" in said
+    assert "interrupted by SIGINT; the same command continues" in said
     assert "interrupted" in statuses(tmp_path)
     process = sweep(*words)
     said, _ = process.communicate(timeout=300)

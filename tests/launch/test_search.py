@@ -91,7 +91,7 @@ def test_a_trial_that_can_not_be_trained_fails_alone(attn, tiny, tmp_path):
     fixed = words_of(tiny, "batch_size")
     done = attn(*SEARCH, "batch_size=4,10000", "hydra.sweeper.trials=2", *fixed)
     assert done.returncode == 3, done.output
-    assert "1 of 2 cells failed; the same command draws others" in done.stdout
+    assert "1 of 2 cells failed; the same command draws new ones" in done.stdout
     assert "1 done, 1 failed" in done.stdout
 
 

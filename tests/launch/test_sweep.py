@@ -53,7 +53,7 @@ def test_a_sweep_trains_every_cell_and_skips_what_is_done(attn, tiny, tmp_path):
     assert statuses(tmp_path / "runs") == ["done", "done"]
     again = attn(*words)
     assert again.returncode == 0
-    assert again.stdout.count("done before") == 2
+    assert again.stdout.count("finished before") == 2
     rows = json.loads(attn("compare", "--format", "json").stdout)
     assert {row["variant"] for row in rows} == {"multi_head", "talking_heads"}
     assert attn("compare", "variant=talking_heads", "--format", "csv").stdout.count("\n") == 2
@@ -103,7 +103,7 @@ def test_a_killed_cell_ends_alone(begun, tmp_path):
     assert (
         sweep.returncode == 130
         and "killed by SIGKILL" in output
-        and "interrupted by SIGINT; the same command goes on" in output
+        and "interrupted by SIGINT; the same command continues" in output
     )
     assert set(statuses(tmp_path / "runs")) == {"interrupted"}
     assert not (folders[0] / "result.json").exists()
@@ -116,7 +116,7 @@ def test_every_cell_saves_and_ends_when_its_sweep_is_told_to_stop(begun, tmp_pat
     sweep.send_signal(number)
     output, _ = sweep.communicate(timeout=60)
     assert sweep.returncode == 128 + number, output
-    assert "the same command goes on from here" in output
+    assert "the same command continues" in output
     assert statuses(tmp_path / "runs") == ["interrupted"] * len(folders)
     again, _ = begun()
     wait_for(lambda: all("going on from step" in (folder / "log.txt").read_text() for folder in folders))
@@ -195,12 +195,12 @@ def test_the_cells_of_another_sweeper_are_found_in_the_folder_of_runs(in_process
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["-m", "heads=1,2", "--workers", "0"], "--workers 0: allowed are auto, and a number of cells from 1 on"),
-        (["-m", "heads=1,2", "--workers=many"], "--workers many: allowed are auto"),
-        (["-m", "heads=1,2", "--workers="], "--workers: allowed are auto"),
+        (["-m", "heads=1,2", "--workers", "0"], "--workers 0: must be auto, or a number of cells from 1 on"),
+        (["-m", "heads=1,2", "--workers=many"], "--workers many: must be auto"),
+        (["-m", "heads=1,2", "--workers="], "--workers: must be auto"),
         (["-m", "heads=1,2", "--workers", "999"], "--workers 999: this machine has room for"),
         (["-m", "heads=1,2", "--worker=2"], "there is no flag --worker=2 (did you mean --workers?)"),
-        (["heads=2", "--workers", "2"], "--workers: one run is no sweep"),
+        (["heads=2", "--workers", "2"], "--workers: a single run has no workers"),
     ],
 )
 def test_a_wrong_number_of_workers_is_refused_before_anything_is_changed(attn, tiny, tmp_path, words, said):
@@ -216,11 +216,11 @@ def test_cells_side_by_side_are_those_of_one_by_one_and_compare_says_what_their_
     words = ["train", "-m", "seed=0,1", "heads=2", *tiny, f"cache={tmp_path / 'cache'}"]
     first, second = attn(*words, "--workers", "auto"), attn(*words, "--workers", "1", "runs=one")
     assert first.returncode == second.returncode == 0, first.output + second.output
-    assert first.stderr.count("making the corpus") == 1 and "making the corpus" not in second.stderr
+    assert first.stderr.count("preparing the corpus") == 1 and "preparing the corpus" not in second.stderr
     beside, alone = (attn("compare", "--runs", runs, "--format", "json") for runs in ("runs", "one"))
     for mine, other in zip(json.loads(beside.stdout), json.loads(alone.stdout), strict=True):
         assert mine["run"] == other["run"] and mine["loss"] == other["loss"]
-    assert "tokens_per_second of 2 of 2 runs was measured beside other work" in beside.stderr
+    assert "tokens_per_second of 2 of 2 runs were measured beside other work" in beside.stderr
     counts = {runs: {json.loads(path.read_text())["cells_at_once"] for path in Path(runs).glob("*/result.json")}
               for runs in ("runs", "one")}  # fmt: skip
     assert counts == {"runs": {2}, "one": {1}}
@@ -251,4 +251,4 @@ def test_in_a_pipe_every_cell_that_ends_is_a_line(tmp_path):
         progress.skip(runner.Outcome(RunFolder(tmp_path / "one"), None, ""))
         progress.watch([])
         progress.end(runner.Outcome(RunFolder(tmp_path / "two"), None, "killed by SIGKILL"))
-    assert pipe.file.getvalue() == "[1/3] one: done before\n[2/3] two: killed by SIGKILL\n"
+    assert pipe.file.getvalue() == "[1/3] one: finished before\n[2/3] two: killed by SIGKILL\n"

@@ -230,7 +230,7 @@ def test_a_file_that_changed_after_the_result_is_named(folder, settings, result)
         content = (folder.path / name).read_bytes()
         for changed in (content + b" ", None):
             (folder.path / name).unlink() if changed is None else (folder.path / name).write_bytes(changed)
-            with pytest.raises(RunFolderError, match=f"{name}: not as it was when result.json was written"):
+            with pytest.raises(RunFolderError, match=f"{name}: has changed since result.json was written"):
                 RunFolder(folder.path).check_files()
             (folder.path / name).write_bytes(content)
     folder.check_files()
@@ -246,7 +246,7 @@ def test_predictions_are_covered_where_a_result_knows_them(folder, settings, res
     folder.check_files()
     folder.write_result(result)
     predictions.write_text("[]")
-    with pytest.raises(RunFolderError, match=r"predictions\.json: not as it was"):
+    with pytest.raises(RunFolderError, match=r"predictions\.json: has changed since"):
         folder.check_files()
 
 

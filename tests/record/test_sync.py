@@ -246,7 +246,7 @@ def test_sync_without_a_login_or_a_network_says_so(train):
 def test_a_server_that_refuses_ends_in_an_offline_run(train, server, status):
     server.status = status
     done = train(f"{HURRY}begin(); train(0, 4); end()", **login(server.server_port))
-    assert (done.stdout, done.stderr) == ("", "") and "W&B is offline, as" in log_of(train)
+    assert (done.stdout, done.stderr) == ("", "") and "W&B is offline, because" in log_of(train)
     (file,) = (file for file in train.folder.path.parent.glob("wandb/*/run-*.wandb") if not file.parent.is_symlink())
     assert file.parent.name.startswith("offline-run-")
     synced = train(HURRY + SYNC, **login(server.server_port))
@@ -267,7 +267,7 @@ at = time.monotonic(); end(); print(time.monotonic() - at < 30)
 """
     done = train(HURRY + script, **login(server.server_port))
     assert (done.stdout, done.stderr) == ("True\n", "")
-    assert "W&B is offline" not in log_of(train) and "W&B failed and is off from here on" in log_of(train)
+    assert "W&B is offline" not in log_of(train) and "W&B failed and is switched off" in log_of(train)
     assert train.folder.result().status == "done"
     server.status = 200
     synced = train(SYNC, **login(server.server_port))
@@ -282,4 +282,4 @@ def test_a_server_that_never_answers_is_not_waited_for(train):
         script = "at = time.monotonic(); begin(); print(time.monotonic() - at < 30); train(0, 4); end()"
         done = train(HURRY + script, **login(silent.getsockname()[1]))
     assert (done.stdout, done.stderr) == ("True\n", "")
-    assert "W&B is offline, as the online start failed" in log_of(train)
+    assert "W&B is offline, because the online start failed" in log_of(train)

@@ -56,7 +56,7 @@ def test_a_failure_of_one_logger_is_noted_once_and_ends_neither_the_run_nor_anot
     done = train("sys.modules['wandb'] = None\nbegin(); train(0, 4); end()")
     assert (done.stdout, done.stderr) == ("", "")
     assert {tag for tag in read(place)[0] if not tag.startswith("result/")} == set(curves(train.lines))
-    assert (train.folder.path / "log.txt").read_text().count("W&B failed and is off from here on") == 1
+    assert (train.folder.path / "log.txt").read_text().count("W&B failed and is switched off") == 1
 
 
 def test_a_failure_in_the_middle_spares_the_run(logged):
@@ -69,7 +69,7 @@ begin(); train(0, 2); SummaryWriter.add_scalar = fail; train(2, 4); end()
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
     assert train.folder.metrics.read() == train.lines
     log = (train.folder.path / "log.txt").read_text()
-    assert log.count("TensorBoard failed and is off from here on, the run is not affected: OSError: the disk") == 1
+    assert log.count("TensorBoard failed and is switched off; the run is not affected: OSError: the disk") == 1
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "trackio"])

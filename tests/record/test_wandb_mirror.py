@@ -105,7 +105,7 @@ train(2, 4); end()
     assert (done.stdout, done.stderr, done.returncode) == ("", "", 0)
     assert train.folder.metrics.read() == train.lines
     assert train.folder.result().status == "done"
-    assert (train.folder.path / "log.txt").read_text().count("W&B failed and is off from here on") == 1
+    assert (train.folder.path / "log.txt").read_text().count("W&B failed and is switched off") == 1
 
 
 def test_an_interrupt_of_the_terminal_spares_the_service(train):
@@ -122,7 +122,7 @@ begin(); train(0, 2); os.killpg(0, signal.SIGINT); time.sleep(0.5); train(2, 4);
 def test_wandb_that_cannot_be_imported_is_noted(train):
     done = train("sys.modules['wandb'] = None\nbegin(); train(0, 4); end()")
     assert (done.stdout, done.stderr) == ("", "")
-    assert "W&B failed and is off from here on" in (train.folder.path / "log.txt").read_text()
+    assert "W&B failed and is switched off" in (train.folder.path / "log.txt").read_text()
     assert train.folder.metrics.read() == train.lines
 
 

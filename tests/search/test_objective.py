@@ -44,7 +44,7 @@ def test_runs_are_pruned_where_the_validation_loss_alone_is_minimized(minimize, 
 
 def test_objectives_that_contradict_each_other_are_refused():
     for wrong, said in (
-        ({"minimize": []}, "nothing to minimize"),
+        ({"minimize": []}, "minimize and maximize are both empty"),
         ({"minimize": ["mfu"], "maximize": ["mfu"]}, "mfu is given twice"),
         ({"minimize": ["perplexity"], "pruner": "median"}, "validation_loss alone"),
     ):

@@ -50,9 +50,9 @@ def test_the_ends_of_a_space_differ_from_the_first_in_one_key_and_show_every_cho
     [
         ("heads=3", "no override has several values"),
         ("heads=tag(lgo,interval(1,2))", "there is no tag 'lgo' (did you mean log?)"),
-        ("heads=tag(log,choice(1,2))", "the tag log is of interval"),
-        ("heads=tag(log,range(1,9,2))", "has no step"),
-        ("learning_rate=tag(log,interval(0,1))", "is greater than 0"),
+        ("heads=tag(log,choice(1,2))", "the tag log works only with interval"),
+        ("heads=tag(log,range(1,9,2))", "cannot have steps"),
+        ("learning_rate=tag(log,interval(0,1))", "must be above 0"),
         ("learning_rate=interval(1,0.1)", "the lower one first"),
         ("learning_rate=interval(0,inf)", "finite"),
         ("heads=range(3,3)", "lists no value"),

@@ -39,10 +39,10 @@ def test_a_folder_of_yaml_alone_follows_its_flag(tmp_path, unplugged):
         ({"conf/config.yaml": ""}, "config.yaml: attn itself has conf/config.yaml"),
         ({"conf/variant/loud.yaml": "name: multi_head"}, "loud.yaml: name = 'multi_head': must be 'loud'"),
         ({"conf/variant/loud.yaml": "name: [loud"}, "loud.yaml: while parsing a flow sequence"),
-        ({"conf/variants/loud.yaml": LOUD_YAML}, "variants is no group (did you mean variant?)"),
+        ({"conf/variants/loud.yaml": LOUD_YAML}, "variants is not a group (did you mean variant?)"),
         (
             {"attention/layers/mine.py": ""},
-            "attention/layers/ is no folder that can be added to\n  there are:",
+            "attention/layers/ is not a folder to which files can be added\n  there are:",
         ),
         ({"attention/loud.py": "def f(:\n"}, "mine/attention/loud.py, line 1: invalid syntax"),
         ({"README.md": ""}, "adds nothing"),

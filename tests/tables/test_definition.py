@@ -284,21 +284,21 @@ def test_a_wrong_yaml_is_refused_by_name():
     assert "there is no scheme 'rotory'" in broken(budgets__nano__positions={"rotory": ""})
     assert "seeds" in broken(budgets__nano__seeds=0)
     assert "rowss" in broken(rowss={})
-    assert "no comparison" in broken(claims__C10__parts=["pre_none6"])
+    assert "not a comparison" in broken(claims__C10__parts=["pre_none6"])
     assert "Value error" not in broken(baseline="post_warm5") + broken(budgets__nano__margin=None)
     assert broken(budgets__nano__seeds=0) == "warmup.yaml: budgets.nano.seeds = 0: must be at least 1"
     tuned = {"chosen": 1e-3, "where": "here", "tried": {"1e-3": 5.0, "3e-3": 4.0}}
     assert "not the best of those tried" in broken(budgets__nano__learning_rates={"post": tuned})
-    assert "a number stands for a score, and this claim is of step_time" in broken(
+    assert "a number stands for a score, but this claim is of step_time" in broken(
         claims__C10={"says": "it", "of": "step_time", "parts": ["pre_none6 > 0.1"]}
     )
     medium = yaml.safe_load((TABLES / "bhojanapalli2020" / "table1.yaml").read_text())["budgets"]["medium"]
     assert "did you mean finetune.squad.scores" in broken(budgets__medium=medium | {"score": "finetune.sqad.scores.f1"})
     assert "this budget has no such fine-tuning" in broken(budgets__medium=medium | {"columns": ["finetune.squad.f1"]})
     assert "can't stand in for finetune.squad" in broken(budgets__medium=medium | {"diverged": "unigram_loss"})
-    assert "has nothing that could be fine-tuned" in broken(source="column_stochastic", budgets__medium=medium)
+    assert "trains nothing that could be fine-tuned" in broken(source="column_stochastic", budgets__medium=medium)
     told = broken(budgets__nano__learning_rates={"pots": tuned | {"tried": {}}})
-    assert "the family post has none (did you mean pots?)" in told
+    assert "the family post has no learning rate (did you mean pots?)" in told
     assert "no set 'maskd' (did you mean masked?)" in broken(budgets__nano__learning_rates="maskd")
 
 

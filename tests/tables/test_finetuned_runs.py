@@ -111,7 +111,7 @@ def test_a_cell_is_the_pretraining_and_then_its_fine_tuning(attn, words, tmp_pat
 
     done = attn(*table, "--out", "out")
     assert done.returncode == 0, done.output
-    assert done.stderr.count("done before") == 2
+    assert done.stderr.count("finished before") == 2
     for row, found in rows_of(done.stdout).items():
         heads = {"one": "h1", "two": "h2"}[row]
         before, after = result_of(tmp_path, f"multi_head-*-{heads}-*"), result_of(tmp_path, f"sst2-*-{heads}-*")
@@ -145,7 +145,7 @@ def test_killed_in_the_middle_it_goes_on_with_the_same_numbers(attn, words, tmp_
     cut.wait()
     # its cell hears of that, saves and ends
     for output in tmp_path.glob("runs/*/output.txt"):
-        while "goes on from" not in output.read_text() and not (output.parent / "result.json").exists():
+        while "continues from" not in output.read_text() and not (output.parent / "result.json").exists():
             assert time.monotonic() < end
             time.sleep(0.05)
     whole = attn("table", "me2026/heads", "--format", "csv", *words)
@@ -161,8 +161,8 @@ def test_killed_in_the_middle_it_goes_on_with_the_same_numbers(attn, words, tmp_
     [
         ({"finetune": {"first": "task=sst3"}}, [], "there is no task 'sst3'"),
         ({"finetune": {"first": "epochs=2"}}, [], "which task?"),
-        ({"finetune": {"first": "task=sst2 heads=4"}}, [], "heads is the pretrained run's"),
-        ({"finetune": {"first": "task=sst2 seed=4"}}, [], "seed is the pretraining's"),
+        ({"finetune": {"first": "task=sst2 heads=4"}}, [], "the pretrained run decides heads"),
+        ({"finetune": {"first": "task=sst2 seed=4"}}, [], "the pretraining sets seed"),
         ({"finetune": {"first": "task=sst2 epochs=-1"}}, [], "epochs = -1"),
         ({"score": "finetune.first.scores.acuracy"}, [], "did you mean accuracy?"),
         ({}, ["finetune.frist.epochs=1"], "did you mean first?"),

@@ -187,19 +187,19 @@ def test_a_baseline_of_fewer_seeds_marks_the_differences_to_it():
 def test_rows_without_a_shared_seed_say_so():
     none_shared = {("h8", seed): CellOutcome("missing") for seed in range(3)}
     none_shared |= {("h16", seed): CellOutcome("missing") for seed in range(3, 6)}
-    assert line(made(none_shared), "h16")["difference_of_seeds"] == "none, as it shares no seed with h8"
+    assert line(made(none_shared), "h16")["difference_of_seeds"] == "no seeds, because it shares none with h8"
 
 
 @pytest.mark.parametrize("format", ["table", "markdown", "latex"])
 def test_every_form_counts_missing_cells_at_the_top_and_marks_what_is_not_over_all_seeds(format):
     text = render(uneven(), format)
     top = text.partition("unigram")[0]
-    assert "8 of 18 cells are missing; (!) marks what is over some of the seeds alone." in top
+    assert "8 of 18 cells are missing; (!) marks numbers that cover only some of the seeds." in top
     (row,) = [each for each in text.splitlines() if "16 heads" in each]
     assert row.count("(!)") == 2
     (row,) = [each for each in text.splitlines() if "8 heads" in each]
     assert "(!)" not in row
-    footnote = "(!) h16: the mean is over seeds 0-1 of 0-3; the difference is over seeds 0-1, shared with h8: 4.1500"
+    footnote = "(!) h16: the mean covers seeds 0-1 of 0-3; the difference covers seeds 0-1, shared with h8: 4.1500"
     assert footnote in text
     assert "(!)" not in render(made(), format) and "missing" not in render(made(), format)
 
@@ -207,7 +207,7 @@ def test_every_form_counts_missing_cells_at_the_top_and_marks_what_is_not_over_a
 def test_the_figure_counts_missing_cells_and_marks_their_rows(tmp_path):
     write_all(uneven(), tmp_path)
     drawn = (tmp_path / "me2026_heads.svg").read_text()
-    for text in ("8 of 18 cells are missing", "(!) h16: the mean is over seeds 0-1 of 0-3", ">(!)<"):
+    for text in ("8 of 18 cells are missing", "(!) h16: the mean covers seeds 0-1 of 0-3", ">(!)<"):
         assert text in drawn
     write_all(made(), tmp_path)
     assert "(!)" not in (tmp_path / "me2026_heads.svg").read_text()
@@ -238,7 +238,7 @@ def test_a_learning_rate_that_is_given_stands_in_place_of_the_tuned_one():
 
 
 def test_two_machines_are_said():
-    assert any("more than one machine" in note for note in made({("h8", 0): done(4.0, device="another")}).notes)
+    assert any("differ in their machine" in note for note in made({("h8", 0): done(4.0, device="another")}).notes)
 
 
 def test_torch_compile_is_said_and_so_is_that_some_cells_went_without():
@@ -248,7 +248,7 @@ def test_torch_compile_is_said_and_so_is_that_some_cells_went_without():
         "torch.compile" in note for note in found.notes
     )
     found = made(compiled | {("h8", 0): done(4.0, compiled=False)})
-    assert any("more than one choice of torch.compile" in note for note in found.notes)
+    assert any("differ in their choice of torch.compile" in note for note in found.notes)
     assert "torch.compile" not in dict(made().facts)
 
 
@@ -360,7 +360,7 @@ def test_the_users_own_reading_of_the_paper(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("rows: {}", "holds no tables"),
+        ("rows: {}", "contains no tables"),
         ('tables: {"1": {rows: {h9: {squad_f1: 1}}}}', "table 1 has no 'h9'"),
         ('tables: {"1": {rows: {h8: {squad_f: 1}}}}', "did you mean squad_f1"),
         ('tables: {"1": {rows: {h8: {squad_f1: much}}}}', "must be a number"),
@@ -368,7 +368,7 @@ def test_the_users_own_reading_of_the_paper(tmp_path):
         ('tables: {"1": {rows: {8: {squad_f1: 90.0}}}}', "table 1 has no '8'.*did you mean h8"),
         ('tables: {"1": {rows: {h8: {1: 90.0}}}}', "table 1, row h8 has no '1'"),
         ('tables: {"2a": {rows: {h8: {squad_f1: 90.0}}}}', "the paper has no '2a'"),
-        ("{", "holds no tables"),
+        ("{", "contains no tables"),
     ],
 )
 def test_a_file_of_published_numbers_that_is_wrong(tmp_path, text, said):

@@ -185,21 +185,21 @@ def test_a_plan_of_another_definition_or_code_is_none(tmp_path, monkeypatch):
     assert evidence_for(other, source, plans(other)).name == "anytime"
     (plan,) = plans(asked)
     assert line_of(plan, asked, source) == plan.says
-    assert line_of(plan, other, source) == f"{plan.says}; void, as the table or its overrides changed since"
+    assert line_of(plan, other, source) == f"{plan.says}; void, because the table or its overrides changed since"
     monkeypatch.setattr(plans_module, "code_digests", lambda settings, backend: {"other": "code"})
     monkeypatch.setattr(Made, "timed", lambda source, row: compose([]))
-    assert line_of(plan, asked, source).endswith("; void, as the code changed since")
+    assert line_of(plan, asked, source).endswith("; void, because the code changed since")
 
 
 def test_seeds_that_have_begun_can_not_be_planned(tmp_path):
     source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
     source.make(source.cells[:1], "", QUIET)
-    with pytest.raises(Mistake, match="seed 0 has begun"):
+    with pytest.raises(Mistake, match="cells of seed 0 have begun"):
         make_plan(request(tmp_path, range(4), named=True), source, 4)
-    with pytest.raises(Mistake, match="--plan 3: --seeds 4-7 are 4"):
+    with pytest.raises(Mistake, match="--plan 3: --seeds 4-7 gives 4"):
         make_plan(request(tmp_path, range(4, 8), named=True), source, 3)
     make_plan(request(tmp_path, range(4, 8), named=True), source, 4)
-    with pytest.raises(Mistake, match="planned already"):
+    with pytest.raises(Mistake, match="exists already"):
         make_plan(request(tmp_path, range(4, 8), named=True), source, 4)
 
 
@@ -207,7 +207,7 @@ def test_a_file_that_is_no_plan_is_named(tmp_path):
     folder = tmp_path / "tables" / plans_module.PLANS
     folder.mkdir(parents=True)
     (folder / "me2026-heads-nano-0-3.json").write_text("[]")
-    with pytest.raises(Mistake, match=r"me2026-heads-nano-0-3\.json: is no plan"):
+    with pytest.raises(Mistake, match=r"me2026-heads-nano-0-3\.json: is not a plan"):
         plans(request(tmp_path))
 
 

@@ -69,7 +69,7 @@ def test_a_damaged_one_gives_way_to_the_one_before(tmp_path, said, damage):
     else:
         path.with_suffix(".sha256").write_text("0" * 64)
     assert load(tmp_path, "newest", said.append).header == {"step": 1}
-    assert len(said) == 1 and "step-000000002.safetensors: damaged" in said[0] and "passed over" in said[0]
+    assert len(said) == 1 and "step-000000002.safetensors: damaged" in said[0] and "skipped" in said[0]
 
 
 def test_nothing_good_left_is_said(tmp_path, said):

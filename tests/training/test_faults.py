@@ -75,7 +75,7 @@ def test_a_poisoned_weight_is_named(settings, go, monkeypatch):
     result, _ = go(settings(trainer__guard="skip", trainer__guard_limit=3))
     assert result.status == "nan" and result.skipped_steps == 3
     assert "encoder.layers.0.attention.value.weight is not finite itself" in result.reason
-    assert "trainer.guard_limit=3 is used up" in result.reason
+    assert "trainer.guard_limit=3 is reached" in result.reason
 
 
 def test_a_gradient_that_is_not_finite_is_caught(settings, go, disturb):
@@ -104,7 +104,7 @@ def test_the_guard_is_bounded(settings, go, disturb):
     for guard in ("skip", "reload"):
         result, _ = go(settings(trainer__guard=guard, trainer__guard_limit=2), guard)
         assert result.status == "nan" and result.reason.startswith("step 5 ")
-        assert "trainer.guard_limit=2 is used up" in result.reason
+        assert "trainer.guard_limit=2 is reached" in result.reason
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_validation_loss_that_is_not_finite_takes_a_run_back(settings, go, unf
     assert result.status == "nan" and result.reason == "step 8: the validation loss is nan"
     unfit(*range(100))
     result, _ = go(settings(**every_four | {"trainer__checkpoint_every": 20}), "bounded")
-    assert result.status == "nan" and "trainer.guard_limit=2 is used up" in result.reason
+    assert result.status == "nan" and "trainer.guard_limit=2 is reached" in result.reason
 
 
 def test_out_of_memory_halves_the_micro_batch_and_keeps_the_batch(settings, go, disturb, plain_run):
@@ -214,7 +214,7 @@ def test_out_of_memory_with_one_sequence_ends_the_run(settings, go, disturb):
     disturb(nothing, full)
     result, folder = go(settings())
     assert result.status == "oom" and result.steps == 5 and result.micro_batch == 8
-    assert "one sequence at a time doesn't fit in memory" in result.reason
+    assert "even a single sequence does not fit in memory" in result.reason
     assert folder.result() == result
 
 

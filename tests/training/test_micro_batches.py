@@ -65,7 +65,7 @@ def test_one_sequence_is_the_end():
     def attempt(size):
         raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
 
-    with pytest.raises(OutOfMemoryError, match="one sequence at a time"):
+    with pytest.raises(OutOfMemoryError, match="even a single sequence"):
         fitting(attempt, 4, lambda size: None)
 
 

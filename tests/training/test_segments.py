@@ -96,5 +96,5 @@ def test_fine_tuning_reads_an_example_whole(causal):
 
 
 def test_heads_are_looked_at_without_segments(causal, tmp_path):
-    with pytest.raises(Mistake, match=r"run: its model\.segment_length=4; maps are of sequences without segments"):
+    with pytest.raises(Mistake, match=r"run: model\.segment_length=4; maps need a run without segments"):
         open_trained_run(RunFolder(tmp_path / "run"), causal(), "best", 4, lambda *_: None)

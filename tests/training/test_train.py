@@ -182,7 +182,7 @@ def test_a_run_goes_on_with_the_kernel_that_it_began_with(settings, go, monkeypa
         patched.setattr("experiments.training.run.kernels", lambda learner, settings: "reference")
         go(settings())
     assert "was begun with the attention kernel" in str(refused.value)
-    assert "would go on with reference" in str(refused.value)
+    assert "would continue with reference" in str(refused.value)
     after = {path: path.read_bytes() for path in before if path.name != "result.json"}
     assert all(before[path] == content for path, content in after.items())
     result, _ = go(settings())
@@ -211,15 +211,15 @@ def test_losses_and_perplexity_are_those_without_label_smoothing(settings, go, p
 
 def test_a_checkpoint_of_another_configuration_is_refused(settings, plain_copy):
     _, folder = plain_copy
-    with Display() as display, pytest.raises(Mistake, match="of another configuration"):
+    with Display() as display, pytest.raises(Mistake, match="to another configuration"):
         train(settings(seed=1), folder, Mirrors(), display, Neighbours())
 
 
 def test_what_the_user_must_change_is_said_and_recorded(settings, go, tmp_path):
-    with pytest.raises(Mistake, match="nothing ends this run"):
+    with pytest.raises(Mistake, match="the run has no end"):
         go(settings(trainer__max_steps=None))
     result = json.loads(Path(tmp_path / "run" / "result.json").read_text())
-    assert result["status"] == "failed" and "nothing ends this run" in result["reason"]
+    assert result["status"] == "failed" and "the run has no end" in result["reason"]
 
 
 def test_an_error_of_a_step_is_recorded_and_leaves_as_it_is(settings, go, monkeypatch, tmp_path):

@@ -1,1 +1,1 @@
-"""One file, one kind of data: the folder is the list of those that a YAML of `conf/data/` can name."""
+"""The kinds of data, one file each. The folder is the list of kinds that a YAML of `conf/data/` can name."""

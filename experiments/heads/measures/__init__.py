@@ -1,1 +1,1 @@
-"""What is measured of heads: maps, roles, distances, importance, rank, gates."""
+"""Measures of heads: maps, roles, distances, importance, rank, gates."""

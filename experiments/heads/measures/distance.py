@@ -1,4 +1,4 @@
-"""How different two heads are, and a map of all of them (Clark et al. 2019, 1906.04341, section 6)."""
+"""Distances between heads, and a map of all heads (Clark et al. 2019, 1906.04341, section 6)."""
 
 # G heads of all layers, R rows (queries of all sequences), M memory
 
@@ -18,9 +18,9 @@ QUERIES_AVERAGED = 1024  # queries that distances are averaged over, at most; at
 
 
 def jensen_shannon(weights_GRM: Tensor) -> Tensor:
-    """[G, G]: the mean over rows of the Jensen-Shannon divergence, in nats: 0 for the same, ln 2 for disjoint weights.
+    """[G, G]: the Jensen-Shannon divergence in nats, averaged over rows: 0 for equal weights, ln 2 for disjoint ones.
 
-    The paper's formula is the sum over tokens, its caption the mean; the mean does not depend on the amount of text.
+    The paper's formula is the sum over tokens, its caption the mean. The mean does not depend on the amount of text.
     """
     entropies = entropy(weights_GRM)
     distances = torch.zeros(len(entropies), len(entropies), dtype=torch.float64)
@@ -32,7 +32,9 @@ def jensen_shannon(weights_GRM: Tensor) -> Tensor:
 
 
 def head_distances(run: TrainedRun, part: Part | None = None) -> tuple[npt.NDArray[np.float64], list[tuple[int, int]]]:
-    """Distances [G, G] of all softmax heads of a part on held-out text, and (layer, head) of each, counted from 1."""
+    """Distances [G, G] between all softmax heads of a part on held-out text, and (layer, head) of each, counted
+    from 1.
+    """
     part = part or parts_of(run.model)[0]
     count = max(1, QUERIES_AVERAGED // run.settings.length)
     inputs = {name: tensor[:count] for name, tensor in next(run.text_batches()).items()}
@@ -54,7 +56,7 @@ def within_layers(distances: npt.NDArray[np.float64], layers: npt.NDArray[np.int
 
 
 def within_and_between(distances: npt.NDArray[np.float64], layers: npt.NDArray[np.int64]) -> tuple[float, float]:
-    """The mean distance between two heads of the same layer, and of different layers; nan where there are none."""
+    """The mean distance between two heads of the same layer, and of different layers; nan if there are none."""
     first, second = np.triu_indices(len(layers), 1)
     same = layers[first] == layers[second]
     pairs = distances[first, second]
@@ -63,7 +65,7 @@ def within_and_between(distances: npt.NDArray[np.float64], layers: npt.NDArray[n
 
 
 def embed_in_plane(distances: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """[G, 2]: points whose distances are as near to `distances` as they get (metric MDS by SMACOF)."""
+    """[G, 2]: points whose distances approximate `distances` as well as possible (metric MDS by SMACOF)."""
     from sklearn.manifold import smacof
 
     # the function that scikit-learn's MDS calls: the names of the class's arguments differ between versions

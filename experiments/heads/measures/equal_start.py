@@ -20,12 +20,12 @@ ALL_EQUAL, OWN_OUTPUT_MAPS, WITH_DROPOUT, INDEPENDENT = (
     "all equal, with attention dropout 0.1",
     "each its own",
 )
-EQUAL_SPREAD = 1e-6  # relative: under it heads are equal, but for rounding
-SPREAD_SEQUENCES = 8  # that the spread is measured on
+EQUAL_SPREAD = 1e-6  # relative spread below which heads are equal up to rounding
+SPREAD_SEQUENCES = 8  # sequences on which the spread is measured
 
 
 def spreads_by_start(run: TrainedRun, steps: int) -> dict[str, list[float]]:
-    """The spread at each step, before the first too, for each way to start."""
+    """The spread at each step, including before the first one, for each way to start."""
     return {
         start: train_and_measure_spread(run, start, steps)
         for start in (ALL_EQUAL, OWN_OUTPUT_MAPS, WITH_DROPOUT, INDEPENDENT)
@@ -33,7 +33,7 @@ def spreads_by_start(run: TrainedRun, steps: int) -> dict[str, list[float]]:
 
 
 def conclusion(by_start: dict[str, list[float]]) -> str:
-    """Whether the heads stayed equal, in two sentences, from the result of `spreads`."""
+    """Whether the heads stayed equal, in two sentences, from the result of `spreads_by_start`."""
     equal, independent = by_start[ALL_EQUAL][-1], by_start[INDEPENDENT][-1]
     stays = "stay equal" if equal < EQUAL_SPREAD else "do not stay equal"
     separating = [start for start in (OWN_OUTPUT_MAPS, WITH_DROPOUT) if by_start[start][-1] > EQUAL_SPREAD]
@@ -47,7 +47,7 @@ def conclusion(by_start: dict[str, list[float]]) -> str:
 def train_and_measure_spread(run: TrainedRun, start: str, steps: int) -> list[float]:
     """Train with the run's data and optimizer at its peak learning rate, without dropout unless `start` says so.
 
-    Raises NonFiniteError where that diverges.
+    Raises NonFiniteError if the training diverges.
     """
     settings = run.settings
     dropout = 0.1 if start == WITH_DROPOUT else 0.0
@@ -67,9 +67,9 @@ def train_and_measure_spread(run: TrainedRun, start: str, steps: int) -> list[fl
 
 
 def make_heads_equal(model: Transformer, *, output: bool = True) -> None:
-    """Every value head of a layer, and what only it is computed from, becomes a copy of the first, in place.
+    """Make every value head of a layer a copy of the first one, with all parameters that only this head uses, in place.
 
-    output: so do its columns of the output map.
+    output: also copy its columns of the output map.
     """
     for layer in model.layers:
         attention: Any = layer.attention
@@ -81,9 +81,10 @@ def make_heads_equal(model: Transformer, *, output: bool = True) -> None:
 
 
 def head_spread(model: Transformer, tokens_BN: Tensor) -> float:
-    """The largest difference between outputs of two heads of a layer, over the largest output; of all layers the most.
+    """The largest difference between outputs of two heads of a layer, relative to the largest output; the maximum over
+    layers.
 
-    0 where all heads of each layer compute the same.
+    0 if all heads of each layer compute the same.
     """
     model.eval()
     layer_spreads = []

@@ -1,4 +1,6 @@
-"""Which heads matter: by gradient (Michel et al. 2019, 1905.10650) and by relevance (Voita et al. 2019, 1905.09418)."""
+"""The importance of heads: by gradient (Michel et al. 2019, 1905.10650) and by relevance (Voita et al. 2019,
+1905.09418).
+"""
 
 # L layers, B batch, N queries, H value heads, V value size
 
@@ -18,9 +20,11 @@ from experiments.objectives.objective import Batch
 
 
 def by_gradient(model: Transformer, batches: Iterable[Batch]) -> list[Tensor]:
-    """[H] a layer: the sum over sequences of |d loss / d gate| at gates of 1, in nats per predicted token (equation 2).
+    """[H] for each layer: the sum over sequences of |d loss / d gate| at gates of 1, in nats per predicted token
+    (equation 2).
 
-    To first order, what the loss of a sequence changes by when the head is removed. `per_layer` is the paper's scale.
+    To first order, this is the change of the loss of a sequence if the head is removed. `normalized_by_layer` gives the
+    paper's scale.
     """
     totals = [torch.zeros(heads, dtype=torch.float64) for heads in value_heads(model)]
     tokens = 0
@@ -40,9 +44,11 @@ def normalized_by_layer(importance: list[Tensor]) -> list[Tensor]:
 
 
 def by_relevance(model: Transformer, batches: Iterable[Batch]) -> list[Tensor]:
-    """[H] a layer, of sum 1: a head's share of the relevance for the likeliest token, averaged over predictions.
+    """[H] for each layer, with sum 1: a head's share of the relevance for the likeliest token, averaged over
+    predictions.
 
-    The relevance of a layer's outputs is divided among its heads by its size; one prediction a sequence, the first.
+    The relevance of a layer's outputs is divided among its heads in proportion to its size. Each sequence has one
+    prediction, its first.
     """
     totals = [torch.zeros(heads, dtype=torch.float64) for heads in value_heads(model)]
     predictions = 0
@@ -56,12 +62,13 @@ def by_relevance(model: Transformer, batches: Iterable[Batch]) -> list[Tensor]:
 
 
 def head_relevance(model: Transformer, batch: Batch) -> list[Tensor]:
-    """[B, H] a layer: the relevance of each head for the top-1 logit of the one prediction of each sequence, signed.
+    """[B, H] for each layer: the signed relevance of each head for the top-1 logit of the one prediction of each
+    sequence.
 
-    Layer-wise relevance propagation by ratios of weights (Voita et al., appendix A): through a linear map a feature
-    gets the share of the relevance that it has in the sum. With the other steps held at the ratio of output to input
-    - activations, the scale of norms, the attention weights - that is output times gradient (Ali et al. 2022,
-    2202.07304). What biases add is nobody's.
+    Layer-wise relevance propagation by ratios of weights (Voita et al., appendix A): through a linear map, a feature
+    gets the share of the relevance that it has in the sum. If the other steps (activations, the scale of norms, the
+    attention weights) are held at the ratio of output to input, this is output times gradient (Ali et al. 2022,
+    2202.07304). The contribution of biases is assigned to no feature.
     """
     outputs: dict[int, Tensor] = {}
 
@@ -79,7 +86,7 @@ def head_relevance(model: Transformer, batch: Batch) -> list[Tensor]:
 
 
 def first_predictions(batch: Batch) -> Batch:
-    """The batch with the first position to predict of each of its sequences that has one, and those sequences only."""
+    """The sequences of the batch that have a position to predict, each with the first such position only."""
     length = batch.length
     owner = batch.positions // length
     first = torch.cat([torch.ones(1, dtype=torch.bool), owner[1:] != owner[:-1]])
@@ -90,7 +97,7 @@ def first_predictions(batch: Batch) -> Batch:
 
 @contextmanager
 def linearized(model: Transformer) -> Iterator[None]:
-    """Within the block, activations and norms f are replaced by x -> x f(x0) / x0, linear in x."""
+    """A block in which activations and norms f are replaced by x -> x f(x0) / x0, which is linear in x."""
     replaced: list[tuple[nn.Module, str, Any]] = []
     for module in model.modules():
         if isinstance(module, nn.LayerNorm | nn.RMSNorm):

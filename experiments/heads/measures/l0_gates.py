@@ -1,6 +1,8 @@
-"""Fine-tuning with gates on the heads that cost something while open: L0 pruning (Voita et al. 2019, 1905.09418).
+"""Fine-tuning with gates on the heads that cost something while they are open: L0 pruning (Voita et al. 2019,
+1905.09418).
 
-Hard-concrete gates (Louizos et al. 2018, 1712.01312): 0 or 1 with positive probability, and a gradient in between.
+Hard-concrete gates (Louizos et al. 2018, 1712.01312) are 0 or 1 with positive probability, and have a gradient in
+between.
 """
 
 # L layers, H value heads
@@ -22,9 +24,9 @@ from experiments.model.transformer import Transformer
 from experiments.objectives.step_random import step_random
 
 TEMPERATURE, STRETCH_LOW, STRETCH_HIGH = 0.33, -0.1, 1.1  # the authors' (lib/layers/concrete_gate.py)
-INITIAL_LOG_ALPHA = 2.0  # log alpha at the start: gates are open, with a probability of 0.94 of not being 0
+INITIAL_LOG_ALPHA = 2.0  # initial log alpha: gates are open, with a probability of 0.94 of not being 0
 GATE_LEARNING_RATE = 0.05  # learning rate of log alpha
-MODEL_RATE_FACTOR = 0.1  # of the run's learning rate, for the weights
+MODEL_RATE_FACTOR = 0.1  # factor of the run's learning rate, for the weights
 
 
 def sample_gates(log_alpha: Tensor, uniform: Tensor) -> Tensor:
@@ -44,7 +46,10 @@ def gates_without_noise(log_alpha: Tensor) -> Tensor:
 
 
 def fold_gates(model: Transformer, gates: Sequence[Tensor]) -> None:
-    """Multiply the gates into the columns of the output maps, in place: the model without gates is then the same."""
+    """Multiply the gates into the columns of the output maps, in place.
+
+    The model without gates then computes the same.
+    """
     with torch.no_grad():
         for layer, gate in zip(model.layers, gates, strict=True):
             weight: Tensor = layer.attention.output.weight
@@ -52,9 +57,9 @@ def fold_gates(model: Transformer, gates: Sequence[Tensor]) -> None:
 
 
 class HardConcreteGates:
-    """Gates on the value heads of a model that cost something while open: a regularizer of its training.
+    """Gates on the value heads of a model, with a cost for each open gate, as a regularizer of its training.
 
-    The gates of a step are the same in all its micro-batches, a pure function of (seed, step) and of log alpha.
+    All micro-batches of a step have the same gates, which are a pure function of (seed, step) and of log alpha.
     """
 
     def __init__(self, model: Transformer, penalty: float, seed: int) -> None:
@@ -68,7 +73,7 @@ class HardConcreteGates:
 
     @contextmanager
     def forward_passes(self, index: int) -> Iterator[None]:
-        """The block in which the heads' outputs are multiplied by the gates that the step draws."""
+        """A block in which the heads' outputs are multiplied by the gates that the step draws."""
         random = step_random(b"gate", self.seed, index)
         uniform = [
             torch.from_numpy(random.random(len(each), dtype=np.float32)).clamp(1e-6, 1 - 1e-6)
@@ -82,15 +87,15 @@ class HardConcreteGates:
         return self.penalty * torch.cat([open_probability(each) for each in self.log_alpha]).sum()
 
     def without_noise(self) -> list[Tensor]:
-        """The gates without noise, [H] a layer."""
+        """The gates without noise, [H] for each layer."""
         return [gates_without_noise(each.detach()) for each in self.log_alpha]
 
 
 def finetune_with_gates(run: TrainedRun, steps: int, penalty: float) -> tuple[Transformer, list[Tensor]]:
-    """A fine-tuned copy of the model and its settled gates [H] a layer; `penalty`: nats for each open head.
+    """A fine-tuned copy of the model and its final gates, [H] for each layer.
 
-    The loss per predicted token plus penalty times the expected number of open heads, on the run's own batches. Raises
-    NonFiniteError where that diverges.
+    The objective is the loss per predicted token plus `penalty`, in nats, times the expected number of open heads, on
+    the run's own batches. Raises NonFiniteError if the training diverges.
     """
     model = copy.deepcopy(run.model)
     gates = HardConcreteGates(model, penalty, run.settings.seed)

@@ -1,6 +1,7 @@
-"""What each softmax head looks at, as numbers: entropy, confidence, special tokens, positions, rare tokens.
+"""The attention of each softmax head in numbers: entropy, confidence, special tokens, positions, rare tokens.
 
-Clark et al. 2019 (1906.04341) and Voita et al. 2019 (1905.09418). Means over the queries that are not special tokens.
+Clark et al. 2019 (1906.04341) and Voita et al. 2019 (1905.09418). All are means over the queries that are not special
+tokens.
 """
 
 # B batch, N queries, M memory, H heads
@@ -17,11 +18,11 @@ from experiments.heads.hooks import read_stages
 from experiments.heads.parts import Part, parts_of
 from experiments.heads.trained_run import TrainedRun
 
-MAX_OFFSET = 8  # offsets that a positional head is looked for at, either way
+MAX_OFFSET = 8  # largest offset of a positional head, in either direction
 POSITIONAL_SHARE = 0.9  # share of the tokens (Voita et al.)
 RARE_TOKEN_SHARE = 0.5  # share of the sequences' tokens (Voita et al.)
 SPECIAL_WEIGHT_SHARE = 0.5  # share of the weight on special tokens
-BROAD_ENTROPY_SHARE = 0.8  # entropy, of the largest possible
+BROAD_ENTROPY_SHARE = 0.8  # share of the largest possible entropy
 
 
 def entropy(weights: Tensor) -> Tensor:
@@ -30,17 +31,17 @@ def entropy(weights: Tensor) -> Tensor:
 
 
 def confidence(weights_BHNM: Tensor, special_BM: Tensor) -> Tensor:
-    """[B, H, N]: the largest weight that a token which is not special gets (Voita et al., section 4)."""
+    """[B, H, N]: the largest weight on a token that is not special (Voita et al., section 4)."""
     return weights_BHNM.masked_fill(special_BM[:, None, None], 0.0).amax(-1)
 
 
 def weight_on(weights_BHNM: Tensor, positions_BM: Tensor) -> Tensor:
-    """[B, H, N]: the weight on the chosen memory positions together."""
+    """[B, H, N]: the total weight on the chosen memory positions."""
     return (weights_BHNM * positions_BM[:, None, None]).sum(-1)
 
 
 def weight_at(weights_BHNM: Tensor, offset: int) -> Tensor:
-    """[B, H, N]: the weight on the position `offset` after the query's own; 0 where there is none."""
+    """[B, H, N]: the weight on the position `offset` after the query's own; 0 if there is none."""
     N, M = weights_BHNM.shape[-2:]
     position = torch.arange(N) + offset
     inside = (position >= 0) & (position < M)
@@ -49,7 +50,7 @@ def weight_at(weights_BHNM: Tensor, offset: int) -> Tensor:
 
 
 def offset_pointed_to(weights_BHNM: Tensor) -> Tensor:
-    """int64 [B, H, N]: where the largest weight stands, minus where the query stands."""
+    """int64 [B, H, N]: the position of the largest weight minus the query's position."""
     return weights_BHNM.argmax(-1) - torch.arange(weights_BHNM.shape[-2])
 
 
@@ -61,7 +62,7 @@ def is_rarest(tokens_BM: Tensor, special_BM: Tensor, counts: Tensor, kinds: int 
 
 
 def profile_heads(run: TrainedRun) -> list[dict[str, Any]]:
-    """A row a softmax head: its quantities, and the role they make. Layers and heads count from 1 in each part."""
+    """A row for each softmax head: its quantities, and its role. Layers and heads count from 1 in each part."""
     parts = parts_of(run.model)
     sums: list[dict[str, Tensor]] = [{} for _ in run.model.attentions]
     queries, lengths = dict.fromkeys(parts, 0), dict.fromkeys(parts, 0)
@@ -86,7 +87,7 @@ def profile_heads(run: TrainedRun) -> list[dict[str, Any]]:
 
 
 def _rows(part: Part, layer: int, means: dict[str, list[float]], length: int) -> Iterator[dict[str, Any]]:
-    """A row a head of a layer."""
+    """A row for each head of a layer."""
     for head in range(len(means["entropy"])):
         row: dict[str, Any] = {name: each[head] for name, each in means.items() if not name.startswith("points_to_")}
         row |= part.row | {"layer": layer, "head": head + 1}
@@ -121,7 +122,7 @@ def _quantities(run: TrainedRun, part: Part, weights: Tensor, memory_BM: Tensor)
 
 
 def role_of(row: dict[str, Any], length: int) -> str:
-    """What a head is mostly about; the first that fits of positional, rare tokens, special tokens, broad, mixed."""
+    """The main role of a head: the first that fits of positional, rare tokens, special tokens, broad, mixed."""
     if row.get("offset_share", 0.0) >= POSITIONAL_SHARE:
         return "positional"
     if row["rarest"] > RARE_TOKEN_SHARE:

@@ -12,7 +12,7 @@ PROJECTION_NAMES = ("P_l", "P_w", "P_l P_w")
 
 
 def static_projections(model: Transformer) -> list[dict[str, Tensor]]:
-    """The static projections that each layer has, [heads before, heads after]; nothing for heads that don't mix."""
+    """The static projections of each layer, [heads before, heads after]; empty for heads that do not mix."""
     projections = []
     for attention in model.attentions:
         modules = [getattr(attention, name, None) for name in ("logits_projection", "weights_projection")]
@@ -25,7 +25,7 @@ def static_projections(model: Transformer) -> list[dict[str, Tensor]]:
 
 
 def distance_from_identity(matrix: Tensor) -> float | None:
-    """||P - I|| / ||I||, Frobenius: 0 for heads that don't talk. None where P is not square."""
+    """||P - I|| / ||I||, Frobenius: 0 for heads that do not talk. None if P is not square."""
     rows, columns = matrix.shape
     if rows != columns:
         return None
@@ -39,9 +39,9 @@ def off_diagonal_share(matrix: Tensor) -> float:
 
 
 def effective_partners(matrix: Tensor) -> float:
-    """The effective number of heads that a head talks to: (sum p^2)^2 / sum p^4 a row, averaged.
+    """The effective number of heads that a head talks to: (sum p^2)^2 / sum p^4 for each row, averaged.
 
-    1 where each row has one entry, h where all are of one size, about h / 3 for normal ones.
+    1 if each row has one entry, h if all entries have the same size, about h / 3 for normally distributed ones.
     """
     square = matrix.square()
     return float((square.sum(1).square() / square.square().sum(1)).mean())

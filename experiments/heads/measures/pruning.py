@@ -31,7 +31,7 @@ Head = tuple[int, int]  # layer and head, from 0
 
 
 def removal_order(importance: Sequence[Tensor]) -> list[Head]:
-    """All heads, the least important first."""
+    """All heads, the least important one first."""
     heads = [(layer, head) for layer, values in enumerate(importance) for head in range(len(values))]
     return sorted(heads, key=lambda each: float(importance[each[0]][each[1]]))
 
@@ -43,7 +43,7 @@ def random_order(model: Transformer, seed: int) -> list[Head]:
 
 
 def gates_without(model: Transformer, removed: Iterable[Head]) -> list[Tensor]:
-    """Gates [H] a layer: 0 for the removed heads, 1 for the others."""
+    """Gates, [H] for each layer: 0 for the removed heads, 1 for the others."""
     gates = [torch.ones(heads, dtype=next(model.parameters()).dtype) for heads in value_heads(model)]
     for layer, head in removed:
         gates[layer][head] = 0.0
@@ -66,8 +66,11 @@ def loss_without_heads(model: Transformer, batches: Iterable[Batch], removed: It
 
 
 def remove_heads(model: Transformer, removed: Iterable[Head]) -> list[list[int]]:
-    """Take the heads out of the model for good, in place; the heads that are left, a list a layer. Raises Mistake."""
-    check_unshared_heads(model, "heads taken out")
+    """Remove the heads from the model for good, in place; returns a list of the remaining heads for each layer.
+
+    Raises Mistake.
+    """
+    check_unshared_heads(model, "removing heads")
     removed_heads = set(removed)
     kept_heads = [
         [h for h in range(heads) if (layer, h) not in removed_heads] for layer, heads in enumerate(value_heads(model))
@@ -76,12 +79,12 @@ def remove_heads(model: Transformer, removed: Iterable[Head]) -> list[list[int]]
     for layer, heads in zip(model.layers, kept_heads, strict=True):
         layer.attention.keep_heads(heads)
     if model.relative is not None and softmax_heads != [layer.attention.softmax_heads for layer in model.layers]:
-        raise Mistake("model.position: has a bias for every head of a layer, so none can be taken out of one")
+        raise Mistake("model.position: this kind has a bias for every head, so no head can be removed")
     return kept_heads
 
 
 def export_pruned(run: TrainedRun, removed: Iterable[Head], folder: Path) -> Transformer:
-    """Write the model without these heads, for `load_pruned`; returns it. Raises Mistake, RunFolderError."""
+    """Write the model without these heads for `load_pruned`, and return it. Raises Mistake, RunFolderError."""
     model = copy.deepcopy(run.model)
     kept_heads = remove_heads(model, removed)
     swept(folder)
@@ -95,14 +98,14 @@ def export_pruned(run: TrainedRun, removed: Iterable[Head], folder: Path) -> Tra
 
 
 class Pruned(NamedTuple):
-    """A model that lost heads, with the tokenizer of its run."""
+    """A model from which heads were removed, with the tokenizer of its run."""
 
     model: Transformer
     tokenizer: Tokenizer
 
 
 def load_pruned(folder: Path) -> Pruned:
-    """The model that `export` wrote. Raises Mistake where the files don't go together."""
+    """The model that `export_pruned` wrote. Raises Mistake if the files do not belong together."""
     settings = from_tree(parse_config(read_bytes(folder / CONFIG)))
     tokenizer = load(folder / TOKENIZER)
     model = Pretraining(settings).build_model(tokenizer.vocabulary_size).eval()
@@ -116,7 +119,7 @@ def load_pruned(folder: Path) -> Pruned:
 def largest_logit_difference(
     model: Transformer, smaller: Transformer, batches: Iterable[Batch], removed: Iterable[Head]
 ) -> float:
-    """The largest difference of a logit between the masked model and the one without the heads."""
+    """The largest difference in a logit between the model with masked heads and the one without them."""
     largest = 0.0
     with torch.inference_mode():
         for batch in batches:

@@ -1,4 +1,4 @@
-"""The bottleneck itself: the rank of the logits, before and after heads mix (Bhojanapalli et al. 2020, 2002.07028)."""
+"""The low-rank bottleneck: the rank of the logits before and after heads mix (Bhojanapalli et al. 2020, 2002.07028)."""
 
 # B batch, N queries, M memory, H heads
 
@@ -22,10 +22,12 @@ def effective_rank(maps: Tensor) -> Tensor:
 
 
 def divergence_by_rank(logits: Tensor, ranks: list[int], causal: bool = False) -> Tensor:
-    """[R, ...]: nats between softmax(logits [..., N, M]) and that of the nearest logits of each rank, a mean over rows.
+    """[R, ...]: nats between softmax(logits [..., N, M]) and that of the nearest logits of each rank, averaged over
+    rows.
 
-    A shift of a row costs nothing in the softmax, so the logits are centred first; nearest is in the sum of squares
-    (Eckart and Young), which bounds from above what logits of that rank could do. KL divergence of the true weights.
+    The softmax ignores a shift of a row, so the logits are centred first. Nearest means the smallest sum of squares
+    (Eckart and Young), which gives an upper bound for the best logits of that rank. The KL divergence is that of the
+    true weights.
     """
     centred = logits - logits.mean(-1, keepdim=True)
     left, values, right = torch.linalg.svd(centred, full_matrices=False)

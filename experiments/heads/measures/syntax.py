@@ -17,9 +17,9 @@ from experiments.heads.measures.profile import MAX_OFFSET
 from experiments.heads.trained_run import TrainedRun
 from experiments.settings.mistake import Mistake
 
-MAX_SENTENCES = 500  # of the treebank's start that fit into the model's length
-MIN_OCCURRENCES = 20  # occurrences of a relation that is counted
-SYNTACTIC_MARGIN = 0.1  # over the baseline: what makes a head syntactic (Voita et al.)
+MAX_SENTENCES = 500  # sentences from the start of the treebank that fit into the model's length
+MIN_OCCURRENCES = 20  # minimum number of occurrences of a relation
+SYNTACTIC_MARGIN = 0.1  # margin over the baseline that makes a head syntactic (Voita et al.)
 DIRECTIONS = ("to its head", "from its head")
 
 
@@ -39,13 +39,13 @@ def read_treebank(path: Path) -> list[Tree]:
     try:
         return list(_parquet(path) if path.suffix == ".parquet" else _conllu(path))
     except (ValueError, KeyError, IndexError) as error:
-        raise Mistake(f"--treebank {path}: neither CoNLL-U nor its columns in Parquet ({error})") from error
+        raise Mistake(f"--treebank {path}: must be CoNLL-U, or Parquet with its columns ({error})") from error
 
 
 def _conllu(path: Path) -> Iterator[Tree]:
     for block in path.read_text(encoding="utf-8").split("\n\n"):
         rows = [line.split("\t") for line in block.splitlines() if line and not line.startswith("#")]
-        # 1-2 and 1.1 are contractions and words that are not said
+        # 1-2 and 1.1 are contractions and omitted words
         rows = [row for row in rows if row[0].isdigit()]
         if rows:
             yield _tree(*zip(*((row[1], row[6], row[7], row[9]) for row in rows), strict=True))
@@ -72,18 +72,21 @@ def _tree(words: Sequence[str], heads: Sequence[str], relations: Sequence[str], 
 
 
 def word_weights(weights_HNN: Tensor, word: Tensor) -> Tensor:
-    """[H, W, W]: to a word, the sum over its tokens; from a word, their mean. `word` [N] of a token, -1: of none."""
+    """[H, W, W]: weights between words. The weights to a word's tokens are summed, and those from them averaged.
+
+    `word` [N] is the word of each token; -1 for none.
+    """
     one_hot = (word[:, None] == torch.arange(int(word.max()) + 1)).to(weights_HNN.dtype)
     return (one_hot / one_hot.sum(0)).T @ weights_HNN @ one_hot
 
 
 def most_attended_word(weights_HWW: Tensor) -> Tensor:
-    """int64 [H, W]: the other word that gets the largest weight."""
+    """int64 [H, W]: the other word with the largest weight."""
     return weights_HWW.masked_fill(torch.eye(weights_HWW.shape[-1], dtype=torch.bool), -1.0).argmax(-1)
 
 
 def relation_accuracies(run: TrainedRun, trees: Iterable[Tree]) -> tuple[list[dict[str, Any]], int]:
-    """A row a relation, direction and head, with the best fixed offset beside it; and how many sentences there were."""
+    """A row for each relation, direction and head, beside the best fixed offset; and the number of sentences."""
     correct: dict[tuple[str, str], Tensor] = {}
     offsets: dict[tuple[str, str], Counter[int]] = {}
     sentences = 0
@@ -127,7 +130,7 @@ def relation_accuracies(run: TrainedRun, trees: Iterable[Tree]) -> tuple[list[di
 
 
 def best_of_each_relation(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The row that is most above its baseline, for each relation; those most above first."""
+    """For each relation, the row that exceeds its baseline most; ordered by this excess."""
 
     def above(row: dict[str, Any]) -> float:
         return float(row["accuracy"] - row["baseline"])

@@ -1,4 +1,4 @@
-"""Which heads attend alike: distances between their weights, and a map of all heads."""
+"""The section on heads that attend alike: distances between their weights, and a map of all heads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from experiments.heads.trained_run import TrainedRun
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
-    """Which heads attend alike; None without a softmax."""
+    """The section; None without a softmax."""
     if not has_stages(run.model, "weights"):
         return None
     sentences, pictures = [], {}

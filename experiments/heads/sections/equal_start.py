@@ -1,4 +1,4 @@
-"""Heads that start equal: whether they stay equal."""
+"""The section on heads that start equal: whether they stay equal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from experiments.heads.trained_run import TrainedRun
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
-    """Whether heads that start equal stay equal; None unless asked for."""
+    """The section; None unless the user asks for it."""
     if options.equal is None:
         return None
     spreads_by_start = equal_start.spreads_by_start(run, options.equal)

@@ -1,4 +1,4 @@
-"""Heads behind gates: which heads stay open when open heads cost something."""
+"""The section on gated heads: which heads stay open if open heads have a cost."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from experiments.heads.trained_run import TrainedRun
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
-    """Which heads fine-tuning with L0 gates leaves open; None unless asked for."""
+    """The section; None unless the user asks for it."""
     if options.gates is None:
         return None
     batches = list(run.masked_batches())

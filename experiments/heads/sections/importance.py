@@ -1,4 +1,4 @@
-"""Which heads matter: their importance, and the loss when the least important ones are removed."""
+"""The section on important heads: their importance, and the loss when the least important ones are removed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from experiments.objectives.objective import Batch
 from experiments.training.evaluate import unigram_loss
 
 RANDOM_ORDERS = 3
-NEGLIGIBLE_LOSS = 0.05  # nats: a loss that grows by less is taken to be the same
-PRUNING_POINTS = 12  # numbers of heads left at which the quality is measured
+NEGLIGIBLE_LOSS = 0.05  # nats; a smaller growth of the loss counts as none
+PRUNING_POINTS = 12  # numbers of remaining heads at which the loss is measured
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section:
-    """Which heads matter, and what is lost without the others."""
+    """The section on important heads, and on the loss without the others."""
     model, batches = run.model, list(run.masked_batches())
     gradient, relevance = importance.by_gradient(model, batches), importance.by_relevance(model, batches)
     normalized = importance.normalized_by_layer(gradient)

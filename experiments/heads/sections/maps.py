@@ -1,4 +1,4 @@
-"""Attention maps: every map of every head for one text."""
+"""The section with attention maps: every map of every head for one text."""
 
 # N tokens
 
@@ -19,11 +19,11 @@ from experiments.heads.trained_run import TrainedRun
 from experiments.settings.mistake import Mistake
 
 STAGE_TITLES: dict[Stage, str] = {"weights": "weights of the softmax", "mixed_weights": "weights of the values"}
-DEFAULT_TOKENS = 24  # tokens of the held-out text whose maps are shown, where no sentence is given
+DEFAULT_TOKENS = 24  # tokens of the held-out text whose maps are shown if no sentence is given
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section:
-    """Every map for one text."""
+    """The section with every map for one text."""
     inputs = shown_inputs(run, options.sentence)
     texts = {name: run.token_texts(tokens[0]) for name, tokens in inputs.items()}
     present: list[Stage] = [stage for stage in STAGE_TITLES if has_stages(run.model, stage)]
@@ -69,19 +69,20 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section:
 def shown_inputs(run: TrainedRun, text: str | None) -> dict[str, Tensor]:
     """The inputs of the model for one text, each [1, N]: [CLS] text [SEP], or the start of the held-out text.
 
-    An encoder-decoder reads what its objective makes of it. Raises Mistake for no text, too much, or half a pair.
+    An encoder-decoder reads the inputs that its objective makes. Raises Mistake for an empty or too long text, and for
+    half a pair.
     """
     pairs = run.has_two_sides and run.settings.objective.reads_pairs
     if text is not None and pairs:
         raise Mistake(
-            f"--sentence: objective={run.settings.objective.kind} reads pairs; leave it out for a held-out one"
+            f"--sentence: objective={run.settings.objective.kind} reads pairs; leave it out to see a held-out pair"
         )
     tokens = _sentence_tokens(run, text) if text is not None else next(run.token_batches())[:1]
     if text is None and not pairs:
         tokens = tokens[:, :DEFAULT_TOKENS]
     if not run.has_two_sides:
         return {"tokens": tokens}
-    # the objective puts [SEP] behind both sides by itself
+    # the objective itself adds [SEP] to both sides
     row = tokens if text is None else tokens[:, :-1]
     inputs = run.objective.batch(row.numpy(), run.objective.evaluation_seed, 0).inputs
     sides = {name: inputs[name] for name in ("tokens", "decoder_tokens")}
@@ -91,11 +92,11 @@ def shown_inputs(run: TrainedRun, text: str | None) -> dict[str, Tensor]:
 
 
 def _sentence_tokens(run: TrainedRun, text: str) -> Tensor:
-    """int64 [1, N]: [CLS] text [SEP]. Raises Mistake for none or too many."""
+    """int64 [1, N]: [CLS] text [SEP]. Raises Mistake for an empty or too long text."""
     if not text.strip():
-        raise Mistake("--sentence: has no words")
+        raise Mistake("--sentence: is empty")
     tokenizer, length = run.tokenizer, run.settings.length
     ids = [tokenizer.cls_id, *tokenizer.encode([text])[0].tolist(), tokenizer.sep_id]
     if len(ids) > length:
-        raise Mistake(f"--sentence: is {len(ids)} tokens with [CLS] and [SEP], must be at most length = {length}")
+        raise Mistake(f"--sentence: has {len(ids)} tokens with [CLS] and [SEP]; at most length = {length} are allowed")
     return torch.tensor([ids])

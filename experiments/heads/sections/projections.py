@@ -1,4 +1,4 @@
-"""How the heads talk: the projections that mix them, entry by entry."""
+"""The section on how heads talk: the projections that mix them, entry by entry."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments.heads.trained_run import TrainedRun
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
-    """Which head talks to which; None where none does."""
+    """The section on which head talks to which; None for heads that do not mix."""
     matrices = projections.static_projections(run.model)
     if not any(matrices):
         return None

@@ -1,4 +1,4 @@
-"""The bottleneck: the rank of the logits against key size and length."""
+"""The section on the low-rank bottleneck: the rank of the logits compared with key size and length."""
 
 # N queries, M memory
 
@@ -20,7 +20,7 @@ RANK_SEQUENCES = 8
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
-    """The rank of the logits against key size and length; None without a softmax of logits."""
+    """The section; None without a softmax of logits."""
     if not has_stages(run.model, "logits", "mixed_logits", "weights"):
         return None
     inputs = {name: tensor[:RANK_SEQUENCES] for name, tensor in next(run.text_batches()).items()}
@@ -36,7 +36,7 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
 
 
 def _of_part(run: TrainedRun, part: Part, layers: list[dict[str, Tensor]]) -> Section:
-    """The same of the layers of a part; `layers`: both stages of each, [B, H, N, M]."""
+    """The section's content for the layers of a part; `layers`: both stages of each, [B, H, N, M]."""
     length = min(layers[0]["logits"].shape[-2:])
     ranks = [rank for rank in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if rank <= length]
     rows, curves = [], []

@@ -1,4 +1,4 @@
-"""What the heads look at: entropy, confidence, special tokens, positions, rare tokens."""
+"""The section on the attention of each head: entropy, confidence, special tokens, positions, rare tokens."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiments.heads.trained_run import TrainedRun
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
-    """What each head looks at, as numbers; None without a softmax."""
+    """The section; None without a softmax."""
     if not has_stages(run.model, "weights"):
         return None
     rows = profile_heads(run)

@@ -1,4 +1,4 @@
-"""Syntactic heads: which grammatical relations a head finds."""
+"""The section on syntactic heads: the grammatical relations that a head finds."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from experiments.settings.mistake import Mistake
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
-    """Which heads find a word's grammatical head; None without a treebank or a softmax."""
+    """The section; None without a treebank or a softmax."""
     if options.trees is None or not has_stages(run.model, "weights"):
         return None
     rows, sentences = syntax.relation_accuracies(run, options.trees)
     if not rows:
-        raise Mistake(f"--treebank: no relation is {syntax.MIN_OCCURRENCES} times in the sentences that fit")
+        raise Mistake(f"--treebank: no relation occurs {syntax.MIN_OCCURRENCES} times in the sentences that fit")
     best = syntax.best_of_each_relation(rows)
     syntactic = [row for row in best if row["accuracy"] >= row["baseline"] + syntax.SYNTACTIC_MARGIN]
     listed = ", ".join(f"{row['layer']}-{row['head']} ({row['relation']}, {row['direction']})" for row in syntactic[:6])

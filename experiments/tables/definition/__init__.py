@@ -1,1 +1,3 @@
-"""What a table is: its YAML, the inequalities of its claims, what the paper printed, and what the user asks of it."""
+"""The definition of a table: its YAML, the inequalities of its claims, the published numbers, and the user's
+request.
+"""

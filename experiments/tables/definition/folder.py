@@ -1,6 +1,6 @@
-"""The folder of the tables' files: `conf/table/PAPER/NAME.yaml`, with what the paper printed in `published.yaml`.
+"""The folder of the tables' files: `conf/table/PAPER/NAME.yaml`, with the paper's numbers in `published.yaml`.
 
-`attn table shazeer2020/heads` is `conf/table/shazeer2020/heads.yaml`: a file is all that makes a table.
+`attn table shazeer2020/heads` is `conf/table/shazeer2020/heads.yaml`. A table needs nothing but its file.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.plugins import CONF, conf_folders
 
 TABLES = CONF / "table"
-PUBLISHED = "published"  # the YAML of a paper that is no table
-SHARED_LEARNING_RATES = TABLES / "nano" / "learning_rates.yaml"  # of families that several tables have
+PUBLISHED = "published"  # the YAML of a paper that is not a table
+SHARED_LEARNING_RATES = TABLES / "nano" / "learning_rates.yaml"  # of families that occur in several tables
 
 G = TypeVar("G", bound=Group)
 
 
 def names() -> list[str]:
-    """Every table there is, as PAPER/NAME."""
+    """The names of all tables, as PAPER/NAME."""
     paths = (path for place in _places() for path in place.glob("*/*.yaml"))
     tables = (path for path in paths if path.stem not in (PUBLISHED, SHARED_LEARNING_RATES.stem))
     return sorted(f"{path.parent.name}/{path.stem}" for path in tables)
 
 
 def read(name: str, kind: type[G]) -> G:
-    """The file of `PAPER/NAME`, as a `kind`. Raises Mistake that names every wrong key."""
+    """The file of `PAPER/NAME`, validated as a `kind`. Raises Mistake that names every wrong key."""
     places = [place / f"{name}.yaml" for place in _places()]
     path = next((path for path in places if path.is_file()), places[0])
     where = f"conf/table/{name}.yaml" if path == places[0] else str(path)
@@ -39,12 +39,12 @@ def read(name: str, kind: type[G]) -> G:
 
 
 def _places() -> list[Path]:
-    """The folder, and those that the user adds."""
+    """The folder of the project, and those that the user adds."""
     return [TABLES, *(folder / "table" for folder in conf_folders()[1:])]
 
 
 def checked(tree: object, kind: type[G], where: str) -> G:
-    """`tree` as a `kind`. Raises Mistake that names every wrong key."""
+    """`tree`, validated as a `kind`. Raises Mistake that names every wrong key."""
     try:
         return kind.model_validate(tree)
     except ValidationError as errors:
@@ -53,7 +53,7 @@ def checked(tree: object, kind: type[G], where: str) -> G:
 
 
 def check_name(name: str) -> None:
-    """Raises Mistake for a table that there isn't."""
+    """Raises Mistake for the name of a table that does not exist."""
     known = names()
     if name not in known:
         without_paper = {each.split("/")[1]: each for each in known}
@@ -62,12 +62,12 @@ def check_name(name: str) -> None:
 
 
 def published_file(name: str) -> str:
-    """The name of the file that holds what the paper of a table printed."""
+    """The name of the file with the published numbers of a table's paper."""
     return f"{Path(name).parent}/{PUBLISHED}"
 
 
 def learning_rates(name: str) -> dict[str, Any]:
-    """The tuning of each family in a set of SHARED_LEARNING_RATES. Raises ValueError."""
+    """The tuning of each family in a set of SHARED_LEARNING_RATES. Raises ValueError for an unknown set."""
     sets = yaml.safe_load(SHARED_LEARNING_RATES.read_text(encoding="utf-8"))
     if name not in sets:
         raise ValueError(

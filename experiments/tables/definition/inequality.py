@@ -6,9 +6,9 @@
     left = expression    exactly, for numbers that are not measured: `th6 - mh6 = layers * h_k * h`
     a > b > c by h       one trend: a line through the scores over log2 of the size h is better at a than at c
 
-A side is a sum of rows, or a number: `th24 - mh24 > th6 - mh6` compares two gaps. In a chain of one sign every
-neighbouring pair is a part; where a budget has not all of the rows, the sides that it has are neighbours. The steps of
-a trend are shown beside it and decide nothing: published neighbours are often within their noise.
+A side is a sum of rows, or a number: `th24 - mh24 > th6 - mh6` compares two gaps. In a chain of one sign, every pair of
+neighbours is a part. If a budget lacks some of the rows, the remaining sides become neighbours. The steps of a trend
+are shown beside it but decide nothing, because neighbours in published tables often differ by less than their noise.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class Trend:
         distinct = {sizes[row].get(self.size) for row in side(text)}
         value = distinct.pop()
         if distinct or not isinstance(value, int | float) or value <= 0:
-            raise Mistake(f"{self}: {text} has no one {self.size}")
+            raise Mistake(f"{self}: the rows of {text} differ in {self.size}")
         return value
 
 
@@ -145,7 +145,7 @@ def _number(text: str) -> float:
 
 
 def arithmetic(expression: str, sizes: Mapping[str, object]) -> float:
-    """The value of sums and products of numbers and of the named sizes. Raises Mistake for a name that is none."""
+    """The value of sums and products of numbers and of the named sizes. Raises Mistake for an unknown name."""
 
     def value(node: ast.expr) -> float:
         if isinstance(node, ast.Constant) and isinstance(node.value, int | float):
@@ -174,9 +174,9 @@ def _chain(text: str, sentence: str) -> tuple[list[str], Relation]:
     sides = [_one_side(piece, sentence) for piece in pieces[::2]]
     relations = set(pieces[1::2])
     if len(sides) < 2:
-        raise ValueError(f"{sentence!r}: is no comparison; write rows with >, >~, ~ or = between them")
+        raise ValueError(f"{sentence!r}: is not a comparison; write rows with >, >~, ~ or = between them")
     if len(relations) > 1:
-        raise ValueError(f"{sentence!r}: more than one of >, >~ and ~ in a chain; write a sentence for each")
+        raise ValueError(f"{sentence!r}: a chain has more than one of >, >~ and ~; write a sentence for each")
     return sides, cast(Relation, relations.pop())
 
 
@@ -190,7 +190,7 @@ def _present(parts: list[Part], present: Mapping[str, object] | None) -> list[Co
 
 def _one_side(text: str, sentence: str) -> str:
     if not SIDE.fullmatch(text):
-        raise ValueError(f"{sentence!r}: {text.strip()!r} is no sum of rows")
+        raise ValueError(f"{sentence!r}: {text.strip()!r} is not a sum of rows")
     return text.strip()
 
 
@@ -199,6 +199,6 @@ def _check_arithmetic(text: str, sentence: str) -> None:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
-        raise ValueError(f"{sentence!r}: {text.strip()!r} is no arithmetic") from None
+        raise ValueError(f"{sentence!r}: {text.strip()!r} is not arithmetic") from None
     if wrong := [type(node).__name__ for node in ast.walk(tree) if not isinstance(node, allowed)]:
         raise ValueError(f"{sentence!r}: {text.strip()!r} has more than sums and products ({wrong[0]})")

@@ -1,4 +1,4 @@
-"""The overrides of a row's cells, from those of its budget, its own and the user's: what is said later wins."""
+"""The overrides of a row's cells: those of its budget, its own and the user's, where a later one wins."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ FINETUNE_PREFIX = "finetune."
 def row_overrides(rows: Mapping[str, Row], budget: Budget, user_overrides: Sequence[str]) -> dict[str, list[str]]:
     """The overrides of each row's cells.
 
-    Raises Mistake for an override of the user's that the table varies, that an option sets, or that is about a
-    fine-tuning the budget doesn't have.
+    Raises Mistake for an override of the user's that sets a key which the table varies or an option sets, and for one
+    of a fine-tuning that the budget does not have.
     """
     of_pretraining, of_finetuning = by_stage(user_overrides)
     for name in of_finetuning:
@@ -28,14 +28,16 @@ def row_overrides(rows: Mapping[str, Row], budget: Budget, user_overrides: Seque
     overrides = {}
     for key, row in rows.items():
         of_row = parse(row.overrides)
-        # in a group that the user chooses, what the row sets stays: by it the rows differ
+        # in a group that the user chooses, the keys that the row sets stay, because the rows differ by them
         inside_groups = [override for override in of_row if "." in key_of(override)]
         overrides[key] = merged(of_budget, _learning_rate(row, budget), of_row, of_pretraining, inside_groups)
     return overrides
 
 
 def by_stage(overrides: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
-    """(those of the pretraining, those of each fine-tuning by its name): `finetune.NAME.KEY=VALUE` is KEY=VALUE."""
+    """The overrides of the pretraining, and those of each fine-tuning by its name: `finetune.NAME.KEY=VALUE` becomes
+    KEY=VALUE.
+    """
     of_pretraining = [override for override in overrides if not override.startswith(FINETUNE_PREFIX)]
     of_finetuning: dict[str, list[str]] = {}
     for override in overrides:
@@ -46,13 +48,13 @@ def by_stage(overrides: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]
 
 
 def parse(text: str) -> list[str]:
-    """The overrides of a YAML; sizes that follow from others, ${...}, in the quotes that Hydra's grammar wants."""
+    """The overrides of a YAML. Sizes that follow from others, ${...}, get the quotes that Hydra's grammar requires."""
     parts = (override.partition("=") for override in shlex.split(text))
     return [f"{key}='{value}'" if "${" in value else f"{key}{equals}{value}" for key, equals, value in parts]
 
 
 def merged(*parts: list[str]) -> list[str]:
-    """One override a key. A later choice of a group also discards earlier overrides of its keys."""
+    """One override for each key. A later choice of a group also discards earlier overrides of the group's keys."""
     by_key: dict[str, str] = {}
     for overrides in parts:
         for override in overrides:

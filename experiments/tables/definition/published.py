@@ -1,4 +1,4 @@
-"""What a paper printed, with where each number comes from; a number that nobody here has read stays null."""
+"""The numbers that a paper printed, each with its provenance. A number that could not be read is null."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from experiments.tables.definition.request import Request
 
 Verification = Literal["primary", "secondary", "text_only", "derived", "none", "user"]
 
-# what stands behind a number, and what the mark means
+# the provenance of a number, with the meaning of its mark
 MARKS: dict[str, tuple[str, str]] = {
     "primary": ("p", "read in the paper, or in its authors' repository"),
     "secondary": ("s", "a third party's transcription"),
@@ -34,9 +34,9 @@ class PublishedTable(Group):
 
     setup: Text
     verification: Verification
-    copies: Size | None = None  # transcriptions that were seen, of a secondary one
+    copies: Size | None = None  # number of transcriptions that were seen, for a secondary number
     source: Text
-    metrics: list[Text]  # METRIC_pm, beside METRIC, is what the paper gives after +-
+    metrics: list[Text]  # METRIC_pm beside METRIC is the number that the paper prints after +-
     rows: dict[Text, dict[Text, int | float | None]]
 
     @model_validator(mode="after")
@@ -58,7 +58,7 @@ class Paper(Group):
 
 @dataclass(frozen=True)
 class Number:
-    """One printed number; value None: not transcribed."""
+    """One printed number; its value is None if it was not transcribed."""
 
     value: float | None
     spread: float | None  # after +-
@@ -66,14 +66,14 @@ class Number:
 
 
 class Published:
-    """A published table, looked up by our rows, with the user's numbers in place of its own."""
+    """A published table, looked up by our rows, in which the user's numbers replace its own."""
 
     def __init__(self, table: PublishedTable, user_numbers: dict[str, dict[str, float]]) -> None:
         self._table, self._user_numbers = table, user_numbers
 
     @property
     def metrics(self) -> list[str]:
-        """Names of what the paper gives of a row."""
+        """The names of the numbers that the paper gives for a row."""
         return self._table.metrics
 
     @property
@@ -83,7 +83,7 @@ class Published:
         return f"{self._table.setup}; {MARKS[self._table.verification][1]}{copies}: {self._table.source}"
 
     def number(self, row: str, metric: str) -> Number:
-        """What is printed for a row of the published table."""
+        """The number that is printed for a row of the published table."""
         if metric in self._user_numbers.get(row, {}):
             numbers: Mapping[str, float | None] = self._user_numbers[row]
             return Number(numbers[metric], numbers.get(f"{metric}_pm"), MARKS["user"][0])
@@ -93,16 +93,16 @@ class Published:
         return Number(value, numbers.get(f"{metric}_pm"), mark)
 
     def check(self, rows: list[str], metric: str) -> None:
-        """Raises Mistake for a row or metric that isn't there."""
+        """Raises Mistake for a row or a metric that the published table lacks."""
         for name, known in [*((row, list(self._table.rows)) for row in rows), (metric, self.metrics)]:
             if name not in known:
                 raise Mistake(f"the published table has no {name!r}" + nearest(name, known), f"it has {known}")
 
 
 def published_of(request: Request) -> Published | None:
-    """The published table that the rows of a request are held against, checked; None where there is none.
+    """The published table that the rows of a request are compared with, checked; None if there is none.
 
-    Raises Mistake, also for a user's file that is wrong or that no table is there for.
+    Raises Mistake, also for a user's file that is wrong, or that is given for a table without published numbers.
     """
     printed = request.printed
     if printed is None:
@@ -115,7 +115,7 @@ def published_of(request: Request) -> Published | None:
 
 
 def read(name: str, table: str, file: Path | None) -> Published:
-    """The published table behind `PAPER/NAME`, with the numbers of the user's file in place. Raises Mistake."""
+    """The published table behind `PAPER/NAME`, with the numbers of the user's file filled in. Raises Mistake."""
     file_name = folder.published_file(name)
     paper = folder.read(file_name, Paper)
     if table not in paper.tables:
@@ -124,7 +124,7 @@ def read(name: str, table: str, file: Path | None) -> Published:
 
 
 def _user_numbers(file: Path, table: str, paper: Paper) -> dict[str, dict[str, float]]:
-    """The numbers of one table in a file of the same form as `published.yaml`, of which only the rows are needed."""
+    """The numbers of one table in a file of the same form as `published.yaml`; such a file needs only the rows."""
     try:
         tree = yaml.safe_load(file.read_text(encoding="utf-8"))
         tables = {str(key): value for key, value in tree["tables"].items()}
@@ -136,7 +136,7 @@ def _user_numbers(file: Path, table: str, paper: Paper) -> dict[str, dict[str, f
         raise Mistake(f"--published {file}: {getattr(error, 'strerror', None) or error}") from error
     except (yaml.YAMLError, KeyError, TypeError, AttributeError) as error:
         hint = 'tables: {"1": {rows: {mh6: {ln_ppl: NUMBER}}}}, as in the conf/table/PAPER/published.yaml of the paper'
-        raise Mistake(f"--published {file}: holds no tables", hint) from error
+        raise Mistake(f"--published {file}: contains no tables", hint) from error
     for name in tables:
         _check_known(file, "the paper", name, paper.tables)
     for row, by_metric in numbers.items():

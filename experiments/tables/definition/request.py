@@ -1,4 +1,4 @@
-"""What the user asks of a table."""
+"""The user's request for a table."""
 
 from __future__ import annotations
 
@@ -14,30 +14,32 @@ from experiments.tables.definition.table import Budget, Claim, Printed, Row, Sch
 
 @dataclass(frozen=True)
 class Configuration:
-    """A row under one scheme of positions: a cell is a configuration with a seed."""
+    """A row under one scheme of positions. A cell is a configuration with a seed."""
 
     key: str  # ROW@SCHEME, or ROW in a table without schemes
     row: str
-    scheme: str  # empty without
+    scheme: str  # empty without schemes
     definition: Row  # with the overrides of the scheme
 
 
 @dataclass(frozen=True)
 class Request:
-    """A table at a budget, with its seeds, further overrides, and where its cells are kept."""
+    """A table at a budget, with its seeds, further overrides, and the folder of its cells."""
 
     name: str  # PAPER/TABLE
     table: Table
     budget_name: str
     seeds: range
-    overrides: Sequence[str] = ()  # of every cell; `finetune.NAME.KEY=VALUE`: of a fine-tuning
+    overrides: Sequence[str] = ()  # of every cell; `finetune.NAME.KEY=VALUE` is of a fine-tuning
     runs: Path = Path("runs")
     published_file: Path | None = None  # YAML with published numbers that the user has read
-    names_seeds: bool = False  # the user asked for these seeds; else they are the budget's, and what has begun is shown
+    names_seeds: bool = (
+        False  # the user asked for these seeds; otherwise they are the budget's, with all that have begun
+    )
 
     @property
     def budget(self) -> Budget:
-        """What this budget makes of the table."""
+        """The budget of the request."""
         return self.table.budget(self.budget_name)
 
     @property
@@ -57,7 +59,10 @@ class Request:
 
     @cached_property
     def configurations(self) -> dict[str, Configuration]:
-        """Every row of this budget under each of its schemes, by key; all rows of a scheme before those of the next."""
+        """Every row of this budget under each of its schemes, by key.
+
+        All rows of a scheme stand before those of the next.
+        """
         if not self.schemes:
             return {key: Configuration(key, key, "", row) for key, row in self.rows.items()}
         return {
@@ -68,22 +73,22 @@ class Request:
 
     @property
     def printed(self) -> Printed | None:
-        """The published metric that the score is held against."""
+        """The published metric that the score is compared with."""
         return self.table.printed_at(self.budget_name)
 
     @property
     def columns(self) -> list[str]:
-        """Places of the results' further numbers to show."""
+        """The places of further numbers of the results to show."""
         return [*self.table.columns, *self.budget.columns]
 
     @property
     def span(self) -> str:
-        """FIRST-LAST of seeds that don't begin with 0, else empty."""
+        """FIRST-LAST for seeds that do not begin with 0, else empty."""
         return f"{self.seeds[0]}-{self.seeds[-1]}" if self.seeds[0] else ""
 
     @property
     def table_stem(self) -> str:
-        """The start of names of files that are about no seeds in particular."""
+        """The start of the names of files that do not depend on the seeds."""
         return f"{self.name.replace('/', '-')}-{self.budget_name}"
 
     @property
@@ -97,7 +102,10 @@ class Request:
         return f"table-{self.name.replace('/', '-')}"
 
     def command(self) -> str:
-        """The command as it can be typed again; of a file only its name, as folders differ between machines."""
+        """The command that makes the table.
+
+        Of a file it gives only the name, because folders differ between machines.
+        """
         arguments = ["attn", "table", self.name, "--budget", self.budget_name]
         if self.names_seeds:
             arguments += ["--seeds", self.span or str(len(self.seeds))]
@@ -116,12 +124,12 @@ class Request:
 
 
 def load(name: str) -> Table:
-    """The table of that name. Raises Mistake for one that there isn't, and for a YAML that isn't a table."""
+    """The table of that name. Raises Mistake if there is none, and if its YAML is not a table."""
     check_name(name)
     return read(name, Table)
 
 
 def without_folder(override: str) -> str:
-    """An override, of a file only its name."""
+    """An override, in which a file is given by its name alone."""
     key, equals, value = override.partition("=")
     return f"{key}{equals}{Path(value).name}" if "/" in value else override

@@ -1,4 +1,7 @@
-"""A table as its YAML says it: rows, claims and budgets, checked. Nothing about any one table is written in Python."""
+"""The definition of a table in its YAML: rows, claims and budgets, checked.
+
+Python code never refers to a particular table.
+"""
 
 from __future__ import annotations
 
@@ -23,12 +26,12 @@ class Row(Group):
 
     label: Text
     overrides: Text  # as after `attn train`, or the arguments of the source's function
-    family: Text | None = None  # whose tuned learning rate it takes
+    family: Text | None = None  # the family whose tuned learning rate it takes
     published: Text | None = None  # its row in the published table
 
 
 class Printed(Group):
-    """The table of the paper that the rows correspond to, and which of its numbers ours are held against."""
+    """The table of the paper that the rows correspond to, and the metric that our scores are compared with."""
 
     table: Text
     metric: Text
@@ -36,14 +39,14 @@ class Printed(Group):
 
 
 class Margin(Group):
-    """The smallest difference of a score that would matter, such as half of a published effect of the same unit."""
+    """The smallest difference of a score that would matter, such as half of a published effect in the same unit."""
 
     value: Positive
     reason: Text
 
 
 class Scheme(Group):
-    """How positions are given to every row: a claim about heads or widths has to stand under more than one."""
+    """A position encoding that all rows use. A claim about heads or widths has to hold under more than one."""
 
     label: Text
     overrides: Text
@@ -54,15 +57,15 @@ class Claim(Group):
 
     says: Text
     of: Literal["score", "step_time", "parameters"] = "score"
-    budgets: list[BudgetName] | None = None  # that it is about; null: all
+    budgets: list[BudgetName] | None = None  # the budgets that it is about; null: all
     parts: Annotated[list[Text], Field(min_length=1)]
-    of_failure: bool = False  # about cells that do not train: those at the plateau decide as well
-    published: Text | None = None  # what the paper has for it, with its evidence
+    of_failure: bool = False  # about cells that fail to train: cells at the plateau also decide
+    published: Text | None = None  # the paper's evidence for it
 
     @model_validator(mode="after")
     def _numbers_are_scores(self) -> Claim:
         if self.of != "score" and any(isinstance(part, Part) and part.constant for part in self.parsed()):
-            raise ValueError(f"parts: a number stands for a score, and this claim is of {self.of}")
+            raise ValueError(f"parts: a number stands for a score, but this claim is of {self.of}")
         return self
 
     def parsed(self) -> list[Comparison]:
@@ -70,12 +73,12 @@ class Claim(Group):
         return [part for sentence in self.parts for part in parse(sentence)]
 
     def parts_at(self, present: Mapping[str, object]) -> list[Comparison]:
-        """The comparisons of the claim that the rows which are present allow."""
+        """The comparisons of the claim that can be made with the rows that are present."""
         return [part for sentence in self.parts for part in parse(sentence, present)]
 
 
 class Tuning(Group):
-    """The learning rate of a family of rows, with what was tried: none is taken on trust."""
+    """The learning rate of a family of rows, with the rates that were tried."""
 
     chosen: Positive
     where: Text  # cell, steps and seeds of the trials
@@ -84,7 +87,7 @@ class Tuning(Group):
     @field_validator("tried", mode="before")
     @classmethod
     def _numbers(cls, tried: Any) -> Any:
-        # YAML reads 3e-3 as a text
+        # YAML reads 3e-3 as text
         return {float(rate): score for rate, score in tried.items()} if isinstance(tried, dict) else tried
 
     @field_validator("chosen", mode="before")
@@ -94,31 +97,33 @@ class Tuning(Group):
 
 
 class Budget(Group):
-    """What a machine of some size can afford of a table."""
+    """The form of a table for machines of some size."""
 
     task: Text  # how a row is scored, for the reader
     score: Text = "validation_loss"  # where the score stands in a result
     better: Direction = "lower"
-    diverged: Text | None = None  # score of a cell that ended in NaN: this one of the other cells
+    diverged: Text | None = None  # a cell that ended in NaN gets this number of the other cells as its score
     seeds: Size
     rows: list[Text] | None = None  # null: all
     overrides: str  # of every row
     finetune: dict[Identifier, Text] = Field(default_factory=dict)  # name -> overrides as after `attn finetune RUN`
-    columns: list[Text] = Field(default_factory=list)  # as the table's, of this budget alone
-    metric: Text | None = None  # the published one that this score is held against; null: the table's
-    margin: Margin  # of the score; where a budget says nothing, the table's
-    positions: dict[Identifier, str] | None = None  # scheme -> what it needs besides at this size; null: all, nothing
+    columns: list[Text] = Field(default_factory=list)  # like the table's, for this budget alone
+    metric: Text | None = None  # published metric that this score is compared with; null: the table's
+    margin: Margin  # of the score; a budget without one takes the table's
+    positions: dict[Identifier, str] | None = (
+        None  # scheme -> overrides that it needs at this size; null: all schemes, no overrides
+    )
     learning_rates: dict[Text, Tuning] = Field(default_factory=dict)  # by family, or family@scheme; or a set
     note: Text | None = None
 
     @property
     def score_name(self) -> str:
-        """The score as a column is called."""
+        """The name of the score's column."""
         return self.score.rpartition(".")[2]
 
     @property
     def unit(self) -> str:
-        """The unit of the score; empty where it has one of its own."""
+        """The unit of the score; empty if the score has none."""
         return "nats" if self.score_name in IN_NATS else ""
 
     @field_validator("learning_rates", mode="before")
@@ -149,7 +154,7 @@ class Budget(Group):
 
 
 class Table(Group):
-    """A table: rows, what is claimed of them, and what each budget makes of it."""
+    """A table: its rows, the claims about them, and its budgets."""
 
     title: Text
     shows: Text
@@ -165,14 +170,14 @@ class Table(Group):
     budgets: dict[BudgetName, Budget]
 
     def budget(self, name: str) -> Budget:
-        """The budget of that name. Raises Mistake for one that the table doesn't have."""
+        """The budget of that name. Raises Mistake if the table does not have it."""
         for key, budget in self.budgets.items():
             if key == name:
                 return budget
         raise Mistake(f"--budget {name}: must be one of {', '.join(self.budgets)}" + nearest(name, self.budgets))
 
     def printed_at(self, budget_name: str) -> Printed | None:
-        """The published metric that a budget's score is held against."""
+        """The published metric that a budget's score is compared with."""
         budget = self.budget(budget_name)
         if self.published is None or budget.metric is None:
             return self.published
@@ -197,7 +202,7 @@ class Table(Group):
     @model_validator(mode="before")
     @classmethod
     def _margins(cls, tree: Any) -> Any:
-        """The table's margin is that of a budget whose score is a loss and that has none of its own."""
+        """A budget without a margin takes the table's, if its score is a loss."""
         budgets = tree.get("budgets") if isinstance(tree, dict) else None
         if not isinstance(budgets, dict) or "margin" not in tree:
             return tree
@@ -232,11 +237,13 @@ class Table(Group):
     @model_validator(mode="after")
     def _whole_budgets(self) -> Table:
         if self.source != "runs" and any(budget.finetune for budget in self.budgets.values()):
-            raise ValueError(f"source: {self.source} has nothing that could be fine-tuned")
+            raise ValueError(f"source: {self.source} trains nothing that could be fine-tuned")
         for key, budget in self.budgets.items():
             for row in self.rows_at(key).values() if budget.learning_rates else ():
                 tuned = {family.partition("@")[0] for family in budget.learning_rates}
                 if row.family not in tuned:
                     meant = nearest(str(row.family), budget.learning_rates)
-                    raise ValueError(f"budgets.{key}.learning_rates: the family {row.family} has none{meant}")
+                    raise ValueError(
+                        f"budgets.{key}.learning_rates: the family {row.family} has no learning rate{meant}"
+                    )
         return self

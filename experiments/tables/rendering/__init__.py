@@ -1,1 +1,1 @@
-"""How a report is shown: on the terminal, in files, on the comparison page, in W&B."""
+"""The renderings of a report: on the terminal, in files, on the comparison page, in W&B."""

@@ -1,4 +1,4 @@
-"""The rows of a report as one table for people, that fits a page: the exact numbers are in the CSV."""
+"""The rows of a report as one table for people that fits on a page. The CSV has the exact numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HEADS = ("h_k", "h", "h_v")
 
 
 def readable_table(report: Report) -> list[Row]:
-    """A row for each configuration; columns that no row has a value for are left out."""
+    """A row for each configuration. Columns without any value are left out."""
     rows = [_row(line, report) for line in report.lines]
     keys = [key for key in rows[0] if any(row[key] is not None for row in rows)]
     return [{key: row[key] for key in keys} for row in rows]
@@ -32,13 +32,13 @@ def _row(line: Line, report: Report) -> Row:
 
 
 def _heads(line: Line) -> str | None:
-    """One number where h_k, h and h_v agree, else all three."""
+    """One number if h_k, h and h_v agree, else all three."""
     counts = [line[key] for key in HEADS if line.get(key) is not None]
     return "/".join(map(str, dict.fromkeys(counts) if len(set(counts)) == 1 else counts)) or None
 
 
 def _width(line: Line) -> str | None:
-    """d_k, and d_v where it is another."""
+    """d_k, and d_v if it differs."""
     key, value = line.get("d_k"), line.get("d_v")
     if key is None:
         return None
@@ -46,7 +46,7 @@ def _width(line: Line) -> str | None:
 
 
 def _mean(line: Line, score: str) -> str | None:
-    """The mean with its standard error, and a sign where it lacks some seeds."""
+    """The mean with its standard error, and a sign if it lacks some seeds."""
     mean, error = line[score], line["standard_error"]
     if mean is None:
         return None
@@ -64,7 +64,7 @@ def _difference(line: Line) -> str | None:
 
 
 def _unigram(line: Line, report: Report) -> float | None:
-    """The unigram loss, where rows differ in it; else the legend has it."""
+    """The unigram loss, if rows differ in it; otherwise the legend has it."""
     distinct = {other["unigram_loss"] for other in report.lines} - {None}
     return line["unigram_loss"] if len(distinct) > 1 else None
 

@@ -1,4 +1,6 @@
-"""A report as a figure: scores against what rows vary, and the paired differences of claims beside those printed."""
+"""A report as a figure: the scores over the size that the rows vary, and the claims' paired differences beside the
+printed ones.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,12 @@ from experiments.tables.report import Line, Report
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-VARIED = ("h", "d_k", "layers", "hidden_size")  # sizes that can be the axis, the first that a family varies
+VARIED = (
+    "h",
+    "d_k",
+    "layers",
+    "hidden_size",
+)  # sizes that can be the axis; the first one that a family varies is chosen
 COLOURS = {
     "holds": "#1b7f4d",
     "reversed": "#b3261e",
@@ -32,7 +39,10 @@ PUBLISHED: dict[str, Any] = {
 
 
 def save_figure(report: Report, path: Path) -> bool:
-    """Draw into a file of the kind that its ending says; False without matplotlib, or with nothing to draw."""
+    """Draw into a file, in the format of its ending.
+
+    Returns False without matplotlib, or if there is nothing to draw.
+    """
     try:
         from matplotlib import rc_context
         from matplotlib.figure import Figure
@@ -53,7 +63,7 @@ def save_figure(report: Report, path: Path) -> bool:
     for axes, scheme in zip(left.subplots(len(schemes), 1, squeeze=False)[:, 0], schemes, strict=True):
         _draw_scores(axes, report, scheme)
     _draw_differences(right.subplots(), report, compared)
-    # the same bytes from the same numbers
+    # so that the same numbers give the same bytes
     fixed: Any = {"svg.hashsalt": report.request.name, "svg.fonttype": "none"}
     with replacing(path) as temporary, rc_context(fixed):
         figure.savefig(temporary, format=path.suffix[1:], metadata={"Date": None} if path.suffix == ".svg" else None)
@@ -61,7 +71,9 @@ def save_figure(report: Report, path: Path) -> bool:
 
 
 def _draw_scores(axes: Axes, report: Report, scheme: str) -> None:
-    """A line for every variant under a scheme over the size that its rows vary; else a point for every row."""
+    """A line for every variant under a scheme, over the size that its rows vary; without such a size, a point for every
+    row.
+    """
     axes.set_title(f"positions: {scheme}" if scheme else "", fontsize=9)
     of_scheme = [line for line in report.lines if line.get("positions", "") == scheme]
     size = _size(of_scheme)
@@ -93,7 +105,7 @@ def _draw_scores(axes: Axes, report: Report, scheme: str) -> None:
 
 
 def _point(axes: Axes, report: Report, line: Line, place: float, colour: str, *, horizontal: bool = False) -> None:
-    """The mean with its standard error; hollow where the row may decide nothing."""
+    """The mean with its standard error; hollow if the row may not decide a claim."""
     face = "white" if line["mark"] else colour
     style: dict[str, Any] = {"color": colour, "markerfacecolor": face, "fmt": "o", "capsize": 2, "markersize": 5}
     error = line["standard_error"] or 0.0
@@ -118,9 +130,9 @@ class _Drawn(NamedTuple):
 
 
 def _draw_differences(axes: Axes, report: Report, compared: Sequence[_Drawn]) -> None:
-    """A forest plot: mean paired difference and 95% interval of every comparison, the margin shaded.
+    """A forest plot: the mean paired difference and 95% interval of every comparison, with the margin shaded.
 
-    A printed difference of the same unit is a diamond beside ours; one of another stands in words at the right.
+    A printed difference in the same unit is a diamond beside ours. One in another unit stands in words at the right.
     """
     margin = report.request.budget.margin.value
     axes.axvspan(-margin, margin, color="#000000", alpha=0.07, linewidth=0)
@@ -165,7 +177,7 @@ def _compared(report: Report) -> Iterator[_Drawn]:
 
 
 def _size(lines: Sequence[Line]) -> str | None:
-    """The size that the rows vary: the rows of a variant have each another one."""
+    """The size that the rows vary, if the rows of each variant all differ in it."""
     for size in VARIED:
         groups: dict[str, list[Any]] = {}
         for line in lines:

@@ -1,4 +1,6 @@
-"""The list of all results in a folder: a line for every claim, and how to make what has not been run."""
+"""The list of all results in a folder: a line for every claim, and the commands for the tables that have not been
+run.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ CLAIMS = "_claims.csv"
 
 
 def write_index(folder: Path) -> Path:
-    """Write the list anew from the comparisons of the folder's tables. Raises Mistake for a file that has none."""
+    """Write the list anew from the comparisons of the folder's tables. Raises Mistake for a file without claims."""
     rendered = sorted(path.stem for path in folder.glob("*.md") if path.name != INDEX)
     lines = ["# Results", "", "Written by `attn table NAME --out FOLDER`; [how claims are decided](../tables.md).", ""]
     lines += [as_markdown([row for stem in rendered for row in _rows(stem, _claims(folder / f"{stem}{CLAIMS}"))])]
@@ -33,7 +35,7 @@ def write_index(folder: Path) -> Path:
 
 
 def _claims(path: Path) -> list[dict[str, str]]:
-    """What the comparisons of each claim share, and the fewest and the most seeds of them."""
+    """The fields that the comparisons of each claim share, with the smallest and the largest number of seeds."""
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as file:
@@ -42,7 +44,7 @@ def _claims(path: Path) -> list[dict[str, str]]:
         by_claim = {claim: [*group] for claim, group in groupby(comparisons, itemgetter("claim"))}
         return [_claim(of_claim) for of_claim in by_claim.values()]
     except (KeyError, TypeError, ValueError) as error:
-        raise Mistake(f"{path}: has no claims of a table", "remove it; the table's command writes it anew") from error
+        raise Mistake(f"{path}: has no claims of a table", "remove it; the table's command writes it again") from error
 
 
 def _claim(comparisons: list[dict[str, str]]) -> dict[str, str]:

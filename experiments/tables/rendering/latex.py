@@ -1,4 +1,4 @@
-"""A report as LaTeX: booktabs tables that fit the width of a page, and its sentences."""
+"""A report as LaTeX: booktabs tables that fit the width of a page, and the report's sentences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from experiments.tables.rendering.sentences import (
 )
 from experiments.tables.report import Report
 
-# characters that LaTeX reads otherwise, and signs that are mathematics
+# characters with a special meaning in LaTeX, and signs that are mathematics
 SPECIAL = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"$\sim$", "^": r"\^{}"} | {
     each: f"\\{each}" for each in "&%$#_"
 }

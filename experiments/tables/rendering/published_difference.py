@@ -1,4 +1,4 @@
-"""What a paper prints for a comparison, in the unit of our score where the two can be converted."""
+"""The printed difference of a comparison, in the unit of our score if the two units can be converted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ LOSSES = ("ln_ppl",)
 
 
 class PublishedDifference(NamedTuple):
-    """Left less right of a comparison, as printed; of perplexities the logarithms."""
+    """The left side of a comparison minus the right side, as printed; for perplexities, the difference of their
+    logarithms.
+    """
 
     value: float
     metric: str
@@ -24,7 +26,7 @@ class PublishedDifference(NamedTuple):
 
 
 def published_difference(part: Comparison, report: Report) -> PublishedDifference | None:
-    """The printed difference of a comparison; None where a number of it was not printed, or not read."""
+    """The printed difference of a comparison; None if one of its numbers was not printed or not read."""
     printed = report.request.printed
     if printed is None or part.relation == "=":
         return None

@@ -1,4 +1,4 @@
-"""A report as terminal text, Markdown, CSV and LaTeX: the same rows and verdicts in each."""
+"""A report as terminal text, Markdown, CSV and LaTeX. All formats have the same rows and verdicts."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ FIGURES = ("svg", "pdf")
 
 
 def render(report: Report, format: str, console: Console | None = None, figure: str = "") -> str:
-    """The report in a format; of `table` as wide as the console, or as wide as it likes without one.
+    """The report in a format. The format `table` is as wide as the console; without a console its width is unlimited.
 
-    figure: the file of the figure, for Markdown to show; empty: none.
+    figure: the file of the figure for Markdown to show; empty for none.
     """
     if format == "csv":
         return as_csv(report.lines)
@@ -44,7 +44,8 @@ def render(report: Report, format: str, console: Console | None = None, figure: 
 
 
 def write_all(report: Report, folder: Path) -> list[Path]:
-    """Every format, the scores by seed, the comparisons and the figure, each file replaced at once; their paths.
+    """Write every format, the scores by seed, the comparisons and the figure, and return their paths. Each file is
+    replaced atomically.
 
     Without matplotlib there is no figure. Raises RunFolderError.
     """

@@ -1,4 +1,6 @@
-"""The report where the comparison page and W&B's report find it: JSON and Markdown in `tables/` of the runs' folder."""
+"""The report as JSON and Markdown in `tables/` of the runs' folder, where the comparison page and W&B's report read
+it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from experiments.tables.report import Report
 
 
 def save(report: Report, runs: Path) -> None:
-    """Write a file of each kind for a table and budget, in place of an earlier one. Raises RunFolderError."""
+    """Write the JSON and the Markdown of a table at a budget, and replace earlier ones. Raises RunFolderError."""
     folder, request = runs / RENDERED, report.request
     folder_for(folder)
     write_sealed(folder / f"{request.stem}.json", as_json(report))
@@ -30,7 +32,7 @@ def save(report: Report, runs: Path) -> None:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Everything as text, as a reader sees it."""
+    """The whole report as text, as a reader sees it."""
     request, rows = report.request, readable_table(report)
     return {
         "name": request.name,

@@ -1,4 +1,4 @@
-"""A report in sentences: what the verdicts are, each comparison with its numbers, and how they are to be read."""
+"""A report in sentences: the verdicts, each comparison with its numbers, and how to read them."""
 
 from __future__ import annotations
 
@@ -34,29 +34,31 @@ def headline(report: Report) -> str:
 
 
 def shown_or_claimed(report: Report) -> str:
-    """What the paper says of the table, as a claim; what it shows, where it claims nothing."""
+    """The paper's claim of the table; what the table shows, if it has no claims."""
     table = report.request.table
     return f"{'Claimed' if table.claims else 'Shown'}: {table.shows}."
 
 
 def missing(report: Report) -> str:
-    """How many cells are missing, and what that means for the table; empty for a table that is complete."""
+    """How many cells are missing, and the consequences for the table; empty for a complete table."""
     if not report.missing:
         return ""
     uneven = any(line["of_seeds"] or line["difference_of_seeds"] for line in report.lines)
     counted = f"{report.missing} of {report.cells} cells {'is' if report.missing == 1 else 'are'} missing"
-    return f"{counted}; {SIGN} marks what is over some of the seeds alone." if uneven else f"{counted}."
+    return f"{counted}; {SIGN} marks numbers that cover only some of the seeds." if uneven else f"{counted}."
 
 
 def summary(verdict: Verdict) -> str:
-    """A claim with its verdict, and why there is none, in a line."""
+    """A claim with its verdict in a line, and the reason if there is no verdict."""
     return f"{verdict.key}, {verdict.word}: {verdict.claim.says}." + (
         f" {_sentence(verdict.why)}" if verdict.why else ""
     )
 
 
 def details(verdict: Verdict, report: Report) -> list[str]:
-    """The comparisons of a claim under each scheme of positions, what is left out, and what is published."""
+    """The comparisons of a claim under each scheme of positions, the rows that are left out, and the published
+    numbers.
+    """
     lines = []
     for scheme, finding in verdict.findings.items():
         if scheme:
@@ -65,7 +67,7 @@ def details(verdict: Verdict, report: Report) -> list[str]:
         for comparison in finding.comparisons:
             unit = _unit(verdict)
             lines.append(f"{indent}{comparison_line(comparison, report, scheme, unit)}")
-            lines += [f"{indent}  step, deciding nothing: {_numbers(step, unit)}" for step in comparison.steps]
+            lines += [f"{indent}  step, which decides nothing: {_numbers(step, unit)}" for step in comparison.steps]
     if verdict.left_out:
         lines.append(f"without the rows {', '.join(verdict.left_out)}, which this budget does not have")
     if verdict.claim.published:
@@ -74,9 +76,10 @@ def details(verdict: Verdict, report: Report) -> list[str]:
 
 
 def comparison_line(comparison: AnyComparison, report: Report, scheme: str, unit: str) -> str:
-    """A comparison with its mean, interval, number of seeds (or `unit`) and word, and what the better side has more of.
+    """A comparison with its mean, interval, number of seeds (or `unit`) and outcome, and any advantage of the better
+    side.
 
-    scheme: of positions, whose rows are compared.
+    scheme: the scheme of positions of the compared rows.
     """
     if comparison.mean is None:
         return f"{comparison.sentence}: no pair"
@@ -87,13 +90,13 @@ def comparison_line(comparison: AnyComparison, report: Report, scheme: str, unit
 
 
 def legend(report: Report) -> list[str]:
-    """What the marks of published numbers and the columns mean."""
+    """The meaning of the columns and of the marks of published numbers."""
     used = {number.mark for numbers in report.printed.values() for number in numbers.values() if number.value}
     meanings = [f"({mark}) {meaning}" for mark, meaning in MARKS.values() if mark in used]
     lines = ["Published numbers: " + "; ".join(meanings) + "."] if meanings else []
     baseline = report.request.table.baseline
     unit = report.request.budget.unit or "the score's own unit"
-    lines.append(f"difference: to the row {baseline}, paired by seed, with its 95% interval, in {unit}.")
+    lines.append(f"difference: from the row {baseline}, paired by seed, with its 95% interval, in {unit}.")
     lines += partial_seeds(report)
     unigram = {line["unigram_loss"] for line in report.lines if line["unigram_loss"] is not None}
     if len(unigram) == 1:
@@ -104,18 +107,18 @@ def legend(report: Report) -> list[str]:
 
 
 def partial_seeds(report: Report) -> list[str]:
-    """A line for each row whose mean or difference is not over all seeds: over which it is."""
+    """A line for each row whose mean or difference does not cover all seeds, with the seeds that it covers."""
     lines = []
     for line in report.lines:
         over = {"mean": line["of_seeds"], "difference": line["difference_of_seeds"]}
-        parts = [f"the {name} is over {seeds}" for name, seeds in over.items() if seeds]
+        parts = [f"the {name} covers {seeds}" for name, seeds in over.items() if seeds]
         name = " under ".join(filter(None, [line["row"], line.get("positions")]))
         lines += [f"{SIGN} {name}: {'; '.join(parts)}."] if parts else []
     return lines
 
 
 def closing_sentence(report: Report) -> str:
-    """How differences and verdicts are to be read."""
+    """How to read differences and verdicts."""
     count = sum(
         len(verdict.findings) for verdict in report.verdicts if any(f.comparisons for f in verdict.findings.values())
     )
@@ -140,7 +143,7 @@ def _numbers(comparison: AnyComparison, unit: str) -> str:
 
 
 def _advantages(comparison: AnyComparison, report: Report, scheme: str) -> Iterator[str]:
-    """Where the side with the better score also has more parameters or a longer step, by over one per cent."""
+    """The resources of which the side with the better score uses over one per cent more: parameters or step time."""
     if len(comparison.rows) != 2 or comparison.mean is None or not isinstance(comparison, Compared):
         return
     left, right = comparison.rows
@@ -161,5 +164,5 @@ def _and(parts: Sequence[str]) -> str:
 
 
 def interval_text(bounds: tuple[float, float] | None, digits: int = 3) -> str | None:
-    """An interval as text; None where there is none, as it would be infinite."""
+    """An interval as text; None if it is infinite."""
     return f"[{bounds[0]:+.{digits}f}, {bounds[1]:+.{digits}f}]" if bounds else None

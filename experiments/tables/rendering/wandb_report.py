@@ -1,4 +1,4 @@
-"""A rendered table in W&B: its numbers as tables of a W&B run, its text in a report of every table of the runs."""
+"""A rendered table in W&B: its numbers as tables of a W&B run, and its text in a report on all tables of the runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TITLE = "attn: the papers' tables"
 
 
 def mirror(report: Report, runs: Path, says: Callable[[str], None]) -> None:
-    """Log the table, offline without a login, and bring the report up to date; a line says what came of each."""
+    """Log the table, offline without a login, and update the report. Returns a line about each."""
     logger = compose([]).logger
     tables = {"table": report.lines, "claims": claim_rows(report)}
     says(log_tables(f"table-{report.request.stem}", tables, logger.model_dump(), runs))
@@ -29,7 +29,7 @@ def mirror(report: Report, runs: Path, says: Callable[[str], None]) -> None:
 
 
 def build_report(entity: str, project: str, runs: Path) -> Any:
-    """The report, unsaved, of every table that `runs` keeps: it needs no login."""
+    """The report on every table that `runs` keeps, not yet saved; needs no login."""
     import wandb_workspaces.reports.v2 as wr
 
     return wr.Report(

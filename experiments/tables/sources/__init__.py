@@ -1,1 +1,1 @@
-"""Where the numbers of a table come from: runs, fine-tuned runs, or a function."""
+"""The sources of a table's numbers: runs, fine-tuned runs, or a function."""

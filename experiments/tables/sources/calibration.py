@@ -1,8 +1,8 @@
-"""What a cell will cost on this machine: a few of its steps are really trained, once, and remembered.
+"""The cost of a cell on this machine, predicted from a few steps that are trained once and remembered.
 
-A deep model is trained at two small depths and extrapolated in a line, as its time is linear in the layers; a big batch
-at as many tokens as keep a step short. The steps are those of `attn train`, on text that needs no network; sentence
-pairs are about as long as is allowed, so real ones take less.
+A deep model is trained at two small depths and extrapolated along a line, because its time is linear in the number of
+layers. A large batch is timed with a number of tokens that keeps a step short. The steps are those of `attn train`, on
+a text that needs no network. The sentence pairs are about as long as allowed, so real ones take less time.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from experiments.tables.sources.source import Prediction
 from experiments.tasks.choose import task_of
 from experiments.training.run_length import planned_steps
 
-STEPS = 8  # the clock leaves out the first five
-DEEPEST, SHALLOW = 4, 2  # layers: a model up to the first is trained whole, a deeper one at both
+STEPS = 8  # the first five are not timed
+DEEPEST, SHALLOW = 4, 2  # layers: a model of up to the first depth is trained whole, a deeper one at both depths
 TOKENS = {"cpu": 1024, "cuda": 32768}  # at once
-EVALUATION = 3  # times as fast as training: no backward pass
+EVALUATION = 3  # evaluation is this many times as fast as training, because it has no backward pass
 START_SECONDS = 5.0  # of a cell's process
 
 
 def predict(settings: Settings, console: Console, roughly: bool = False) -> Prediction:
-    """Predict the cost of a run; None for what the calibration could not find out.
+    """Predict the cost of a run; None for a part that the calibration could not measure.
 
-    roughly: by FLOPs, from one small model, without training the run's own steps.
+    roughly: from FLOPs and one small model, without training steps of the run itself.
     """
     steps = planned_steps(settings)
     sequences = steps and steps * settings.batch_size
@@ -53,12 +53,14 @@ def predict(settings: Settings, console: Console, roughly: bool = False) -> Pred
 
 
 def _evaluated_sequences(settings: Settings, steps: int) -> int:
-    """Sequences of all evaluations, where their number is set: how long a whole split is only the text says."""
+    """The number of sequences of all evaluations, if the settings give it; the length of a whole split is not known
+    here.
+    """
     return -(-steps // settings.trainer.evaluate_every) * (settings.trainer.evaluation_sequences or 0)
 
 
 def _by_flops(settings: Settings, console: Console) -> float | None:
-    """Seconds for a token, if its FLOPs take as long as those of a small model, the same for every table."""
+    """Seconds per token, if FLOPs take as long as in a small model, which is the same for every table."""
     small, flops = _small_model(settings.trainer.device, settings.cache)
     measured = _measured(small, console)
     return measured and measured * _flops(settings) / flops
@@ -66,7 +68,7 @@ def _by_flops(settings: Settings, console: Console) -> float | None:
 
 @functools.cache
 def _small_model(device: str, cache: str) -> tuple[Settings, float]:
-    """The settings of a few steps of a small model, and its FLOPs for a token."""
+    """The settings of a few steps of a small model, and its FLOPs per token."""
     import torch
 
     preset = "small" if device != "cpu" and torch.cuda.is_available() else "nano"
@@ -76,7 +78,7 @@ def _small_model(device: str, cache: str) -> tuple[Settings, float]:
 
 
 def _flops(settings: Settings) -> float:
-    """FLOPs of training on a token; nothing is allocated."""
+    """FLOPs of training per token; nothing is allocated."""
     import torch
 
     from experiments.training.predicted_memory import Ids
@@ -89,19 +91,19 @@ def _flops(settings: Settings) -> float:
 
 
 def _seconds_per_token(settings: Settings, console: Console) -> float | None:
-    """Seconds for a token of a row, from steps of the run's own model, at two depths if it is deep."""
+    """Seconds per token of a row, from steps of the run's own model, at two depths if it is deep."""
     layers = settings.layers
     if layers <= DEEPEST:
         return _measured(_shortened(settings, layers), console)
     shallow, deep = (_measured(_shortened(settings, depth), console) for depth in (SHALLOW, DEEPEST))
     if shallow is None or deep is None:
         return None
-    # noise must not let a deeper model be quicker
+    # noise must not make a deeper model faster
     return deep + max(deep - shallow, 0.0) / (DEEPEST - SHALLOW) * (layers - DEEPEST)
 
 
 def _shortened(settings: Settings, layers: int) -> Settings:
-    """The same model and step, for a few steps that leave no trace and generate nothing."""
+    """The same model and step, for a few steps that leave no files and generate nothing."""
     import torch
 
     device = "cuda" if settings.trainer.device != "cpu" and torch.cuda.is_available() else "cpu"
@@ -118,7 +120,7 @@ def _shortened(settings: Settings, layers: int) -> Settings:
 
 
 def _measured(settings: Settings, console: Console) -> float | None:
-    """Seconds for a token of a row, padding counted, of the shortened run; remembered, or from training it now."""
+    """Seconds per token of a row, padding included, in the shortened run; remembered, or from training it."""
 
     def train() -> float | None:
         from experiments.launch.worker import run_cell
@@ -146,12 +148,15 @@ def _peak_bytes(settings: Settings) -> float:
 
 
 def _deciding(settings: Settings) -> dict[str, object]:
-    """What time and memory depend on: not the text, the seed, or where things are kept."""
+    """The settings that time and memory depend on, which exclude the text, the seed and the folders."""
     return settings.model_copy(update={"seed": 0}).model_dump(exclude={*LOCATION_KEYS, "data"})
 
 
 def remembered(settings: Settings, key: Sequence[object], make: Callable[[], Any]) -> Any:
-    """JSON kept in the cache folder for this machine; what could not be found, None, is tried again next time."""
+    """JSON that is kept in the cache folder for this machine.
+
+    A value that could not be found, None, is tried again next time.
+    """
     import torch
 
     from experiments.measure.hardware import device_name, resolve_device

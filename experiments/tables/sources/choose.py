@@ -1,4 +1,4 @@
-"""Which source a table has."""
+"""The choice of a table's source."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from experiments.tables.sources.source import Source
 
 
 def source_of(request: Request, rows: Mapping[str, Row] | None = None) -> Source:
-    """The source of a request's cells: runs, fine-tuned where the budget does so; or a function of a file.
+    """The source of a request's cells: runs, fine-tuned if the budget does so, or a function of a file.
 
-    A file of `measured/` looks at the trained models of runs, one of `numerical/` trains nothing.
+    A file of `measured/` measures the trained models of runs. A file of `numerical/` trains nothing.
 
-    rows: some of the request's; None: all. Raises Mistake for a source that there isn't, and for overrides that it
-    doesn't take.
+    rows: some of the request's rows; None for all. Raises Mistake for a source that does not exist, and for overrides
+    that it does not take.
     """
     budget, name = request.budget, request.table.source
     definitions = {key: configuration.definition for key, configuration in request.configurations.items()}

@@ -1,4 +1,4 @@
-"""Cells that are calls of a function: small numerical experiments, each kept in a file of its own."""
+"""Cells that are calls of a function: small numerical experiments, whose results are kept in a file for each call."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ from experiments.tables.sources.stored_numbers import StoredNumbers
 
 
 class Computed:
-    """A row is the arguments of `measure(*, seed, ...)`, a dict of numbers, in `numerical/NAME.py`."""
+    """A source whose rows are the arguments of `measure(*, seed, ...)`, a function of `numerical/NAME.py` that returns
+    a dict of numbers.
+    """
 
     def __init__(self, name: str, overrides: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> None:
-        """Raises Mistake for an override that is no argument, and for an argument that no override gives."""
+        """Raises Mistake for an override that is not an argument, and for an argument without an override."""
         self._numbers = StoredNumbers(f"experiments.tables.numerical.{name}", runs, given=frozenset({"seed"}))
         self._arguments = {
             row: self._numbers.arguments(row, dict(_pair(override) for override in of_row))
@@ -36,13 +38,13 @@ class Computed:
         return other
 
     def timed(self, row: str) -> None:
-        """Nothing is trained."""
+        """None, because nothing is trained."""
 
     def check(self) -> None:
-        """The arguments are all there is to check, and have been."""
+        """Does nothing: only the arguments could be wrong, and they are checked already."""
 
     def outcome(self, cell: Cell) -> CellOutcome:
-        """What the cell's file says."""
+        """The content of the cell's file."""
         return self._numbers.outcome(cell.name)
 
     def sizes(self, row: str) -> dict[str, Value]:
@@ -50,7 +52,9 @@ class Computed:
         return dict(self._arguments[row])
 
     def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
-        """The time that the cell took, or takes now; unknown where a library is missing that it needs."""
+        """The time that the cell took, or that it takes when it is computed here; unknown if a library that it needs is
+        missing.
+        """
         try:
             record = self.outcome(cell).result or self._record(cell)
         except MissingExtra:
@@ -58,7 +62,7 @@ class Computed:
         return Prediction(record["wall_seconds"])
 
     def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
-        """Compute what is missing, here, one cell after the other."""
+        """Compute the missing cells in this process, one after the other."""
         missing = [cell for cell in cells if self.outcome(cell).state == "missing"]
         for count, cell in enumerate(missing, start=1):
             record = self._record(cell)
@@ -74,7 +78,7 @@ class Computed:
         ]
 
     def _record(self, cell: Cell) -> dict[str, Any]:
-        """The numbers of a cell, computed now, with what a run's result has of its circumstances."""
+        """The numbers of a cell, computed here, with the circumstances that a run's result also has."""
         arguments = self._arguments[cell.row]
         began = time.perf_counter()
         numbers: dict[str, Any] = self._numbers.measure(seed=cell.seed, **arguments)

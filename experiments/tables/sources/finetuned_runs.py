@@ -1,4 +1,7 @@
-"""Cells that are runs of `attn train` and then of `attn finetune`: each in its folder, shared and continued as ever."""
+"""Cells that are runs of `attn train` followed by `attn finetune`.
+
+Each run has its own folder, shared with other commands.
+"""
 
 from __future__ import annotations
 
@@ -26,16 +29,19 @@ SHARED_SETTINGS = ("seed", "runs", "cache", "logger")  # as in the pretraining
 
 
 class FinetunedRuns:
-    """A cell is a pretraining; its outcome has the results of the runs fine-tuned from it, by name, in `finetune`."""
+    """A source whose cells are pretrainings.
+
+    The outcome of a cell has the results of its fine-tuned runs, by name, in `finetune`.
+    """
 
     def __init__(self, pretraining: Runs, budget: Budget, user_overrides: Sequence[str]) -> None:
-        """Raises Mistake for overrides that `attn finetune` would not take, and for scores that a task doesn't have."""
+        """Raises Mistake for overrides that `attn finetune` would refuse, and for scores that a task does not have."""
         _, of_user = by_stage(user_overrides)
         overrides = {name: merged(parse(text), of_user.get(name, [])) for name, text in budget.finetune.items()}
         self.pretraining = pretraining
         self._trees = {name: _tree(name, overrides[name]) for name in overrides}
         self._places = [budget.score, *budget.columns]
-        # seeds change nothing that could be wrong
+        # one seed is enough, because no mistake depends on the seed
         for cell in (cell for cell in self.cells if cell.seed == self.cells[0].seed):
             for name in self._trees:
                 try:
@@ -50,7 +56,7 @@ class FinetunedRuns:
         return other
 
     def timed(self, row: str) -> Settings:
-        """What the row is pretrained with."""
+        """The settings of the row's pretraining."""
         return self.pretraining.timed(row)
 
     @property
@@ -59,7 +65,7 @@ class FinetunedRuns:
         return self.pretraining.cells
 
     def check(self) -> None:
-        """Raises Mistake or DataError for what can be known to fail in the pretraining or in the fine-tuning."""
+        """Raises Mistake or DataError for everything that is certain to fail in the pretraining or the fine-tuning."""
         from experiments.launch.plan import check_data
         from experiments.training.run_length import planned_steps
 
@@ -70,7 +76,7 @@ class FinetunedRuns:
         check_data([*planned])
 
     def outcome(self, cell: Cell) -> CellOutcome:
-        """What a pretraining came to, and what was fine-tuned from it; `pretrained` while some of that is missing."""
+        """The results of a pretraining and of its fine-tuned runs; `pretrained` while some of these are missing."""
         pretrained = self.pretraining.outcome(cell)
         if pretrained.state != "done":
             return pretrained
@@ -91,11 +97,16 @@ class FinetunedRuns:
         return self.pretraining.sizes(row)
 
     def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
-        """What the pretraining will cost: how many windows the examples of a task are, only they say."""
+        """The predicted cost of the pretraining.
+
+        The cost of the fine-tuning is unknown, because only the examples determine the number of windows.
+        """
         return self.pretraining.predict(cell, console, roughly)
 
     def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
-        """Train and fine-tune all of a seed before the next, so that a table that was cut has whole pairs."""
+        """Train and fine-tune all cells of a seed before those of the next, so a table that is interrupted has complete
+        pairs.
+        """
         from experiments.launch.local import train_cells
         from experiments.launch.plan import labelled_with_sweep
 
@@ -107,7 +118,10 @@ class FinetunedRuns:
             )
 
     def _to_finetune(self, cells: list[Cell]) -> Iterator[Settings]:
-        """The runs to fine-tune from each pretrained cell, done or not; one that came to NaN isn't tried again."""
+        """The runs to fine-tune from each pretrained cell, finished or not.
+
+        A run that ended in NaN is not tried again.
+        """
         for cell in cells:
             if self.pretraining.outcome(cell).state != "done":
                 continue
@@ -120,11 +134,11 @@ class FinetunedRuns:
                     yield finetuning
 
     def _finetuning(self, cell: Cell, name: str) -> Settings:
-        """The run to fine-tune from a pretrained cell. Raises Mistake, as when its weights are gone."""
+        """The run to fine-tune from a pretrained cell. Raises Mistake, for example if the weights are missing."""
         return resolve(OmegaConf.create(self._tree_of(cell, name)))
 
     def _planned(self, cell: Cell, name: str) -> FinetuningSettings:
-        """The same before there are weights to start from. Raises Mistake."""
+        """The same run before there are weights to start from. Raises Mistake."""
         origin = {"run": cell.name, "step": 0, "digest": "unknown", "tokenizer": "unknown"}
         pretraining = self.pretraining.settings(cell).model_dump()
         settings = resolve(OmegaConf.create(inherited(self._tree_of(cell, name), pretraining, origin)))
@@ -138,7 +152,9 @@ class FinetunedRuns:
         return self._trees[name] | same | {"pretrained": str(folder_of(settings).path)}
 
     def _check_scores(self, name: str, settings: FinetuningSettings) -> None:
-        """Raises Mistake for a score that the task doesn't have, which would else be seen when all is trained."""
+        """Raises Mistake for a score that the task does not have, which would otherwise be noticed only after all
+        trainings.
+        """
         known = settings.task.score_names
         for place in self._places:
             metric = place.rpartition(".")[2]
@@ -151,7 +167,7 @@ def _tree(name: str, overrides: list[str]) -> dict[str, Any]:
     try:
         for override in overrides:
             if (key := key_of(override).split(".")[0]) in SHARED_SETTINGS:
-                raise Mistake(f"{override}: in a table, {key} is the pretraining's")
+                raise Mistake(f"{override}: in a table, the pretraining sets {key}")
         check_keys(overrides)
         check_overrides(overrides, "finetune")
         tree = OmegaConf.to_container(compose_raw(overrides, name="finetune"), resolve=False)

@@ -1,4 +1,4 @@
-"""Cells that are runs of `attn train`, and what is measured of the trained models: several rows may share a run."""
+"""Cells that are runs of `attn train`, and measurements of their trained models. Several rows may share a run."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ from experiments.tables.sources.source import Cell, CellOutcome, Prediction, Val
 from experiments.tables.sources.stored_numbers import StoredNumbers
 
 MEASURE_PREFIX = "measure."  # of overrides that are arguments: `measure.pairs=within`
-MEASURED_SEQUENCES = 64  # held-out ones that a model is looked at with, from the start of the validation split
+MEASURED_SEQUENCES = 64  # held-out sequences for the measurement, from the start of the validation split
 
 
 class MeasuredRuns:
-    """A cell is what `measure(run, ...)` in `measured/NAME.py` gives of the trained model of a row and seed."""
+    """A source whose cells are the numbers that `measure(run, ...)` in `measured/NAME.py` returns for the trained model
+    of a row and seed.
+    """
 
     def __init__(self, name: str, overrides: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> None:
-        """Raises Mistake for overrides that don't compose, for arguments that are wrong, and for rows that are one."""
+        """Raises Mistake for overrides that do not compose, for wrong arguments, and for rows that are the same."""
         self._numbers = StoredNumbers(f"experiments.tables.measured.{name}", runs, given=frozenset({"run"}))
         self._arguments = {row: self._numbers.arguments(row, _arguments(of_row)) for row, of_row in overrides.items()}
         trained = {
             row: [each for each in of_row if not each.startswith(MEASURE_PREFIX)] for row, of_row in overrides.items()
         }
-        # the first row of those that look at the same run
+        # the first of the rows that share a run
         first: dict[tuple[str, ...], str] = {}
         self._trained_as = {row: first.setdefault(tuple(of_row), row) for row, of_row in trained.items()}
         self._measure_of(Runs({row: trained[row] for row in first.values()}, seeds, runs))
@@ -41,24 +43,24 @@ class MeasuredRuns:
 
     @property
     def cells(self) -> list[Cell]:
-        """A cell for every row and seed; all rows of a seed before those of the next."""
+        """A cell for every row and seed. All rows of a seed stand before those of the next."""
         return list(self._run_of)
 
     def timed(self, row: str) -> None:
-        """The time of a step is not what such a table is about."""
+        """None, because such a table is not about step times."""
 
     def check(self) -> None:
-        """Raises Mistake or DataError for what can be known to fail in the training."""
+        """Raises Mistake or DataError for everything that is certain to fail in the training."""
         self._runs.check()
 
     def outcome(self, cell: Cell) -> CellOutcome:
-        """What the training came to, and what was measured of its model; `pretrained` while that is missing."""
+        """The result of the training, and the measurements of its model; `pretrained` while these are missing."""
         trained = self._runs.outcome(self._run_of[cell])
         if trained.state != "done":
             return trained
         measured = self._numbers.outcome(cell.name)
         if measured.state == "done" and measured.result["of_loss"] != trained.result["validation_loss"]:
-            # the run was trained anew since
+            # the run was trained again since
             measured = CellOutcome("missing")
         if measured.state == "missing":
             return CellOutcome("pretrained", "not measured yet", trained.result)
@@ -69,11 +71,11 @@ class MeasuredRuns:
         return self._runs.sizes(self._trained_as[row])
 
     def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
-        """What the training will cost, of which a measurement is a small part."""
+        """The predicted cost of the training; a measurement adds little."""
         return self._runs.predict(self._run_of[cell], console, roughly)
 
     def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
-        """Train what is missing, then measure it."""
+        """Train the missing runs, then measure them."""
         self._runs.make(list(dict.fromkeys(self._run_of[cell] for cell in cells)), group, console, workers)
         for run in dict.fromkeys(self._run_of[cell] for cell in cells):
             of_run = (cell for cell in cells if self._run_of[cell] == run)
@@ -96,7 +98,7 @@ class MeasuredRuns:
             console.print(f"{cell.row}, seed {cell.seed}: {shown}", markup=False, highlight=False)
 
     def _measure_of(self, runs: Runs) -> None:
-        """Take these runs, and note for each cell the one that it is measured of."""
+        """Take these runs as cells, and note for each cell the run that it is measured on."""
         self._runs = runs
         runs_by_row = {(run.row, run.seed): run for run in runs.cells}
         self._run_of: dict[Cell, Cell] = {}

@@ -1,4 +1,4 @@
-"""Cells that are runs of `attn train`: the same folders, shared with every other command and continued by it."""
+"""Cells that are runs of `attn train`, in the same folders, which other commands share and can continue."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from experiments.settings.run import Settings
 from experiments.tables.definition.overrides import merged
 from experiments.tables.sources.source import Cell, CellOutcome, Prediction, State, Value
 
-# how a result's status reads in a table
+# a result's status as a table shows it
 STATES: dict[str, State] = {"done": "done", "nan": "diverged", "interrupted": "missing", "pruned": "missing"}
-# of every row, or what is measured of a long one would depend on what a trial found; unless the user says otherwise
+# for every row, unless the user says otherwise; else the measurements of a long run would depend on a trial
 COMMON_OVERRIDES = ["trainer.compile=false"]
 
 
 class Runs:
-    """A row is a configuration, and a cell is its run with a seed."""
+    """A source whose rows are configurations and whose cells are their runs, one for each seed."""
 
     def __init__(self, overrides: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> None:
-        """Raises Mistake for overrides that don't compose, and for rows that are the same run."""
+        """Raises Mistake for overrides that do not compose, and for rows that are the same run."""
         self._rows = _composed(overrides, runs)
         self._settings = self._cells(seeds)
         _check_distinct(self.cells)
@@ -41,19 +41,19 @@ class Runs:
 
     @property
     def cells(self) -> list[Cell]:
-        """A cell for every row and seed; all rows of a seed before those of the next."""
+        """A cell for every row and seed. All rows of a seed stand before those of the next."""
         return list(self._settings)
 
     def settings(self, cell: Cell) -> Settings:
-        """What a cell is trained with."""
+        """The settings of a cell's training."""
         return self._settings[cell]
 
     def timed(self, row: str) -> Settings:
-        """What the row is trained with, whatever the seed."""
+        """The settings of the row's training, which are the same for every seed except the seed itself."""
         return self._rows[row]
 
     def check(self) -> None:
-        """Raises Mistake or DataError for a length, a text or a model that can be known to fail."""
+        """Raises Mistake or DataError for a length, a text or a model that is certain to fail."""
         from experiments.launch.plan import check_data
         from experiments.launch.report import check_buildable
         from experiments.training.run_length import planned_steps
@@ -65,11 +65,11 @@ class Runs:
         check_buildable(planned)
 
     def outcome(self, cell: Cell) -> CellOutcome:
-        """What is in the run folder."""
+        """The result in the run folder."""
         return outcome_of_run(self.settings(cell))
 
     def sizes(self, row: str) -> dict[str, Value]:
-        """Names and sizes as the papers have them; multiplies of one attention layer for one sequence."""
+        """Names and sizes as in the papers, and the multiplications of one attention layer for one sequence."""
         import torch
 
         from experiments.model.layers.attention import build_attention
@@ -92,13 +92,16 @@ class Runs:
         }
 
     def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
-        """What training the cell will cost, from a few steps of it, or roughly from its FLOPs."""
+        """The predicted cost of training the cell, from a few of its steps, or roughly from its FLOPs."""
         from experiments.tables.sources.calibration import predict
 
         return predict(self.settings(cell), console, roughly)
 
     def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
-        """Train each cell in a process of its own; one that came to NaN did so for its seed, and isn't tried again."""
+        """Train each cell in its own process.
+
+        A cell that ended in NaN would do so again with its seed, so it is not tried again.
+        """
         from experiments.launch.local import train_cells
         from experiments.launch.plan import labelled_with_sweep
 
@@ -115,7 +118,7 @@ class Runs:
 
 
 def outcome_of_run(settings: Settings) -> CellOutcome:
-    """What a run came to, pretrained or fine-tuned."""
+    """The outcome of a run, pretrained or fine-tuned."""
     folder = folder_of(settings)
     try:
         result = folder.result()
@@ -131,7 +134,10 @@ def outcome_of_run(settings: Settings) -> CellOutcome:
 
 
 def _composed(overrides: Mapping[str, list[str]], runs: Path) -> dict[str, Settings]:
-    """The settings of each row. Raises Mistake that names every wrong row, or says once what is wrong in all."""
+    """The settings of each row.
+
+    Raises Mistake that names every wrong row; a mistake that all rows share is named once.
+    """
     settings: dict[str, Settings] = {}
     mistakes: dict[str, str] = {}
     for row, of_row in overrides.items():
@@ -147,8 +153,10 @@ def _composed(overrides: Mapping[str, list[str]], runs: Path) -> dict[str, Setti
 
 
 def _check_distinct(cells: Sequence[Cell]) -> None:
-    """Two rows that are the same run would be compared with themselves."""
+    """Raises Mistake for two rows that are the same run, because they would be compared with themselves."""
     rows: dict[str, str] = {}
     for cell in cells:
         if (other := rows.setdefault(cell.name, cell.row)) != cell.row:
-            raise Mistake(f"the rows {other} and {cell.row} are the same run", "an override makes them equal")
+            raise Mistake(
+                f"the rows {other} and {cell.row} are the same run", "leave out the override that makes them equal"
+            )

@@ -1,7 +1,7 @@
-"""Where a table's numbers come from: runs of `attn train`, fine-tuned or not, or a function that is computed here.
+"""The interface of a table's source: runs of `attn train`, fine-tuned or not, or a function that is computed here.
 
-A source knows its cells, what each came to, what it will cost, and how to make what is missing. Everything else about
-tables is the same for all.
+A source knows its cells, the outcome of each, its cost, and how to make the missing ones. Everything else about tables
+is the same for all sources.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class CellOutcome:
-    """What a cell came to: a result as in `result.json`, or why there is none."""
+    """The outcome of a cell: a result as in `result.json`, or the reason why there is none."""
 
     state: State
     reason: str = ""
@@ -39,7 +39,7 @@ class CellOutcome:
 
 @dataclass(frozen=True)
 class Prediction:
-    """What a cell will cost on this machine; None for what can't be told."""
+    """The predicted cost of a cell on this machine; None for a number that is unknown."""
 
     seconds: float | None
     tokens: int | None = None
@@ -47,32 +47,35 @@ class Prediction:
 
 
 class Source(Protocol):
-    """The cells of a table's rows. It is made of overrides by row, seeds and a folder, and refuses what is wrong."""
+    """The cells of a table's rows.
+
+    It is made from overrides by row, seeds and a folder, and its constructor refuses wrong ones.
+    """
 
     @property
     def cells(self) -> Sequence[Cell]:
-        """A cell for every row and seed; all rows of a seed before those of the next."""
+        """A cell for every row and seed. All rows of a seed stand before those of the next."""
 
     def with_seeds(self, seeds: Sequence[int]) -> Source:
         """The same rows with other seeds."""
 
     def timed(self, row: str) -> Settings | None:
-        """The settings whose training step is the row's; None where nothing is trained."""
+        """The settings whose training step is timed for the row; None if nothing is trained."""
 
     def check(self) -> None:
-        """Raises Mistake or DataError for what can be known to fail before anything is made."""
+        """Raises Mistake or DataError for everything that is certain to fail, before anything is made."""
 
     def outcome(self, cell: Cell) -> CellOutcome:
-        """What a cell has come to so far."""
+        """The outcome of a cell so far."""
 
     def sizes(self, row: str) -> dict[str, Value]:
-        """What a row's columns say before anything is measured: variant, h_k, ..., parameters, multiplies."""
+        """The row's columns that are known without a measurement: variant, h_k, ..., parameters, multiplications."""
 
     def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
-        """What a cell will cost; roughly: without a measurement of its own."""
+        """The predicted cost of a cell. With `roughly`, it is made without measuring this cell."""
 
     def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
-        """Make what is missing, in order, `workers` cells at once.
+        """Make the missing cells in order, `workers` at once.
 
-        What fails leaves an outcome that says so. Raises Interrupted.
+        A cell that fails gets an outcome with the reason. Raises Interrupted.
         """

@@ -1,4 +1,7 @@
-"""A function of a file, `measure(..., **arguments)`, and its numbers, each call's kept in a file of its own."""
+"""A function of a file, `measure(..., **arguments)`, and its numbers.
+
+The result of each call is kept in its own file.
+"""
 
 from __future__ import annotations
 
@@ -16,13 +19,13 @@ from experiments.settings.digest import digest, text_digest
 from experiments.settings.mistake import Mistake, nearest
 from experiments.tables.sources.source import CellOutcome, Value
 
-COMPUTED_FOLDER = "computed"  # of the runs, beside the run folders
+COMPUTED_FOLDER = "computed"  # in the runs' folder, beside the run folders
 
 Arguments = dict[str, Value]
 
 
 class StoredNumbers:
-    """What `measure` of a module gave, by its arguments and whatever else it is of."""
+    """The results of `measure` of a module, by its arguments and anything else that identifies a call."""
 
     def __init__(self, module: str, runs: Path, given: frozenset[str]) -> None:
         """given: the parameters that no row sets."""
@@ -33,7 +36,7 @@ class StoredNumbers:
         self._folder = runs / COMPUTED_FOLDER
 
     def arguments(self, row: str, values: Mapping[str, str]) -> Arguments:
-        """The arguments of a row. Raises Mistake for one that there isn't, and for one that is missing."""
+        """The arguments of a row. Raises Mistake for an unknown argument, and for a missing one."""
         known = self._parameters
         for key in values:
             if key not in known:
@@ -43,12 +46,12 @@ class StoredNumbers:
         return {name: yaml.safe_load(values[name]) for name in known}
 
     def name(self, *identity: object) -> str:
-        """The name of the file of a call: of the code, and of all that the call is told."""
+        """The name of a call's file, which depends on the code and on everything that the call gets."""
         module = self._module.__name__.rpartition(".")[2]
         return f"{module}-{digest([self.code, *identity])[:12]}"
 
     def outcome(self, name: str) -> CellOutcome:
-        """What a file says."""
+        """The content of a file."""
         path = self._folder / f"{name}.json"
         if not path.exists():
             return CellOutcome("missing")
@@ -64,7 +67,7 @@ class StoredNumbers:
 
 
 def _code_of(module: ModuleType) -> str:
-    """Digest of the source of a module, and of those of ours that its functions and classes come from."""
+    """The digest of the source of a module, and of those modules of ours that its functions and classes come from."""
     origins = {origin for value in vars(module).values() if callable(value) and (origin := inspect.getmodule(value))}
     ours = {each.__name__: each for each in origins | {module} if each.__name__.startswith("experiments.")}
     return text_digest("\0".join(inspect.getsource(ours[name]) for name in sorted(ours)))

@@ -20,5 +20,5 @@ def read(task: Benchmark, split: str, cache: Cache) -> Iterator[Any]:
         example = kind.example(row, place)
         identifier = None if split == "train" else kind.identifier(example)
         if identifier is not None and (first := places.setdefault(identifier, place)) != place:
-            raise DataError(f"{place}: {first.rpartition(', ')[2]} has the {identifier} too")
+            raise DataError(f"{place}: {first.rpartition(', ')[2]} has the same {identifier}")
         yield example

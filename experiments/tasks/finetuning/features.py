@@ -1,4 +1,4 @@
-"""The windows of a task's examples, made once and memory-mapped: a row is a window and what there is to predict."""
+"""The windows of a task's examples, made once and memory-mapped. A row has a window and its targets."""
 
 # W windows, N tokens of a window, T targets of a window
 # a row is N + 2 + T numbers: tokens, their count, the place where the second text begins, targets
@@ -27,7 +27,7 @@ CHUNK = 512  # examples that are tokenized at once
 
 
 class Features(NamedTuple):
-    """The windows of all splits, and what it takes to score them."""
+    """The windows of all splits, and the files that are needed to score them."""
 
     train: np.ndarray  # int32 [W, N + 2 + T]
     validation: np.ndarray  # those of all validation splits, one after the other
@@ -38,7 +38,7 @@ class Features(NamedTuple):
 
 
 def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, report: Report) -> Features:
-    """The windows, from the cache or made. Raises DataError; MissingError where the cache makes nothing."""
+    """The windows, from the cache or made. Raises DataError, and MissingError if the cache may not make them."""
     corpus = identity(task, cache)
     key = digest([FORMAT, corpus, tokenizer.digest, length])
     folder, facts = cache.obtain(
@@ -100,7 +100,7 @@ def _row(window: Window, length: int, pad_id: int) -> np.ndarray:
 
 
 def check_batch(windows: int, batch_size: int, task: Benchmark) -> None:
-    """Raises DataError where the training split is smaller than a batch."""
+    """Raises DataError if the training split is smaller than a batch."""
     if batch_size > windows:
         raise DataError(
             f"batch_size={batch_size}: task.train={task.train} has {windows} windows; "

@@ -1,6 +1,6 @@
-"""What a kind of task says of itself: how a row becomes an example, an example its windows, and logits scores.
+"""The interface of a kind of task: how a row becomes an example, an example becomes windows, and logits become scores.
 
-One kind is one file, `experiments/tasks/finetuning/kinds/KIND.py` with KIND a `task.kind`, and in it one class `Kind`.
+Each kind is a file, `experiments/tasks/finetuning/kinds/KIND.py` with KIND a `task.kind`, with one class `Kind`.
 """
 
 # N tokens of a window, W windows, T targets of a window, P predicted positions, C outputs of a position
@@ -50,7 +50,7 @@ class TaskKind(ABC, Generic[Settings, Example]):
         """The example of a row, which stands at `place`. Raises DataError for a row that can't be used."""
 
     def identifier(self, example: Example) -> str | None:
-        """What no two examples of a validation split may share, in words; None: they may be alike."""
+        """The key, in words, that all examples of a validation split must differ in; None if they may be alike."""
         return None
 
     @abstractmethod
@@ -67,7 +67,7 @@ class TaskKind(ABC, Generic[Settings, Example]):
         return np.ascontiguousarray(stored).reshape(-1).astype(np.int64)
 
     def target_counts(self, stored: npt.NDArray[np.integer], length: int) -> npt.NDArray[np.int64]:
-        """How often each target occurs, which a guess without looking goes by; [] of numbers."""
+        """The number of times that each target occurs, for a guess without the input; [] for numbers."""
         return np.bincount(stored.reshape(-1), minlength=self.task.outputs or length)
 
     @abstractmethod

@@ -21,7 +21,7 @@ ROWS_AT_ONCE = 1024  # rows of a Parquet file in memory at once
 
 
 class Place(NamedTuple):
-    """Where the examples of one split are."""
+    """The place of the examples of one split."""
 
     key: str  # the setting that says so
     value: str  # of it
@@ -43,7 +43,10 @@ def places(task: Benchmark) -> dict[str, Place]:
 
 
 def identity(task: Benchmark, cache: Cache) -> dict[str, Any]:
-    """What the examples are, wherever they lie; changes when they do. Raises DataError for a file that isn't there."""
+    """The identity of the examples, independent of their place; changes when they do.
+
+    Raises DataError for a missing file.
+    """
     of_hub = _hub(task)
     exact: dict[str, Any] = {}
     for split, place in places(task).items():
@@ -105,11 +108,11 @@ def _parquet(path: Path, columns: dict[str, str]) -> Iterator[Row]:
             for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=names):
                 yield from batch.to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{path} is not a Parquet file, or a damaged one: {first_line(error)}") from error
+        raise DataError(f"{path} is not a Parquet file, or is damaged: {first_line(error)}") from error
 
 
 def _json(path: Path, columns: dict[str, str]) -> Iterator[Row]:
-    """A list of objects, or an object a line."""
+    """A list of objects, or the objects of a file with one on each line."""
     check = _checked(columns)
     try:
         text = path.read_text(encoding="utf-8-sig")
@@ -124,12 +127,12 @@ def _json(path: Path, columns: dict[str, str]) -> Iterator[Row]:
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8") from error
     except json.JSONDecodeError as error:
-        raise DataError(f"{path} is neither a JSON list of objects nor an object a line: {error}") from error
+        raise DataError(f"{path} must be a JSON list of objects, or have an object in each line: {error}") from error
 
 
 def text_of(row: Row, column: str, place: str, *, empty: bool = False) -> str:
-    """The text in a column; one of nothing but white space only where it may be `empty`. Raises DataError."""
+    """The text in a column, which may consist of white space only if it may be `empty`. Raises DataError."""
     value = row[column]
     if not isinstance(value, str) or not (empty or value.strip()):
-        raise DataError(f"{place}: column {column} is {value!r}, not a text")
+        raise DataError(f"{place}: column {column} is {value!r}, not text")
     return value

@@ -16,9 +16,9 @@ ENCODER_BIAS, BIAS = "model/encoder_relative.", "model/relative."
 
 
 def pretrained_weights(settings: FinetuningSettings) -> dict[str, Tensor]:
-    """`model/NAME` of the weights that `settings.origin` names. Raises Mistake where they are no longer there.
+    """`model/NAME` of the weights that `settings.origin` names. Raises Mistake if they no longer exist.
 
-    Of a learned position table the rows that windows of `settings.length` have.
+    Of a learned position table it has the rows for windows of `settings.length`.
     """
     from experiments.record.checkpoint import MODEL, check_origin, load
 
@@ -26,7 +26,7 @@ def pretrained_weights(settings: FinetuningSettings) -> dict[str, Tensor]:
     checkpoint = load(folder.checkpoint, settings.checkpoint, lambda text: None)
     if checkpoint is None or checksum(checkpoint.path) != origin.digest:
         raise Mistake(
-            f"{folder.checkpoint}: the {settings.checkpoint} checkpoint is not (or no longer) that of step "
+            f"{folder.checkpoint}: the {settings.checkpoint} checkpoint is not that of step "
             f"{origin.step} with the digest {origin.digest[:8]}, or is damaged"
         )
     check_origin(checkpoint, folder, origin.tokenizer)

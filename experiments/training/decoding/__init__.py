@@ -1,1 +1,1 @@
-"""What an encoder-decoder says by itself, and how good that is."""
+"""Texts that an encoder-decoder generates, and their scores."""

@@ -65,12 +65,12 @@ def beam_search(
 
 
 def penalty(tokens: int, alpha: float) -> float:
-    """The divisor of the log likelihood of so many tokens: ((5 + tokens) / 6)^alpha (Wu et al., equation 14)."""
+    """The divisor of a log likelihood for a number of tokens: ((5 + tokens) / 6)^alpha (Wu et al., equation 14)."""
     return float(((5 + tokens) / 6) ** alpha)
 
 
 def _next(model: EncoderDecoder, live_BKT: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-    """Log probabilities [B, K, V] of the token after each hypothesis, whose whole beginning is read again."""
+    """Log probabilities [B, K, V] of the token after each hypothesis, whose beginning is read again as a whole."""
     B, K, T = live_BKT.shape
     positions = torch.arange(B * K, device=live_BKT.device) * T + T - 1
     memory, mask = (each.repeat_interleave(K, dim=0) for each in (memory, mask))
@@ -79,7 +79,7 @@ def _next(model: EncoderDecoder, live_BKT: Tensor, memory: Tensor, mask: Tensor)
 
 
 class _Best:
-    """The best hypothesis of a sentence that has been offered."""
+    """The best hypothesis so far of each sentence."""
 
     def __init__(self) -> None:
         self.score = float("-inf")

@@ -1,4 +1,4 @@
-"""The texts that an encoder-decoder writes by itself, scored as its objective scores them."""
+"""Texts that an encoder-decoder generates, scored by its objective."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_the_first_attention_may_have_no_norm(bert_of, tokens):
     model = bert_of(first_norm=False)
     assert "encoder.layers.0.attention_residual.norm.weight" not in model.state_dict()
     assert model(tokens).shape == (3, 7, 23)
-    with pytest.raises(ValidationError, match="first_norm false: is of norm=pre"):
+    with pytest.raises(ValidationError, match="first_norm false: needs norm=pre"):
         small_model(first_norm=False, norm="post")
 
 

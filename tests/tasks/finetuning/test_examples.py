@@ -56,7 +56,7 @@ def test_every_task_composes(name):
         (GOOD | {"label": "entails"}, ["unknown label 'entails'"]),
         (GOOD | {"label": True}, ["unknown label True"]),
         (GOOD | {"label": None}, ["unknown label None"]),
-        (GOOD | {"premise": None}, ["column premise is None, not a text"]),
+        (GOOD | {"premise": None}, ["column premise is None, not text"]),
         (["x"], ["row 1", "an object with the columns"]),
     ],
 )
@@ -76,7 +76,7 @@ def test_wrong_labelled_rows(tmp_path, row, said):
         ({"answers": {"text": ["man"], "answer_start": ["2"]}}, ["(1)", "at least one answer"]),
         ({"answers": {"text": ["man"], "answer_start": [-8]}}, ["(1)", "at least one answer"]),
         ({"answers": "man"}, ["{text: [...], answer_start: [...]}"]),
-        ({"context": " "}, ["column context", "not a text"]),
+        ({"context": " "}, ["column context", "not text"]),
     ],
 )
 def test_wrong_questions(tmp_path, changes, said):
@@ -88,7 +88,7 @@ def test_two_questions_of_one_id(tmp_path):
     asked = task("squad", write(tmp_path / "rows.json", [ASKED, ASKED | {"id": "2"}, ASKED]))
     asked = asked.model_copy(update={"validation": asked.train})
     assert len(list(read(asked, "train", Cache(tmp_path, None)))) == 3
-    with pytest.raises(DataError, match=r"task\.validation=.*row 2: row 0 has the id '1' too"):
+    with pytest.raises(DataError, match=r"task\.validation=.*row 2: row 0 has the same id '1'"):
         list(read(asked, "validation", Cache(tmp_path, None)))
 
 
@@ -111,7 +111,7 @@ def test_numbers(tmp_path):
     [
         ("rows.json", b"", "empty"),
         ("rows.json", b"[]", "no rows"),
-        ("rows.jsonl", b"{not json}", "neither a JSON list of objects nor an object a line"),
+        ("rows.jsonl", b"{not json}", "must be a JSON list of objects, or have an object in each line"),
         ("rows.json", b"[\xff]", "not UTF-8"),
         ("rows.parquet", b"PAR0", "not a Parquet file"),
     ],
