@@ -312,6 +312,21 @@ def test_nothing_sticks_out(open_page, width):
     assert shown.js("return document.getElementById('groups').open") == (width > 760)
 
 
+def test_a_printed_page_cuts_nothing_off(open_page):
+    shown = open_page()
+    drawn = shown.js("return document.querySelector('#parallel svg').getBoundingClientRect().right")
+    # the width of a sheet of A4 between its margins; what is drawn already is not drawn anew for it
+    size = {"width": 720, "height": 1000, "deviceScaleFactor": 1, "mobile": False}
+    shown.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        shown.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
+        parts = "['#parallel svg', '#table table'].map((name) => document.querySelector(name))"
+        edges = shown.js(f"return {parts}.map((part) => part.getBoundingClientRect().right)")
+        assert drawn > 720 and max(edges) <= 720, edges
+    finally:
+        shown.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
 @pytest.mark.parametrize("width", [360, 1280])
 def test_texts_stand_apart_and_in_their_sheet(open_page, make, measured, width):
     measured(make("talking_heads-7-0", heads=7, variant="talking_heads"))
