@@ -15,9 +15,10 @@ import signal
 import stat
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -369,6 +370,24 @@ def _check_own(path: Path) -> None:
         raise RuntimeError(f"{path} is a link, another user's, or can be written by others: it is not loaded")
 
 
+@contextmanager
+def _signals_held() -> Iterator[None]:
+    """A block in which no handler of SIGINT and SIGTERM runs; signals that arrive are sent again after it."""
+    received: list[int] = []
+    # only the main thread runs handlers and may replace them; a signal without a handler has its effect at once
+    numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    handlers = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
+    for number in handlers:
+        signal.signal(number, lambda number, frame: received.append(number))
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        for each in dict.fromkeys(received):
+            signal.raise_signal(each)
+
+
 def _compile(*command: str, scratch: str = "") -> bytes:
     """What the compiler prints. Raises RuntimeError, OSError.
 
@@ -378,26 +397,35 @@ def _compile(*command: str, scratch: str = "") -> bytes:
         raise RuntimeError(f"there is no program {command[0]}")
     # the limit holds for each process of the compiler; one that the system sets lower stays
     limited = ("/bin/sh", "-c", f'ulimit -St {COMPILE_SECONDS} 2>/dev/null; exec "$@"', "sh", *command)
-    with subprocess.Popen(
-        limited,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "TMPDIR": scratch} if scratch else None,
-        start_new_session=True,
-    ) as process:
-        try:
-            printed, errors = process.communicate(timeout=WAIT_SECONDS)
-        except BaseException as error:
-            # the compiler is several processes; whoever is interrupted leaves none of them behind
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise RuntimeError(f"{command[0]} has not ended after {WAIT_SECONDS} seconds") from error
-            raise
+    with ExitStack() as held:
+        # an interruption that finds no `process` yet would leave the compiler running
+        held.enter_context(_signals_held())
+        with subprocess.Popen(
+            limited,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "TMPDIR": scratch} if scratch else None,
+            start_new_session=True,
+        ) as process:
+            printed, errors = _communicate(process, held, command[0])
     if process.returncode:
         lines = errors.decode(errors="replace").strip().splitlines() or ["nothing"]
         code = process.returncode
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
         raise RuntimeError(f"{command[0]} {how} and said: {lines[0]}")
     return printed
+
+
+def _communicate(process: subprocess.Popen[bytes], held: ExitStack, name: str) -> tuple[bytes, bytes]:
+    """What a compiler prints until it ends, with the signals that are held let through. Raises RuntimeError."""
+    try:
+        held.close()
+        return process.communicate(timeout=WAIT_SECONDS)
+    except BaseException as error:
+        # the compiler is several processes; whoever is interrupted leaves none of them behind
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        if isinstance(error, subprocess.TimeoutExpired):
+            raise RuntimeError(f"{name} has not ended after {WAIT_SECONDS} seconds") from error
+        raise

@@ -5,7 +5,9 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
+import signal
 import stat
+import subprocess
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -301,10 +303,24 @@ def test_a_compiler_is_stopped_by_the_processor_time_it_takes_and_not_by_the_clo
     assert f"{endless} has not ended after 0.05 seconds" in str(compiled.absence())
 
 
-def test_an_interrupted_build_leaves_no_process_and_no_file(elsewhere, monkeypatch, tmp_path):
+@pytest.mark.parametrize("when", ["while it starts", "while it is awaited"])
+def test_an_interrupted_build_leaves_no_process_and_no_file(elsewhere, monkeypatch, tmp_path, when):
     compiler = tmp_path / "compiler"
+    interrupt = "kill -INT $PPID"
+    if when == "while it starts":
+        interrupt = ":"
+
+        class Interrupted(subprocess.Popen):
+            def __init__(self, *args, **kwargs):
+                super().__init__(*args, **kwargs)
+                if "-dM" not in args[0]:
+                    while not (tmp_path / "started").exists():
+                        time.sleep(0.01)
+                    signal.raise_signal(signal.SIGINT)
+
+        monkeypatch.setattr(compiled.subprocess, "Popen", Interrupted)
     # as g++ does, it has another process write into TMPDIR; and it presses Ctrl-C
-    starts = f'sleep 60 & echo $! > {tmp_path}/pid; touch "$TMPDIR/half.s"; kill -INT $PPID; wait'
+    starts = f'sleep 60 & echo $! > {tmp_path}/pid; touch "$TMPDIR/half.s" {tmp_path}/started; {interrupt}; wait'
     compiler.write_text(f'#!/bin/sh\ncase "$*" in *-dM*) ;; *) {starts};; esac\n')
     compiler.chmod(0o700)
     monkeypatch.setenv("CXX", str(compiler))
