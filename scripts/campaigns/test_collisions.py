@@ -81,7 +81,7 @@ def test_many_workers_that_share_the_cells_of_a_sweep(nursery, training, tmp_pat
             # the cells that another trains at that moment are its own affair
             assert code == 0 or (code == 3 and "trains in it" in worker.output), (code, worker.output)
     code, said = nursery.run(*words, cwd=shared)
-    assert code == 0 and said.count("done before") == cells, said
+    assert code == 0 and said.count("finished before") == cells, said
     assert runs_in(shared) == runs_in(whole)
     starts = [RunFolder(folder.parent).environment()["earlier"] for folder in shared.glob("runs/*/config.yaml")]
     assert starts == [[]] * cells
