@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from experiments.settings.mistake import Mistake, nearest
 
 OTHER_DATA = "data=python_docs needs no network; data=text data.train=FILE reads a text of your own"
+OTHER_EXAMPLES = "task.train=FILE and task.validation=FILE read examples of your own"
 OTHER_PAIRS = "data=pairs data.train=FILE reads pairs of your own"
 
 

@@ -23,6 +23,14 @@ ROWS_AT_ONCE = 256  # rows in memory at once
 COMMIT = re.compile("[0-9a-f]{40}")
 
 
+class HubKeys(NamedTuple):
+    """The settings that name a data set of the hub, for messages."""
+
+    path: str = "data.path"
+    name: str = "data.name"
+    revision: str = "data.revision"
+
+
 class HubPlace(NamedTuple):
     """A data set of the hub, and how it is read."""
 
@@ -30,7 +38,18 @@ class HubPlace(NamedTuple):
     name: str | None  # configuration of the data set
     revision: str  # branch, tag or commit
     streaming: bool = False  # read over the network as it is used, without downloading the set; whole splits only
-    instead: str = OTHER_DATA  # what to take where the set can't be had
+    instead: str = OTHER_DATA  # what to use if the set is not available
+    keys: HubKeys = HubKeys()
+
+    @property
+    def of_path(self) -> str:
+        """The setting of its path, as a user writes it."""
+        return f"{self.keys.path}={self.path}"
+
+    @property
+    def of_name(self) -> str:
+        """The settings of its path and of its configuration, as a user writes them."""
+        return f"{self.of_path} {self.keys.name}={self.name or 'null'}"
 
 
 class UnreachableError(Exception):
@@ -42,7 +61,8 @@ def source(data: HubPlace, cache: Cache) -> dict[str, str]:
     downloaded.
 
     A branch is resolved once and noted in the cache. A continued run therefore reads the same text even if the branch
-    has moved, and needs no network if its text is packed. To use a newer commit, name it in `data.revision`.
+    has moved, and needs no network if its text is packed. A newer commit is used if
+    the settings name it.
     """
     folder = Path(data.path)
     if folder.is_dir():
@@ -97,8 +117,8 @@ def _reaches(data: HubPlace, commit: str) -> bool:
         if (downloaded := _downloaded(data, error)) == commit:
             return False
         raise DataError(
-            f"data.path={data.path}: commit {commit} is needed, and the hub cannot be reached ({error}); "
-            f"the downloaded one is data.revision={downloaded}; {data.instead}"
+            f"{data.of_path}: commit {commit} is needed, and the hub cannot be reached ({error}); "
+            f"the downloaded one is {data.keys.revision}={downloaded}; {data.instead}"
         ) from error
 
 
@@ -130,17 +150,18 @@ def _refuse(data: HubPlace, revision: str, error: Exception) -> None:
     """Raise the hub's answer as an error; return if the hub did not answer."""
     from huggingface_hub import errors
 
-    setting = f"data.path={data.path}"
     if isinstance(error, errors.RevisionNotFoundError):
-        raise DataError(f"data.revision={revision}: {setting} has no such branch, tag or commit") from error
+        raise DataError(f"{data.keys.revision}={revision}: {data.of_path} has no such branch, tag or commit") from error
     if isinstance(error, errors.GatedRepoError):
         raise DataError(
-            f"{setting}: the data set requires an agreement on the hub; accept it and log in with `hf auth login`"
+            f"{data.of_path}: the data set requires an agreement on the hub; accept it and log in with `hf auth login`"
         ) from error
     if isinstance(error, errors.RepositoryNotFoundError):
-        raise DataError(f"{setting}: the hub has no such data set, or hides it from you; {data.instead}") from error
+        raise DataError(
+            f"{data.of_path}: the hub has no such data set, or hides it from you; {data.instead}"
+        ) from error
     if isinstance(error, errors.HFValidationError):
-        raise DataError(f"{setting} is neither a folder nor owner/name of the hub: {first_line(error)}") from error
+        raise DataError(f"{data.of_path} is neither a folder nor owner/name of the hub: {first_line(error)}") from error
 
 
 def _downloaded(data: HubPlace, unreachable: UnreachableError) -> str:
@@ -152,7 +173,7 @@ def _downloaded(data: HubPlace, unreachable: UnreachableError) -> str:
             builder = datasets.load_dataset_builder(data.path, data.name)
     except Exception as error:
         raise DataError(
-            f"data.path={data.path} data.name={data.name or 'null'}: the Hugging Face hub cannot be reached "
+            f"{data.of_name}: the Hugging Face hub cannot be reached "
             f"({unreachable}), and the set has not been downloaded before; {data.instead}"
         ) from error
     return Path(builder.cache_dir).name
@@ -188,4 +209,4 @@ def _hub_errors_as_data_errors(data: HubPlace, request: str) -> Iterator[None]:
         reason = first_line(error)
         if data.streaming and "[" in request:
             reason = f"a streamed set has whole splits only; data.streaming=false reads {request}"
-        raise DataError(f"data.path={data.path} data.name={data.name or 'null'}, {request}: {reason}") from error
+        raise DataError(f"{data.of_name}, {request}: {reason}") from error

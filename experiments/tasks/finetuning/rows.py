@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.data import files, hub
-from experiments.data.errors import DataError, suggestion
+from experiments.data.errors import OTHER_EXAMPLES, DataError, suggestion
 from experiments.data.store import Cache
 from experiments.settings.finetuning import Benchmark
 from experiments.settings.mistake import first_line
@@ -83,7 +83,8 @@ def _rows(task: Benchmark, place: Place, columns: dict[str, str], cache: Cache) 
 
 
 def _hub(task: Benchmark) -> hub.HubPlace:
-    return hub.HubPlace(task.path, task.subset, task.revision)
+    keys = hub.HubKeys("task.path", "task.subset", "task.revision")
+    return hub.HubPlace(task.path, task.subset, task.revision, instead=OTHER_EXAMPLES, keys=keys)
 
 
 def _checked(columns: dict[str, str]) -> Callable[[str, list[str]], list[str]]:

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from experiments.config.compose import compose_raw
 from experiments.config.messages import options
+from experiments.data import hub
 from experiments.data.errors import DataError
 from experiments.data.store import Cache
 from experiments.settings.finetuning import Benchmark
@@ -149,3 +150,15 @@ def test_a_folder_of_the_hub_s_kind_is_read_by_its_splits(tmp_path):
     assert len(list(read(found, "train", Cache(tmp_path / "cache", lambda text: None)))) == 2
     told = identity(found, Cache(tmp_path / "cache", lambda text: None))
     assert "sha256" in told["splits"]["train"]
+
+
+def test_without_the_hub_the_settings_of_the_task_are_named(tmp_path, monkeypatch):
+    def unreachable(data, revision):
+        raise hub.UnreachableError("no answer")
+
+    monkeypatch.setattr(hub, "_ask", unreachable)
+    asked = task("mnli", "train", path="owner/not_downloaded", validation="validation")
+    with pytest.raises(DataError) as caught:
+        list(read(asked, "train", Cache(tmp_path, None)))
+    assert str(caught.value).startswith("task.path=owner/not_downloaded task.subset=mnli: the Hugging Face hub")
+    assert str(caught.value).endswith("task.train=FILE and task.validation=FILE read examples of your own")
