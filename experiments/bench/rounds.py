@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from experiments.bench.contenders import Contender, Work
-from experiments.bench.worker import Ended, Turn, Worker
+from experiments.bench.worker import Turn, Worker, WorkerEnded
 
 SHORTEST = 0.5  # seconds that a timing takes at least, by repeating what is shorter
 
@@ -41,7 +41,7 @@ def timed(contenders: list[Contender], rounds: int) -> list[Timing | str]:
         for worker in workers:
             try:
                 outcomes.append(Timing([], work=worker.work(), warm=worker.go(1)))
-            except Ended as ended:
+            except WorkerEnded as ended:
                 outcomes.append(str(ended))
         for number in range(rounds):
             order = range(len(workers))
@@ -51,6 +51,6 @@ def timed(contenders: list[Contender], rounds: int) -> list[Timing | str]:
                     continue
                 try:
                     timing.turns.append(workers[index].go(math.ceil(SHORTEST / timing.warm.seconds)))
-                except Ended as ended:
+                except WorkerEnded as ended:
                     outcomes[index] = str(ended)
         return outcomes

@@ -36,7 +36,7 @@ class Turn(NamedTuple):
     waited: float | None = None  # share of the time so far in which other processes had its cores; None: not known
 
 
-class Ended(RuntimeError):
+class WorkerEnded(RuntimeError):
     """A contender's process has ended, with its last output; usually it ran out of memory."""
 
 
@@ -45,7 +45,7 @@ class Worker:
 
     Our own is started as `attn` starts a training, a peer in the environment in which `attn` itself was started, so
     each has the memory and the threads that its user would have. It ends with its block, and at the latest with this
-    process. Raises Mistake for a contender that cannot be built, and Ended for one whose process has ended.
+    process. Raises Mistake for a contender that cannot be built, and WorkerEnded for one whose process has ended.
     """
 
     def __init__(self, contender: Contender) -> None:
@@ -98,7 +98,7 @@ class Worker:
     def _fail(self) -> NoReturn:
         code = self.process.wait()
         self._log.seek(0)
-        raise Ended(why_ended(code, self._log.read()))
+        raise WorkerEnded(why_ended(code, self._log.read()))
 
 
 def main() -> None:

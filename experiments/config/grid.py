@@ -48,14 +48,14 @@ class Axis(NamedTuple):
     values: list[Value]
 
 
-class Cell(NamedTuple):
+class Combination(NamedTuple):
     """A combination of values: its settings, or the mistake in it."""
 
     label: str  # the overrides that tell it from the others
     outcome: Settings | Mistake
 
 
-def grid(overrides: Sequence[str], name: str = "config") -> Iterator[Cell]:
+def grid(overrides: Sequence[str], name: str = "config") -> Iterator[Combination]:
     """Yield every combination of the values of the overrides; the last one changes fastest.
 
     name: the composed file of `conf/`. Raises Mistake for more than LIMIT cells, and for values that cannot be listed.
@@ -76,9 +76,9 @@ def grid(overrides: Sequence[str], name: str = "config") -> Iterator[Cell]:
             if isinstance(composition, Mistake):
                 raise composition
             outcome = composition.settings({axis.key: chosen[axis.key].value for axis in of_values})
-            yield Cell(label, outcome)
+            yield Combination(label, outcome)
         except Mistake as mistake:
-            yield Cell(label, mistake)
+            yield Combination(label, mistake)
 
 
 def split(overrides: Sequence[str]) -> tuple[list[str], list[tuple[Override, str]]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.settings.mistake import Mistake, first_line, nearest
+from experiments.settings.mistake import Mistake, closest, first_line, nearest
 from experiments.settings.plugins import CONF, conf_folders, yaml_file, yaml_files
 
 COMMANDS = {"config": "train", "finetune": "finetune"}  # a file of `conf/` -> the command that composes it
@@ -103,8 +102,8 @@ def near_key(key: str, overrides: Iterable[str] = (), name: str = "config") -> s
     if having := [option for option in of_group if leaf in set(OmegaConf.load(yaml_file(parent, option)))]:
         return f"{key} is a setting of {', '.join(f'{parent}={option}' for option in having)}"
     siblings = [each.rpartition(".")[2] for each in known if each.rpartition(".")[0] == parent]
-    if close := difflib.get_close_matches(leaf, siblings, n=1, cutoff=0.6):
-        return f"did you mean {parent}.{close[0]}?" if parent else f"did you mean {close[0]}?"
+    if close := closest(leaf, siblings):
+        return f"did you mean {parent}.{close}?" if parent else f"did you mean {close}?"
     if parent and siblings:
         return f"{parent} has: {', '.join(siblings)}"
     for other, command in COMMANDS.items():

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from experiments.config.check import sentence
 from experiments.config.command_line import MULTIRUN_FLAGS, check_overrides
 from experiments.config.compose import compose_raw, resolve
-from experiments.config.grid import Cell, grid
+from experiments.config.grid import Combination, grid
 from experiments.measure.cores import check_threads
 from experiments.model.kernel import check_kernel
 from experiments.record.mirrors import check_loggers
@@ -121,13 +121,13 @@ def _validated(kind: type[G], node: DictConfig, name: str) -> G:
         raise Mistake("\n".join(said)) from errors
 
 
-def _ends(space: Space, name: str) -> Iterator[Cell]:
+def _ends(space: Space, name: str) -> Iterator[Combination]:
     for words in space.ends():
         ((_, outcome),) = grid(space.overrides(words), name)
-        yield Cell(" ".join(f"{key}={word}" for key, word in words.items()), outcome)
+        yield Combination(" ".join(f"{key}={word}" for key, word in words.items()), outcome)
 
 
-def _checked(grid: Iterable[Cell], launcher: str) -> list[Settings]:
+def _checked(grid: Iterable[Combination], launcher: str) -> list[Settings]:
     """The settings of the cells, each once. Raises Mistake that names each wrong one."""
     cells: list[Settings] = []
     wrong: list[str] = []

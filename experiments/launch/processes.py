@@ -26,7 +26,7 @@ from experiments.settings.mistake import Failure, Mistake
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:
-    from experiments.training.distribution import Group, World
+    from experiments.training.distribution import DistributedWorld, World
 
 # torchrun sets them
 TORCHRUN_VARIABLES = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -52,7 +52,7 @@ def torchrun_process(environment: Mapping[str, str] = os.environ) -> TorchrunPro
 
 
 @contextmanager
-def torchrun_group(settings: Settings, torchrun: TorchrunProcess) -> Iterator[Group]:
+def torchrun_group(settings: Settings, torchrun: TorchrunProcess) -> Iterator[DistributedWorld]:
     """This process as one of those that torchrun has started.
 
     Raises Mistake if the run cannot be divided among them.

@@ -27,7 +27,8 @@ class Rates(NamedTuple):
 def measure_rates(device: torch.device, precision: str) -> Rates:
     """Measure the rates. `precision`, fp32 or bf16, selects the unit that multiplies, through torch's own product."""
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    left, right = (torch.randn(PRODUCT, PRODUCT, device=device).to(dtype) for _ in range(2))
+    generator = torch.Generator(device).manual_seed(0)
+    left, right = (torch.randn(PRODUCT, PRODUCT, generator=generator, device=device).to(dtype) for _ in range(2))
     source = torch.zeros(COPIED_BYTES, dtype=torch.uint8, device=device)
     target = torch.ones_like(source)
     product = min(seconds(lambda: left @ right, device) for _ in range(TRIES))

@@ -28,10 +28,15 @@ class Mistake(Failure):
         super().__init__(text + (f"\n  {hint}" if hint else ""))
 
 
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word most similar to `word`; None if none is similar."""
+    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)), None)
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """` (did you mean x?)` for the known word most similar to `word`; empty if none is similar."""
-    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f" (did you mean {close[0]}?)" if close else ""
+    close = closest(word, known)
+    return f" (did you mean {close}?)" if close else ""
 
 
 def first_line(error: BaseException) -> str:

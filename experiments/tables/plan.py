@@ -35,7 +35,7 @@ PARTS = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class SeedPlan:
     """The content of a plan's file."""
 
     date: str  # UTC, ISO 8601
@@ -83,13 +83,13 @@ def make_plan(request: Request, source: Source, count: int) -> Path:
     return path
 
 
-def plans(request: Request) -> list[Plan]:
+def plans(request: Request) -> list[SeedPlan]:
     """The plans of this table and budget in the runs' folder. Raises Mistake for a file that is not a plan."""
     paths = sorted((request.runs / RENDERED / PLANS).glob(f"{request.table_stem}-*.json"))
     return [_read(path) for path in paths]
 
 
-def evidence_for(request: Request, source: Source, planned: Sequence[Plan]) -> Evidence:
+def evidence_for(request: Request, source: Source, planned: Sequence[SeedPlan]) -> Evidence:
     """Student's t if the seeds are exactly those of a plan whose cells are all complete, else anytime-valid evidence.
 
     A plan that is not complete decides nothing yet. A plan whose table or code has changed does not count.
@@ -104,18 +104,18 @@ def evidence_for(request: Request, source: Source, planned: Sequence[Plan]) -> E
     return Planned() if there else Waiting()
 
 
-def line_of(plan: Plan, request: Request, source: Source) -> str:
+def line_of(plan: SeedPlan, request: Request, source: Source) -> str:
     """The plan in a line. If the plan is void, the line says what has changed since it was made."""
     now = _plan(request, source.with_seeds(plan.seeds), plan.seeds)
     changed = [meaning for key, meaning in PARTS.items() if getattr(plan, key) != getattr(now, key)]
     return plan.says + (f"; void, because {' and '.join(changed)} changed since" if changed else "")
 
 
-def _plan(request: Request, source: Source, seeds: Sequence[int]) -> Plan:
+def _plan(request: Request, source: Source, seeds: Sequence[int]) -> SeedPlan:
     rows = request.configurations
     claims = request.claims.values()
     settings = (source.timed(row) for row in rows)
-    return Plan(
+    return SeedPlan(
         date=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         table=request.name,
         budget=request.budget_name,
@@ -129,8 +129,8 @@ def _plan(request: Request, source: Source, seeds: Sequence[int]) -> Plan:
     )
 
 
-def _read(path: Path) -> Plan:
+def _read(path: Path) -> SeedPlan:
     try:
-        return TypeAdapter(Plan).validate_python(read_sealed(path))
+        return TypeAdapter(SeedPlan).validate_python(read_sealed(path))
     except (OSError, ValueError) as error:
         raise Mistake(f"{path}: is not a plan: {first_line(error)}") from error

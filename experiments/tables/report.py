@@ -12,7 +12,7 @@ from experiments.record.dotted import value_at
 from experiments.statistics.evidence import Anytime, Evidence, interval, standard_error
 from experiments.tables.conditions import CellOutcomes, distinct, facts, notes
 from experiments.tables.definition.published import Number, Published
-from experiments.tables.definition.request import Configuration, Request
+from experiments.tables.definition.request import Request, RowUnderScheme
 from experiments.tables.definition.table import Budget, Row
 from experiments.tables.marks import Mark, mark
 from experiments.tables.partial import partial_difference, partial_mean
@@ -175,7 +175,7 @@ def _published_columns(published: Published | None, numbers: dict[str, Number] |
 
 
 def _measured_columns(
-    request: Request, of: Configuration, measures: Measures, outcomes: Sequence[CellOutcome], marked: Mark,
+    request: Request, of: RowUnderScheme, measures: Measures, outcomes: Sequence[CellOutcome], marked: Mark,
     evidence: Evidence, finished: Set[int],
 ) -> Line:  # fmt: skip
     baseline = request.table.baseline

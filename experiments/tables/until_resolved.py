@@ -20,7 +20,7 @@ from experiments.statistics.evidence import MOST_SEEDS
 from experiments.tables.definition.request import Request
 from experiments.tables.report import Report
 from experiments.tables.seeds import begun_seeds
-from experiments.tables.sources.source import Cell, CellOutcome, Source
+from experiments.tables.sources.source import CellOutcome, Source, TableCell
 
 FIRST_SEEDS = 4  # of every row, before spreads can be estimated
 MAX_FAILURES = 3  # a row with this many failed cells gets no more
@@ -31,7 +31,7 @@ STATES_TO_MAKE = ("missing", "pretrained")  # states of a cell that is to be mad
 class NextCells:
     """The next cells to make, and the reason for the choice."""
 
-    cells: list[Cell]
+    cells: list[TableCell]
     why: str
 
 
@@ -112,7 +112,7 @@ def _open(request: Request, report: Report) -> Iterator[_Open]:
                     yield _Open(verdict.key, comparison, rows, comparison.seeds_needed(level))
 
 
-def _next_seed(source: Source, rows: Sequence[str]) -> list[Cell]:
+def _next_seed(source: Source, rows: Sequence[str]) -> list[TableCell]:
     """The missing cells of the first seed that one of the rows lacks; empty if all have MOST_SEEDS."""
     for first in range(0, MOST_SEEDS, FIRST_SEEDS):
         block = source.with_seeds(range(first, first + FIRST_SEEDS))
@@ -122,7 +122,7 @@ def _next_seed(source: Source, rows: Sequence[str]) -> list[Cell]:
     return []
 
 
-def _seconds(outcomes: Mapping[Cell, CellOutcome]) -> dict[str, float]:
+def _seconds(outcomes: Mapping[TableCell, CellOutcome]) -> dict[str, float]:
     """The mean processor time of a cell of each row."""
     times: dict[str, list[float]] = {}
     for cell, outcome in outcomes.items():

@@ -29,7 +29,7 @@ from experiments.statistics.comparison import (
 )
 from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, Evidence, holm_levels
 from experiments.statistics.plateau import marks
-from experiments.tables.definition.inequality import Comparison, Part, Trend, arithmetic
+from experiments.tables.definition.inequality import Comparison, Inequality, Trend, arithmetic
 from experiments.tables.definition.table import Budget, Claim
 
 TIME_MARGIN = 0.02  # for the log of a ratio of step times: the bench cannot resolve less, even on a quiet machine
@@ -148,12 +148,12 @@ def _compare(
         return [_score(part, claim, budget, measures, evidence) for part in parts]
     if claim.of == "step_time":
         return [_step_time(part, measures, evidence) for part in parts]
-    return [_parameters(part, measures) for part in parts if isinstance(part, Part)]
+    return [_parameters(part, measures) for part in parts if isinstance(part, Inequality)]
 
 
 def _score(part: Comparison, claim: Claim, budget: Budget, measures: Measures, evidence: Evidence) -> Compared:
     sense = -1 if budget.better == "lower" else 1
-    constant = part.constant if isinstance(part, Part) else 0.0
+    constant = part.constant if isinstance(part, Inequality) else 0.0
     contrasts = _differences(part, measures.score, measures, lambda value: value)
     differences = {seed: contrast + constant for seed, contrast in contrasts.items()}
     steps = part.steps if isinstance(part, Trend) else []
@@ -181,7 +181,7 @@ def _step_time(part: Comparison, measures: Measures, evidence: Evidence) -> Comp
     return Compared(f"log step time: {part}", part.relation, differences, 1, TIME_MARGIN, part.rows, evidence)
 
 
-def _parameters(part: Part, measures: Measures) -> Exact:
+def _parameters(part: Inequality, measures: Measures) -> Exact:
     differences = _differences(part, measures.parameters, measures, lambda value: value)
     right = arithmetic(part.right, measures.sizes[part.rows[0]]) if part.relation == "=" else None
     sentence = f"parameters: {part}" + (f" = {right:g}" if right is not None else "")

@@ -27,7 +27,7 @@ TRIED = 5  # batches
 GRADIENT_TOLERANCE = 0.1  # of a gradient's norm, which two gradients may differ by: those in bf16 do by hundredths
 
 
-class Choice(NamedTuple):
+class Decision(NamedTuple):
     """Whether layers are compiled, with the reason."""
 
     compiled: bool
@@ -53,14 +53,14 @@ def eager(model: nn.Module) -> AbstractContextManager[object]:
 
 def choose(
     model: Transformer, forward: Forward, batches: Sequence[Batch], micro_batch: int, *, steps: int | None, limit: float
-) -> Choice:
+) -> Decision:
     """Decide whether a run of this many steps, or of `limit` seconds, ends sooner with compiled layers; if so, compile
     them.
 
     The gradients of its first `batches` are computed both ways and discarded. If compilation fails, it is not used.
     """
     if limit < LONG or (steps is not None and steps < FEWEST):
-        return Choice(False, "")
+        return Decision(False, "")
 
     def gradient(batch: Batch) -> list[Tensor]:
         model.zero_grad(set_to_none=True)
@@ -73,14 +73,14 @@ def choose(
         once = seconds(lambda: gradient(batches[0]), forward.device)
         length = min(limit, math.inf if steps is None else steps * once)
         if length < max(LONG, FEWEST * once):
-            return Choice(False, "")
+            return Decision(False, "")
         compile_layers(model)
         choice = _tried(model, gradient, batches, forward.device, length)
     except Exception as error:
         # it was to save time, and must not end the run
         lines = str(error).strip().splitlines() or [type(error).__name__]
         why = "" if is_out_of_memory(error) else f"torch.compile is not used, as it failed: {lines[0]}"
-        choice = Choice(False, why)
+        choice = Decision(False, why)
     finally:
         model.zero_grad(set_to_none=True)
         discard(model)
@@ -97,7 +97,7 @@ def _tried(
     batches: Sequence[Batch],
     device: torch.device,
     length: float,
-) -> Choice:
+) -> Decision:
     def without(batch: Batch) -> list[Tensor]:
         with eager(model):
             return gradient(batch)
@@ -111,19 +111,19 @@ def _tried(
         expected
     )
     if not error <= GRADIENT_TOLERANCE:
-        return Choice(False, f"torch.compile is not used: by it a gradient is {error:.0%} off")
+        return Decision(False, f"torch.compile is not used: by it a gradient is {error:.0%} off")
     pairs = [(timed(without, batch), timed(gradient, batch)) for batch in batches]
     return weigh(pairs, first - sum(compiled for _, compiled in pairs), length)
 
 
-def weigh(pairs: Sequence[tuple[float, float]], making: float, length: float) -> Choice:
+def weigh(pairs: Sequence[tuple[float, float]], making: float, length: float) -> Decision:
     """Whether compilation pays: a run of `length` saves more than the compiler took; all in seconds.
 
     pairs: times of gradients without and with compilation, in turns.
     """
     saved = length * (1 - statistics.median(compiled / plain for plain, compiled in pairs))
     plain, compiled = (1000 * statistics.median(times) for times in zip(*pairs, strict=True))
-    return Choice(
+    return Decision(
         saved > making,
         f"torch.compile is {'' if saved > making else 'not '}used: a gradient takes {compiled:,.1f} ms by it and "
         f"{plain:,.1f} without, and the compiler took {making:.0f} s",

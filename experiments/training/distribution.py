@@ -22,7 +22,7 @@ from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Failure, first_line
 
 T = TypeVar("T")
-Ended = Callable[[float], str]  # of the seconds to wait for it
+WhyEnded = Callable[[float], str]  # of the seconds to wait for it
 LOST = "another process of this run has ended, or can't be reached"
 # for what the first process does alone, such as making a corpus; that a process has ended is noticed at once
 PATIENCE = timedelta(days=1)
@@ -85,14 +85,14 @@ class Member(NamedTuple):
     local_rank: int
 
 
-class Group(World):
+class DistributedWorld(World):
     """Several processes, which torch.distributed connects: over gloo on CPUs, over NCCL on GPUs, flags over gloo.
 
     Gradients are summed when a process has all of its own, in buckets, so that memory may run out before without
     leaving the others behind. Every method raises LostProcessError; after that they are of this process alone.
     """
 
-    def __init__(self, member: Member, ended: Ended) -> None:
+    def __init__(self, member: Member, ended: WhyEnded) -> None:
         self.rank, self.size, self.local_rank = member
         self._ended = ended
         self._lost = False
@@ -191,7 +191,9 @@ class Group(World):
 
 
 @contextmanager
-def joined(member: Member, store: dist.Store, *, on_gpu: bool, ended: Ended = lambda seconds: "") -> Iterator[Group]:
+def joined(
+    member: Member, store: dist.Store, *, on_gpu: bool, ended: WhyEnded = lambda seconds: ""
+) -> Iterator[DistributedWorld]:
     """Make this process a member of a group while the block runs; when the first one leaves it, the others are let go.
 
     store: where the processes find each other. ended: which other process has ended, and why, as soon as one has within
@@ -204,7 +206,7 @@ def joined(member: Member, store: dist.Store, *, on_gpu: bool, ended: Ended = la
         dist.init_process_group(backend, store=store, rank=member.rank, world_size=member.size, timeout=PATIENCE)
     except RuntimeError as error:
         raise LostProcessError(f"{LOST}: {ended(ENDING_SECONDS) or first_line(error)}") from error
-    group = Group(member, ended)
+    group = DistributedWorld(member, ended)
     try:
         yield group
     finally:
@@ -214,7 +216,7 @@ def joined(member: Member, store: dist.Store, *, on_gpu: bool, ended: Ended = la
         dist.destroy_process_group()
 
 
-def _meet(member: Member, store: dist.Store, ended: Ended) -> dist.Store:
+def _meet(member: Member, store: dist.Store, ended: WhyEnded) -> dist.Store:
     """A part of the store of which these processes alone know, when all are there.
 
     After a restart torchrun's store may still hold the addresses of the processes before, to which a new one would try

@@ -44,6 +44,22 @@ class Evaluation:
         return known | (self.scores or {})
 
 
+@dataclass
+class TargetCounts:
+    """How often each id is a target of an evaluation, and the numbers of targets and of labels."""
+
+    targets: npt.NDArray[np.int64]  # [vocabulary]; empty where a target is no id
+    tokens: int = 0
+    labels: int = 0
+
+    def add(self, batch: Batch) -> None:
+        """Count a batch too."""
+        self.tokens += len(batch.targets)
+        self.labels += 0 if batch.labels is None else len(batch.labels)
+        if len(self.targets):
+            self.targets += np.bincount(batch.targets.numpy(), minlength=len(self.targets))
+
+
 def evaluate(
     model: nn.Module,
     forward: Forward,
@@ -64,17 +80,12 @@ def evaluate(
     processes, bit by bit, where the parts are.
     """
     forward = replace(forward, label_smoothing=0.0)
-    targets = np.zeros(len(unigram), dtype=np.int64)
-    tokens = labels = 0
+    counts = TargetCounts(np.zeros(len(unigram), dtype=np.int64))
     scored: list[tuple[int, list[float], npt.NDArray[np.floating] | None]] = []
 
     def parts() -> Iterator[Batch]:
-        nonlocal tokens, labels, targets
         for batch in evaluation_batches(packed, objective, sequences):
-            tokens += len(batch.targets)
-            labels += 0 if batch.labels is None else len(batch.labels)
-            if len(unigram):
-                targets += np.bincount(batch.targets.numpy(), minlength=len(unigram))
+            counts.add(batch)
             yield from split(batch, micro_batch)
 
     was_training = model.training
@@ -84,31 +95,31 @@ def evaluate(
         with shortage_shared(forward.world), torch.inference_mode(), eager(model):
             for index, part in forward.world.share(parts()):
                 logits_PV, sums = forward.predict(part)
-                kept = logits_PV.float().cpu().numpy() if isinstance(objective, ScoredObjective) else None
-                scored.append((index, [float(each) for each in sums], kept))
+                of_part = logits_PV.float().cpu().numpy() if isinstance(objective, ScoredObjective) else None
+                scored.append((index, [float(each) for each in sums], of_part))
                 # or they would be in memory beside the next part's
                 del logits_PV
     finally:
         model.train(was_training)
     everywhere = sorted(itertools.chain(*forward.world.gather(scored)), key=lambda part: part[0])
-    totals, logits = np.zeros(len(LossSums._fields)), [kept for _, _, kept in everywhere if kept is not None]
+    totals, logits = np.zeros(len(LossSums._fields)), [part for _, _, part in everywhere if part is not None]
     for _, sums_of_part, _ in everywhere:
         totals += sums_of_part
     nats, _, order_nats, correct = totals.tolist()
-    loss = nats / tokens
+    loss = nats / counts.tokens
     if isinstance(objective, ScoredObjective):
-        guess = unigram_loss(targets, unigram, frozenset()) if len(unigram) else None
+        guess = unigram_loss(counts.targets, unigram, frozenset()) if len(unigram) else None
         scores, predictions = objective.scores(logits)
-        return Evaluation(loss, None, None, guess, tokens, scores=scores, predictions=predictions)
+        return Evaluation(loss, None, None, guess, counts.tokens, scores=scores, predictions=predictions)
     return Evaluation(
         loss=loss,
         perplexity=perplexity(loss),
         bits_per_byte=bits_per_byte(loss, packed.token_count, packed.text_bytes),
-        unigram_loss=unigram_loss(targets, unigram, objective.vocabulary.special),
-        tokens=tokens,
+        unigram_loss=unigram_loss(counts.targets, unigram, objective.vocabulary.special),
+        tokens=counts.tokens,
         unknown_share=unknown_share(packed, objective.vocabulary),
-        order_loss=order_nats / labels if labels else None,
-        order_accuracy=correct / labels if labels else None,
+        order_loss=order_nats / counts.labels if counts.labels else None,
+        order_accuracy=correct / counts.labels if counts.labels else None,
     )
 
 

@@ -12,7 +12,7 @@ from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.compiling import compile_layers
-from experiments.training.distribution import Group
+from experiments.training.distribution import DistributedWorld
 from experiments.training.guard import NonFiniteError
 from experiments.training.interruption import handled
 from experiments.training.micro_batches import OutOfMemoryError
@@ -20,7 +20,7 @@ from experiments.training.run import Used, build_learner, identities, kernels, p
 from experiments.training.train import validate
 
 
-def follow(settings: Settings, group: Group) -> None:
+def follow(settings: Settings, group: DistributedWorld) -> None:
     """Do the tasks of the first process until it dismisses this one. Raises Mistake, LostProcessError.
 
     SIGINT and SIGTERM are passed on to the first process, which decides.
@@ -36,7 +36,7 @@ def follow(settings: Settings, group: Group) -> None:
 class Follower:
     """The tasks, one method each. They call what the first process calls, in the same order."""
 
-    def __init__(self, settings: Settings, group: Group) -> None:
+    def __init__(self, settings: Settings, group: DistributedWorld) -> None:
         self.settings, self.group = settings, group
         self.compiled = False
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from experiments.settings.digest import bytes_digest
 from experiments.training.compiling import eager
 
 
@@ -22,7 +22,7 @@ class NonFiniteError(ArithmeticError):
 
 def describe(step: int, tokens_BN: Tensor, loss: float, norm: float, where: str) -> str:
     """One line: the step, the batch by a digest of its tokens, the value that was not finite, and where it began."""
-    digest = hashlib.sha256(tokens_BN.numpy().tobytes()).hexdigest()[:8]
+    digest = bytes_digest([tokens_BN.numpy().tobytes()])[:8]
     return f"step {step} (batch {digest} of {len(tokens_BN)} sequences): loss {loss:g}, gradient norm {norm:g}; {where}"
 
 

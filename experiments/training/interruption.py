@@ -23,7 +23,7 @@ class Interrupted(BaseException):
         super().__init__(self.reason)
 
 
-class Pruned(Exception):
+class TrialPruned(Exception):
     """A search does not need the rest of the run; the message has the reason."""
 
 

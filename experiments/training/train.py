@@ -23,7 +23,7 @@ from experiments.settings.run import Settings
 from experiments.training.distribution import ALONE, World
 from experiments.training.evaluate import Evaluation, evaluate
 from experiments.training.guard import NonFiniteError
-from experiments.training.interruption import Interrupted, Interruption, Pruned
+from experiments.training.interruption import Interrupted, Interruption, TrialPruned
 from experiments.training.micro_batches import OutOfMemoryError, fitting, is_out_of_memory
 from experiments.training.run import Judge, Run, align, newest_checkpoint, return_to, set_up, write_checkpoint
 from experiments.training.schedule import learning_rate
@@ -79,7 +79,7 @@ def train(
 
 
 def take_steps(run: Run, interruption: Interruption) -> None:
-    """Take steps until a limit is reached. Raises Interrupted and Pruned when the last step is in a checkpoint."""
+    """Take steps until a limit is reached. Raises Interrupted and TrialPruned when the last step is in a checkpoint."""
     trainer = run.settings.trainer
     while not run.progress.ended:
         advance(run)
@@ -91,7 +91,7 @@ def take_steps(run: Run, interruption: Interruption) -> None:
         if not run.progress.ended:
             interruption.check()
         if why_hopeless:
-            raise Pruned(why_hopeless)
+            raise TrialPruned(why_hopeless)
 
 
 def verdict(run: Run) -> str | None:
@@ -291,7 +291,7 @@ def status_and_reason(error: BaseException) -> tuple[Status, str]:
         return "oom", reason
     if isinstance(error, Interrupted | KeyboardInterrupt):
         return "interrupted", reason
-    if isinstance(error, Pruned):
+    if isinstance(error, TrialPruned):
         return "pruned", reason
     return "failed", reason
 

@@ -22,7 +22,7 @@ from experiments.bench.check import check
 from experiments.bench.contenders import Contender, build, made_up_batch
 from experiments.bench.peers import PEERS
 from experiments.bench.side_by_side import groups, spread
-from experiments.bench.worker import Ended, Turn, Worker, repeat
+from experiments.bench.worker import Turn, Worker, WorkerEnded, repeat
 from experiments.commands.bench import BenchOptions, bench
 from experiments.config.compose import compose
 from experiments.measure.process_environment import ADDED, TUNED, set_performance_variables
@@ -219,11 +219,11 @@ def test_a_contender_that_cannot_be_built_or_dies_says_why():
     with Worker(contender()) as worker:
         worker.work()
         worker.process.kill()
-        with pytest.raises(Ended, match="killed by SIGKILL"):
+        with pytest.raises(WorkerEnded, match="killed by SIGKILL"):
             worker.go(1)
     with Worker(contender()) as worker:
         worker.work()
-        with pytest.raises(Ended, match="ValueError: invalid literal"):
+        with pytest.raises(WorkerEnded, match="ValueError: invalid literal"):
             worker.go("once")
 
 

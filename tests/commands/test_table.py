@@ -19,7 +19,7 @@ from experiments.settings.mistake import Mistake
 from experiments.tables import step_times
 from experiments.tables.sources.computed import Computed
 from experiments.tables.sources.runs import Runs
-from experiments.tables.sources.source import Cell, Prediction
+from experiments.tables.sources.source import Prediction, TableCell
 from tests.fixtures.record import leave_result
 from tests.fixtures.tables import NAME
 
@@ -136,7 +136,7 @@ def test_the_list_is_composed_anew_only_when_a_yaml_has_changed(attn, tmp_path, 
     composed = []
 
     class Known:
-        cells = (Cell("h8", 0, "h8"),)
+        cells = (TableCell("h8", 0, "h8"),)
 
         def __init__(self, request, rows):
             composed.append(request)
@@ -327,7 +327,7 @@ def test_the_list_names_every_table_and_what_it_costs(capsys, monkeypatch, tmp_p
     from experiments.tables import costs
 
     class Cheap:
-        cells = (Cell("any", 0, "any"),)
+        cells = (TableCell("any", 0, "any"),)
 
         def predict(self, cell, console, roughly):
             return Prediction(120.0, 10**6, 5 * 10**8)

@@ -5,17 +5,17 @@ from __future__ import annotations
 import pytest
 
 from experiments.settings.mistake import Mistake
-from experiments.tables.definition.inequality import Part, arithmetic, parse
+from experiments.tables.definition.inequality import Inequality, arithmetic, parse
 
 
 def test_a_chain_is_its_neighbouring_pairs():
-    assert parse("c > b > a") == [Part("c", ">", "b"), Part("b", ">", "a")]
-    assert parse("a ~ b") == [Part("a", "~", "b")]
-    assert parse("a >~ b") == [Part("a", ">~", "b")]
+    assert parse("c > b > a") == [Inequality("c", ">", "b"), Inequality("b", ">", "a")]
+    assert parse("a ~ b") == [Inequality("a", "~", "b")]
+    assert parse("a >~ b") == [Inequality("a", ">~", "b")]
 
 
 def test_rows_that_a_budget_has_not_are_stepped_over():
-    assert parse("d > c > b > a", {"d": 1, "b": 1, "a": 1}) == [Part("d", ">", "b"), Part("b", ">", "a")]
+    assert parse("d > c > b > a", {"d": 1, "b": 1, "a": 1}) == [Inequality("d", ">", "b"), Inequality("b", ">", "a")]
     assert parse("b > a", {"a": 1}) == []
     assert parse("d - c > b - a", {"a": 1, "b": 1, "c": 1}) == []
     assert parse("b - a = layers", {"a": 1}) == []

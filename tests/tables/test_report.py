@@ -21,7 +21,7 @@ from experiments.tables.definition.request import Request, load
 from experiments.tables.rendering.published_difference import published_difference
 from experiments.tables.rendering.render import claim_rows, render, write_all
 from experiments.tables.report import Report, report
-from experiments.tables.sources.source import Cell, CellOutcome
+from experiments.tables.sources.source import CellOutcome, TableCell
 from experiments.tables.step_times import StepTimes
 from tests.fixtures.tables import NAME
 
@@ -43,9 +43,9 @@ class Known:
 
     def __init__(self, outcomes: dict[tuple[str, int], CellOutcome]) -> None:
         self.outcomes = outcomes
-        self.cells = [Cell(row, seed, f"{row}-s{seed}") for row, seed in outcomes]
+        self.cells = [TableCell(row, seed, f"{row}-s{seed}") for row, seed in outcomes]
 
-    def outcome(self, cell: Cell) -> CellOutcome:
+    def outcome(self, cell: TableCell) -> CellOutcome:
         return self.outcomes[cell.row, cell.seed]
 
     def sizes(self, row: str) -> dict[str, object]:

@@ -16,7 +16,7 @@ from experiments.tables.definition.request import Request, load
 from experiments.tables.plan import evidence_for, line_of, make_plan, plans
 from experiments.tables.report import report
 from experiments.tables.seeds import begun_seeds
-from experiments.tables.sources.source import Cell, CellOutcome
+from experiments.tables.sources.source import CellOutcome, TableCell
 from experiments.tables.until_resolved import FIRST_SEEDS, next_step, until_resolved
 from tests.fixtures.tables import NAME
 
@@ -34,8 +34,8 @@ class Made:
         self.failing: set[str] = set()
 
     @property
-    def cells(self) -> list[Cell]:
-        return [Cell(row, seed, f"{row}-s{seed}") for seed in self.seeds for row in self.rows]
+    def cells(self) -> list[TableCell]:
+        return [TableCell(row, seed, f"{row}-s{seed}") for seed in self.seeds for row in self.rows]
 
     def with_seeds(self, seeds):
         other = Made(self.rows, self.spread, seeds, self.done)
@@ -48,7 +48,7 @@ class Made:
     def sizes(self, row):
         return {"h": int(row[1:])}
 
-    def outcome(self, cell: Cell) -> CellOutcome:
+    def outcome(self, cell: TableCell) -> CellOutcome:
         if (loss := self.done.get((cell.row, cell.seed))) is None:
             return CellOutcome("missing")
         if np.isnan(loss):
@@ -147,7 +147,7 @@ def test_cells_of_seeds_that_nobody_asked_for_count_where_they_are(tmp_path):
     asked = request(tmp_path, range(2))
     source = Made({"h8": 4.0, "h16": 4.1, "h32": 4.2}, spread=0.02)
     source.make(source.with_seeds(range(2)).cells, "", QUIET)
-    source.make([Cell("h8", 7, ""), Cell("h16", 7, "")], "", QUIET)
+    source.make([TableCell("h8", 7, ""), TableCell("h16", 7, "")], "", QUIET)
     made = reported(asked)(source)
     assert [line["seeds"] for line in made.lines] == [3, 3, 2]
     assert made.is_complete and {line["state"] for line in made.lines} == {"done"}

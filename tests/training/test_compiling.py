@@ -14,7 +14,7 @@ from torch import nn
 from experiments.record.folder import RunFolder
 from experiments.training import compiling
 from experiments.training import run as run_module
-from experiments.training.compiling import Choice, choose, weigh
+from experiments.training.compiling import Decision, choose, weigh
 from experiments.training.micro_batches import Forward
 from experiments.training.step import Learner
 from tests.training.conftest import train_in
@@ -65,10 +65,10 @@ def worth_it(monkeypatch):
 def test_only_a_run_of_half_an_hour_and_a_thousand_gradients_is_tried(monkeypatch, steps, limit, once, said):
     monkeypatch.setattr(compiling, "backward", lambda *_: None)
     monkeypatch.setattr(compiling, "seconds", lambda *_: once)
-    monkeypatch.setattr(compiling, "_tried", lambda *_: Choice(False, "tried"))
+    monkeypatch.setattr(compiling, "_tried", lambda *_: Decision(False, "tried"))
     model = nn.Linear(1, 1)
     forward = Forward(model, torch.device("cpu"), "fp32", 0)
-    assert choose(model, forward, [None], 1, steps=steps, limit=limit) == Choice(False, said)
+    assert choose(model, forward, [None], 1, steps=steps, limit=limit) == Decision(False, said)
 
 
 def test_a_short_run_and_one_that_changes_from_step_to_step_try_nothing(settings, go, monkeypatch):
@@ -106,7 +106,7 @@ def test_what_comes_to_another_gradient_is_not_used_and_leaves_no_trace(settings
 def test_what_a_trial_chose_is_kept_when_the_run_goes_on(settings, go, monkeypatch):
     made = []
     monkeypatch.setattr(torch, "compile", lambda call, **_: made.append(call) or call)
-    monkeypatch.setattr(compiling, "weigh", lambda *_: Choice(True, "torch.compile is used: so it is"))
+    monkeypatch.setattr(compiling, "weigh", lambda *_: Decision(True, "torch.compile is used: so it is"))
 
     batch = Learner.batch
 

@@ -25,7 +25,7 @@ from experiments.record.mirrors import Mirrors
 from experiments.settings.devices import largest_part
 from experiments.tasks.pretraining import Pretraining
 from experiments.training import step as step_module
-from experiments.training.distribution import ALONE, Group, Member, joined
+from experiments.training.distribution import ALONE, DistributedWorld, Member, joined
 from experiments.training.follower import follow
 from experiments.training.step import Learner, learner_of
 from experiments.training.train import train, validate
@@ -283,7 +283,7 @@ def test_other_settings_text_or_code_in_another_process_are_refused_by_name(sett
 def test_gradients_of_any_kind_are_summed_and_missing_ones_are_zero(processes, monkeypatch):
     monkeypatch.setattr("experiments.training.distribution.BUCKET_BYTES", 40)
 
-    def work(group: Group):
+    def work(group: DistributedWorld):
         kinds = (torch.float32, torch.float64, torch.float64, torch.float32, torch.float32)
         parameters = [torch.nn.Parameter(torch.zeros(index + 1, 2, dtype=kind)) for index, kind in enumerate(kinds)]
         for index, parameter in enumerate(parameters):

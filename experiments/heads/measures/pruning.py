@@ -97,14 +97,14 @@ def export_pruned(run: TrainedRun, removed: Iterable[Head], folder: Path) -> Tra
     return model
 
 
-class Pruned(NamedTuple):
+class PrunedModel(NamedTuple):
     """A model from which heads were removed, with the tokenizer of its run."""
 
     model: Transformer
     tokenizer: Tokenizer
 
 
-def load_pruned(folder: Path) -> Pruned:
+def load_pruned(folder: Path) -> PrunedModel:
     """The model that `export_pruned` wrote. Raises Mistake if the files do not belong together."""
     settings = from_tree(parse_config(read_bytes(folder / CONFIG)))
     tokenizer = load(folder / TOKENIZER)
@@ -113,7 +113,7 @@ def load_pruned(folder: Path) -> Pruned:
         layer.attention.keep_heads(kept_heads)
     with torch.no_grad():
         restore(weights(model), load_file(folder / "model.safetensors"))
-    return Pruned(model, tokenizer)
+    return PrunedModel(model, tokenizer)
 
 
 def largest_logit_difference(

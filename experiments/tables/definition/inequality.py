@@ -40,7 +40,7 @@ Sizes = Mapping[str, object]  # name -> size of a row
 
 
 @dataclass(frozen=True)
-class Part:
+class Inequality:
     """One comparison of a claim: two sums of rows and the sign between them."""
 
     left: str
@@ -84,9 +84,9 @@ class Trend:
         return list(dict.fromkeys(row for each in self.sides for row in side(each)))
 
     @property
-    def steps(self) -> list[Part]:
+    def steps(self) -> list[Inequality]:
         """Its neighbouring sides, compared."""
-        return [Part(left, ">", right) for left, right in pairwise(self.sides)]
+        return [Inequality(left, ">", right) for left, right in pairwise(self.sides)]
 
     def contrast(self, sizes: Mapping[str, Sizes]) -> dict[str, float]:
         """Row -> factor: their sum is the fitted line at the first side less the line at the last.
@@ -117,7 +117,7 @@ class Trend:
         return value
 
 
-Comparison = Part | Trend
+Comparison = Inequality | Trend
 
 
 def parse(sentence: str, present: Mapping[str, object] | None = None) -> list[Comparison]:
@@ -127,9 +127,9 @@ def parse(sentence: str, present: Mapping[str, object] | None = None) -> list[Co
     if "=" in sentence:
         left, _, right = sentence.partition("=")
         _check_arithmetic(right, sentence)
-        return _present([Part(_one_side(left, sentence), "=", right.strip())], present)
+        return _present([Inequality(_one_side(left, sentence), "=", right.strip())], present)
     sides, relation = _chain(sentence, sentence)
-    return [Part(left, relation, right) for left, right in pairwise(_present_sides(sides, present))]
+    return [Inequality(left, relation, right) for left, right in pairwise(_present_sides(sides, present))]
 
 
 def side(text: str) -> Side:
@@ -184,7 +184,7 @@ def _present_sides(sides: list[str], present: Mapping[str, object] | None) -> li
     return [each for each in sides if present is None or set(side(each)) <= set(present)]
 
 
-def _present(parts: list[Part], present: Mapping[str, object] | None) -> list[Comparison]:
+def _present(parts: list[Inequality], present: Mapping[str, object] | None) -> list[Comparison]:
     return [part for part in parts if present is None or set(part.rows) <= set(present)]
 
 

@@ -13,7 +13,7 @@ from experiments.tables.definition.table import Budget, Claim, Printed, Row, Sch
 
 
 @dataclass(frozen=True)
-class Configuration:
+class RowUnderScheme:
     """A row under one scheme of positions. A cell is a configuration with a seed."""
 
     key: str  # ROW@SCHEME, or ROW in a table without schemes
@@ -58,15 +58,15 @@ class Request:
         return self.table.schemes_at(self.budget_name)
 
     @cached_property
-    def configurations(self) -> dict[str, Configuration]:
+    def configurations(self) -> dict[str, RowUnderScheme]:
         """Every row of this budget under each of its schemes, by key.
 
         All rows of a scheme stand before those of the next.
         """
         if not self.schemes:
-            return {key: Configuration(key, key, "", row) for key, row in self.rows.items()}
+            return {key: RowUnderScheme(key, key, "", row) for key, row in self.rows.items()}
         return {
-            f"{key}@{name}": Configuration(f"{key}@{name}", key, name, self._under(row, name, scheme))
+            f"{key}@{name}": RowUnderScheme(f"{key}@{name}", key, name, self._under(row, name, scheme))
             for name, scheme in self.schemes.items()
             for key, row in self.rows.items()
         }

@@ -13,7 +13,7 @@ from rich.console import Console
 from experiments.launch.resources import Workers
 from experiments.record.environment import describe
 from experiments.settings.extras import MissingExtra
-from experiments.tables.sources.source import Cell, CellOutcome, Prediction, Value
+from experiments.tables.sources.source import CellOutcome, Prediction, TableCell, Value
 from experiments.tables.sources.stored_numbers import StoredNumbers
 
 
@@ -43,7 +43,7 @@ class Computed:
     def check(self) -> None:
         """Does nothing: only the arguments could be wrong, and they are checked already."""
 
-    def outcome(self, cell: Cell) -> CellOutcome:
+    def outcome(self, cell: TableCell) -> CellOutcome:
         """The content of the cell's file."""
         return self._numbers.outcome(cell.name)
 
@@ -51,7 +51,7 @@ class Computed:
         """The arguments of a row."""
         return dict(self._arguments[row])
 
-    def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
+    def predict(self, cell: TableCell, console: Console, roughly: bool = False) -> Prediction:
         """The time that the cell took, or that it takes when it is computed here; unknown if a library that it needs is
         missing.
         """
@@ -61,7 +61,7 @@ class Computed:
             return Prediction(None)
         return Prediction(record["wall_seconds"])
 
-    def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
+    def make(self, cells: Sequence[TableCell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Compute the missing cells in this process, one after the other."""
         missing = [cell for cell in cells if self.outcome(cell).state == "missing"]
         for count, cell in enumerate(missing, start=1):
@@ -70,14 +70,14 @@ class Computed:
             line = f"[{count}/{len(missing)}] {cell.row}, seed {cell.seed}: {record['wall_seconds']:.1f} s"
             console.print(line, markup=False, highlight=False)
 
-    def _cells(self, seeds: Sequence[int]) -> list[Cell]:
+    def _cells(self, seeds: Sequence[int]) -> list[TableCell]:
         return [
-            Cell(row, seed, self._numbers.name(arguments, seed))
+            TableCell(row, seed, self._numbers.name(arguments, seed))
             for seed in seeds
             for row, arguments in self._arguments.items()
         ]
 
-    def _record(self, cell: Cell) -> dict[str, Any]:
+    def _record(self, cell: TableCell) -> dict[str, Any]:
         """The numbers of a cell, computed here, with the circumstances that a run's result also has."""
         arguments = self._arguments[cell.row]
         began = time.perf_counter()

@@ -23,7 +23,7 @@ from experiments.settings.run import Settings
 from experiments.tables.definition.overrides import FINETUNE_PREFIX, by_stage, key_of, merged, parse
 from experiments.tables.definition.table import Budget
 from experiments.tables.sources.runs import Runs, outcome_of_run
-from experiments.tables.sources.source import Cell, CellOutcome, Prediction, Value
+from experiments.tables.sources.source import CellOutcome, Prediction, TableCell, Value
 
 SHARED_SETTINGS = ("seed", "runs", "cache", "logger")  # as in the pretraining
 
@@ -60,7 +60,7 @@ class FinetunedRuns:
         return self.pretraining.timed(row)
 
     @property
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[TableCell]:
         """The cells of the pretraining."""
         return self.pretraining.cells
 
@@ -75,7 +75,7 @@ class FinetunedRuns:
             planned_steps(settings)
         check_data([*planned])
 
-    def outcome(self, cell: Cell) -> CellOutcome:
+    def outcome(self, cell: TableCell) -> CellOutcome:
         """The results of a pretraining and of its fine-tuned runs; `pretrained` while some of these are missing."""
         pretrained = self.pretraining.outcome(cell)
         if pretrained.state != "done":
@@ -96,14 +96,14 @@ class FinetunedRuns:
         """The sizes of the pretrained model."""
         return self.pretraining.sizes(row)
 
-    def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
+    def predict(self, cell: TableCell, console: Console, roughly: bool = False) -> Prediction:
         """The predicted cost of the pretraining.
 
         The cost of the fine-tuning is unknown, because only the examples determine the number of windows.
         """
         return self.pretraining.predict(cell, console, roughly)
 
-    def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
+    def make(self, cells: Sequence[TableCell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Train and fine-tune all cells of a seed before those of the next, so a table that is interrupted has complete
         pairs.
         """
@@ -117,7 +117,7 @@ class FinetunedRuns:
                 [labelled_with_sweep(settings, group) for settings in self._to_finetune(of_seed)], console, workers
             )
 
-    def _to_finetune(self, cells: list[Cell]) -> Iterator[Settings]:
+    def _to_finetune(self, cells: list[TableCell]) -> Iterator[Settings]:
         """The runs to fine-tune from each pretrained cell, finished or not.
 
         A run that ended in NaN is not tried again.
@@ -133,11 +133,11 @@ class FinetunedRuns:
                 if outcome_of_run(finetuning).state != "diverged":
                     yield finetuning
 
-    def _finetuning(self, cell: Cell, name: str) -> Settings:
+    def _finetuning(self, cell: TableCell, name: str) -> Settings:
         """The run to fine-tune from a pretrained cell. Raises Mistake, for example if the weights are missing."""
         return resolve(OmegaConf.create(self._tree_of(cell, name)))
 
-    def _planned(self, cell: Cell, name: str) -> FinetuningSettings:
+    def _planned(self, cell: TableCell, name: str) -> FinetuningSettings:
         """The same run before there are weights to start from. Raises Mistake."""
         origin = {"run": cell.name, "step": 0, "digest": "unknown", "tokenizer": "unknown"}
         pretraining = self.pretraining.settings(cell).model_dump()
@@ -145,7 +145,7 @@ class FinetunedRuns:
         assert isinstance(settings, FinetuningSettings)
         return settings
 
-    def _tree_of(self, cell: Cell, name: str) -> dict[str, Any]:
+    def _tree_of(self, cell: TableCell, name: str) -> dict[str, Any]:
         settings = self.pretraining.settings(cell)
         pretraining = settings.model_dump()
         same = {key: pretraining[key] for key in SHARED_SETTINGS}

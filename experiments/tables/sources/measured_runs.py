@@ -11,7 +11,7 @@ from rich.console import Console
 from experiments.launch.cell import folder_of
 from experiments.launch.resources import Workers
 from experiments.tables.sources.runs import Runs
-from experiments.tables.sources.source import Cell, CellOutcome, Prediction, Value
+from experiments.tables.sources.source import CellOutcome, Prediction, TableCell, Value
 from experiments.tables.sources.stored_numbers import StoredNumbers
 
 MEASURE_PREFIX = "measure."  # of overrides that are arguments: `measure.pairs=within`
@@ -42,7 +42,7 @@ class MeasuredRuns:
         return other
 
     @property
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[TableCell]:
         """A cell for every row and seed. All rows of a seed stand before those of the next."""
         return list(self._run_of)
 
@@ -53,7 +53,7 @@ class MeasuredRuns:
         """Raises Mistake or DataError for everything that is certain to fail in the training."""
         self._runs.check()
 
-    def outcome(self, cell: Cell) -> CellOutcome:
+    def outcome(self, cell: TableCell) -> CellOutcome:
         """The result of the training, and the measurements of its model; `pretrained` while these are missing."""
         trained = self._runs.outcome(self._run_of[cell])
         if trained.state != "done":
@@ -70,11 +70,11 @@ class MeasuredRuns:
         """The sizes of the trained model."""
         return self._runs.sizes(self._trained_as[row])
 
-    def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
+    def predict(self, cell: TableCell, console: Console, roughly: bool = False) -> Prediction:
         """The predicted cost of the training; a measurement adds little."""
         return self._runs.predict(self._run_of[cell], console, roughly)
 
-    def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
+    def make(self, cells: Sequence[TableCell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Train the missing runs, then measure them."""
         self._runs.make(list(dict.fromkeys(self._run_of[cell] for cell in cells)), group, console, workers)
         for run in dict.fromkeys(self._run_of[cell] for cell in cells):
@@ -83,7 +83,7 @@ class MeasuredRuns:
             if unmeasured:
                 self._measure(run, unmeasured, console)
 
-    def _measure(self, run: Cell, cells: Sequence[Cell], console: Console) -> None:
+    def _measure(self, run: TableCell, cells: Sequence[TableCell], console: Console) -> None:
         from experiments.heads.trained_run import open_trained_run
 
         settings = self._runs.settings(run)
@@ -101,11 +101,11 @@ class MeasuredRuns:
         """Take these runs as cells, and note for each cell the run that it is measured on."""
         self._runs = runs
         runs_by_row = {(run.row, run.seed): run for run in runs.cells}
-        self._run_of: dict[Cell, Cell] = {}
+        self._run_of: dict[TableCell, TableCell] = {}
         for seed in dict.fromkeys(run.seed for run in runs.cells):
             for row, arguments in self._arguments.items():
                 run = runs_by_row[self._trained_as[row], seed]
-                self._run_of[Cell(row, seed, self._numbers.name(arguments, MEASURED_SEQUENCES, run.name))] = run
+                self._run_of[TableCell(row, seed, self._numbers.name(arguments, MEASURED_SEQUENCES, run.name))] = run
 
 
 def _arguments(overrides: Sequence[str]) -> dict[str, str]:

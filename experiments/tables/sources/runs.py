@@ -16,7 +16,7 @@ from experiments.record.durable import RunFolderError
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.tables.definition.overrides import merged
-from experiments.tables.sources.source import Cell, CellOutcome, Prediction, State, Value
+from experiments.tables.sources.source import CellOutcome, Prediction, State, TableCell, Value
 
 # a result's status as a table shows it
 STATES: dict[str, State] = {"done": "done", "nan": "diverged", "interrupted": "missing", "pruned": "missing"}
@@ -40,11 +40,11 @@ class Runs:
         return other
 
     @property
-    def cells(self) -> list[Cell]:
+    def cells(self) -> list[TableCell]:
         """A cell for every row and seed. All rows of a seed stand before those of the next."""
         return list(self._settings)
 
-    def settings(self, cell: Cell) -> Settings:
+    def settings(self, cell: TableCell) -> Settings:
         """The settings of a cell's training."""
         return self._settings[cell]
 
@@ -64,7 +64,7 @@ class Runs:
         check_data(planned)
         check_buildable(planned)
 
-    def outcome(self, cell: Cell) -> CellOutcome:
+    def outcome(self, cell: TableCell) -> CellOutcome:
         """The result in the run folder."""
         return outcome_of_run(self.settings(cell))
 
@@ -91,13 +91,13 @@ class Runs:
             "multiplies": cost.multiplies,
         }
 
-    def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
+    def predict(self, cell: TableCell, console: Console, roughly: bool = False) -> Prediction:
         """The predicted cost of training the cell, from a few of its steps, or roughly from its FLOPs."""
         from experiments.tables.sources.calibration import predict
 
         return predict(self.settings(cell), console, roughly)
 
-    def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
+    def make(self, cells: Sequence[TableCell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Train each cell in its own process.
 
         A cell that ended in NaN would do so again with its seed, so it is not tried again.
@@ -108,12 +108,12 @@ class Runs:
         unfinished = (self.settings(cell) for cell in cells if self.outcome(cell).state != "diverged")
         train_cells([labelled_with_sweep(settings, group) for settings in unfinished], console, workers)
 
-    def _cells(self, seeds: Sequence[int]) -> dict[Cell, Settings]:
-        cells: dict[Cell, Settings] = {}
+    def _cells(self, seeds: Sequence[int]) -> dict[TableCell, Settings]:
+        cells: dict[TableCell, Settings] = {}
         for seed in seeds:
             for row, unseeded in self._rows.items():
                 settings = unseeded.model_copy(update={"seed": seed})
-                cells[Cell(row, seed, folder_of(settings).name)] = settings
+                cells[TableCell(row, seed, folder_of(settings).name)] = settings
         return cells
 
 
@@ -152,7 +152,7 @@ def _composed(overrides: Mapping[str, list[str]], runs: Path) -> dict[str, Setti
     return settings
 
 
-def _check_distinct(cells: Sequence[Cell]) -> None:
+def _check_distinct(cells: Sequence[TableCell]) -> None:
     """Raises Mistake for two rows that are the same run, because they would be compared with themselves."""
     rows: dict[str, str] = {}
     for cell in cells:

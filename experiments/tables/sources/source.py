@@ -20,7 +20,7 @@ Value = str | int | float | None
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     """A row with a seed: one run, or one call of a function."""
 
     row: str
@@ -53,7 +53,7 @@ class Source(Protocol):
     """
 
     @property
-    def cells(self) -> Sequence[Cell]:
+    def cells(self) -> Sequence[TableCell]:
         """A cell for every row and seed. All rows of a seed stand before those of the next."""
 
     def with_seeds(self, seeds: Sequence[int]) -> Source:
@@ -65,16 +65,16 @@ class Source(Protocol):
     def check(self) -> None:
         """Raises Mistake or DataError for everything that is certain to fail, before anything is made."""
 
-    def outcome(self, cell: Cell) -> CellOutcome:
+    def outcome(self, cell: TableCell) -> CellOutcome:
         """The outcome of a cell so far."""
 
     def sizes(self, row: str) -> dict[str, Value]:
         """The row's columns that are known without a measurement: variant, h_k, ..., parameters, multiplications."""
 
-    def predict(self, cell: Cell, console: Console, roughly: bool = False) -> Prediction:
+    def predict(self, cell: TableCell, console: Console, roughly: bool = False) -> Prediction:
         """The predicted cost of a cell. With `roughly`, it is made without measuring this cell."""
 
-    def make(self, cells: Sequence[Cell], group: str, console: Console, workers: Workers = "auto") -> None:
+    def make(self, cells: Sequence[TableCell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Make the missing cells in order, `workers` at once.
 
         A cell that fails gets an outcome with the reason. Raises Interrupted.
