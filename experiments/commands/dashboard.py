@@ -14,6 +14,7 @@ from experiments.record.durable import write
 from experiments.record.folder import METRICS, RENDERED, RESULT
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
+from experiments.settings.search import JOURNAL
 from experiments.training.interruption import Interrupted
 
 WATCH_SECONDS = 5
@@ -64,5 +65,6 @@ def newest(runs: Path) -> tuple[int, int]:
         for name in (METRICS, RESULT, "heads"):
             with suppress(OSError):
                 times.append(os.stat(f"{folder.path}/{name}").st_mtime_ns)  # noqa: PTH116 - half the time of a Path
-    times += [path.stat().st_mtime_ns for path in (runs / RENDERED).glob("*.json")]
+    others = [*(runs / RENDERED).glob("*.json"), *(runs / "sweeps").glob(f"*/{JOURNAL}")]
+    times += [path.stat().st_mtime_ns for path in others]
     return len(times), max(times, default=0)

@@ -24,6 +24,7 @@ from experiments.dashboard.curves import (
 from experiments.dashboard.differences import MARGIN, baselines, differences, of_seeds, summary
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs
+from experiments.dashboard.searches import readable_searches
 from experiments.display.comparison import COLUMNS, TASK, rows_of, scores_of, table_of
 from experiments.display.rows import Row
 from experiments.record.checked_results import CHANGED
@@ -38,7 +39,8 @@ from experiments.statistics.evidence import standard_error
 ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = (
     "numbers.js", "words.js", "drawing.js", "export.js", "chart.js", "facets.js", "forest.js", "heatmap.js",
-    "parallel.js", "table.js", "panels.js", "differences.js", "curves.js", "heads.js", "paper_tables.js", "page.js",
+    "parallel.js", "table.js", "panels.js", "differences.js", "curves.js", "heads.js", "searches.js", "paper_tables.js",
+    "page.js",
 )  # fmt: skip
 
 # columns of a run on the page besides those of `attn compare`
@@ -52,8 +54,9 @@ CURVES = 400
 CURVE_NUMBERS = 150_000
 # bytes of the results of `attn heads`
 HEADS = 800_000
-# bytes of the papers' tables
+# bytes of the papers' tables, and of the searches
 TABLES = 300_000
+SEARCHES = 300_000
 DIGITS = 6
 
 Results = list[dict[str, Any]]
@@ -75,6 +78,7 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, A
         curves, points = _curves(known, results, index)
         heads, without_heads = _heads([result["folder"] for result in results], index)
         tables, without_tables = _tables(runs / RENDERED, index)
+        searches, without_searches = _searches(runs, [str(result["run"]) for result in results], index)
     varying = [column for column in settings if column != "seed" and len({str(row[column]) for row in rows}) > 1]
     shared = [column for column in [*settings, *measures] if len({str(row[column]) for row in rows}) == 1]
     means = [column for column in measures if (column in WITH_INTERVAL or column not in shared)
@@ -95,8 +99,9 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, A
         "curves": curves,
         "heads": heads,
         "tables": tables,
+        "searches": searches,
         "points": points,
-        "notes": [made_by, *without_heads, *without_tables],
+        "notes": [made_by, *without_heads, *without_tables, *without_searches],
         "refresh": refresh,
     }  # fmt: skip
     plain: dict[str, Any] = _plain(data)
@@ -227,6 +232,13 @@ def _readable_tables(paths: list[Path], index: Index, notes: list[str]) -> Itera
         except (OSError, ValueError) as error:
             notes.append(f"Left out: {path}: {first_line(error)}; attn table writes it again.")
             print(notes[-1], file=sys.stderr)
+
+
+def _searches(runs: Path, shown: list[str], index: Index) -> tuple[dict[str, Any], list[str]]:
+    """The searches by name, as many as there is room for, and notes."""
+    notes: list[str] = []
+    fitting, others = _within(readable_searches(runs, shown, index, notes), SEARCHES)
+    return fitting, notes + ([f"{others} more searches have no room here."] if others else [])
 
 
 def parse_saved(content: bytes) -> dict[str, Any]:

@@ -43,7 +43,7 @@ def print_search(planned: Plan, overrides: list[str]) -> None:
     folder = study_folder(planned, overrides)
     console = Console()
     show([{"key": each.key, "values": str(each)} for each in space.parameters], "table", console=console)
-    ended = read_ended(folder, search)
+    ended = read_ended(folder)
     points = "any number of" if space.points is None else f"{space.points:,}"
     wanted = [f"{direction} {name}" for name, direction in search.objectives.items()]
     lines = [
@@ -154,14 +154,13 @@ def _values(result: Result, search: Search) -> tuple[list[float], list[str]]:
 
 def _print_study(study: Study, search: Search, console: Console) -> None:
     """Print the best trials or the Pareto front, the importance of each setting, and the number of trials."""
-    ended, names = study.ended(), list(search.objectives)
-    best = set(study.best())
-    done = [trial for trial in ended if trial.values]
+    found, names = study.findings(), list(search.objectives)
+    done = [trial for trial in found.ended if trial.values]
     if len(names) == 1:
         sign = 1 if search.minimize else -1
         shown = sorted(done, key=lambda trial: sign * trial.values[0])[:SHOWN]
     else:
-        shown = sorted((trial for trial in done if trial.number in best), key=lambda trial: trial.values)
+        shown = sorted((trial for trial in done if trial.number in found.best), key=lambda trial: trial.values)
     title = f"the best of {len(done)} trials" if len(names) == 1 else f"Pareto front of {len(done)} trials"
     rows: list[dict[str, Any]] = [
         {"trial": each.number, **dict(zip(names, each.values, strict=True)), **each.point, "run": each.run}
@@ -169,11 +168,11 @@ def _print_study(study: Study, search: Search, console: Console) -> None:
     ]
     if rows:
         show(rows, "table", title, console)
-    for index, name in enumerate(names):
-        if parts := study.importances(index):
+    for name, parts in zip(names, found.importances, strict=True):
+        if parts:
             shares = ", ".join(f"{key} {share:.0%}" for key, share in parts.items())
             console.print(f"importance for {name}: {shares}", markup=False, highlight=False, soft_wrap=True)
-    console.print(_counts(ended), markup=False, highlight=False)
+    console.print(_counts(found.ended), markup=False, highlight=False)
 
 
 def _counts(ended: list[Ended]) -> str:

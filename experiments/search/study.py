@@ -8,6 +8,7 @@ random.
 
 from __future__ import annotations
 
+import json
 import os
 import warnings
 from collections.abc import Iterator, Sequence
@@ -20,14 +21,13 @@ from experiments.record.durable import disk_errors_as_failures, folder_for
 from experiments.record.lock import Lock
 from experiments.search.space import Choice, Interval, Space
 from experiments.settings.digest import digest
-from experiments.settings.disk import lock_file, take_lock
-from experiments.settings.search import Direction, Search
+from experiments.settings.disk import lock_file, read_bytes, take_lock
+from experiments.settings.search import JOURNAL, Direction, Search
 
 if TYPE_CHECKING:
     import optuna
 
 NAME = "search"  # of the study in its journal
-JOURNAL = "study.journal"
 RUN = "run"  # attribute of a trial: the name of its run folder
 
 
@@ -49,6 +49,16 @@ class Ended:
     run: str  # name of its folder; empty where it has none
 
 
+@dataclass(frozen=True)
+class Findings:
+    """What the trials of a study have found."""
+
+    objectives: dict[str, Direction]
+    ended: list[Ended]
+    best: list[int]  # numbers of the trials that no other beats in every objective; of one objective, the best trial
+    importances: list[dict[str, float]]  # for each objective, the shares of the keys, the largest first
+
+
 class Study:
     """The trials of one search, as this process sees them. Methods raise RunFolderError for errors of the disk."""
 
@@ -60,6 +70,8 @@ class Study:
         self._failed = 0  # trials of this process that the same command replaces later
         self._journal = _Journal(folder, list(search.objectives.values()))
         self._study = self._journal.study
+        with _quiet():
+            self._study.set_metric_names(list(search.objectives))
 
     @property
     def busy(self) -> bool:
@@ -102,25 +114,9 @@ class Study:
         """The trials that have ended, in order."""
         return ended_trials(self._study)
 
-    def best(self) -> list[int]:
-        """The numbers of the trials that no other trial beats in every objective; for one objective, the best trial."""
-        return [trial.number for trial in self._study.best_trials]
-
-    def importances(self, objective: int) -> dict[str, float]:
-        """The importance of each key for one objective, the largest first, by PED-ANOVA; empty if too few keys
-        differ.
-        """
-        import optuna
-
-        trials = [trial for trial in self.ended() if trial.values]
-        if len({trial.values[objective] for trial in trials}) < 4 or len(self._space.parameters) < 2:
-            return {}
-        with _quiet():
-            return optuna.importance.get_param_importances(
-                self._study,
-                evaluator=optuna.importance.PedAnovaImportanceEvaluator(),
-                target=lambda trial: trial.values[objective],
-            )
+    def findings(self) -> Findings:
+        """What the trials of all processes have found so far."""
+        return _findings(self._study)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
@@ -185,11 +181,18 @@ class Judge:
         return f"step {step}: the lowest validation loss is above the median of the finished trials at this step"
 
 
-def read_ended(folder: Path, search: Search) -> list[Ended]:
-    """The ended trials of a study that may not have begun; changes nothing."""
-    if not (folder / JOURNAL).exists():
-        return []
-    return ended_trials(_Journal(folder, list(search.objectives.values())).study)
+def read_ended(folder: Path) -> list[Ended]:
+    """The ended trials of a study that may not have begun; changes nothing. Raises RunFolderError."""
+    path = folder / JOURNAL
+    with disk_errors_as_failures(path):
+        study = _study_in(read_bytes(path)) if path.exists() else None
+    return ended_trials(study) if study else []
+
+
+def read_findings(journal: bytes) -> Findings | None:
+    """The findings in the content of a journal; None if its study has not begun. Raises ValueError."""
+    study = _study_in(journal)
+    return _findings(study) if study else None
 
 
 def ended_trials(study: optuna.Study) -> list[Ended]:
@@ -208,6 +211,64 @@ def ended_trials(study: optuna.Study) -> list[Ended]:
         for trial in study.get_trials(deepcopy=False, states=tuple(states))
         if RUN in trial.user_attrs
     ]
+
+
+def _findings(study: optuna.Study) -> Findings:
+    if (names := study.metric_names) is None:
+        raise ValueError("its objectives have no names")
+    directions = [cast("Direction", direction.name.lower()) for direction in study.directions]
+    return Findings(
+        dict(zip(names, directions, strict=True)),
+        ended_trials(study),
+        [trial.number for trial in study.best_trials],
+        [_importances(study, objective) for objective in range(len(directions))],
+    )
+
+
+def _importances(study: optuna.Study, objective: int) -> dict[str, float]:
+    """The importance of each key for one objective, the largest first, by PED-ANOVA; empty if too few trials or keys
+    differ.
+    """
+    import optuna
+
+    done = [trial for trial in ended_trials(study) if trial.values]
+    if len({trial.values[objective] for trial in done}) < 4 or len(done[0].point) < 2:
+        return {}
+    # the evaluator looks at the lowest values
+    sign = -1 if study.directions[objective] is optuna.study.StudyDirection.MAXIMIZE else 1
+    with _quiet():
+        return optuna.importance.get_param_importances(
+            study,
+            evaluator=optuna.importance.PedAnovaImportanceEvaluator(),
+            target=lambda trial: sign * trial.values[objective],
+        )
+
+
+def _study_in(journal: bytes) -> optuna.Study | None:
+    """The study in the content of a journal, for reading; None if it has not begun. Raises ValueError."""
+    import optuna
+    from optuna.storages import JournalStorage
+
+    # a process may be writing the last line
+    lines = journal.split(b"\n")[:-1]
+    if not lines:
+        return None
+    try:
+        backend = cast("Any", _ReadLines([json.loads(line) for line in lines]))
+        return optuna.load_study(study_name=NAME, storage=JournalStorage(backend))
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"it is not the journal of a study ({type(error).__name__}: {error})") from error
+
+
+class _ReadLines:
+    """The lines of a journal that is only read, as a backend of Optuna's storage."""
+
+    def __init__(self, lines: list[dict[str, Any]]) -> None:
+        self._lines = lines
+
+    def read_logs(self, log_number_from: int) -> list[dict[str, Any]]:
+        """The lines from a number on."""
+        return self._lines[log_number_from:]
 
 
 class _Journal:

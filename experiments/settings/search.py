@@ -9,6 +9,7 @@ from pydantic import model_validator
 from experiments.settings.group import Count, Group, Seed, Size, Text
 
 Direction = Literal["minimize", "maximize"]
+JOURNAL = "study.journal"  # file of a study, in a folder of `runs/sweeps`
 PRUNED_BY = ({"validation_loss"}, {"best_validation_loss"})  # what intermediate validation losses tell of
 
 

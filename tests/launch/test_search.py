@@ -15,7 +15,7 @@ import pytest
 pytest.importorskip("optuna", reason="needs attn[optuna]")
 
 from experiments.record.folder import RunFolder
-from experiments.search.study import JOURNAL
+from experiments.settings.search import JOURNAL
 
 ROOT = Path(__file__).resolve().parents[2]
 SEARCH = ("train", "-m", "hydra/sweeper=optuna_search")

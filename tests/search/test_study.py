@@ -7,8 +7,8 @@ import pytest
 pytest.importorskip("optuna", reason="needs attn[optuna]")
 
 from experiments.search.space import space_of
-from experiments.search.study import JOURNAL, Judge, Study, read_ended
-from experiments.settings.search import Search
+from experiments.search.study import Judge, Study, read_ended, read_findings
+from experiments.settings.search import JOURNAL, Search
 
 CONTINUOUS, FINITE = ["heads=1,2", "learning_rate=interval(0,1)"], ["heads=1,2", "layers=range(1,4)"]
 
@@ -82,7 +82,7 @@ def test_a_failed_trial_is_made_up_for_by_the_next_command(tmp_path):
     assert study.claim() is None
     again = finish(opened(tmp_path, trials=3))
     assert len(again) == 3
-    assert [each.state for each in read_ended(tmp_path, settings())] == ["failed"] * 3 + ["done"] * 3
+    assert [each.state for each in read_ended(tmp_path)] == ["failed"] * 3 + ["done"] * 3
 
 
 def test_a_line_that_was_cut_short_spoils_no_study(tmp_path):
@@ -116,14 +116,35 @@ def test_the_best_of_several_objectives_are_those_that_no_other_beats(tmp_path):
     study = opened(tmp_path, trials=4, minimize=["validation_loss"], maximize=["mfu"])
     for values in ([1.0, 1.0], [2.0, 2.0], [2.0, 1.0], [3.0, 2.0]):
         study.tell(study.claim(), "run", values)
-    assert study.best() == [0, 1]
+    assert study.findings().best == [0, 1]
 
 
-def test_what_decides_is_what_the_objective_depends_on(tmp_path):
-    study = opened(tmp_path, trials=20, sampler="random")
-    finish(study)
-    shares = study.importances(0)
-    assert shares["learning_rate"] > shares["heads"] and sum(shares.values()) == pytest.approx(1)
+@pytest.mark.parametrize(("direction", "sign"), [("minimize", 1), ("maximize", -1)])
+def test_what_decides_is_what_the_best_values_of_an_objective_depend_on(tmp_path, direction, sign):
+    keys = {"minimize": [], "maximize": [], direction: ["mfu"]}
+    study = opened(tmp_path, trials=40, sampler="random", **keys)
+    while trial := study.claim():
+        rate, heads = float(trial.words["learning_rate"]), int(trial.words["heads"])
+        # the best values follow from the rate, the worst from the heads
+        study.tell(trial, "run", [sign * (rate - 1 if rate < 0.2 else float(heads))])
+    (shares,) = study.findings().importances
+    assert shares["learning_rate"] > 2 * shares["heads"] and sum(shares.values()) == pytest.approx(1)
     few = opened(tmp_path / "few", trials=2)
     finish(few)
-    assert few.importances(0) == {}
+    assert few.findings().importances == [{}]
+
+
+def test_a_journal_is_read_without_a_change_and_while_a_line_is_written(tmp_path):
+    study = opened(tmp_path, trials=6, minimize=["validation_loss"], maximize=["mfu"])
+    for values in ([1.0, 1.0], [2.0, 2.0], [2.0, 1.0]):
+        study.tell(study.claim(), "run", values)
+    journal = (tmp_path / JOURNAL).read_bytes()
+    found = read_findings(journal + b'{"op_code": 4, "worker')
+    assert found == study.findings() and found.best == [0, 1]
+    assert found.objectives == {"validation_loss": "minimize", "mfu": "maximize"}
+    assert [each.values for each in read_ended(tmp_path)] == [(1.0, 1.0), (2.0, 2.0), (2.0, 1.0)]
+    assert (tmp_path / JOURNAL).read_bytes() == journal
+    assert read_findings(b"") is None and read_ended(tmp_path / "none") == []
+    for other in (b"{}\n", b"[]\n", b"no JSON\n"):
+        with pytest.raises(ValueError, match=r"not the journal of a study|Expecting"):
+            read_findings(other)

@@ -115,6 +115,7 @@ function draw() {
   drawScatter(memory, shownRows, others, group, "peak_memory_bytes", "low");
   drawHeads(shownRows, group);
   drawTable(rest ? visible : shownRows, group, baseline);
+  drawSearches();
   drawHeadsOfRun(visible);
   drawCounts(shownRows, all, faults);
   document.documentElement.style.colorScheme = state.theme ?? "light dark";

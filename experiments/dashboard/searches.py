@@ -1,0 +1,58 @@
+"""Searches on the page: the trials of each study, the best value so far, and the importance of each setting."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Collection, Iterator
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from experiments.record.index import Index
+from experiments.settings.extras import MissingExtra, check_installed
+from experiments.settings.search import JOURNAL
+
+
+def readable_searches(runs: Path, shown: Collection[str], index: Index, notes: list[str]) -> Iterator[tuple[str, Any]]:
+    """The name and the data of each study with a trial among the shown runs; for journals that cannot be read, a note
+    here and on stderr.
+    """
+    for path in sorted((runs / "sweeps").glob(f"*/{JOURNAL}")):
+        try:
+            search = index.read(path, parse_search)
+        except (OSError, ValueError, MissingExtra) as error:
+            notes.append(f"Left out: {path}: {'; '.join(map(str.strip, str(error).splitlines()))}.")
+            print(notes[-1], file=sys.stderr)
+            continue
+        if search and not {trial["run"] for trial in search["trials"]}.isdisjoint(shown):
+            yield path.parent.name, search
+
+
+def parse_search(journal: bytes) -> dict[str, Any] | None:
+    """The findings of a study in the form of the page; None if no trial has ended.
+
+    `best_so_far`: for each objective, the best value after each trial that is done; `importances`: for each objective,
+    the share of each key, the largest first. Raises ValueError, and MissingExtra without Optuna.
+    """
+    check_installed("optuna", "the panel of a search", "optuna")
+    # these imports take seconds, which only pages with searches need
+    from experiments.search.study import read_findings
+
+    found = read_findings(journal)
+    if found is None or not found.ended:
+        return None
+    done = [trial for trial in found.ended if trial.values]
+    best_so_far = [
+        list(accumulate((trial.values[place] for trial in done), min if direction == "minimize" else max))
+        for place, direction in enumerate(found.objectives.values())
+    ]
+    return {
+        "objectives": [{"name": name, "direction": direction} for name, direction in found.objectives.items()],
+        "trials": [
+            {"number": each.number, "run": each.run, "state": each.state, "values": each.values, "point": each.point}
+            for each in found.ended
+        ],
+        "best": found.best,
+        "best_so_far": best_so_far,
+        "importances": [list(parts.items()) for parts in found.importances],
+    }
