@@ -1,9 +1,9 @@
-"""The attention mechanisms, one file each; needs torch and nothing else.
+"""The attention mechanisms, one file each. The package needs torch and nothing else.
 
 from attention import build
 
 layer = build("talking_heads", hidden_size=512, heads=8)
-y = layer(x)  # [B, N, 512] -> the same
+y = layer(x)  # [B, N, 512] -> [B, N, 512]
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ def mechanisms() -> list[str]:
 
 
 def build(name: str, hidden_size: int, heads: int, **arguments: Any) -> AttentionLayer:
-    """A layer of the mechanism in `NAME.py`, for sequences [B, N, hidden_size].
+    """Build a layer of the mechanism in `NAME.py`, for sequences [B, N, hidden_size].
 
-    arguments: others of its constructor, whose defaults are those of `conf/variant/NAME.yaml`. A mechanism with head
-    numbers of several kinds has `heads` of each. Raises ValueError for an unknown name and for arguments that don't go
-    together, TypeError for one that the constructor doesn't have.
+    arguments: further arguments of its constructor; their defaults are those of `conf/variant/NAME.yaml`. If a
+    mechanism has several kinds of heads, it gets `heads` of each. Raises ValueError for an unknown name and for
+    arguments that don't go together, and TypeError for an argument that the constructor doesn't have.
     """
     if name not in mechanisms():
         raise ValueError(f"name: is {name!r}, must be one of {', '.join(mechanisms())}")

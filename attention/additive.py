@@ -14,7 +14,7 @@ from attention.layers.cost import Cost
 from attention.layers.frame import AttendOptions, Sizes
 from attention.layers.projected import ProjectedAttention
 
-# numbers in tanh(...) at once; at least one query row of every example is computed at once
+# the most values of tanh(...) that exist at once, unless one query row of every example has more
 BLOCK_VALUES = 2**20
 
 
@@ -22,7 +22,8 @@ class Attention(ProjectedAttention):
     """softmax(v^T tanh(W_q x + W_k m)) V in each head; one head is the paper's form.
 
     The logits enter `attend` as the bias of a dot product of width 0, so the maps [B, H, N, M] are kept for the
-    backward; the K times larger tanh is computed for some query rows at a time, and again in the backward.
+    backward pass. The tanh is K times larger. It is computed for a few query rows at a time, and recomputed in the
+    backward pass.
     """
 
     def __init__(
@@ -52,18 +53,18 @@ class Attention(ProjectedAttention):
     def attend(
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
     ) -> Tensor:
-        """[B, N, h_v, V]; the logits of the comparison are given as the bias."""
+        """The outputs of the heads, [B, N, h_v, V]; the logits of the comparison are passed as the bias."""
         logits = self.comparison(query, key)
         options = options._replace(bias=logits if options.bias is None else logits + options.bias)
         return super().attend(x, memory, query[..., :0], key[..., :0], value, options)
 
     def keep_key_heads(self, heads: Sequence[int]) -> None:
-        """Leave only these heads of queries and keys, and of the vectors v."""
+        """Keep only these heads of queries and keys, and of the vectors v, in place."""
         super().keep_key_heads(heads)
         self.comparison.weight = nn.Parameter(self.comparison.weight.detach()[list(heads)].clone())
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """The product with v takes n m h d_k multiplies, as QK^T would; the tanh is not counted."""
+        """Cost of the layer. The product with v takes n m h d_k multiplies, as QK^T would; the tanh is not counted."""
         return super().cost(queries, memory) + Cost(parameters=self.comparison.weight.numel())
 
 
@@ -76,7 +77,7 @@ class Comparison(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw with a variance of 1 / key_size: the logits start with a variance of at most 1."""
+        """Draw v with variance 1 / key_size, so that the logits start with a variance of at most 1."""
         nn.init.normal_(self.weight, std=self.weight.shape[1] ** -0.5)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
@@ -91,5 +92,5 @@ class Comparison(nn.Module):
     def _compare(self, query: Tensor, key: Tensor) -> Tensor:
         query, key = query.transpose(1, 2), key.transpose(1, 2)
         compared = torch.tanh(query[:, :, :, None] + key[:, :, None])
-        # [B, H, N M, K] times [H, K, 1]: an einsum would copy the large factor to bring H to the front
+        # [B, H, N M, K] times [H, K, 1]; an einsum would copy the large factor to move H to the front
         return (compared.flatten(2, 3) @ self.weight[:, :, None]).view(compared.shape[:4])

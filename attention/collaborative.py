@@ -15,15 +15,16 @@ from attention.layers.cost import Cost
 from attention.layers.frame import AttendOptions, Sizes
 from attention.layers.projected import ProjectedAttention, keep_rows
 
-START_STD = 0.2  # of a random mixing, as the authors have it (epfml/collaborative-attention)
+START_STD = 0.2  # standard deviation of a random mixing, as in the authors' code (epfml/collaborative-attention)
 
 
 class Attention(ProjectedAttention):
     """softmax((Q diag(m_i) K^T + M b_i) / sqrt(key_size)) V_i in head i, with Q and K of width heads * key_size.
 
-    That is as wide as all heads of multi-head attention together (the paper's D_k); `mixing` holds the vectors m_i
-    [heads, D_k], `content_bias` the b_i, which take the place of the biases of Q and K.
-    start: of the mixing; concatenated: 1 on the features of a head's own, which is multi-head attention; random.
+    Q and K are as wide as all heads of multi-head attention together (the paper's D_k). `mixing` holds the vectors m_i
+    [heads, D_k]. `content_bias` holds the b_i, which replace the biases of Q and K.
+    start: how the mixing starts. With `concatenated`, m_i is 1 on the features of head i and 0 elsewhere, which is
+    multi-head attention. With `random`, it is drawn.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Attention(ProjectedAttention):
             dropout=dropout,
             backend=backend,
         )
-        # of the heads together, so no head has a key size of its own
+        # the heads share these features, so a head has no key size of its own
         width = heads * sizes.key_size
         self.key_size = width
         self.query = nn.Linear(hidden_size, width, bias=False)
@@ -59,7 +60,7 @@ class Attention(ProjectedAttention):
         self.mixing = Mixing(heads, sizes.key_size, start)
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [B, N, H, K], reweighed for every head, keys [B, M, H, K], the same for all, values [B, M, H, V]."""
+        """Queries [B, N, H, K], reweighed for each head; keys [B, M, H, K], the same in all; values [B, M, H, V]."""
         query = self.mixing(self.query(x))
         key = self.key(memory).unsqueeze(2).expand(-1, -1, self.key_heads, -1)
         return query, key, self.value(memory).unflatten(-1, (self.value_heads, self.value_size))
@@ -67,19 +68,19 @@ class Attention(ProjectedAttention):
     def attend(
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
     ) -> Tensor:
-        """[B, N, h_v, V]; the content biases M b_i are added to the bias."""
+        """The outputs of the heads, [B, N, h_v, V]; the content biases M b_i are added to the bias."""
         content = self.content_bias(memory).mT.unsqueeze(2) * self.scale
         options = options._replace(bias=content if options.bias is None else content + options.bias)
         return super().attend(x, memory, query, key, value, options)
 
     def keep_key_heads(self, heads: Sequence[int]) -> None:
-        """Leave only these vectors m_i and b_i; queries and keys stay whole, as the heads share them."""
+        """Keep only these vectors m_i and b_i, in place. Queries and keys stay whole, because the heads share them."""
         self.mixing.weight = nn.Parameter(self.mixing.weight.detach()[list(heads)].clone())
         keep_rows(self.content_bias, heads, 1)
         self.key_heads = len(heads)
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """QK^T takes n m h D_k multiplies; Q diag(m_i) is no product of matrices and not counted."""
+        """Cost of the layer. QK^T takes n m h D_k multiplies; Q diag(m_i) is not a matrix product and not counted."""
         linear = cost.linear(queries, self.query, self.output)
         linear += cost.linear(memory, self.key, self.value, self.content_bias)
         linear += cost.cache(memory, self.key, self.value, self.content_bias)
@@ -97,7 +98,7 @@ class Mixing(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw the vectors, or set each to 1 on the features of its own head, as `start` says."""
+        """Draw the vectors, or set each to 1 on the features of its own head, depending on `start`."""
         if self.start == "random":
             nn.init.normal_(self.weight, std=START_STD)
             return

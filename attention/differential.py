@@ -14,18 +14,20 @@ from attention.layers.cost import Cost
 from attention.layers.frame import AttendOptions, Sizes
 from attention.layers.projected import ProjectedAttention
 
-EPSILON = 1e-5  # of the heads' norm, as the authors have it (microsoft/unilm, Diff-Transformer)
-START_STD = 0.1  # of the vectors that lambda is made of, likewise
+# both as in the authors' code (microsoft/unilm, Diff-Transformer)
+EPSILON = 1e-5  # of the norm of a head's output
+START_STD = 0.1  # standard deviation of the vectors that lambda is computed from
 
 
 class Attention(ProjectedAttention):
     """(softmax(Q1 K1^T / sqrt(key_size)) - lambda softmax(Q2 K2^T / sqrt(key_size))) V, normed in each head.
 
-    lambda = exp(q1 k1) - exp(q2 k2) + lambda_init, of vectors [K] that the heads of a layer share; each head's output
-    goes through an RMSNorm and is multiplied by 1 - lambda_init. The difference is a product with a P_w [2H, H] that
-    has 1 and -lambda in each column, so the kernels are those of talking heads.
-    The paper's lambda_init rises with the layer, 0.8 - 0.6 exp(-0.3 (l - 1)); here it is one for all, which the paper
-    finds to do as well. With key_size = hidden_size / (2 heads) there are as many parameters as in multi-head.
+    lambda = exp(q1 k1) - exp(q2 k2) + lambda_init, with vectors [K] that the heads of a layer share. Each head's output
+    goes through an RMSNorm and is multiplied by 1 - lambda_init. The difference is computed as a product with a P_w
+    [2H, H] that has 1 and -lambda in each column, so the kernels of talking heads compute it.
+    The paper's lambda_init rises with the layer l: 0.8 - 0.6 exp(-0.3 (l - 1)). Here it is the same in all layers; the
+    paper finds that this works as well. With key_size = hidden_size / (2 heads) the layer has about as many parameters
+    as multi-head attention.
     """
 
     def __init__(
@@ -59,8 +61,8 @@ class Attention(ProjectedAttention):
     def attend(
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
     ) -> Tensor:
-        """[B, N, H, V]: the difference of the two maps of a head times its values, normed."""
-        # [2, 1] in each head, on the diagonal
+        """The outputs of the heads, [B, N, H, V]: the difference of a head's two maps times its values, normalized."""
+        # a block [2, 1] for each head, on the diagonal
         pair = torch.stack([torch.ones_like(weight := self.balance()), -weight])[:, None]
         difference = torch.kron(torch.eye(self.value_heads, dtype=pair.dtype, device=pair.device), pair)
         options = options._replace(weights_projection=Projection(difference))
@@ -68,11 +70,11 @@ class Attention(ProjectedAttention):
         return self.head_norm(heads.to(self.head_norm.weight.dtype)) * (1 - self.balance.initial)
 
     def keep_softmax_heads(self, heads: Sequence[int]) -> None:
-        """Leave only both maps of these heads."""
+        """Keep only the two maps of each of these heads, in place."""
         super().keep_softmax_heads([2 * head + half for head in heads for half in (0, 1)])
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """The difference counts as the product that it is computed by, n m 2h h; lambda itself and the norm do not."""
+        """Cost of the layer. The difference counts as a product with P_w, n m 2h h; lambda and the norm don't count."""
         mixing = Cost(multiplies=queries * memory * self.softmax_heads * self.value_heads)
         own = Cost(parameters=4 * self.key_size + self.value_size)
         return super().cost(queries, memory) + mixing + own
@@ -93,7 +95,7 @@ class Balance(nn.Module):
             nn.init.normal_(vector, std=START_STD)
 
     def forward(self) -> Tensor:
-        """lambda, without dimensions."""
-        # sums of products, as autocast would take a dot product in 16 bits
+        """Compute lambda, a tensor without dimensions."""
+        # sums of products, because autocast would compute a dot product in 16 bits
         first, second = (self.query1 * self.key1).sum(), (self.query2 * self.key2).sum()
         return first.exp() - second.exp() + self.initial

@@ -1,4 +1,4 @@
-"""Gated attention (Qiu et al. 2025, 2505.06708): what each head puts out is gated by the query's position."""
+"""Gated attention (Qiu et al. 2025, 2505.06708): the output of each head is gated by the input at the query."""
 
 # B batch, N queries, D hidden, H heads, V value size
 
@@ -16,9 +16,9 @@ from attention.layers.projected import keep_rows
 
 
 class Attention(multi_head.Attention):
-    """Multi-head attention whose outputs [B, N, H, V] are multiplied by sigmoid(x W), before the output map.
+    """Multi-head attention whose outputs [B, N, H, V] are multiplied by sigmoid(x W) before the output map.
 
-    The paper's best form, G1: elementwise, a gate of its own for each head, no bias.
+    This is the paper's best form, G1: elementwise, with separate gates for each head and no bias.
     """
 
     def __init__(
@@ -39,15 +39,15 @@ class Attention(multi_head.Attention):
     def attend(
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
     ) -> Tensor:
-        """[B, N, H, V]: the outputs of the heads, each multiplied by its gate."""
+        """The outputs of the heads, [B, N, H, V], each multiplied by its gate."""
         heads = super().attend(x, memory, query, key, value, options)
         return heads * self.gate(x).sigmoid().unflatten(-1, heads.shape[2:])
 
     def keep_heads(self, heads: Sequence[int]) -> None:
-        """Leave only these heads, with their gates."""
+        """Keep only these heads and their gates, in place."""
         super().keep_heads(heads)
         keep_rows(self.gate, heads, self.value_size)
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """Cost of multi-head attention and of the gate, n d h d_v multiplies more."""
+        """Cost of multi-head attention plus that of the gate, n d h d_v multiplies."""
         return super().cost(queries, memory) + cost.linear(queries, self.gate)

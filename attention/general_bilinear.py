@@ -1,4 +1,4 @@
-"""General bilinear multi-head attention (Shazeer et al. 2020, 2003.02436, after talking heads): a full form a head."""
+"""General bilinear multi-head attention (Shazeer et al. 2020, 2003.02436): each head has a full bilinear form."""
 
 # B batch, N queries, M memory, D hidden, D_M memory width, H heads
 
@@ -17,8 +17,9 @@ from attention.layers.projected import keep_columns, keep_rows
 class Attention(AttentionLayer):
     """softmax(x W_h m^T) m in each head, with W_h [D, D_M], and an output map [H D_M, D].
 
-    Multi-head attention with key and value size D_M has two maps too many: here keys and values are the memory itself
-    (the authors' form, mesh_tensorflow/transformer/transformer_layers.py, GeneralBilinearSelfAttention).
+    In multi-head attention with key and value size D_M, the key and value maps would be redundant. Here the keys and
+    values are the memory itself, as in the authors' code (mesh_tensorflow/transformer/transformer_layers.py,
+    GeneralBilinearSelfAttention).
     """
 
     def __init__(
@@ -40,19 +41,19 @@ class Attention(AttentionLayer):
 
     @property
     def sizes(self) -> Sizes:
-        """Head numbers; keys and values have the width of the memory."""
+        """Numbers of heads, and widths; keys and values are as wide as the memory."""
         size = self.output.in_features // max(1, self.value_heads)
         return Sizes(self.softmax_heads, self.softmax_heads, self.value_heads, size, size)
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries x W_h [B, N, H, D_M]; keys and values [B, M, H, D_M] are the memory, the same in every head."""
         query = self.query(x).unflatten(-1, (self.softmax_heads, memory.shape[-1]))
-        # in the dtype of the products already, so that no cast makes a copy a head
+        # cast before the expansion, because a later cast would copy the memory once for each head
         shared = memory.to(query.dtype).unsqueeze(2).expand(-1, -1, self.softmax_heads, -1)
         return query, shared, shared
 
     def keep_heads(self, heads: Sequence[int]) -> None:
-        """Leave only these heads of W and of the output map, in place."""
+        """Keep only these heads of W and of the output map, in place."""
         size = self.query.out_features // self.softmax_heads
         keep_rows(self.query, heads, size)
         keep_columns(self.output, heads, size)
@@ -62,6 +63,6 @@ class Attention(AttentionLayer):
         """Cost of the two maps and of the two products of attention, n m h d_M multiplies each."""
         width = self.query.out_features
         linear = cost.linear(queries, self.query, self.output)
-        # what is kept is the memory itself
+        # the cache is the memory itself
         kept = Cost(cached=memory * width // max(1, self.softmax_heads))
         return linear + cost.attention(queries, memory, width, width) + kept

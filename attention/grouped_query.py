@@ -1,4 +1,4 @@
-"""Grouped-query attention (Ainslie et al. 2023, 2305.13245): heads in groups that share a key and a value map."""
+"""Grouped-query attention (Ainslie et al. 2023, 2305.13245): the heads of a group share a key and a value map."""
 
 # B batch, N queries, M memory, H heads, G groups, K key size, V value size
 
@@ -16,8 +16,8 @@ from attention.layers.projected import ProjectedAttention, keep_columns, keep_ro
 class Attention(ProjectedAttention):
     """softmax(Q_i K_g^T / sqrt(key_size)) V_g in head i of group g; neighbouring heads make a group.
 
-    groups = heads is multi-head attention, groups = 1 multi-query attention. Where groups don't divide the heads, some
-    have a head more than others.
+    groups = heads is multi-head attention, and groups = 1 is multi-query attention. If the number of groups doesn't
+    divide the number of heads, some groups have one head more than others.
     """
 
     group_of_head: Tensor  # int64 [H]
@@ -52,14 +52,14 @@ class Attention(ProjectedAttention):
         self.register_buffer("group_of_head", torch.arange(heads) * groups // heads, persistent=False)
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [B, N, H, K], keys [B, M, H, K] and values [B, M, H, V], the last two the same in a group."""
+        """Queries [B, N, H, K], keys [B, M, H, K] and values [B, M, H, V]; keys and values are the same in a group."""
         query = self.query(x).unflatten(-1, (self.key_heads, self.key_size))
         key = self.key(memory).unflatten(-1, (-1, self.key_size)).index_select(2, self.group_of_head)
         value = self.value(memory).unflatten(-1, (-1, self.value_size)).index_select(2, self.group_of_head)
         return query, key, value
 
     def keep_heads(self, heads: Sequence[int]) -> None:
-        """Leave only these heads of queries and output, in place; keys and values belong to their groups."""
+        """Keep only these heads of queries and output, in place. Keys and values stay, as they belong to the groups."""
         keep_rows(self.query, heads, self.key_size)
         keep_columns(self.output, heads, self.value_size)
         self.group_of_head = self.group_of_head[list(heads)]

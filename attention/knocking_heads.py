@@ -1,4 +1,4 @@
-"""Knocking-heads attention (2025, 2510.23052), its linear form: maps that all heads share, before the attention."""
+"""Knocking-heads attention (2025, 2510.23052) in its linear form: all heads share maps before the attention."""
 
 # B batch, N positions, H heads, K key size, V value size
 
@@ -12,10 +12,10 @@ from attention.layers.cost import Cost
 
 
 class Attention(multi_head.Attention):
-    """Multi-head attention whose heads' queries, keys and values go through a map [K, K], [K, K] and [V, V].
+    """Multi-head attention in which queries, keys and values go through maps [K, K], [K, K] and [V, V].
 
-    Each of the three is one matrix for all heads, and starts as the identity: training begins with multi-head
-    attention. A rotary position comes after them.
+    Each of the three maps is one matrix for all heads. It starts as the identity, so training starts from multi-head
+    attention. Rotary positions are applied after the maps.
     """
 
     def __init__(
@@ -36,19 +36,19 @@ class Attention(multi_head.Attention):
         self.shared_value = SharedMap(self.value_size)
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [B, N, H, K], keys [B, M, H, K], values [B, M, H, V], each through the map that its heads share."""
+        """Queries [B, N, H, K], keys [B, M, H, K] and values [B, M, H, V], each mapped by its shared matrix."""
         query, key, value = super().project(x, memory)
         return self.shared_query(query), self.shared_key(key), self.shared_value(value)
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """n h d_k^2 + m h (d_k^2 + d_v^2) multiplies more than multi-head."""
+        """Cost of multi-head attention plus n h d_k^2 + m h (d_k^2 + d_v^2) multiplies."""
         keys, values = self.key_size**2, self.value_size**2
         multiplies = self.value_heads * (queries * keys + memory * (keys + values))
         return super().cost(queries, memory) + Cost(2 * keys + values, multiplies)
 
 
 class SharedMap(nn.Module):
-    """x W on the features of every head."""
+    """Maps the features of every head by the same W: x W."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -60,5 +60,5 @@ class SharedMap(nn.Module):
         nn.init.eye_(self.weight)
 
     def forward(self, x: Tensor) -> Tensor:
-        """[B, N, H, K] -> the same."""
+        """[B, N, H, K] -> [B, N, H, K]."""
         return x @ self.weight

@@ -1,4 +1,4 @@
-"""Multi-head latent attention (DeepSeek-AI 2024, 2405.04434): keys and values made of a narrow latent vector."""
+"""Multi-head latent attention (DeepSeek-AI 2024, 2405.04434): keys and values computed from a narrow latent vector."""
 
 # B batch, M memory, H heads, K key size, V value size, L latent size
 
@@ -15,11 +15,12 @@ from attention.layers.projected import ProjectedAttention
 
 
 class Attention(ProjectedAttention):
-    """Multi-head attention with K = C U_k and V = C U_v of the latent C = M W_c, [B, M, L]: W_c U_k is of rank L.
+    """Multi-head attention with K = C U_k and V = C U_v, where C = M W_c is the latent [B, M, L].
 
-    C is all that a cache keeps. With L the memory's width and W_c the identity it is multi-head attention. Of the
-    paper's layer the low-rank queries are left out, which save memory in training only, and its rotary features of
-    their own: a rotary position turns the whole keys, which then have to be made of C anew.
+    W_c U_k has at most rank L, and a cache holds only C. If L is the memory's width and W_c the identity, this is
+    multi-head attention. Two parts of the paper's layer are left out: the low-rank queries, which save memory only in
+    training, and the separate rotary features. A rotary position therefore rotates whole keys, so they have to be
+    recomputed from C.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Attention(ProjectedAttention):
         dropout: float = 0.0,
         backend: str = "auto",
     ) -> None:
-        """latent_size: None is a quarter of the hidden size."""
+        """latent_size: None means a quarter of the hidden size."""
         sizes = Sizes.alike(hidden_size, heads, key_size, value_size)
         memory_size = hidden_size if memory_size is None else memory_size
         latent_size = max(1, hidden_size // 4) if latent_size is None else latent_size
@@ -51,10 +52,10 @@ class Attention(ProjectedAttention):
         self.latent = nn.Linear(memory_size, latent_size, bias=False)
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [B, N, H, K] of x; keys [B, M, H, K] and values [B, M, H, V] of the latent of the memory."""
+        """Queries [B, N, H, K] from x; keys [B, M, H, K] and values [B, M, H, V] from the latent of the memory."""
         return super().project(x, self.latent(memory))
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """W_c takes m d_M L multiplies; the cache is the latent alone."""
+        """Cost of the layer. W_c takes m d_M L multiplies; the cache holds only the latent."""
         whole = super().cost(queries, memory) + cost.linear(memory, self.latent)
         return dataclasses.replace(whole, cached=memory * self.latent.out_features)

@@ -1,4 +1,4 @@
-"""Linear attention (Katharopoulos et al. 2020, 2006.16236): a kernel of features in place of the softmax."""
+"""Linear attention (Katharopoulos et al. 2020, 2006.16236): a kernel of features replaces the softmax."""
 
 # b batch, n queries, m memory, h heads, k key size, v value size; c chunks of t positions
 
@@ -14,16 +14,16 @@ from attention.layers.cost import Cost
 from attention.layers.frame import AttendOptions, Sizes
 from attention.layers.projected import ProjectedAttention
 
-CHUNK = 64  # positions of a causal sequence that are computed together, from the state before them
+CHUNK = 64  # positions of a causal sequence that are computed together, given the state before them
 
 
 class Attention(ProjectedAttention):
-    """phi(q_n) S / (phi(q_n) z) in each head, S the sum over m of phi(k_m) v_m^T, z that of phi(k_m); phi = elu + 1.
+    """phi(q_n) S / (phi(q_n) z) in each head; S sums phi(k_m) v_m^T over m, z sums phi(k_m), and phi = elu + 1.
 
-    Causal, both sums end at n: S and z are a recurrent state, and time grows with the length and not with its square.
-    The same is a softmax of the logits log(phi(q) phi(k)^T), to which a bias is added; that form, of all pairs, is
-    computed where a bias, a mask by query, dropout or a hook asks for the pairs. A rotary position turns q and k before
-    phi.
+    In causal attention both sums end at n. S and z are then a recurrent state, and time grows linearly with the length.
+    The result equals that of a softmax over the logits log(phi(q) phi(k)^T). This form computes all pairs and allows a
+    bias. It is used if there is a bias, a mask that depends on the query, dropout or a hook, and in causal attention to
+    a memory of another length. A rotary position rotates q and k before phi.
     """
 
     own_kernel = "linear"
@@ -66,7 +66,7 @@ class Attention(ProjectedAttention):
                 return attend_causally(query, key, value) if options.causal else attend_by_state(query, key, value)
             logits = torch.einsum("bnhk,bmhk->bhnm", query, key)
             wide = logits.to(torch.promote_types(logits.dtype, torch.float32))
-            # products that underflow have a logarithm too
+            # so that products that underflow have a finite logarithm
             logits = wide.clamp(min=torch.finfo(wide.dtype).tiny).log()
             return attend(
                 query[..., :0],
@@ -82,7 +82,10 @@ class Attention(ProjectedAttention):
             )
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """The state takes m h d_k d_v multiplies and n h d_k d_v to read, its norm n h d_k; it is all that is kept."""
+        """Cost of the layer. S takes m h d_k d_v multiplies, reading it n h d_k d_v, and the norm n h d_k.
+
+        The cache holds S and z, whatever the length.
+        """
         maps = super().cost(queries, 0)
         linear = memory * (self.key.weight.numel() + self.value.weight.numel())
         state = self.key_heads * self.key_size * self.value_size
@@ -93,18 +96,21 @@ class Attention(ProjectedAttention):
 
 
 def features(x: Tensor) -> Tensor:
-    """elu(x) + 1, without the cancellation below 0."""
+    """Compute elu(x) + 1, without cancellation for negative x."""
     return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
 
 
 def attend_by_state(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Every query [B, N, H, K], as features, reads the sums over the whole memory, [B, N, H, V]."""
+    """Attend to the whole memory through its sums: features [B, N, H, K], [B, M, H, K] and values -> [B, N, H, V]."""
     state = torch.einsum("bmhk,bmhv->bhkv", key, value)
     return normalized(torch.einsum("bnhk,bhkv->bnhv", query, state), torch.einsum("bnhk,bhk->bnh", query, key.sum(1)))
 
 
 def attend_causally(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """The same of as long a memory, to the query's own position: pairs within a chunk, and the state before it."""
+    """Attend up to each query's own position, by pairs within a chunk and by the state before it.
+
+    Shapes are those of `attend_by_state`, with M = N.
+    """
     N = query.shape[1]
     chunk = min(CHUNK, N)
     query, key, value = (
@@ -119,12 +125,12 @@ def attend_causally(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def sum_before(chunks: Tensor) -> Tensor:
-    """[B, c, ...] -> the same: what the chunks before each add up to, summed at least in float32."""
+    """[B, c, ...] -> [B, c, ...]: for each chunk the sum of all chunks before it, in float32 or better."""
     wide = torch.promote_types(chunks.dtype, torch.float32)
     sums = chunks[:, :-1].cumsum(1, dtype=wide).to(chunks.dtype)
     return torch.cat([torch.zeros_like(chunks[:, :1]), sums], dim=1)
 
 
 def normalized(output: Tensor, norm: Tensor) -> Tensor:
-    """output [..., H, V] over norm [..., H]; zero where nothing is attended to."""
+    """Divide output [..., H, V] by norm [..., H]; the result is 0 where nothing is attended to."""
     return output / norm.masked_fill(norm == 0, 1.0)[..., None]

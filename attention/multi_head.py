@@ -1,6 +1,7 @@
-"""Multi-head attention (Vaswani et al. 2017, 1706.03762), with heads, key size and value size free of the hidden size.
+"""Multi-head attention (Vaswani et al. 2017, 1706.03762). Heads, key size and value size don't depend on hidden_size.
 
-key_size over hidden_size / heads is the enlarged key size, both sizes free the fixed head size (2002.07028).
+A key_size above hidden_size / heads is an enlarged key size. If both sizes are set, it is the fixed head size of
+2002.07028.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from attention.layers.projected import ProjectedAttention
 
 
 class Attention(ProjectedAttention):
-    """softmax(QK^T / sqrt(key_size)) V in `heads` heads, concatenated and projected; unscaled: without the division."""
+    """softmax(QK^T / sqrt(key_size)) V in each head, concatenated and projected; scaled=False omits the division."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from attention.layers.projected import ProjectedAttention, keep_columns, keep_ro
 
 
 class Attention(ProjectedAttention):
-    """softmax(Q_i K^T / sqrt(key_size)) V in head i: queries of its own, keys and values the same for every head."""
+    """softmax(Q_i K^T / sqrt(key_size)) V in head i: each head has its own queries; all share the keys and values."""
 
     def __init__(
         self,
@@ -40,14 +40,14 @@ class Attention(ProjectedAttention):
         self.value = nn.Linear(self.value.in_features, self.value_size, bias=linear_bias)
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [B, N, H, K], keys [B, M, H, K] and values [B, M, H, V], the last two the same in every head."""
+        """Queries [B, N, H, K], keys [B, M, H, K], values [B, M, H, V]; keys and values are the same in all heads."""
         query = self.query(x).unflatten(-1, (self.key_heads, self.key_size))
         key = self.key(memory).unsqueeze(2).expand(-1, -1, self.key_heads, -1)
         value = self.value(memory).unsqueeze(2).expand(-1, -1, self.value_heads, -1)
         return query, key, value
 
     def keep_heads(self, heads: Sequence[int]) -> None:
-        """Leave only these heads of queries and output, in place; the key and the value map belong to all heads."""
+        """Keep only these heads of queries and output, in place. The key and value maps stay: all heads share them."""
         keep_rows(self.query, heads, self.key_size)
         keep_columns(self.output, heads, self.value_size)
         self.key_heads = self.softmax_heads = self.value_heads = len(heads)

@@ -1,4 +1,4 @@
-"""Multi-token attention (Golovneva et al. 2025, 2504.00927): logits mix with those of neighbours, and heads mix."""
+"""Multi-token attention (Golovneva et al. 2025, 2504.00927): logits mix with neighbouring logits, and heads mix."""
 
 # B batch, N queries, M memory, H heads, K key size, V value size; c_q, c_k: rows and columns of a kernel
 
@@ -15,11 +15,12 @@ from attention.layers.frame import AttendOptions, check_sizes
 
 
 class Attention(talking_heads.Attention):
-    """Each head's logits are convolved over queries and keys before the softmax; its weights mix by a P_w after it.
+    """Multi-head attention with logits convolved over queries and keys, and weights mixed across heads by P_w.
 
-    The window of a query is its own position and those before it, that of a key lies around it; logits that are masked
-    count as 0 in it. P_w [heads, heads] is the paper's head convolution with one group of all heads. Both start as the
-    identity, which is multi-head attention. The norm of the heads' outputs is left out, which the paper's models have.
+    The window of a query ends at its own position, and the window of a key is centred on it. Masked logits count as 0
+    in a window. P_w [heads, heads] is the paper's head convolution with all heads in one group. The convolution and P_w
+    start as the identity, which is multi-head attention. The paper's models also normalize the heads' outputs; this
+    layer does not.
     """
 
     positional = True
@@ -57,7 +58,7 @@ class Attention(talking_heads.Attention):
     def attend(
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
     ) -> Tensor:
-        """[B, N, H, V]; the convolved logits are given as the bias of a product of width 0."""
+        """The outputs of the heads, [B, N, H, V]; the convolved logits are the bias of a dot product of width 0."""
         query, key, value = map(autocast.cast, (query, key, value))
         logits = torch.einsum("bnhk,bmhk->bhnm", query * self.scale, key)
         if options.mask is not None:
@@ -69,7 +70,7 @@ class Attention(talking_heads.Attention):
         return super().attend(x, memory, query[..., :0], key[..., :0], value, options)
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """The convolution takes n m h c_q c_k multiplies; of the queries before the next one, c_q - 1 are kept too."""
+        """Cost of the layer. The convolution takes n m h c_q c_k multiplies; the cache also holds c_q - 1 queries."""
         kernel = self.convolution.weight
         rows = min(queries, kernel.shape[1] - 1) * self.query.out_features
         own = Cost(kernel.numel(), queries * memory * kernel.numel(), rows)
@@ -77,7 +78,7 @@ class Attention(talking_heads.Attention):
 
 
 class Convolution(nn.Module):
-    """A kernel [H, c_q, c_k] over queries and keys, for each head."""
+    """A convolution over queries and keys, with a kernel [c_q, c_k] for each head."""
 
     def __init__(self, heads: int, query_window: int, key_window: int) -> None:
         super().__init__()
@@ -85,13 +86,13 @@ class Convolution(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Begin with the logits as they are."""
+        """Start as the identity: 1 at the query's and the key's own position, else 0."""
         nn.init.zeros_(self.weight)
         with torch.no_grad():
             self.weight[:, -1, self.weight.shape[2] // 2] = 1.0
 
     def forward(self, logits: Tensor) -> Tensor:
-        """[B, H, N, M] -> the same: each the sum of those of c_q queries to its own and of c_k keys around its own."""
+        """[B, H, N, M] -> [B, H, N, M]: weighted sums over c_q queries up to each one and c_k keys around each one."""
         rows, columns = self.weight.shape[1:]
         around = F.pad(logits, (columns // 2, (columns - 1) // 2, rows - 1, 0))
         return F.conv2d(around, self.weight[:, None].to(logits.dtype), groups=len(self.weight))

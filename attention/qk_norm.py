@@ -11,11 +11,11 @@ from attention.layers.cost import Cost
 
 
 class Attention(multi_head.Attention):
-    """Multi-head attention whose queries and keys go through an RMSNorm over the features of a head, before they turn.
+    """Multi-head attention whose queries and keys go through an RMSNorm over the features of a head.
 
-    The gains [K] of the two norms belong to all heads. A logit is then at most sqrt(key_size) times the gains, however
-    the maps grow. Henry et al. divide by the length of the vectors and learn one factor, Dehghani et al. subtract the
-    mean too; the form here is that of most models since.
+    The norms come before a rotary position, and all heads share their gains [K]. A logit is then at most sqrt(key_size)
+    times the gains, however large the query and key maps grow. Henry et al. divide by the length of the vectors and
+    learn one factor. Dehghani et al. also subtract the mean. The RMSNorm here is the form of most later models.
     """
 
     def __init__(
@@ -36,9 +36,9 @@ class Attention(multi_head.Attention):
         self.key_norm = nn.RMSNorm(self.key_size, eps=epsilon)
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [B, N, H, K] and keys [B, M, H, K], normed, and values [B, M, H, V]."""
+        """Normalized queries [B, N, H, K] and keys [B, M, H, K], and values [B, M, H, V]."""
         query, key, value = super().project(x, memory)
-        # sums of squares in the dtype of the gains, also under autocast
+        # also under autocast, the sums of squares have the dtype of the gains
         query, key = (
             norm(each.to(norm.weight.dtype)).to(each.dtype)
             for norm, each in ((self.query_norm, query), (self.key_norm, key))
@@ -46,5 +46,5 @@ class Attention(multi_head.Attention):
         return query, key, value
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """The gains of two norms more than multi-head."""
+        """Cost of multi-head attention, plus the gains of the two norms as parameters."""
         return super().cost(queries, memory) + Cost(parameters=2 * self.key_size)

@@ -1,4 +1,4 @@
-"""Sigmoid attention (Ramapuram et al. 2024, 2409.04431): every weight by itself, without a softmax over the memory."""
+"""Sigmoid attention (Ramapuram et al. 2024, 2409.04431): each weight is a sigmoid of its logit, without a softmax."""
 
 # b batch, n query, m memory, h heads, k key size, v value size
 
@@ -15,10 +15,10 @@ from attention.layers.projected import ProjectedAttention
 
 
 class Attention(ProjectedAttention):
-    """sigmoid(QK^T / sqrt(key_size) - log(n)) V in each head, n the positions that a query may attend to.
+    """sigmoid(QK^T / sqrt(key_size) - log(n)) V in each head; n is the number of positions that a query may attend to.
 
-    The paper's b = -log(n) makes the weights of a row sum to about 1 at the start, as a softmax does. There n is the
-    length of the sequence; here padding doesn't count, nor what a causal mask hides.
+    With the paper's b = -log(n), the weights of a row sum to about 1 at the start, as those of a softmax do. In the
+    paper n is the length of the sequence. Here n excludes padding and the positions that a causal mask hides.
     """
 
     stages = ("logits", "mixed_logits", "mixed_weights", "outputs")
@@ -66,7 +66,10 @@ class Attention(ProjectedAttention):
 
 
 def attend_by_sigmoid(problem: Problem, hook: Hook) -> Tensor:
-    """The paper's equation in plain einsum, [B, N, H, V]; the sigmoid at least in float32. Autograd keeps the maps."""
+    """Compute the paper's equation in plain einsum, [B, N, H, V].
+
+    The sigmoid is in float32 or better. Autograd keeps the maps for the backward pass.
+    """
     logits = hook("logits", torch.einsum("bnhk,bmhk->bhnm", problem.query, problem.key) * problem.scale)
     logits = logits.to(torch.promote_types(logits.dtype, torch.float32))
     if problem.bias is not None:

@@ -1,4 +1,4 @@
-"""Attention with a sink: a head may attend to nothing (softmax off by one, and learned sinks; after 2309.17453)."""
+"""Attention with a sink (after 2309.17453): a head may attend to nothing, by softmax off by one or a learned sink."""
 
 # B batch, N queries, M memory, H heads, K key size, V value size
 
@@ -18,11 +18,12 @@ from attention.layers.frame import AttendOptions
 
 
 class Attention(multi_head.Attention):
-    """Weights exp(l_m) / (exp(s) + sum over m of exp(l_m)) of the logits l, in each head; they sum to less than 1.
+    """Multi-head attention with the weights exp(l_m) / (exp(s) + sum over m of exp(l_m)), where l are the logits.
 
-    learned: s is a parameter of each head and starts at 0; else it is 0, the softmax off by one of Miller 2023. As s
-    falls it becomes multi-head attention. The sink is computed as one more memory position, whose value is 0 and whose
-    logit is that of one more feature, so every kernel can do it.
+    The weights of a query sum to less than 1. If `learned`, s is a parameter of each head that starts at 0. Otherwise s
+    is 0, which is the softmax off by one of Miller 2023. As s falls, the layer approaches multi-head attention. The
+    sink is computed as an additional memory position whose value is 0 and whose logit comes from an additional feature.
+    Every kernel can therefore compute it.
     """
 
     stages = ("logits", "mixed_logits", "mixed_weights", "outputs")
@@ -46,7 +47,7 @@ class Attention(multi_head.Attention):
     def attend(
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
     ) -> Tensor:
-        """[B, N, H, V]; the sink stands before the memory."""
+        """The outputs of the heads, [B, N, H, V]; the sink is put before the memory."""
         key, value = (F.pad(each, (0, 0, 0, 0, 1, 0)) for each in (key, value))
         if self.sink is not None:
             query, key = F.pad(query, (0, 1), value=1.0), F.pad(key, (0, 1))
@@ -57,7 +58,10 @@ class Attention(multi_head.Attention):
         return self.run_kernel(query, key, value, options, hook)
 
     def _mask(self, query: Tensor, key: Tensor, options: AttendOptions) -> Tensor | None:
-        """The mask with the sink before it, and with what a causal one hides: the kernels' would count the sink."""
+        """The mask with a column for the sink in front.
+
+        It includes the causal mask, because that of the kernels would count the sink as a position.
+        """
         mask = options.mask
         if options.causal:
             past = torch.ones(query.shape[1], key.shape[1] - 1, dtype=torch.bool, device=query.device).tril()
@@ -65,7 +69,7 @@ class Attention(multi_head.Attention):
         return None if mask is None else F.pad(mask.expand(*mask.shape[:3], key.shape[1] - 1), (1, 0), value=True)
 
     def _beside_the_sink(self, hook: Hook) -> Hook:
-        """The hook of maps that have the sink in their first column: it gets those without it."""
+        """A hook for maps that have the sink in their first column; it calls `hook` with the other columns."""
 
         def inner(stage: Stage, tensor: Tensor) -> Tensor:
             if stage not in self.stages:
@@ -77,13 +81,16 @@ class Attention(multi_head.Attention):
         return inner
 
     def keep_key_heads(self, heads: Sequence[int]) -> None:
-        """Leave only these heads, with their sinks."""
+        """Keep only these heads and their sinks, in place."""
         super().keep_key_heads(heads)
         if self.sink is not None:
             self.sink.logit = nn.Parameter(self.sink.logit.detach()[list(heads)].clone())
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """A memory position more in both products, and with a learned sink a feature more in QK^T."""
+        """Cost of multi-head attention, plus one memory position in both products.
+
+        A learned sink also adds one feature to QK^T.
+        """
         learned = 0 if self.sink is None else self.key_heads
         widths = self.key_heads * self.key_size, self.value_heads * self.value_size
         sink = cost.attention(queries, 1, *widths) + cost.attention(queries, memory + 1, learned, 0)
@@ -99,10 +106,10 @@ class Sink(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Begin with the softmax off by one."""
+        """Start with the softmax off by one."""
         nn.init.zeros_(self.logit)
 
 
 def _widened(bias: Tensor | None, key: Tensor) -> Tensor | None:
-    """The bias with 0 for the sink, in its first column."""
+    """The bias with a first column of 0 for the sink."""
     return None if bias is None else F.pad(bias.expand(*bias.shape[:3], key.shape[1] - 1), (1, 0))

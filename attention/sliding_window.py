@@ -1,4 +1,4 @@
-"""Sliding-window attention (Beltagy et al. 2020, 2004.05150): a position attends to its neighbours only."""
+"""Sliding-window attention (Beltagy et al. 2020, 2004.05150): a position attends only to its neighbours."""
 
 # B batch, N queries, M memory, H heads, K key size, V value size
 
@@ -15,11 +15,12 @@ from attention.layers.frame import AttendOptions
 
 
 class Attention(multi_head.Attention):
-    """Multi-head attention to positions at most `window` before or behind the query's own.
+    """Multi-head attention to the positions at most `window` before or after the query's own.
 
-    A window of the length or more is multi-head attention. Positions of another sequence don't compare: a memory is
-    attended to as a whole. The kernels compute all products and mask those outside, so it is as dear as multi-head in
-    training; what it saves is the cache, of the last `window` + 1 positions.
+    With a window of at least the length it is multi-head attention. Another sequence is attended to as a whole, because
+    its positions can't be compared with those of the queries. The kernels compute all products and mask those outside
+    the window, so training costs as much as with multi-head attention. The cache is smaller: it holds the last
+    `window` + 1 positions.
     """
 
     positional = True
@@ -45,7 +46,7 @@ class Attention(multi_head.Attention):
     def attend(
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
     ) -> Tensor:
-        """[B, N, H, V]; the window is a part of the mask."""
+        """The outputs of the heads, [B, N, H, V]; the window becomes a part of the mask."""
         if memory is x and self.window < x.shape[1] - 1:
             place = torch.arange(x.shape[1], device=x.device)
             near = ((place[:, None] - place).abs() <= self.window)[None, None]
@@ -53,6 +54,6 @@ class Attention(multi_head.Attention):
         return super().attend(x, memory, query, key, value, options)
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """That of multi-head attention, with a cache of no more than the window."""
+        """Cost of multi-head attention, with a cache of at most `window` + 1 positions."""
         cost = super().cost(queries, memory)
         return dataclasses.replace(cost, cached=cost.cached // max(1, memory) * min(memory, self.window + 1))

@@ -19,17 +19,18 @@ from attention.layers.projected import ProjectedAttention
 
 # standard deviation of a standard normal cut off at two standard deviations
 TRUNCATED_STD = 0.8796256610342398
-# variance of a dynamic term of P relative to the static one: "learning difficulties when this value is too large" (the
-# authors' code, mesh_tensorflow/transformer/transformer_layers.py, dynamic_projections_init_scale)
+# variance of a dynamic term of P relative to the static one. The authors' code warns of "learning difficulties when
+# this value is too large" (mesh_tensorflow/transformer/transformer_layers.py, dynamic_projections_init_scale)
 DYNAMIC_VARIANCE = 1e-2
 
 
 class Attention(ProjectedAttention):
     """Multi-head attention whose logits are mixed across heads by P_l [h_k, h] and whose weights by P_w [h, h_v].
 
-    static: the learned ones of the two; dynamic: terms computed from x or from the memory m, for the logits (x2l,
-    m2l) or the weights (x2w, m2w), added to the static ones. Where nothing mixes, the heads on both sides must agree in
-    number. With both projections the identity it is multi-head attention exactly.
+    static: which of the two have a learned matrix. dynamic: which terms are computed from x or from the memory m, for
+    the logits (x2l, m2l) or the weights (x2w, m2w); they are added to the static matrices. Without a projection, the
+    numbers of heads before and after must be equal. If both projections are the identity, this is exactly multi-head
+    attention.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Attention(ProjectedAttention):
     def attend(
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
     ) -> Tensor:
-        """[B, N, h_v, V], the maps mixed by P_l and P_w."""
+        """The outputs of the heads, [B, N, h_v, V], with maps mixed by P_l and P_w."""
         options = options._replace(
             logits_projection=self.logits_projection(x, memory), weights_projection=self.weights_projection(x, memory)
         )
@@ -102,30 +103,30 @@ class Attention(ProjectedAttention):
         yield from self.weights_projection.parameters()
 
     def keep_softmax_heads(self, heads: Sequence[int]) -> None:
-        """Leave only these heads behind P_w where there is one, else before it too."""
+        """Keep only these heads after P_w, in place. Without a P_w, keep only these heads of the softmax."""
         if self.weights_projection.mixes:
             self.weights_projection.keep_mixed_heads(heads)
         else:
             super().keep_softmax_heads(heads)
 
     def keep_key_heads(self, heads: Sequence[int]) -> None:
-        """Leave only these heads behind P_l where there is one, else before it too."""
+        """Keep only these heads after P_l, in place. Without a P_l, keep only these heads of queries and keys."""
         if self.logits_projection.mixes:
             self.logits_projection.keep_mixed_heads(heads)
         else:
             super().keep_key_heads(heads)
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """Cost of the maps and products of attention, and of mixing by P_l and P_w."""
+        """Cost of the linear maps and products of attention, and of mixing by P_l and P_w."""
         mixing = self.logits_projection.cost(queries, memory) + self.weights_projection.cost(queries, memory)
         return super().cost(queries, memory) + mixing
 
 
 class HeadProjection(nn.Module):
-    """P_l or P_w, h_in heads to h_out, as the sum of the terms it has; without any, the maps stay as they are.
+    """P_l or P_w from h_in to h_out heads, as the sum of its terms. Without terms, the maps stay as they are.
 
-    static [h_in, h_out]; query [D, h_in, h_out] and memory [D_M, h_in, h_out] give every position a matrix of its own
-    (x2l or x2w, m2l or m2w); query_size = D and memory_size = D_M, 0 for no such term.
+    static [h_in, h_out] is one matrix for all positions. query [D, h_in, h_out] and memory [D_M, h_in, h_out] give each
+    position a matrix (x2l or x2w, m2l or m2w). query_size is D and memory_size is D_M, or 0 to omit the term.
     """
 
     def __init__(
@@ -153,12 +154,12 @@ class HeadProjection(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Draw P, or set it to the identity, as `start` says.
+        """Draw P, or set it to the identity, depending on `start`.
 
-        random: truncated normal of variance 1 / h_in, so that mixing keeps the variance of the logits (the authors).
-
-        The mixed weights then have either sign and don't sum to 1. identity: training starts from multi-head
-        attention (what later work does). A dynamic term starts with a hundredth of the random variance.
+        random: P is drawn from a truncated normal distribution of variance 1 / h_in, as in the authors' code, so that
+        mixing keeps the variance of the logits. The mixed weights then have either sign and don't sum to 1.
+        identity: training starts from multi-head attention, as in later work.
+        A dynamic term starts with a hundredth of the random variance.
         """
         if self.static is not None and self.start == "identity":
             nn.init.eye_(self.static)
@@ -169,11 +170,11 @@ class HeadProjection(nn.Module):
                 _truncated_normal_(term, DYNAMIC_VARIANCE / (self.heads * size))
 
     def forward(self, x: Tensor, memory: Tensor) -> Projection:
-        """The projection at every position of x [B, N, D] and memory [B, M, D_M]."""
+        """The projection at each position of x [B, N, D] and memory [B, M, D_M]."""
         return Projection(self.static, _by_position(x, self.query), _by_position(memory, self.memory))
 
     def keep_mixed_heads(self, heads: Sequence[int]) -> None:
-        """Leave only these of the heads that P mixes into, in place."""
+        """Keep only these of the heads that P mixes into, in place."""
         for name, term in self.named_parameters():
             setattr(self, name, nn.Parameter(term.detach()[..., list(heads)].clone()))
         self.mixed_heads = len(heads)
@@ -185,15 +186,15 @@ class HeadProjection(nn.Module):
 
 
 def _by_position(x: Tensor, weight: Tensor | None) -> Tensor | None:
-    """[B, N, D] and [D, h_in, h_out] -> [B, N, h_in, h_out]."""
+    """Compute a matrix for each position: [B, N, D] and [D, h_in, h_out] -> [B, N, h_in, h_out]."""
     return None if weight is None else (x @ weight.flatten(1)).unflatten(-1, weight.shape[1:])
 
 
 def _truncated_normal_(tensor: Tensor, variance: float) -> None:
-    """A normal cut off at two standard deviations, by the inverse of its distribution function.
+    """Fill the tensor from a normal distribution cut off at two standard deviations, by inverting its CDF.
 
-    torch's trunc_normal_ looks at the values it has drawn, which tensors of shapes alone don't have. For these nothing
-    is drawn here, as erfinv_ would import torch's compiler.
+    torch's trunc_normal_ reads the values that it has drawn, which meta tensors don't have. For meta tensors nothing is
+    drawn here, because erfinv_ would import torch's compiler.
     """
     if tensor.is_meta:
         return

@@ -1,4 +1,4 @@
-"""Value residual (Zhou et al. 2024, 2410.17897): the values of the first layer are added to those of every other."""
+"""Value residual (Zhou et al. 2024, 2410.17897): the first layer's values are added to those of every other layer."""
 
 # B batch, N queries, M memory, H heads, V value size
 
@@ -13,11 +13,11 @@ from attention.layers.frame import AttendOptions
 
 
 class Attention(multi_head.Attention):
-    """softmax(QK^T / sqrt(key_size)) (a V_1 + b V) in each head, V_1 the values of the model's first layer.
+    """softmax(QK^T / sqrt(key_size)) (a V_1 + b V) in each head, where V_1 are the values of the model's first layer.
 
-    a and b are learned in each layer and start at a half. In the first layer, and in one that stands alone, V_1 = V;
-    so it is in every attention from one sequence to another. Heads of one layer can't be left out: those of V_1 belong
-    to all layers. a = 0 and b = 1 is multi-head attention.
+    a and b are learned in each layer and start at 1/2. V_1 = V in the first layer, in a single layer, and in attention
+    to another sequence. The heads of one layer can't be pruned, because all layers use V_1. With a = 0 and b = 1 it is
+    multi-head attention.
     """
 
     prunable = False
@@ -40,17 +40,17 @@ class Attention(multi_head.Attention):
     def attend(
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
     ) -> Tensor:
-        """[B, N, H, V]; the first layer leaves its values to the others."""
+        """The outputs of the heads, [B, N, H, V]; the first layer leaves its values to the others."""
         first = value if options.earlier is None else options.earlier.setdefault("value", value)
         return super().attend(x, memory, query, key, self.balance(first, value), options)
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """Two parameters more than multi-head; the sum of values is no product of matrices."""
+        """Cost of multi-head attention, plus two parameters. The sum of values is not a matrix product."""
         return super().cost(queries, memory) + Cost(parameters=2)
 
 
 class Balance(nn.Module):
-    """a first + b own."""
+    """The sum a V_1 + b V, with learned a and b."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -58,9 +58,9 @@ class Balance(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Begin with the mean of the two."""
+        """Start with the mean of the two."""
         nn.init.constant_(self.weight, 0.5)
 
     def forward(self, first: Tensor, own: Tensor) -> Tensor:
-        """Two tensors of a shape -> another of it."""
+        """Combine two tensors of the same shape into one of that shape."""
         return self.weight[0] * first + self.weight[1] * own

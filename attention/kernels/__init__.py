@@ -1,4 +1,7 @@
-"""The ways to compute `attend`, a file each: it has `attend(problem)`, and `refusal(problem)` if it can't do all."""
+"""The kernels that compute `attend`, one file each.
+
+Each file defines `attend(problem)`, and `refusal(problem)` if the kernel can't do every problem.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from pathlib import Path
 
 
 def kernel_modules() -> dict[str, str]:
-    """The module of each kernel by the kernel's name: a file of this folder that defines `attend`.
+    """The modules of the kernels by the kernels' names: the files of this folder that define `attend`.
 
-    Files are read and not imported: neither is torch, nor what a kernel needs that this machine may lack.
+    The files are read but not imported, so this needs neither torch nor the libraries of a kernel.
     """
     paths = (path for folder in __path__ for path in Path(folder).glob("*.py"))
     files = (path for path in paths if "\ndef attend(" in path.read_text(encoding="utf-8"))

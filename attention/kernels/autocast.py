@@ -1,4 +1,4 @@
-"""What torch.autocast asks of the kernels, settled once for the forward and the backward."""
+"""The dtypes of torch.autocast, applied once for the forward and the backward pass of a kernel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def cast(tensor: Tensor) -> Tensor:
-    """The tensor in the dtype of the surrounding autocast, if any; float64 stays, as in torch's own products."""
+    """Cast the tensor to the dtype of the surrounding autocast, if any; float64 stays, as in torch's own products."""
     device = tensor.device.type
     if not torch.amp.is_autocast_available(device) or not torch.is_autocast_enabled(device):
         return tensor
@@ -17,7 +17,7 @@ def cast(tensor: Tensor) -> Tensor:
 
 
 def disabled(tensor: Tensor) -> contextlib.AbstractContextManager[None]:
-    """No autocast on the tensor's device: the dtypes have been chosen."""
+    """A block without autocast on the tensor's device, for tensors whose dtypes are chosen already."""
     device = tensor.device.type
     if not torch.amp.is_autocast_available(device):
         return contextlib.nullcontext()

@@ -1,9 +1,10 @@
-"""Any problem, block by block: no map outlives its block, so the extra memory grows neither with B nor with N x M.
+"""Attention computed block by block, for every problem. The extra memory grows neither with B nor with N x M.
 
-A block is some examples, or some query rows of one example. The backward computes its maps again, dropout included.
+A block is some examples, or some query rows of one example. Its maps are freed when it is done. The backward pass
+recomputes them, including the dropout.
 """
 
-# b examples, n query rows, m memory, h heads, g heads after mixing: of one block
+# sizes of a block: b examples, n query rows, m memory, h heads, g heads after mixing
 
 from __future__ import annotations
 
@@ -21,26 +22,27 @@ from attention.kernels.compiler import not_compiled
 from attention.kernels.dropout import keep_scale, kept_weights, seed_number
 from attention.kernels.problem import Problem, Projection
 
-# bytes of the largest map of a block, all heads together. On a CPU the six maps of a block should stay in the cache,
-# yet be worth the calls: a half or twice as much is as fast, 8 times as much takes 1.5 times as long. A GPU wants work
+# The most bytes of a map of a block, all heads together. On a CPU the six maps of a block should fit into the cache and
+# still be worth the calls. Half or twice as many bytes are as fast; 8 times as many take 1.5 times as long. A GPU needs
+# larger blocks to be busy
 BLOCK_BYTES = {"cpu": 2**21, "cuda": 2**26}
 
 
-# compiled, the loop over the blocks would be unrolled: a compiled model calls this kernel as it is
+# torch.compile would unroll the loop over the blocks, so a compiled model calls this kernel uncompiled
 @not_compiled
 def attend(problem: Problem) -> Tensor:
-    """Compute what the reference does, gradients included, with only the inputs kept for the backward.
+    """Compute the same as the reference, including gradients, and keep only the inputs for the backward pass.
 
-    Products are in the dtype of the inputs; the softmax, and sums over blocks, in float32 or better. The gradients have
-    no gradients: a second derivative raises torch's RuntimeError (once_differentiable).
+    Products are in the dtype of the inputs; the softmax and sums over blocks are in float32 or better. A second
+    derivative raises torch's RuntimeError (once_differentiable).
     """
-    # a number, as the tensor may hold another seed before the backward
+    # kept as a number, because the tensor may hold another seed before the backward pass
     seed = seed_number(problem.dropout_seed, problem.query)
     return _Blocked.apply(problem.causal, problem.scale, problem.dropout, seed, *_tensors(problem))
 
 
 class Block(NamedTuple):
-    """Where a block lies in the batch, in the query rows and in the memory."""
+    """The place of a block in the batch, the query rows and the memory."""
 
     examples: slice
     rows: slice
@@ -48,9 +50,9 @@ class Block(NamedTuple):
 
 
 def blocks(problem: Problem) -> Iterator[Block]:
-    """Whole examples, or rows of one example, of at most BLOCK_BYTES a map (but at least a row), in a fixed order.
+    """Whole examples, or rows of one example, in a fixed order.
 
-    A causal block leaves out the memory behind its last row.
+    A map of a block has at most BLOCK_BYTES, or a single row. A causal block leaves out the memory after its last row.
     """
     B, N, heads, _ = problem.query.shape
     M, mixed = problem.key.shape[1], problem.logits_projection
@@ -67,7 +69,7 @@ def blocks(problem: Problem) -> Iterator[Block]:
 
 
 class _Blocked(torch.autograd.Function):
-    """`attend` as one node of the graph."""
+    """`attend` as one node of autograd's graph."""
 
     @staticmethod
     def forward(ctx: Any, causal: bool, scale: float, dropout: float, seed: int, *tensors: Tensor | None) -> Tensor:
@@ -112,10 +114,13 @@ class _Blocked(torch.autograd.Function):
 
 
 def _maps(part: Problem, first_row: int) -> tuple[Tensor, Tensor, Tensor]:
-    """(J, softmax, after P_w) of a block, each [b, heads, n, m]. Without P_l the first is of no use any more."""
+    """The maps of a block, each [b, heads, n, m]: J, the softmax, and the weights after P_w.
+
+    Without P_l, J is overwritten and must not be used.
+    """
     logits = (part.query.transpose(1, 2) * part.scale) @ part.key.permute(0, 2, 3, 1)
     mixed = _mix(logits, part.logits_projection)
-    # in place: a mixed map is new, and an unmixed one isn't needed again
+    # in place, because a mixed map is new, and an unmixed one isn't needed again
     if part.bias is not None:
         mixed += part.bias
     allowed, empty = part.permitted(first_row)
@@ -123,13 +128,13 @@ def _maps(part: Problem, first_row: int) -> tuple[Tensor, Tensor, Tensor]:
         mixed.masked_fill_(~allowed, float("-inf"))
     weights = torch.softmax(mixed, -1)
     if empty is not None:
-        # these rows are NaN until here; weights of zero make their gradients zero too
+        # these rows are NaN so far; with weights of zero, their gradients are zero too
         weights.masked_fill_(empty, 0.0)
     return logits, weights, _mix(weights, part.weights_projection)
 
 
 def _gradients(part: Problem, block: Block, grad_output: Tensor, dropped: _Dropout | None) -> list[Tensor | None]:
-    """Gradients of the block's parts of all tensors, in the order of `_tensors`."""
+    """The gradients of the block's parts of all tensors, in the order of `_tensors`."""
     logits, weights, mixed = _maps(part, block.rows.start)
     grad_output = grad_output.transpose(1, 2)
     if dropped is not None:
@@ -151,7 +156,7 @@ def _gradients(part: Problem, block: Block, grad_output: Tensor, dropped: _Dropo
 
 
 def _mix(maps: Tensor, projection: Projection | None) -> Tensor:
-    """[b, h, n, m] -> [b, g, n, m]."""
+    """Mix the maps: [b, h, n, m] -> [b, g, n, m]."""
     if projection is None:
         return maps
     if projection.static is not None:
@@ -165,7 +170,7 @@ def _mix(maps: Tensor, projection: Projection | None) -> Tensor:
 
 
 def _unmix(grad: Tensor, maps: Tensor, projection: Projection | None) -> tuple[Tensor, Projection]:
-    """Gradients of `_mix`: of the maps, and of each term."""
+    """The gradients of the maps and of each term of the projection, through `_mix`."""
     if projection is None:
         return grad, Projection()
     if projection.static is not None:
@@ -182,8 +187,8 @@ def _unmix(grad: Tensor, maps: Tensor, projection: Projection | None) -> tuple[T
 
 
 def _combine(matrix: Tensor, maps: Tensor) -> Tensor:
-    """[g, h] and [b, h, n, m] -> [b, g, n, m], as one wide product (g x h) (h x nm) an example."""
-    # not matmul: for a matrix that requires a gradient it transposes the maps to make one product of all examples
+    """[g, h] and [b, h, n, m] -> [b, g, n, m], by one wide product (g x h) (h x nm) for each example."""
+    # not matmul: if the matrix requires a gradient, it transposes the maps to make one product of all examples
     return torch.bmm(matrix.expand(len(maps), *matrix.shape), maps.flatten(2)).unflatten(2, maps.shape[2:])
 
 
@@ -196,7 +201,7 @@ class _Dropout:
         self.shape = (len(problem.query), problem.value.shape[2], problem.query.shape[1])
 
     def kept(self, maps: Tensor, block: Block) -> Tensor:
-        """1 for a weight that stays, else 0, in the dtype of the block's maps [b, h_v, n, m]."""
+        """1 for a weight that is kept, else 0, in the dtype of the block's maps [b, h_v, n, m]."""
         memory, device = maps.shape[-1], maps.device
         kept = kept_weights(self.seed, self.probability, self.shape, memory, device, block.examples, block.rows)
         return kept.to(maps.dtype)
@@ -205,8 +210,8 @@ class _Dropout:
 class _Sum:
     """The gradient of one tensor, summed over blocks in float32 or better.
 
-    Of a tensor that all examples share, the whole stays so until the end; else an example's part is rounded to `dtype`
-    once its blocks are done, and the wide total is never larger than the examples of a block.
+    If all examples share the tensor, the whole sum stays wide until the end. Otherwise the part of an example is
+    rounded to `dtype` once its blocks are done, so the wide total is never larger than the examples of a block.
     """
 
     def __init__(self, tensor: Tensor, shared: bool) -> None:
@@ -215,25 +220,25 @@ class _Sum:
         self.gradient = torch.zeros(tensor.shape, dtype=self.wide if shared else self.dtype, device=tensor.device)
 
     def begin(self, examples: slice) -> None:
-        """Begin the blocks of these examples, which are added to `total`."""
+        """Begin the blocks of these examples; their gradients are to be added to `total`."""
         self.part = self.gradient if self.shared else self.gradient[examples]
-        self.total = self.part.to(self.wide)  # the part itself where it is wide already
+        self.total = self.part.to(self.wide)  # the part itself if it is wide already
 
     def end(self) -> None:
-        """All blocks of the examples have been added."""
+        """Store the total, when all blocks of the examples have been added."""
         if self.total is not self.part:
             self.part.copy_(self.total)
 
 
 def _shared(tensors: tuple[Tensor | None, ...]) -> list[bool]:
-    """Whether all examples share a tensor, for each of `_tensors`: a static term, a bias or mask of one example."""
-    terms = [True, False, False]  # of a Projection
+    """Whether all examples share a tensor, for each of `_tensors`: a static term, or a bias or mask of one example."""
+    terms = [True, False, False]  # the terms of a Projection
     broadcast = [tensor is not None and tensor.shape[0] == 1 for tensor in tensors[-2:]]
     return [False, False, False, *terms, *terms, *broadcast]
 
 
 def _tensors(problem: Problem) -> tuple[Tensor | None, ...]:
-    """The tensors of the problem in one fixed order, without the seed."""
+    """The tensors of the problem in a fixed order, without the seed."""
     logits, weights = problem.logits_projection or Projection(), problem.weights_projection or Projection()
     return (problem.query, problem.key, problem.value, *logits, *weights, problem.bias, problem.mask)
 

@@ -1,6 +1,6 @@
-"""The sources in `cpu/` as a kernel: built at first use by the machine's own compiler, kept, and loaded from then on.
+"""The C++ kernel in `cpu/`. The machine's own compiler builds it at first use; the library is kept and loaded later.
 
-Where there is no compiler, or it fails, `refusal` says so, and `auto` computes in blocks instead.
+If there is no compiler, or it fails, `refusal` says so, and `auto` computes in blocks instead.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ from attention.kernels.problem import Problem
 SOURCES = Path(__file__).parent / "cpu"
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fopenmp", "-fPIC", "-shared", "-w")
 TYPE_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float64: 2}
-# of the processor: on a busy machine the same build only takes longer. A compiler that waits is given an hour.
+# limits of a build: seconds of processor time, because a busy machine only takes longer, and seconds in all
 COMPILE_SECONDS, WAIT_SECONDS = 300, 3600
 COMPILERS = ("g++", "clang++", "c++")
-BUILD_PREFIX = "building-"  # the start of the name of a folder that is built in
-# So many heads for each thread are evenly divided enough. Threads share an example with at least so many weights:
-# they wait for each other several times, which takes longer than the work on a small one
+BUILD_PREFIX = "building-"  # the start of the names of the folders for builds
+# With at least HEADS_PER_THREAD heads for each thread, whole heads are divided evenly enough. Threads share an example
+# only if it has at least SHARED_WEIGHTS weights: they wait for each other several times, which takes longer than the
+# work on a small example
 HEADS_PER_THREAD, SHARED_WEIGHTS = 4, 2**18
 
 
 def refusal(problem: Problem) -> str | None:
-    """Why this kernel can't do the problem, or None. The first call may take the seconds of compiling."""
+    """Why this kernel can't do the problem, or None. The first call may take the seconds that a build takes."""
     query = problem.query
     if query.device.type != "cpu":
         return f"it runs on a CPU, not on {query.device.type}"
@@ -60,20 +61,20 @@ def refusal(problem: Problem) -> str | None:
     return absence()
 
 
-# a constant of a compiled model, which could not trace a compiler's run
+# a constant in a compiled model, because torch.compile can't trace the run of a compiler
 @constant
 def absence() -> str | None:
     """Why this kernel can't run on this machine, whatever the problem, or None.
 
-    `auto` computes in blocks then, several times as slowly: whoever starts a run can say so with this reason.
+    If there is a reason, `auto` computes in blocks, which is several times slower; a run can report the reason.
     """
     return library().absence
 
 
 def build_in(folder: Path, report: Callable[[str], None] | None = None) -> None:
-    """Look for the library in this folder from now on, and build it there where it is missing.
+    """Look for the library in this folder from now on, and build it there if it is missing.
 
-    Without a call that is `.cache/attn` in the user's home directory. A library that this process has loaded stays.
+    The default is `.cache/attn` in the user's home directory. A library that this process has loaded stays loaded.
     report: receives a line before a build and one after it.
     """
     global _folder, _report
@@ -83,9 +84,10 @@ def build_in(folder: Path, report: Callable[[str], None] | None = None) -> None:
 
 
 def attend(problem: Problem) -> Tensor:
-    """Compute what the reference does, gradients included; only the inputs are kept. Sums are in float32 or better.
+    """Compute the same as the reference, including gradients, and keep only the inputs for the backward pass.
 
-    The same threads give the same bits. A second derivative raises RuntimeError.
+    Sums are in float32 or better. The same number of threads gives the same bits. A second derivative raises
+    RuntimeError.
     """
     logits, weights = (each and each.static for each in (problem.logits_projection, problem.weights_projection))
     bias = None if problem.bias is None else problem.bias.to(problem.query.dtype)
@@ -93,7 +95,7 @@ def attend(problem: Problem) -> Tensor:
     return _attend(*tensors, problem.causal, problem.scale, problem.dropout)
 
 
-# An operator takes tensors and numbers, no tuple of them: its arguments are those of the problem
+# An operator takes tensors and numbers but no tuples of them, so its arguments are the fields of the problem
 @torch.library.custom_op("attention::compiled", mutates_args=(), device_types="cpu")
 def _attend(
     query: Tensor,
@@ -134,7 +136,7 @@ def _gradients(
     scale: float,
     dropout: float,
 ) -> list[Tensor]:
-    """The gradients of query, key, value, P_l and P_w; empty where there is no projection."""
+    """The gradients of query, key, value, P_l and P_w; empty for a projection that is None."""
     tensors = _Tensors(query, key, value, logits_projection, weights_projection, bias, mask, dropout_seed)
     arguments = _Arguments(tensors, causal, scale, dropout)
     sum_dtype = torch.promote_types(query.dtype, torch.float32)
@@ -166,7 +168,7 @@ def _save_inputs(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
 def _backward(ctx: Any, grad_output: Tensor) -> tuple[Any, ...]:
     *grads, logits, weights = _gradients(grad_output, *ctx.saved_tensors, *ctx.settings)
     has_logits, has_weights = (each is not None for each in ctx.saved_tensors[3:5])
-    # neither bias, mask and seed nor the three settings have a gradient
+    # bias, mask, seed and the three settings have no gradient
     return (*grads, logits if has_logits else None, weights if has_weights else None, *6 * [None])
 
 
@@ -174,7 +176,7 @@ _attend.register_autograd(_backward, setup_context=_save_inputs)
 
 
 class _Tensors(NamedTuple):
-    """The tensors of a problem that this kernel can do: projections are static matrices."""
+    """The tensors of a problem that this kernel can do; the projections are static matrices."""
 
     query: Tensor
     key: Tensor
@@ -191,7 +193,7 @@ CONTIGUOUS = ("query", "key", "value", "logits_projection", "weights_projection"
 
 
 class _Arguments(ctypes.Structure):
-    """`Problem` of the sources, field by field."""
+    """The struct `Problem` of `cpu/problem.h`, field by field."""
 
     _fields_ = (
         *(
@@ -220,7 +222,7 @@ class _Arguments(ctypes.Structure):
         for name in ("bias", "mask"):
             tensor = getattr(tensors, name)
             if tensor is not None:
-                # a dimension of 1 belongs to all
+                # a dimension of 1 is the same for all indices
                 strides = zip(tensor.shape, tensor.stride(), strict=True)
                 steps = [0 if size == 1 else stride for size, stride in strides]
                 setattr(self, f"{name}_strides", (4 * ctypes.c_int64)(*steps))
@@ -229,7 +231,7 @@ class _Arguments(ctypes.Structure):
         self._point_to(bias=tensors.bias, mask=tensors.mask, **contiguous)
 
     def _divide_among_threads(self, mixes: bool) -> None:
-        """Set the groups of heads of an example, and how many groups, the last ones, all threads share."""
+        """Set the number of groups of heads in an example, and how many of the last groups all threads share."""
         heads, weights = self.batch * self.softmax_heads, self.softmax_heads * self.queries * self.memory
         shares = weights >= SHARED_WEIGHTS
         if mixes or (shares and heads % self.threads and heads < HEADS_PER_THREAD * self.threads):
@@ -238,20 +240,20 @@ class _Arguments(ctypes.Structure):
             self.groups = self.softmax_heads
 
     def _point_to(self, **tensors: Tensor | None) -> None:
-        """Let the fields point to the tensors, which live as long as this does."""
+        """Point the fields at the tensors, and keep the tensors alive."""
         self.referenced = [*getattr(self, "referenced", ()), *tensors.values()]
         for name, tensor in tensors.items():
             setattr(self, name, None if tensor is None else tensor.data_ptr())
 
     def run(self, **tensors: Tensor) -> None:
-        """Run the forward where `output` is among the tensors, else the backward; all are contiguous."""
+        """Run the forward pass if `output` is among the tensors, else the backward pass. All must be contiguous."""
         backward = "output" not in tensors
         workspace = torch.empty(self.workspace_bytes(backward), dtype=torch.uint8)
         self._point_to(workspace=workspace, **tensors)
         self._library().attend(ctypes.byref(self), TYPE_CODES[self.dtype], int(backward))
 
     def workspace_bytes(self, backward: bool) -> int:
-        """What a run takes beside its tensors; not more than about 11 times its queries, keys and values."""
+        """Bytes that a run takes besides its tensors; at most about 11 times those of its queries, keys and values."""
         return int(self._library().workspace_bytes(ctypes.byref(self), TYPE_CODES[self.dtype], int(backward)))
 
     def _library(self) -> ctypes.CDLL:
@@ -261,7 +263,7 @@ class _Arguments(ctypes.Structure):
 
 
 class Library(NamedTuple):
-    """The built sources, or why there are none."""
+    """The functions of the library, or the reason why there are none."""
 
     functions: ctypes.CDLL | None
     absence: str | None
@@ -273,7 +275,7 @@ _report: Callable[[str], None] | None = None
 
 @functools.cache
 def library() -> Library:
-    """The library, built if need be; it is loaded once in a process."""
+    """The library, built if necessary. A process loads it once."""
     try:
         functions = ctypes.CDLL(str(_build()))
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:
@@ -284,18 +286,17 @@ def library() -> Library:
 
 
 def _build() -> Path:
-    """The path of the library, from this user's part of the folder, or built into it.
+    """Find the library in this user's part of the folder, or build it there, and return its path.
 
-    Raises RuntimeError, OSError, SubprocessError.
-
-    Its name is a digest of all that it is made of: another source, compiler, processor or torch finds another file.
+    The name contains a digest of the sources, the compiler, the processor and torch's version, so a change of any of
+    them makes another file. Raises RuntimeError, OSError, SubprocessError.
     """
     if os.name != "posix":
         raise RuntimeError("files have no owner here, so nobody can tell whose library it would be")
     compiler = shlex.split(os.environ.get("CXX", "")) or list(filter(None, map(shutil.which, COMPILERS)))[:1]
     if not compiler:
         raise RuntimeError(f"there is no C++ compiler ({', '.join(COMPILERS)})")
-    # what it defines by itself is its version, and the instructions of this processor
+    # the predefined macros identify the compiler's version and this processor's instructions
     macros = _compile(*compiler, *FLAGS, "-dM", "-E", "-x", "c++", os.devnull)
     sources = [path.read_bytes() for path in sorted(SOURCES.iterdir())]
     parts = [*sources, macros, " ".join(FLAGS).encode(), torch.__version__.encode()]
@@ -314,7 +315,7 @@ def _build() -> Path:
 
 @contextmanager
 def _announced(compiler: str) -> Iterator[None]:
-    """Say that the library is being built, and how long it took."""
+    """Report that the library is being built, and how long it took."""
     report, started = _report or (lambda line: None), time.monotonic()
     report(f"building the attention kernel with {compiler}, once for this machine")
     yield
@@ -322,7 +323,7 @@ def _announced(compiler: str) -> Iterator[None]:
 
 
 def _build_at(path: Path, compiler: list[str]) -> None:
-    # renamed when it is whole: another process may load it at the same time
+    # renamed when it is complete, because another process may load it at the same time
     with tempfile.TemporaryDirectory(prefix=BUILD_PREFIX, dir=path.parent) as temporary:
         built = Path(temporary) / path.name
         _compile(*compiler, *FLAGS, "-o", str(built), str(SOURCES / "attend.cpp"), scratch=temporary)
@@ -334,9 +335,9 @@ def _build_at(path: Path, compiler: list[str]) -> None:
 
 @contextmanager
 def _only_builder(folder: Path) -> Iterator[None]:
-    """Wait until no other process builds in the folder, and remove what killed ones have left there.
+    """Wait until no other process builds in the folder, and remove what killed processes have left there.
 
-    The system releases the lock of a process that dies. On a file system without locks all may build at once.
+    The system releases the lock of a process that dies. On a file system without locks several may build at once.
     """
     import fcntl
 
@@ -352,9 +353,10 @@ def _only_builder(folder: Path) -> Iterator[None]:
 
 
 def _is_complete(path: Path) -> bool:
-    """Whether the file is there as it was written: what a power cut has shortened would end the process when loaded.
+    """Whether the file exists and has the bytes that were written.
 
-    Raises RuntimeError for one that this user alone didn't write.
+    Loading a file that a power cut has shortened would end the process. Raises RuntimeError for a file that somebody
+    else may have written.
     """
     if not os.path.lexists(path):
         return False
@@ -364,7 +366,10 @@ def _is_complete(path: Path) -> bool:
 
 
 def _check_own(path: Path) -> None:
-    """A loaded library runs with this user's rights. Raises RuntimeError for what another user may have put there."""
+    """Check that only this user can have written the file, because a loaded library runs with this user's rights.
+
+    Raises RuntimeError if another user may have written it.
+    """
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode) or status.st_uid != os.geteuid() or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         raise RuntimeError(f"{path} is a link, another user's, or can be written by others: it is not loaded")
@@ -374,7 +379,7 @@ def _check_own(path: Path) -> None:
 def _signals_held() -> Iterator[None]:
     """A block in which no handler of SIGINT and SIGTERM runs; signals that arrive are sent again after it."""
     received: list[int] = []
-    # only the main thread runs handlers and may replace them; a signal without a handler has its effect at once
+    # only the main thread runs handlers and may replace them; a signal without a handler takes effect at once
     numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
     handlers = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
     for number in handlers:
@@ -389,16 +394,16 @@ def _signals_held() -> Iterator[None]:
 
 
 def _compile(*command: str, scratch: str = "") -> bytes:
-    """What the compiler prints. Raises RuntimeError, OSError.
+    """Run the compiler and return what it prints. Raises RuntimeError, OSError.
 
-    scratch: the folder of its temporary files, where it writes any.
+    scratch: the folder for its temporary files, if it writes any.
     """
     if shutil.which(command[0]) is None:
         raise RuntimeError(f"there is no program {command[0]}")
-    # the limit holds for each process of the compiler; one that the system sets lower stays
+    # the limit holds for each process of the compiler; a lower limit of the system stays
     limited = ("/bin/sh", "-c", f'ulimit -St {COMPILE_SECONDS} 2>/dev/null; exec "$@"', "sh", *command)
     with ExitStack() as held:
-        # an interruption that finds no `process` yet would leave the compiler running
+        # an interruption before `process` is assigned would leave the compiler running
         held.enter_context(_signals_held())
         with subprocess.Popen(
             limited,
@@ -418,12 +423,12 @@ def _compile(*command: str, scratch: str = "") -> bytes:
 
 
 def _communicate(process: subprocess.Popen[bytes], held: ExitStack, name: str) -> tuple[bytes, bytes]:
-    """What a compiler prints until it ends, with the signals that are held let through. Raises RuntimeError."""
+    """Release the held signals, wait for the compiler, and return its output. Raises RuntimeError."""
     try:
         held.close()
         return process.communicate(timeout=WAIT_SECONDS)
     except BaseException as error:
-        # the compiler is several processes; whoever is interrupted leaves none of them behind
+        # the compiler consists of several processes, and none of them may stay behind
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         if isinstance(error, subprocess.TimeoutExpired):

@@ -1,6 +1,6 @@
-"""Marks for torch.compile, without the import of the compiler that `torch.compiler` makes for the same marks.
+"""Marks for torch.compile. The same marks of `torch.compiler` would import the compiler.
 
-This import takes a second of processor time, and most processes compile nothing.
+That import takes a second of processor time, and most processes compile nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Function = TypeVar("Function", bound=Callable[[], object])
 
 
 def constant(function: Function) -> Function:
-    """Let torch.compile call the function once, while it traces, and keep the result.
+    """Let torch.compile call the function once while it traces, and use the result as a constant.
 
     The mark is that of `torch.compiler.assume_constant_result`.
     """

@@ -1,9 +1,9 @@
 """Which weights dropout sets to 0: a function of (seed, example, head, query, memory), the same in every kernel.
 
 The place of a row of weights in [B, h_v, N] is hashed with the seed to two words of 32 bits (SplitMix64, Steele et al.
-2014); a hash of the memory position with the first word, plus the second, says whether the weight stays. So a kernel
-computes any block of the mask by itself, in the forward and again in the backward, and no generator has a state.
-`cpu/dropout.h` and `triton_programs.py` compute the same function.
+2014). The memory position is hashed with the first word, and the second word is added; this number decides whether the
+weight is kept. A kernel can therefore compute any block of the mask in the forward and again in the backward pass, and
+needs no generator with a state. `cpu/dropout.h` and `triton_programs.py` compute the same function.
 """
 
 # B batch, N queries, M memory, h_v heads of the values
@@ -18,22 +18,22 @@ from attention.kernels.problem import Problem
 
 # constants of SplitMix64, as signed numbers of 64 bits
 INCREMENT, FIRST_FACTOR, SECOND_FACTOR = -7046029254386353131, -4658895280553007687, -7723592293110705685
-# factors of the hash of a position, as signed numbers of 32 bits
+# factors of the hash of a memory position, as signed numbers of 32 bits
 COLUMN_FACTOR, FIRST_MIXER, SECOND_MIXER = -1640531527, 2146121005, -2073254261
 
 
 def keep_threshold(dropout: float) -> int:
-    """The bound that the hash of a weight, a signed number of 32 bits, must be under for the weight to stay."""
+    """A weight is kept if its hash, a signed number of 32 bits, is below this bound."""
     return _kept_share(dropout) - 2**31
 
 
 def keep_scale(dropout: float) -> float:
-    """The factor of the weights that are kept: 1 / (the share that is kept), rounded to 2**-32 first."""
+    """The factor of the weights that are kept: 1 / (the share that is kept, rounded to 2**-32)."""
     return 2**32 / _kept_share(dropout)
 
 
 def _kept_share(dropout: float) -> int:
-    """The share that stays, in 2**-32."""
+    """The share of weights that are kept, in units of 2**-32."""
     return min(max(round((1 - dropout) * 2**32), 1), 2**32 - 1)
 
 
@@ -46,9 +46,9 @@ def kept_weights(
     examples: slice = slice(None),
     rows: slice = slice(None),
 ) -> Tensor:
-    """Bool [b, h_v, n, memory], True for a weight that stays, of the weights [B, h_v, N, M] with `shape` (B, h_v, N).
+    """The part [b, h_v, n, memory] of the dropout mask of weights [B, h_v, N, M]: bool, True for a weight that is kept.
 
-    examples, rows: the b examples and n queries wanted; memory: the first positions of the M.
+    shape: (B, h_v, N). examples and rows select b examples and n queries. memory: how many of the first of M positions.
     """
     B, heads, N = shape
     example = torch.arange(B, device=device)[examples, None, None]
@@ -56,7 +56,7 @@ def kept_weights(
     key = _splitmix64(seed.to(device) ^ _splitmix64(row))
     first, second = key.to(torch.int32)[..., None], (key >> 32).to(torch.int32)[..., None]
     words = (torch.arange(memory, device=device) * COLUMN_FACTOR).to(torch.int32) + first
-    # a shift of torch keeps the sign, so what it brings in is masked
+    # torch's shift copies the sign bit, so the bits that it brings in are masked
     words ^= (words >> 16) & (2**16 - 1)
     words *= FIRST_MIXER
     words ^= (words >> 15) & (2**17 - 1)
@@ -66,7 +66,7 @@ def kept_weights(
 
 
 def drop(weights: Tensor, problem: Problem) -> Tensor:
-    """The weights [B, h_v, N, M] with the share `problem.dropout` of them 0, the others larger by as much."""
+    """Set the share `problem.dropout` of the weights [B, h_v, N, M] to 0, and scale the others by `keep_scale`."""
     if problem.dropout_seed is None:
         return weights
     B, heads, N, M = weights.shape
@@ -75,19 +75,19 @@ def drop(weights: Tensor, problem: Problem) -> Tensor:
 
 
 def seed_number(seed: Tensor | None, like: Tensor) -> int:
-    """The seed as a number; 0 where nothing is dropped, or where the tensors have shapes alone."""
+    """The seed as a number; 0 if nothing is dropped, or if the tensors have shapes but no data."""
     if seed is None or has_no_data(like) or has_no_data(seed):
         return 0
     return int(seed)
 
 
 def has_no_data(tensor: Tensor) -> bool:
-    """Whether the tensor has only a shape, as for a prediction of the memory."""
+    """Whether the tensor has a shape but no data, as when the memory of a run is predicted."""
     return tensor.is_meta or isinstance(tensor, FakeTensor)
 
 
 def _splitmix64(x: Tensor) -> Tensor:
-    """SplitMix64's output function of int64; the masks make shifts of a signed number logical."""
+    """SplitMix64's output function for int64; the masks make the shifts of signed numbers logical."""
     x = x + INCREMENT
     x = (x ^ ((x >> 30) & (2**34 - 1))) * FIRST_FACTOR
     x = (x ^ ((x >> 27) & (2**37 - 1))) * SECOND_FACTOR

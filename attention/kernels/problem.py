@@ -1,4 +1,4 @@
-"""One problem of attention, as every kernel receives it."""
+"""The input of every kernel: one problem of attention, checked and uniform."""
 
 # B batch, N queries, M memory, K key size, V value size; h_k, h, h_v: heads of the keys, of the softmax, of the values
 
@@ -14,7 +14,7 @@ from attention.kernels.autocast import cast
 
 # The intermediate results of attention, in the order in which they are computed:
 #   logits [B, h_k, N, M], QK^T scale; mixed_logits [B, h, N, M], after P_l and the bias, before the mask;
-#   weights [B, h, N, M], of the softmax; mixed_weights [B, h_v, N, M], after P_w, what the values are summed by;
+#   weights [B, h, N, M], of the softmax; mixed_weights [B, h_v, N, M], after P_w, by which the values are summed;
 #   outputs [B, N, h_v, V], of each head
 Stage = Literal["logits", "mixed_logits", "weights", "mixed_weights", "outputs"]
 STAGES: tuple[Stage, ...] = ("logits", "mixed_logits", "weights", "mixed_weights", "outputs")
@@ -29,31 +29,31 @@ def unchanged(stage: Stage, tensor: Tensor) -> Tensor:
 
 
 class Projection(NamedTuple):
-    """P_l or P_w of talking heads (2003.02436): the sum of the terms that are present mixes h_in heads into h_out."""
+    """P_l or P_w of talking heads (2003.02436), from h_in to h_out heads: the sum of the terms that are not None."""
 
     static: Tensor | None = None  # [h_in, h_out]
     query: Tensor | None = None  # [B, N, h_in, h_out], dynamic: x2l or x2w
     memory: Tensor | None = None  # [B, M, h_in, h_out], dynamic: m2l or m2w
 
     def terms(self) -> list[Tensor]:
-        """The terms that are present, the static one first."""
+        """The terms that are not None, the static one first."""
         return [term for term in self if term is not None]
 
 
 class Problem(NamedTuple):
-    """The arguments of `attention.layers.attend.attend`, made uniform by `Problem.of`."""
+    """The arguments of `attention.layers.attend.attend`; `Problem.of` checks them and makes them uniform."""
 
     query: Tensor  # [B, N, h_k, K]
     key: Tensor  # [B, M, h_k, K]
     value: Tensor  # [B, M, h_v, V]
-    logits_projection: Projection | None  # with a static term or dynamic ones, not both
+    logits_projection: Projection | None  # with a static term or dynamic terms, not both
     weights_projection: Projection | None
     bias: Tensor | None  # four dimensions, each full or 1: [B, h, N, M]
     mask: Tensor | None  # likewise; True = may attend
     causal: bool
     scale: float
     dropout: float
-    dropout_seed: Tensor | None  # int64 without dimensions; there if dropout > 0
+    dropout_seed: Tensor | None  # int64 without dimensions; not None if dropout > 0
 
     @classmethod
     def of(
@@ -71,9 +71,10 @@ class Problem(NamedTuple):
         dropout: float = 0.0,
         dropout_seed: Tensor | int | None = None,
     ) -> Problem:
-        """The arguments with their shapes checked, in autocast's dtype, static terms added into dynamic ones.
+        """Check the arguments, cast them to autocast's dtype, and add static terms into dynamic ones.
 
-        Raises ValueError for shapes that don't fit, a mask that isn't bool, a dropout out of range or without a seed.
+        Raises ValueError for shapes that don't fit, a mask that isn't bool, and a dropout out of range or without a
+        seed.
         """
         B, N, key_heads, _ = query.shape
         M = key.shape[1]
@@ -101,10 +102,11 @@ class Problem(NamedTuple):
         )
 
     def permitted(self, first_row: int = 0) -> tuple[Tensor | None, Tensor | None]:
-        """(allowed, empty): who may attend where, and the rows that may attend nowhere; None = everywhere, no such row.
+        """(allowed, empty): where each query may attend, and which rows may attend nowhere.
 
-        Both are bool and broadcastable to [B, h, N, M]; `empty` ends in a dimension of 1. `first_row` is the position
-        of the first query. A bias of -inf forbids as a mask does.
+        Both are bool and broadcastable to [B, h, N, M]; the last dimension of `empty` is 1. If `allowed` is None, every
+        query may attend everywhere; if `empty` is None, no row is empty. A bias of -inf forbids a position, as a mask
+        does. first_row: the position of the first query.
         """
         allowed = self.mask
         if self.causal:
@@ -113,7 +115,7 @@ class Problem(NamedTuple):
             allowed = seen if allowed is None else allowed & seen
         if self.bias is None:
             return allowed, None if self.mask is None or allowed is None else ~allowed.any(-1, keepdim=True)
-        # a NaN of the bias must stay visible, so it counts as reached
+        # a NaN in the bias counts as reached, so that it stays visible
         reached = self.bias != float("-inf")
         if allowed is not None:
             reached = reached & allowed
@@ -121,7 +123,7 @@ class Problem(NamedTuple):
 
 
 def _checked_seed(dropout: float, seed: Tensor | int | None) -> Tensor | None:
-    """The seed as a tensor, None where nothing is dropped."""
+    """The seed as a tensor, or None if nothing is dropped."""
     if not 0 <= dropout < 1:
         raise ValueError(f"dropout: is {dropout}, must be at least 0 and under 1")
     if dropout == 0:
@@ -136,7 +138,7 @@ def _checked_seed(dropout: float, seed: Tensor | int | None) -> Tensor | None:
 
 
 def _heads_after(name: str, projection: Projection | None, heads: int, B: int, N: int, M: int) -> int:
-    """The heads after the projection, whose terms must take in `heads` of them."""
+    """The number of heads after the projection. Raises ValueError if its terms don't take `heads` heads."""
     if projection is None or not projection.terms():
         return heads
     mixed = projection.terms()[0].shape[-1]
@@ -147,7 +149,7 @@ def _heads_after(name: str, projection: Projection | None, heads: int, B: int, N
 
 
 def _folded(projection: Projection | None) -> Projection | None:
-    """The static term added into a dynamic one, as the authors do: one product of maps fewer."""
+    """Add the static term to a dynamic one, as the authors do, which saves a product of maps."""
     if projection is None or not projection.terms():
         return None
     if projection.static is not None and projection.query is not None:
@@ -158,9 +160,9 @@ def _folded(projection: Projection | None) -> Projection | None:
 
 
 def checked_maps(name: str, tensor: Tensor, maps: tuple[int, ...]) -> Tensor:
-    """The tensor, if it has four dimensions, each of them 1 or that of the maps.
+    """Return the tensor if it has four dimensions, each 1 or that of the maps. Raises ValueError otherwise.
 
-    With fewer dimensions it could be read in several ways wherever two of the sizes are equal.
+    Fewer dimensions would be ambiguous wherever two of the sizes are equal.
     """
     if tensor.ndim == 4 and all(size in (1, full) for size, full in zip(tensor.shape, maps, strict=True)):
         return tensor

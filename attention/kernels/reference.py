@@ -1,4 +1,4 @@
-"""The equations of the papers in plain einsum: slow, any dtype, and what every other kernel is tested against."""
+"""The equations of the papers in plain einsum, for any dtype: slow, but what every other kernel is tested against."""
 
 # b batch, n query, m memory, k key size, v value size, h heads, g heads after mixing
 
@@ -16,8 +16,8 @@ from attention.kernels.problem import Hook, Problem, Projection, unchanged
 def attend(problem: Problem, hook: Hook = unchanged) -> Tensor:
     """J = QK^T -> P_l -> bias, mask -> softmax -> P_w -> dropout -> V (2003.02436, the pseudo-code), [B, N, h_v, V].
 
-    Products in the dtype of the inputs, the softmax at least in float32. Autograd keeps every map. Every intermediate
-    result goes through `hook`, which may look at it or change it: to read maps, or to gate heads.
+    Products are in the dtype of the inputs, and the softmax is in float32 or better. Autograd keeps every map. Every
+    intermediate result goes through `hook`, which may read or change it, for example to collect maps or to gate heads.
     """
     logits = hook("logits", torch.einsum("bnhk,bmhk->bhnm", problem.query, problem.key) * problem.scale)
     logits = mix(logits, problem.logits_projection)
@@ -29,7 +29,7 @@ def attend(problem: Problem, hook: Hook = unchanged) -> Tensor:
     if allowed is not None:
         logits = logits.masked_fill(~allowed, float("-inf"))
     if empty is not None:
-        # a row of -inf alone has no softmax: give it any, then take it away
+        # a row of only -inf has no softmax: compute that of zeros, and set it to 0 below
         logits = logits.masked_fill(empty, 0.0)
     weights = logits.softmax(-1).to(problem.value.dtype)
     if empty is not None:
@@ -40,7 +40,7 @@ def attend(problem: Problem, hook: Hook = unchanged) -> Tensor:
 
 
 def mix(maps: Tensor, projection: Projection | None) -> Tensor:
-    """[B, h_in, N, M] -> [B, h_out, N, M]: every map becomes a combination of all maps."""
+    """Mix heads, [B, h_in, N, M] -> [B, h_out, N, M]: each map becomes a combination of all maps."""
     if projection is None:
         return maps
     equations = ("bhnm,hg->bgnm", "bhnm,bnhg->bgnm", "bhnm,bmhg->bgnm")

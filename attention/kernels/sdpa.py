@@ -21,14 +21,14 @@ def refusal(problem: Problem) -> str | None:
 
 
 def attend(problem: Problem) -> Tensor:
-    """softmax(QK^T scale + bias, masked) V, [B, N, h_v, V], by whichever of torch's own kernels takes the arguments."""
+    """Compute softmax(QK^T scale + bias, masked) V, [B, N, h_v, V], by one of torch's own kernels."""
     allowed, empty = problem.permitted()
     mask = allowed if problem.mask is not None else None
     if problem.bias is not None:
         mask = problem.bias.to(problem.query.dtype)
         mask = mask if allowed is None else mask.masked_fill(~allowed, float("-inf"))
     if mask is not None and empty is not None:
-        # a row that may attend nowhere is NaN in some of torch's kernels: open it, and take its result away
+        # a row that may attend nowhere is NaN in some of torch's kernels: let it attend, and set its result to 0 below
         mask = mask.masked_fill(empty, True if mask.dtype == torch.bool else 0.0)
     output = functional.scaled_dot_product_attention(
         problem.query.transpose(1, 2),

@@ -1,6 +1,6 @@
-"""Mixed heads on a GPU by programs of our own: memory for inputs, outputs and two sums a row, for no map at all.
+"""Mixed heads on a GPU, by Triton programs that store no maps: only inputs, outputs and two sums for each row.
 
-The programs are in `triton_programs`; that module needs Triton, so it is imported when it is first asked for.
+The programs are in `triton_programs`. That module needs Triton, so it is imported at its first use.
 """
 
 # B batch, N queries, M memory, K key size, V value size; h_k, h, h_v: heads of the keys, of the softmax, of the values
@@ -19,13 +19,14 @@ from attention.kernels.compiler import not_compiled
 from attention.kernels.dropout import has_no_data, keep_scale, keep_threshold, seed_number
 from attention.kernels.problem import Problem
 
-# Query rows of a tile, and its memory positions: the least that a product on tensor cores takes, for a tile has all
-# heads, and three maps and a sum are alive at once. With 32 heads of 32 and 8 warps a map in float32 takes 32 of a
-# thread's 255 registers and a sum of vectors 64: compiled for Hopper, the forward spills none, the backward 200 bytes
+# Query rows and memory positions of a tile. They are the fewest that a product on tensor cores takes, because a tile
+# has all heads, and three maps and a sum exist at once. With 32 heads of size 32 and 8 warps, a map in float32 takes 32
+# of a thread's 255 registers, and a sum of vectors takes 64. Compiled for Hopper, the forward pass spills no registers,
+# and the backward pass spills 200 bytes
 ROWS = COLUMNS = 16
 COMPILATION = {"num_warps": 8, "num_stages": 1}
-TENSOR_COLUMNS = 512  # of an SM's tensor memory, from compute capability 10.0 on; Triton has the same limit
-# what the programs take after the mask: of the type of the inputs, or of that of sums
+TENSOR_COLUMNS = 512  # columns of an SM's tensor memory, from compute capability 10.0; Triton has the same limit
+# the tensors that the programs take after the mask, in the dtype of the inputs or in that of sums
 MORE = {
     "forward": {"output": "input", "lse": "sum"},
     "backward_queries": {
@@ -39,7 +40,7 @@ MORE = {
 
 
 def absence(device: torch.device) -> str | None:
-    """Why this kernel can't run on the device, whatever the problem, or None. Shapes alone go through anywhere."""
+    """Why this kernel can't run on the device, whatever the problem, or None. Meta tensors are accepted everywhere."""
     if device.type == "meta" or interpreted():
         return None
     if device.type != "cuda":
@@ -87,10 +88,11 @@ def refusal(problem: Problem) -> str | None:
 
 @not_compiled
 def attend(problem: Problem) -> Tensor:
-    """Compute what the reference does, gradients included; the inputs and one sum a row and head are kept for these.
+    """Compute the same as the reference, including gradients.
 
-    Products are in the dtype of the inputs, sums and the softmax in float32. Nothing is added atomically: the same
-    inputs give the same bits. The gradients have no gradients: a second derivative raises torch's RuntimeError.
+    The backward pass needs the inputs and one sum for each row and head. Products are in the dtype of the inputs; sums
+    and the softmax are in float32. There are no atomic additions, so the same inputs give the same bits. A second
+    derivative raises torch's RuntimeError.
     """
     launch = Launch.of(problem)
     return _Mixed.apply(launch.options(), *launch.tensors())
@@ -98,7 +100,7 @@ def attend(problem: Problem) -> Tensor:
 
 @functools.cache
 def programs() -> ModuleType | None:
-    """The module of the programs, or None where Triton isn't installed."""
+    """The module of the programs, or None if Triton isn't installed."""
     try:
         from attention.kernels import triton_programs
     except ImportError:
@@ -107,14 +109,14 @@ def programs() -> ModuleType | None:
 
 
 def interpreted() -> bool:
-    """Whether Triton interprets the programs on the CPU: TRITON_INTERPRET=1 from before it is first imported."""
+    """Whether Triton interprets the programs on the CPU: TRITON_INTERPRET=1 was set before Triton was imported."""
     module = programs()
     return module is not None and not isinstance(module.forward, module.triton.JITFunction)
 
 
 @functools.cache
 def _shared_limit(device: int) -> int:
-    """Shared memory that a program can have on a GPU."""
+    """Bytes of shared memory that a program can have on a GPU."""
     module = programs()
     assert module is not None, "refused"
     return int(module.triton.runtime.driver.active.utils.get_device_properties(device)["max_shared_mem"])
@@ -136,38 +138,38 @@ class Launch(NamedTuple):
 
     @classmethod
     def of(cls, problem: Problem) -> Launch:
-        """The launch of a problem, its seed read."""
+        """Make the launch of a problem; this reads the seed."""
         logits, weights = (each and each.static for each in (problem.logits_projection, problem.weights_projection))
         tensors = (problem.query, problem.key, problem.value, logits, weights, problem.mask)
         seed = seed_number(problem.dropout_seed, problem.query)
         return cls(*tensors, problem.causal, problem.scale, problem.dropout, seed)
 
     def tensors(self) -> tuple[Tensor | None, ...]:
-        """The inputs, in the order of the programs."""
+        """The inputs, in the order of the programs' arguments."""
         return self[:6]
 
     def options(self) -> tuple[bool, float, float, int]:
-        """The numbers behind the inputs: causal, scale, dropout and seed."""
+        """The fields after the inputs: causal, scale, dropout and seed."""
         return self[6:]
 
     @property
     def softmax_heads(self) -> int:
-        """h, the heads behind P_l."""
+        """h, the number of heads after P_l."""
         return self.query.shape[2] if self.logits_projection is None else self.logits_projection.shape[1]
 
     def sizes(self) -> dict[str, int]:
-        """The true sizes, and those that a program computes with: powers of two, at least a product's 16."""
+        """The true sizes, and those that a program computes with: powers of two, at least 16 as products need."""
         true = {"HEADS_K": self.query.shape[2], "HEADS": self.softmax_heads, "HEADS_V": self.value.shape[2]}
         true |= {"KEY_SIZE": self.query.shape[3], "VALUE_SIZE": self.value.shape[3]}
         padded = (max(16, 1 << (size - 1).bit_length()) for size in true.values())
         return true | dict(zip(("H_K", "H", "H_V", "K", "V"), padded, strict=True))
 
     def shared_bytes(self) -> int:
-        """The shared memory of the program that takes most, of those that `run` runs. The first call compiles them."""
+        """Bytes of shared memory of the program that needs most. The first call compiles the programs."""
         return self._needs()[0]
 
     def tensor_columns(self) -> int:
-        """The columns of tensor memory of the program that takes most, 0 where a GPU has none."""
+        """Columns of tensor memory of the program that needs most; 0 if the GPU has no tensor memory."""
         return self._needs()[1]
 
     def _needs(self) -> tuple[int, int]:
@@ -176,7 +178,7 @@ class Launch(NamedTuple):
             return _needs(self.query.get_device(), self.query.dtype, shapes, self.causal, self.dropout > 0)
 
     def blocks(self, across: Literal["queries", "memory"]) -> int:
-        """Programs that share the queries, or the memory, of all examples."""
+        """The number of programs that divide the queries, or the memory, of all examples."""
         length, block = (self.query.shape[1], ROWS) if across == "queries" else (self.key.shape[1], COLUMNS)
         return self.query.shape[0] * -(-length // block)
 
@@ -193,7 +195,7 @@ class Launch(NamedTuple):
         }  # fmt: skip
 
     def run(self, program: str, across: Literal["queries", "memory"], *more: Tensor | None) -> None:
-        """Run a program of `triton_programs` on these tensors and `more`, those that it takes after the mask."""
+        """Run a program of `triton_programs` on these tensors and on `more`, which it takes after the mask."""
         blocks = self.blocks(across)
         if blocks == 0 or has_no_data(self.query):
             return
@@ -204,7 +206,7 @@ class Launch(NamedTuple):
             )
 
     def compiled(self, program: str) -> Any:
-        """The program as `run` runs it, compiled for the current device: Triton keeps it for then."""
+        """The program as `run` runs it, compiled for the current device. Triton caches it for `run`."""
         wide = torch.promote_types(self.query.dtype, torch.float32)
         inputs = [None if each is None else self.query.dtype for each in self.tensors()[:5]]
         absent = {f"grad_{name}" for name in ("logits_projection", "weights_projection") if getattr(self, name) is None}
@@ -216,7 +218,7 @@ class Launch(NamedTuple):
         )
 
     def numbers(self) -> tuple[int | float, ...]:
-        """What the programs take after the tensors."""
+        """The numbers that the programs take after the tensors."""
         N, M = self.query.shape[1], self.key.shape[1]
         mask_stride = 0 if self.mask is None or self.mask.shape[0] == 1 else M
         dropped = (keep_threshold(self.dropout), keep_scale(self.dropout)) if self.dropout else (0, 1.0)
@@ -235,13 +237,13 @@ def _needs(
 
 
 def _dense(tensor: Tensor) -> Tensor:
-    """Contiguous, from a multiple of 16 bytes on: the programs are compiled for tensors that are."""
+    """Make the tensor contiguous and aligned to 16 bytes, because the programs are compiled for such tensors."""
     tensor = tensor.contiguous()
     return tensor if has_no_data(tensor) or tensor.data_ptr() % 16 == 0 else tensor.clone()
 
 
 class _Mixed(torch.autograd.Function):
-    """`attend` as one node of the graph."""
+    """`attend` as one node of autograd's graph."""
 
     @staticmethod
     def forward(ctx: Any, options: tuple[bool, float, float, int], *tensors: Tensor | None) -> Tensor:
@@ -264,7 +266,7 @@ class _Mixed(torch.autograd.Function):
         matrices = launch.logits_projection, launch.weights_projection
         grad_output, correction = _dense(grad_output), torch.empty_like(lse)
         grad_query, grad_key, grad_value = map(torch.empty_like, launch[:3])
-        # each program writes its part of these sums: two h x h matrices for 16 rows
+        # each program writes its part of these sums, two h x h matrices for 16 rows
         blocks = launch.blocks("queries")
         parts = [None if each is None else lse.new_empty(blocks, *each.shape) for each in matrices]
         launch.run("backward_queries", "queries", lse, grad_output, correction, grad_query, *parts)

@@ -1,18 +1,18 @@
 """Softmax attention with mixed heads (2003.02436) as Triton programs that write no map to memory.
 
-A program has all heads of some query rows, or of some memory positions, because every mixed map needs every head. Its
-maps live in registers, a tile at a time, and are computed again wherever they are needed: the softmax must know its
-sums over all of M before P_w mixes its heads, so the forward goes over the memory twice, and so does the gradient of
-the queries. Each result is summed by one program in a fixed order: the same inputs give the same bits.
+A program computes all heads of some query rows, or of some memory positions, because every mixed map needs every head.
+It keeps the maps of one tile at a time in registers, and recomputes them wherever they are needed. The softmax must
+know its sums over all of M before P_w mixes the heads. The forward pass therefore goes over the memory twice, and so
+does the gradient of the queries. One program sums each result in a fixed order, so the same inputs give the same bits.
 
-Importing this module needs Triton; `attention.kernels.triton_kernel` does so where a GPU, or its interpreter, runs it.
+Importing this module needs Triton. `attention.kernels.triton_kernel` imports it where a GPU or the interpreter runs it.
 """
 
-# J logits, L after P_l and the mask, W softmax, U after P_w and dropout: of a tile [heads, ROWS, COLUMNS].
-# HEADS_K, HEADS, HEADS_V, KEY_SIZE, VALUE_SIZE: true sizes; H_K, H, H_V, K, V: padded to powers of two, with zeros.
-# DTYPE: of the factors of products; WIDE: of their sums and of all else. A projection or mask may be None
+# Maps of a tile [heads, ROWS, COLUMNS]: J logits, L after P_l and the mask, W softmax, U after P_w and dropout.
+# HEADS_K, HEADS, HEADS_V, KEY_SIZE, VALUE_SIZE: true sizes; H_K, H, H_V, K, V: the same, zero-padded to powers of two.
+# DTYPE: type of the factors of products; WIDE: type of their sums and of all else. A projection or mask may be None
 
-# Triton has types of its own, and need not be there
+# Triton has its own types, and may not be installed
 # mypy: ignore-errors
 
 import torch
@@ -29,7 +29,7 @@ DTYPES = {
 
 @triton.jit
 def load_heads(base, positions, length, HEADS: tl.constexpr, SIZE: tl.constexpr, H: tl.constexpr, S: tl.constexpr):
-    """[H, positions, S] of a contiguous [length, HEADS, SIZE], 0 outside of it."""
+    """Load [H, positions, S] from a contiguous [length, HEADS, SIZE], with 0 outside of it."""
     heads, features = tl.arange(0, H)[:, None, None], tl.arange(0, S)[None, None, :]
     inside = (heads < HEADS) & (features < SIZE) & (positions < length)[None, :, None]
     return tl.load(base + (positions[None, :, None] * HEADS + heads) * SIZE + features, inside, 0.0)
@@ -46,7 +46,7 @@ def store_heads(base, tile, positions, length, HEADS: tl.constexpr, SIZE: tl.con
 
 @triton.jit
 def load_sums(base, rows, length, outside, HEADS: tl.constexpr, H: tl.constexpr):
-    """[H, rows] of a contiguous [HEADS, length]."""
+    """Load [H, rows] from a contiguous [HEADS, length], with the value `outside` outside of it."""
     heads = tl.arange(0, H)[:, None]
     return tl.load(base + heads * length + rows[None, :], (heads < HEADS) & (rows < length)[None, :], outside)
 
@@ -60,7 +60,7 @@ def store_sums(base, tile, rows, length, HEADS: tl.constexpr):
 
 @triton.jit
 def load_matrix(base, ROWS: tl.constexpr, COLUMNS: tl.constexpr, R: tl.constexpr, C: tl.constexpr):
-    """[R, C] of a contiguous [ROWS, COLUMNS], 0 outside of it."""
+    """Load [R, C] from a contiguous [ROWS, COLUMNS], with 0 outside of it."""
     rows, columns = tl.arange(0, R)[:, None], tl.arange(0, C)[None, :]
     return tl.load(base + rows * COLUMNS + columns, (rows < ROWS) & (columns < COLUMNS), 0.0)
 
@@ -74,19 +74,19 @@ def store_matrix(base, matrix, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def compare(left, right, DTYPE: tl.constexpr):
-    """[h, r, s] and [h, t, s] -> [h, r, t], a product in each head."""
+    """[h, r, s] and [h, t, s] -> [h, r, t], one product for each head."""
     return tl.dot(left.to(DTYPE), tl.permute(right.to(DTYPE), (0, 2, 1)), input_precision="ieee")
 
 
 @triton.jit
 def combine(maps, vectors, DTYPE: tl.constexpr):
-    """[h, r, t] and [h, t, s] -> [h, r, s], a product in each head."""
+    """[h, r, t] and [h, t, s] -> [h, r, s], one product for each head."""
     return tl.dot(maps.to(DTYPE), vectors.to(DTYPE), input_precision="ieee")
 
 
 @triton.jit
 def mix(matrix, maps, DTYPE: tl.constexpr):
-    """[g, h] and [h, r, t] -> [g, r, t]: one wide product, every map a combination of all. None: the maps."""
+    """[g, h] and [h, r, t] -> [g, r, t], by one wide product. If the matrix is None, the maps stay as they are."""
     mixed = maps
     if matrix is not None:
         flat = tl.reshape(maps.to(DTYPE), (maps.shape[0], maps.shape[1] * maps.shape[2]))
@@ -97,7 +97,7 @@ def mix(matrix, maps, DTYPE: tl.constexpr):
 
 @triton.jit
 def correlate(left, right, DTYPE: tl.constexpr):
-    """[h, r, t] and [g, r, t] -> [h, g], summed over the tile: the gradient of a matrix that mixes."""
+    """[h, r, t] and [g, r, t] -> [h, g], summed over the tile: the gradient of a projection."""
     first = tl.reshape(left.to(DTYPE), (left.shape[0], left.shape[1] * left.shape[2]))
     second = tl.reshape(right.to(DTYPE), (right.shape[0], right.shape[1] * right.shape[2]))
     return tl.dot(first, tl.trans(second), input_precision="ieee")
@@ -105,7 +105,7 @@ def correlate(left, right, DTYPE: tl.constexpr):
 
 @triton.jit
 def logits(left, right, scale, matrix, mask, rows, columns, M, CAUSAL: tl.constexpr, DTYPE: tl.constexpr):
-    """(J, L) of a tile of queries and keys, or of keys and queries; rows and columns broadcast to it."""
+    """(J, L) of a tile of queries and keys, or of keys and queries; rows and columns must broadcast to the tile."""
     J = compare(left, right, DTYPE) * scale
     allowed = columns < M
     if CAUSAL:
@@ -117,7 +117,7 @@ def logits(left, right, scale, matrix, mask, rows, columns, M, CAUSAL: tl.conste
 
 @triton.jit
 def splitmix64(x):
-    """SplitMix64's output function of uint64."""
+    """SplitMix64's output function for uint64."""
     x = x + 0x9E3779B97F4A7C15
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB
@@ -126,7 +126,7 @@ def splitmix64(x):
 
 @triton.jit
 def drop(maps, seed, keep_threshold, example, rows, columns, N, HEADS_V: tl.constexpr, DROPOUT: tl.constexpr):
-    """The maps with some weights set to 0: the function of `attention/kernels/dropout.py`, to the bit."""
+    """Set dropped weights to 0. The choice equals that of `attention/kernels/dropout.py` bit by bit."""
     if DROPOUT:
         heads = tl.arange(0, maps.shape[0])[:, None, None]
         row = (example.to(tl.int64) * HEADS_V + heads) * N + rows
@@ -144,10 +144,10 @@ def tile(
     example, rows, columns, N, M,
     HEADS_V: tl.constexpr, CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, DTYPE: tl.constexpr,
 ):  # fmt: skip
-    """What both passes of the backward compute again: J before P_l, the weights W before P_w, and the gradient dU.
+    """Recompute what both programs of the backward pass need: J before P_l, W before P_w, and the gradient dU.
 
-    left, left_values: q and dO for tiles [heads, rows, columns], k and v for tiles that lie on their side; right: the
-    other two. dU: of the weights that V is summed by, back through the dropout.
+    left and left_values are q and dO for tiles [heads, rows, columns], and k and v for transposed tiles; right and
+    right_values are the other two. dU is the gradient of the weights before dropout.
     """
     J, L = logits(left, right, scale, P_l_transposed, mask, rows, columns, M, CAUSAL, DTYPE)
     dU = compare(left_values, right_values, DTYPE) * keep_scale
@@ -163,9 +163,9 @@ def forward(
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, DTYPE: tl.constexpr, WIDE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """output [B, N, h_v, V], and lse [B, h, N]: the log of the sum of exp(L), for ROWS query rows of an example.
+    """Compute output [B, N, h_v, V] and lse [B, h, N], the log of the sum of exp(L), for ROWS query rows of an example.
 
-    A row that may attend nowhere gets an lse of inf, which makes all its weights exp(-inf - inf) = 0 from there on.
+    A row that may attend nowhere gets an lse of inf, which makes all its weights exp(-inf - inf) = 0.
     """
     blocks = tl.cdiv(N, ROWS)
     example = tl.program_id(0) // blocks
@@ -185,14 +185,14 @@ def forward(
     q = load_heads(query, rows, N, HEADS_K, KEY_SIZE, H_K, K)
     stop = tl.minimum(M, first + ROWS) if CAUSAL else M
 
-    # of each place of a tile; over the columns they are reduced once, behind the loop. L may be -inf, but not `highest`
+    # one for each place of a tile; the columns are reduced once, after the loop. L may be -inf, but `highest` may not
     highest = tl.full((H, ROWS, COLUMNS), -3e38, WIDE)
     total = tl.zeros((H, ROWS, COLUMNS), WIDE)
     for start in range(0, stop, COLUMNS):
         columns = start + tl.arange(0, COLUMNS)
         k = load_heads(key, columns, M, HEADS_K, KEY_SIZE, H_K, K)
         _, L = logits(q, k, scale, P_l, mask, rows[None, :, None], columns[None, None, :], M, CAUSAL, DTYPE)
-        # of the old and the new power one is exp(0)
+        # relative to the larger of `highest` and L, one of the two powers is exp(0) = 1, so one exp is enough
         power = tl.exp(-tl.abs(L - highest))
         total = tl.where(highest < L, total * power + 1.0, total + power)
         highest = tl.maximum(highest, L)
@@ -225,9 +225,10 @@ def backward_queries(
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, DTYPE: tl.constexpr, WIDE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """Compute for ROWS query rows: correction [B, h, N], the sum of W dW; the gradient of the queries; parts of P's.
+    """Compute the gradient of ROWS query rows, their correction [B, h, N], and their parts of the gradients of P.
 
-    The parts of the programs, [B blocks, h_k, h] and [B blocks, h, h_v], are summed afterwards.
+    The correction is the sum of W dW. The parts of all programs, [B blocks, h_k, h] and [B blocks, h, h_v], are summed
+    afterwards.
     """
     blocks = tl.cdiv(N, ROWS)
     example = tl.program_id(0) // blocks
@@ -299,7 +300,7 @@ def backward_memory(
     CAUSAL: tl.constexpr, DROPOUT: tl.constexpr, DTYPE: tl.constexpr, WIDE: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """The gradients of COLUMNS keys and values of an example. The tiles lie on their side: [heads, COLUMNS, ROWS]."""
+    """Compute the gradients of COLUMNS keys and values of an example, with transposed tiles [heads, COLUMNS, ROWS]."""
     blocks = tl.cdiv(M, COLUMNS)
     example = tl.program_id(0) // blocks
     first = tl.program_id(0) % blocks * COLUMNS
@@ -323,7 +324,7 @@ def backward_memory(
 
     dk = tl.zeros((H_K, COLUMNS, K), WIDE)
     dv = tl.zeros((H_V, COLUMNS, V), WIDE)
-    # a row before the first of these positions sees none of them
+    # under a causal mask, rows before the first of these positions see none of them
     for start in range(first // ROWS * ROWS if CAUSAL else 0, N, ROWS):
         rows = start + tl.arange(0, ROWS)
         q = load_heads(query, rows, N, HEADS_K, KEY_SIZE, H_K, K)

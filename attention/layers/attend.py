@@ -18,7 +18,7 @@ __all__ = ["BACKENDS", "Projection", "attend", "check_backend", "choose"]
 
 _MODULES = {name: import_module(module) for name, module in kernel_modules().items()}
 KERNELS: dict[str, Callable[[Problem], Tensor]] = {name: module.attend for name, module in _MODULES.items()}
-# why a kernel can't do a problem; one that can do all has none
+# these say why a kernel can't do a problem; a kernel that can do every problem has none
 REFUSALS: dict[str, Callable[[Problem], str | None]] = {
     name: module.refusal for name, module in _MODULES.items() if hasattr(module, "refusal")
 }
@@ -42,31 +42,32 @@ def attend(
     hook: Hook | None = None,
     report: Callable[[str], None] | None = None,
 ) -> Tensor:
-    """Softmax attention in the order of the talking-heads paper (2003.02436), [B, N, h_v, V].
+    """Compute softmax attention in the order of the talking-heads paper (2003.02436), [B, N, h_v, V].
 
     J = QK^T scale -> mix by P_l -> + bias, mask -> softmax over M -> mix by P_w -> dropout -> V.
 
-    The mask comes after P_l because before it -inf would lose its meaning: P_l sums over heads, and makes of it +inf by
-    a negative entry, NaN by a zero or by entries of both signs. P_w is harmless: it mixes weights, and those of a
-    position that no head may attend to are 0 before it and after it.
+    The mask comes after P_l, because P_l sums over heads and would turn -inf into +inf (by a negative entry) or NaN (by
+    a zero, or by entries of both signs). P_w needs no such care: if no head may attend to a position, all its weights
+    are 0 before P_w and after it.
 
     query [B, N, h_k, K], key [B, M, h_k, K], value [B, M, h_v, V];
     logits_projection: P_l, h_k -> h; None: h = h_k. weights_projection: P_w, h -> h_v; None: h_v = h;
-    bias: added to the logits; four dimensions, each 1 or that of [B, h, N, M]; -inf forbids;
-    mask: bool, of four dimensions likewise, True = may attend; a row that may attend nowhere gives zeros and no
-    gradient. Fewer dimensions are refused, as [M, M] could be padding [B, M] or queries and memory [N, M];
+    bias: is added to the logits. It has four dimensions, each 1 or that of [B, h, N, M]; -inf forbids;
+    mask: bool, with four dimensions like bias; True = may attend. A row that may attend nowhere gives zeros and has no
+    gradient. Fewer dimensions are refused, because [M, M] could mean padding [B, M] or queries and memory [N, M];
     causal: query n attends to memory 0..n only;
     scale: None = 1 / sqrt(K);
-    dropout: probability that a weight is set to 0 after P_w, the others growing by 1 / (1 - dropout);
-    dropout_seed: which weights those are, as an integer or an int64 tensor without dimensions. A seed drops the same
-    weights in every kernel; torch's generators are neither read nor seeded. A tensor may be filled with a new seed for
-    each step without torch.compile noticing, but only after the backward of the last;
+    dropout: probability that a weight is set to 0 after P_w; the others are divided by 1 - dropout;
+    dropout_seed: decides which weights are dropped; an integer or an int64 tensor without dimensions. A seed drops the
+    same weights in every kernel; torch's generators are neither read nor seeded. A tensor may be filled with a new seed
+    for each step without recompilation by torch.compile, but only after the last step's backward pass;
     backend: auto, or the kernel that must run;
-    hook: receives each stage by name and may replace it; the reference kernel then runs, as no other has all stages;
+    hook: receives each stage by name and may replace it. The reference kernel then runs, because only it has all
+    stages;
     report: is called with the name of the kernel that runs.
 
-    Under autocast the products run in its dtype; the softmax computes in float32 or better always. Raises ValueError
-    for shapes that don't fit, a mask that isn't bool, dropout without a seed, and a backend that can't do the problem.
+    Under autocast the products run in its dtype; the softmax is always in float32 or better. Raises ValueError for
+    shapes that don't fit, a mask that isn't bool, dropout without a seed, and a backend that can't do the problem.
     """
     problem = Problem.of(
         query,
@@ -89,7 +90,7 @@ def attend(
 
 
 def check_backend(backend: str, refusals: Mapping[str, str | None]) -> None:
-    """Raises ValueError for an unknown backend, and for one with a reason in `refusals` why it can't do the problem."""
+    """Check a backend. Raises ValueError if it is unknown, or if `refusals` says why it can't do the problem."""
     if backend not in BACKENDS:
         raise ValueError(f"backend: is {backend!r}, must be one of {', '.join(BACKENDS)}")
     refusal = refusals.get(backend)
@@ -100,7 +101,8 @@ def check_backend(backend: str, refusals: Mapping[str, str | None]) -> None:
 def choose(backend: str, problem: Problem) -> str:
     """Name of the kernel to run. Raises ValueError for an unknown backend and for one that can't do the problem.
 
-    `auto` takes only what was measured: not triton, which has run in Triton's interpreter but on no GPU yet.
+    `auto` chooses only among kernels whose speed has been measured. Triton has run only in its interpreter, not on a
+    GPU, so `auto` doesn't choose it.
     """
     if backend != "auto":
         check_backend(backend, {backend: REFUSALS[backend](problem)} if backend in REFUSALS else {})
@@ -111,10 +113,10 @@ def choose(backend: str, problem: Problem) -> str:
 
 
 def _blocks_are_faster(problem: Problem) -> bool:
-    """Whether `blocked` beats torch's own kernel where both are exact, as measured (docs/kernels.md).
+    """Whether `blocked` is faster than torch's own kernel where both are exact, as measured (docs/kernels.md).
 
-    The fused CPU kernel doesn't take a trained bias, and what it falls back to is slower and keeps all maps. In 16 bits
-    `blocked` beats it to about 256 memory positions (at 64 by three times, on a Xeon with AMX).
+    torch's fused CPU kernel doesn't take a trained bias, and its fallback is slower and keeps all maps. In 16 bits
+    `blocked` is faster up to about 256 memory positions (with 64 three times as fast, on a Xeon with AMX).
     """
     if problem.query.device.type == "cuda":
         return False
@@ -123,15 +125,16 @@ def _blocks_are_faster(problem: Problem) -> bool:
 
 
 def _products_are_faster(problem: Problem) -> bool:
-    """Whether to expect torch's products to beat the compiled kernel: in 16 bits with AMX, which it doesn't use.
+    """Whether torch's products are likely to be faster than the compiled kernel.
 
-    Without AMX nothing was faster (docs/kernels.md). Where heads mix, large products are a small part of the time.
+    They are in 16 bits with AMX, which the compiled kernel doesn't use. Without AMX nothing was faster than the
+    compiled kernel (docs/kernels.md). Where heads mix, large products are a small part of the time.
     """
     mixes = problem.logits_projection is not None or problem.weights_projection is not None
     return not mixes and problem.query.dtype.itemsize == 2 and _has_amx()
 
 
-# a constant of a compiled model, which could not trace the question
+# a constant in a compiled model, because torch.compile can't trace the call
 @constant
 def _has_amx() -> bool:
     return torch.cpu._is_amx_tile_supported()

@@ -1,4 +1,4 @@
-"""The frame of an attention layer: what goes in and out of every mechanism, and what a mechanism says of itself."""
+"""The frame of an attention layer: the inputs and outputs of every mechanism, and what a mechanism declares."""
 
 # B batch, N queries, M memory, D hidden, D_M memory width, H heads, K key size, V value size
 
@@ -13,12 +13,12 @@ from attention.kernels.problem import STAGES, Hook, Projection, Stage, checked_m
 from attention.layers.attend import attend, check_backend
 from attention.layers.cost import Cost
 
-Rotation = Callable[[Tensor], Tensor]  # of heads [B, N, H, K] by their position
-Real = float  # annotates a setting of either sign; one annotated float must not be negative
+Rotation = Callable[[Tensor], Tensor]  # rotates heads [B, N, H, K] by their position
+Real = float  # annotates a setting of either sign; a setting that is annotated float must not be negative
 
 
 class AttendOptions(NamedTuple):
-    """Arguments of `attention.layers.attend.attend` beside queries, keys and values; a mechanism adds its own terms."""
+    """Arguments of `attention.layers.attend.attend` besides queries, keys and values; a mechanism may change them."""
 
     mask: Tensor | None = None  # bool [B, h, N, M], each dimension full or 1; True = may attend
     bias: Tensor | None = None  # [B, h, N, M], each dimension full or 1
@@ -26,24 +26,24 @@ class AttendOptions(NamedTuple):
     dropout_seed: Tensor | None = None  # int64, no dimensions
     logits_projection: Projection | None = None
     weights_projection: Projection | None = None
-    # what layers that ran before this one left for those after them, by name; a layer may add to it
+    # tensors that earlier layers left for later ones, by name; a layer may add to them
     earlier: dict[str, Tensor] | None = None
 
 
 class Sizes(NamedTuple):
-    """The head numbers and widths of a layer."""
+    """The numbers of heads of a layer, and their widths."""
 
-    key_heads: int  # h_k, heads that queries and keys meet in
-    softmax_heads: int  # h, maps: those that a position bias is added to
+    key_heads: int  # h_k, heads of queries and keys
+    softmax_heads: int  # h, heads of the softmax: a position bias is added to these maps
     value_heads: int  # h_v, heads of the output
     key_size: int  # d_k, width of a query and of a key in a head
     value_size: int  # d_v, width of a head's output
 
     @classmethod
     def alike(cls, hidden_size: int, heads: int, key_size: int | None, value_size: int | None) -> Sizes:
-        """As many heads everywhere; a size that is None is hidden_size / heads.
+        """Sizes with the same number of heads everywhere; a size that is None is hidden_size / heads.
 
-        Raises ValueError for a size under 1, and for heads that don't divide the hidden size which they are to share.
+        Raises ValueError for a size under 1, and if the heads are to share the hidden size but don't divide it.
         """
         share = equal_share(hidden_size, heads) if key_size is None or value_size is None else 0
         key_size, value_size = (share if size is None else size for size in (key_size, value_size))
@@ -52,19 +52,19 @@ class Sizes(NamedTuple):
 
 
 class AttentionLayer(nn.Module):
-    """A layer of attention: queries of `x`, keys and values of `memory`, and heads brought to the width of `x`.
+    """A layer of attention: queries from `x`, keys and values from `memory`, and an output as wide as `x`.
 
-    A mechanism defines `project`, `sizes`, `cost` and `keep_heads`, and may redefine `attend` and `combine`. What it
-    cannot have it declares by the class attributes.
+    A mechanism defines `project`, `sizes`, `cost` and `keep_heads`, and may redefine `attend` and `combine`. The class
+    attributes declare what it does not support.
     """
 
     # the stages that a hook sees; without a softmax there are no "weights"
     stages: ClassVar[tuple[Stage, ...]] = STAGES
-    # the name of the mechanism's arithmetic, which then runs in place of a kernel; None: `attend` chooses a kernel
+    # the name of the mechanism's own arithmetic, which replaces the kernels; None: `attend` chooses a kernel
     own_kernel: ClassVar[str | None] = None
-    # whether `keep_heads` can leave heads out
+    # whether `keep_heads` can remove heads
     prunable: ClassVar[bool] = True
-    # whether a weight depends on where in the memory a position stands
+    # whether weights depend on where the queries and keys stand in the sequence, besides their features
     positional: ClassVar[bool] = False
 
     output: nn.Linear
@@ -80,12 +80,11 @@ class AttentionLayer(nn.Module):
         scaled: bool = True,
         sdpa_refusal: str | None = None,
     ) -> None:
-        """scale: factor of the logits; scaled: False if the start of the queries is to take its place.
+        """scale: factor of the logits. scaled: False if smaller starting values of the queries are to replace it.
 
-        sdpa_refusal: why torch's own kernel can never do what this layer asks of it; None: it can.
+        sdpa_refusal: why torch's own kernel can never compute this layer; None if it can.
 
-        Raises ValueError for a dropout out of range, an unknown backend, and one that can't run the mechanism: a layer
-        that can't run isn't built.
+        Raises ValueError for a dropout out of range, an unknown backend, and a backend that can't run the mechanism.
         """
         super().__init__()
         if not 0 <= dropout < 1:
@@ -100,7 +99,7 @@ class AttentionLayer(nn.Module):
         self.dropout = dropout
         self.backend = backend
         self.kernel: str | None = None  # the kernel that ran last
-        self.hook: Hook | None = None  # sees and may change what the reference kernel computes, which then runs
+        self.hook: Hook | None = None  # if set, the reference kernel runs; the hook sees and may change each stage
 
     def forward(
         self,
@@ -114,14 +113,14 @@ class AttentionLayer(nn.Module):
         dropout_seed: Tensor | None = None,
         earlier: dict[str, Tensor] | None = None,
     ) -> Tensor:
-        """x [B, N, D] attends to memory [B, M, D_M], or to itself where that is None -> [B, N, D].
+        """Let x [B, N, D] attend to memory [B, M, D_M], or to itself if memory is None -> [B, N, D].
 
-        mask (bool, True = may attend) and bias have four dimensions, each 1 or that of [B, softmax_heads, N, M], so
-        that a mask [B, M] of padding is given as mask[:, None, None, :]; causal: position n attends to 0..n only;
-        rotary rotates queries and keys [B, N, H, K] by their position; with a memory it is a pair, of the queries and
-        of the keys; dropout_seed (int64, no dimensions) decides in training which weights are dropped;
-        earlier is handed from layer to layer of a model within a forward pass, empty to the first. Raises ValueError
-        for one rotary with a memory, for shapes that don't fit, for dropout without a seed, and for a backend that
+        mask (bool, True = may attend) and bias have four dimensions, each 1 or that of [B, softmax_heads, N, M]. A mask
+        [B, M] of padding is passed as mask[:, None, None, :]. causal: position n attends to 0..n only.
+        rotary rotates queries and keys [B, N, H, K] by their position. With a memory it is a pair, one for the queries
+        and one for the keys. dropout_seed (int64, no dimensions) decides in training which weights are dropped.
+        earlier passes through all layers of a model in a forward pass; the first layer gets it empty. Raises ValueError
+        for a single rotary with a memory, for shapes that don't fit, for dropout without a seed, and for a backend that
         can't do the layer.
         """
         if memory is not None and callable(rotary):
@@ -142,23 +141,23 @@ class AttentionLayer(nn.Module):
 
     @property
     def sizes(self) -> Sizes:
-        """Head numbers and widths, as they are now."""
+        """The current numbers of heads and their widths."""
         raise NotImplementedError
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [B, N, h_k, K], keys [B, M, h_k, K], values [B, M, h_v, V] of x [B, N, D] and memory [B, M, D_M]."""
+        """Queries [B, N, h_k, K], keys [B, M, h_k, K], values [B, M, h_v, V] from x [B, N, D], memory [B, M, D_M]."""
         raise NotImplementedError
 
     def attend(
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
     ) -> Tensor:
-        """The outputs of all heads, [B, N, h_v, V]; arguments as `project` takes and gives them."""
+        """The outputs of all heads, [B, N, h_v, V]; the arguments are those of `project` and its results."""
         return self.run_kernel(query, key, value, options, self.hook)
 
     def run_kernel(
         self, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions, hook: Hook | None
     ) -> Tensor:
-        """The softmax attention of these heads and options, [B, N, h_v, V]; the kernel that ran is remembered."""
+        """Compute softmax attention with these options, [B, N, h_v, V], and keep the kernel's name in `kernel`."""
         arguments = options._asdict()
         del arguments["earlier"]
         return attend(
@@ -177,28 +176,28 @@ class AttentionLayer(nn.Module):
         self.kernel = kernel
 
     def combine(self, heads: Tensor) -> Tensor:
-        """The outputs of the heads [B, N, h_v, V] as one vector a position, [B, N, D]."""
+        """Combine the outputs of the heads [B, N, h_v, V] into one vector for each position, [B, N, D]."""
         return self.output(heads.flatten(2))
 
     def keep_heads(self, heads: Sequence[int]) -> None:
-        """Leave only these of the value heads, and what they are computed from, in place, as if the others gave zeros.
+        """Keep only these value heads and what they are computed from, in place. The others then contribute nothing.
 
-        `heads`: indices; one that is repeated is there so many times. What other heads need through a projection stays,
-        as do parameters that heads share.
+        heads: indices; a repeated index keeps its head as many times. Whatever the remaining heads need through a
+        projection stays, and so do parameters that heads share.
         """
         raise NotImplementedError
 
     def head_mixing_parameters(self) -> Iterator[nn.Parameter]:
-        """The parameters that mix heads, P_l and P_w and their kind: they may train at a rate of their own."""
+        """The parameters that mix heads, such as P_l and P_w. They may have their own learning rate."""
         yield from ()
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """Parameters of the layer, and what one example of so many queries and memory positions takes and keeps."""
+        """Cost of the layer for one example with `queries` queries and `memory` memory positions."""
         raise NotImplementedError
 
 
 def equal_share(hidden_size: int, heads: int, name: str = "heads") -> int:
-    """The width of a head where the heads share the hidden size. Raises ValueError where they don't divide it."""
+    """The width of a head if the heads share the hidden size. Raises ValueError if they don't divide it."""
     check_sizes(hidden_size=hidden_size, **{name: heads})
     if hidden_size % heads:
         raise ValueError(
@@ -208,7 +207,7 @@ def equal_share(hidden_size: int, heads: int, name: str = "heads") -> int:
 
 
 def check_sizes(**sizes: int) -> None:
-    """Raises ValueError that names the size which is not at least 1."""
+    """Check that each size is at least 1. Raises ValueError that names the first that is not."""
     for name, size in sizes.items():
         if size < 1:
             raise ValueError(f"{name}: is {size}, must be at least 1")

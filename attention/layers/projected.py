@@ -1,4 +1,4 @@
-"""The papers' four linear maps around the frame, and what leaves heads out of a linear map."""
+"""The layer with the papers' four linear maps, and functions that remove heads from a linear map."""
 
 # B batch, N queries, M memory, D hidden, H heads, K key size, V value size
 
@@ -15,7 +15,7 @@ from attention.layers.frame import AttentionLayer, Sizes, check_sizes
 
 
 class ProjectedAttention(AttentionLayer):
-    """A layer with linear maps `query`, `key`, `value` and `output`; key and value heads of any number and size."""
+    """A layer with the linear maps `query`, `key`, `value` and `output`, for heads of any number and size."""
 
     def __init__(
         self,
@@ -30,7 +30,9 @@ class ProjectedAttention(AttentionLayer):
         scaled: bool = True,
         sdpa_refusal: str | None = None,
     ) -> None:
-        """memory_size: None is the hidden size; linear_bias: of all four maps; the others as of `AttentionLayer`.
+        """memory_size: None means the hidden size. linear_bias: whether the four maps have biases.
+
+        The other arguments are those of `AttentionLayer`.
 
         Raises ValueError for a size under 1.
         """
@@ -53,12 +55,12 @@ class ProjectedAttention(AttentionLayer):
 
     @property
     def sizes(self) -> Sizes:
-        """Head numbers and widths, as they are now."""
+        """The current numbers of heads and their widths."""
         return Sizes(self.key_heads, self.softmax_heads, self.value_heads, self.key_size, self.value_size)
 
     def project(self, x: Tensor, memory: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Queries [B, N, h_k, K], keys [B, M, h_k, K], values [B, M, h_v, V] of x [B, N, D] and memory [B, M, D_M]."""
-        # cast once: each map would cast by itself, and keep its copy for the backward
+        """Queries [B, N, h_k, K], keys [B, M, h_k, K], values [B, M, h_v, V] from x [B, N, D], memory [B, M, D_M]."""
+        # cast once, because each map would cast again and keep its copy for the backward pass
         to_itself, x = memory is x, cast(x)
         memory = x if to_itself else cast(memory)
         return (
@@ -68,32 +70,32 @@ class ProjectedAttention(AttentionLayer):
         )
 
     def keep_heads(self, heads: Sequence[int]) -> None:
-        """Leave only these value heads, in place; `keep_softmax_heads` does the same before the values."""
+        """Keep only these value heads, in place; `keep_softmax_heads` does the same for what comes before them."""
         keep_rows(self.value, heads, self.value_size)
         keep_columns(self.output, heads, self.value_size)
         self.value_heads = len(heads)
         self.keep_softmax_heads(heads)
 
     def keep_softmax_heads(self, heads: Sequence[int]) -> None:
-        """Leave only these heads of the softmax, and of queries and keys where no projection lies between."""
+        """Keep only these heads of the softmax, in place, and what they are computed from."""
         self.softmax_heads = len(heads)
         self.keep_key_heads(heads)
 
     def keep_key_heads(self, heads: Sequence[int]) -> None:
-        """Leave only these heads of queries and keys."""
+        """Keep only these heads of queries and keys, in place."""
         keep_rows(self.query, heads, self.key_size)
         keep_rows(self.key, heads, self.key_size)
         self.key_heads = len(heads)
 
     def cost(self, queries: int, memory: int) -> Cost:
-        """Cost of the four maps and of the two products of attention; a mechanism with more to it adds its own part."""
+        """Cost of the four maps and of the two products of attention; a mechanism adds the cost of its own parts."""
         linear = cost.linear(queries, self.query, self.output) + cost.linear(memory, self.key, self.value)
         widths = self.key_heads * self.key_size, self.value_heads * self.value_size
         return linear + cost.attention(queries, memory, *widths) + cost.cache(memory, self.key, self.value)
 
 
 def keep_rows(linear: nn.Linear, heads: Sequence[int], size: int) -> None:
-    """Leave only these heads, each `size` features of the map's output, in place."""
+    """Keep only these heads in the map's output, in place; each has `size` features."""
     linear.weight = nn.Parameter(linear.weight.detach().unflatten(0, (-1, size))[list(heads)].flatten(0, 1).clone())
     if linear.bias is not None:
         linear.bias = nn.Parameter(linear.bias.detach().unflatten(0, (-1, size))[list(heads)].flatten().clone())
@@ -101,6 +103,6 @@ def keep_rows(linear: nn.Linear, heads: Sequence[int], size: int) -> None:
 
 
 def keep_columns(linear: nn.Linear, heads: Sequence[int], size: int) -> None:
-    """Leave only these heads, each `size` features of the map's input, in place."""
+    """Keep only these heads in the map's input, in place; each has `size` features."""
     linear.weight = nn.Parameter(linear.weight.detach().unflatten(1, (-1, size))[:, list(heads)].flatten(1).clone())
     linear.in_features = len(heads) * size

@@ -1,4 +1,4 @@
-"""Rotary position encoding (Su et al. 2021, 2104.09864): dot products that depend on the distance of positions."""
+"""Rotary position encoding (Su et al. 2021, 2104.09864): dot products depend on the distance between positions."""
 
 # B batch, N positions, H heads, K key size
 
@@ -13,8 +13,8 @@ from torch import Tensor
 class Rotary:
     """Rotates features i and i + K/2 together by the angle position * base ** (-2 i / K), for i < K/2 (equation 34).
 
-    Pairs are half a head apart instead of neighbours: the paper's features in another order, and contiguous slices.
-    The last feature of an odd K stays as it is.
+    The features of a pair are half a head apart, while they are neighbours in the paper. This only reorders the
+    features, and makes the slices contiguous. If K is odd, the last feature stays as it is.
     """
 
     def __init__(self, base: float) -> None:
@@ -23,7 +23,7 @@ class Rotary:
         self.base = base
 
     def __call__(self, x: Tensor, first: int = 0) -> Tensor:
-        """[B, N, H, K] -> the same, n of dimension 1 turned `first` + n times; angles in float32 or better."""
+        """[B, N, H, K] -> [B, N, H, K], with index n rotated as position `first` + n; angles in float32 or better."""
         N, H, K = x.shape[1:]
         half = K // 2
         dtype = torch.promote_types(x.dtype, torch.float32)
@@ -32,14 +32,14 @@ class Rotary:
         still = angle.new_zeros(N, 1, K % 2)
         cos = torch.cat([angle.cos(), angle.cos(), still + 1], dim=-1)
         sin = torch.cat([-angle.sin(), angle.sin(), still], dim=-1)
-        # a row for every head too: products of short rows are several times as slow in 16 bits
+        # expanded to every head, because products of short rows are several times slower in 16 bits
         cos_NHK, sin_NHK = (table.to(x.dtype).expand(N, H, K).contiguous() for table in (cos, sin))
         turned: Tensor = _Turn.apply(x, cos_NHK, sin_NHK)
         return turned
 
 
 class _Turn(torch.autograd.Function):
-    """x cos + swapped(x) sin, with the signs in `sin`. Its gradient is the turn back, of as few passes."""
+    """x cos + swapped(x) sin, with the signs in `sin`. The gradient is the inverse rotation, with as few passes."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -53,6 +53,6 @@ class _Turn(torch.autograd.Function):
 
 
 def _swapped(x: Tensor) -> Tensor:
-    """The halves of the last dimension in the other order; the last feature of an odd K stays."""
+    """Swap the halves of the last dimension. If K is odd, the last feature stays."""
     half = x.shape[-1] // 2
     return torch.cat([x[..., half : 2 * half], x[..., :half], x[..., 2 * half :]], dim=-1)

@@ -1,27 +1,28 @@
-// Softmax attention whose heads may mix, on a CPU: forward and backward.
+// Softmax attention on a CPU, forward and backward. The heads may mix.
 //
-// Every sum has one order, whichever thread adds to it. All sums are in float (double for double), whatever the inputs'
-// type.
+// Each sum has a fixed order, whichever threads add to it. Sums are in double for inputs in double, else in float.
 
 #include "tile.h"
 
 #include <omp.h>
 #include <vector>
 
-// Threads that share groups work on some tiles at a time and then wait for each other: on so many a thread in the
-// backward, which take at most so many times the bytes of the queries, keys and values, or on a single one.
+// Threads that share groups work on some tiles at a time and then wait for each other. In the backward pass these are
+// TILES_PER_THREAD tiles for each thread. Together they take at most TILE_BYTES_PER_INPUT_BYTE times the bytes of the
+// queries, keys and values, unless a single tile takes more.
 constexpr int64_t TILES_PER_THREAD = 4, TILE_BYTES_PER_INPUT_BYTE = 8;
 
-// Which thread computes what: each takes groups of its own, then all share the groups that are left, a few at a time
+// Which thread computes what: each thread first computes whole groups alone; then all share the groups that are left,
+// a few at a time
 template <class T> struct Schedule {
     const Problem &problem;
     const bool backward;
-    const int64_t all_groups, own_groups;  // of all examples; how many of them one thread computes alone
+    const int64_t all_groups, own_groups;  // groups of all examples; how many of them are computed by one thread each
     std::vector<KeysValues<T>> packed_groups;
     std::vector<Tile<T>> tiles;
     int64_t workspace_size;  // bytes
 
-    // a workspace of nullptr: only its size is computed
+    // with a workspace of nullptr, only its size is computed
     Schedule(const Problem &problem, bool backward, char *workspace)
         : problem(problem), backward(backward), all_groups(problem.batch * problem.groups),
           own_groups(all_groups - problem.shared_groups) {
@@ -53,9 +54,9 @@ template <class T> struct Schedule {
         return problem.batch * (query_numbers + memory_numbers) * int64_t(sizeof(T));
     }
 
-    // this thread's part of the groups that one thread computes alone
+    // computes this thread's part of the groups that one thread computes alone
     void run_own_groups() {
-        // heads of an example lie side by side in memory: they go to one thread where there are enough groups
+        // heads of an example lie side by side in memory, so they go to one thread if there are enough groups
         const int64_t groups_per_turn =
             std::max<int64_t>(1, std::min(problem.groups, own_groups / (4 * problem.threads)));
 #pragma omp for schedule(dynamic, groups_per_turn)
@@ -80,7 +81,7 @@ template <class T> struct Schedule {
         }
     }
 
-    // this thread's part of the groups that all threads share
+    // computes this thread's part of the groups that all threads share
     void run_shared_groups() {
         const int64_t groups_at_once = packed_groups.size(),
                       key_and_value_heads = packed_groups[0].key_and_value_heads(),
@@ -110,7 +111,7 @@ template <class T> struct Schedule {
         }
     }
 
-    // the backward of tiles [begin, end), counted over the packed groups, which have `tiles_per_group` each
+    // computes the backward pass of tiles [begin, end), counted over the packed groups of `tiles_per_group` tiles each
     void backward_tiles(int64_t begin, int64_t end, int64_t tiles_per_group) {
 #pragma omp for schedule(dynamic)
         for (int64_t tile_index = begin; tile_index < end; tile_index++) {
@@ -129,7 +130,7 @@ template <class T> struct Schedule {
         add_gradients(begin, end, tiles_per_group, tiles[0].key_heads, &Tile<T>::add_keys);
     }
 
-    // adds the tiles' gradients to the sums of each head, in the order of the tiles; threads divide the memory in
+    // adds the tiles' gradients to the sums of each head, in the order of the tiles; the threads divide the memory into
     // blocks
     void add_gradients(int64_t begin, int64_t end, int64_t tiles_per_group, int64_t heads,
                        void (Tile<T>::*add_head)(int64_t, int64_t, int64_t) const) const {

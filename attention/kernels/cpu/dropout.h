@@ -1,4 +1,4 @@
-// Which weights dropout sets to 0: the function of `attention/kernels/dropout.py`, to the bit.
+// Which weights dropout sets to 0. The choice equals that of `attention/kernels/dropout.py` bit by bit.
 
 #pragma once
 
@@ -12,7 +12,7 @@ static inline uint64_t splitmix64(uint64_t x) {
     return x ^ (x >> 31);
 }
 
-// Sets weights of a row to 0 and multiplies the others by `keep_scale`; `row_index` counts the rows of [B, h_v, N]
+// Sets some weights of a row to 0 and multiplies the others by `keep_scale`; `row_index` counts the rows of [B, h_v, N]
 template <class Sum>
 static void drop_weights(Sum *row, int64_t size, uint64_t seed, int64_t row_index, int32_t keep_threshold,
                          Sum keep_scale) {

@@ -17,7 +17,7 @@ template <class T> struct KeysValues : Sizes<T> {
     // [key_heads][key_lanes][padded_memory], [value_heads][memory_lanes][padded_value], and for the backward
     // [key_heads][memory_lanes][padded_key], [value_heads][value_lanes][padded_memory]
     Lane *keys, *values, *keys_by_row = nullptr, *values_by_feature = nullptr;
-    // [key_heads][memory][padded_key], [value_heads][memory][padded_value], and of the projections
+    // [key_heads][memory][padded_key], [value_heads][memory][padded_value], and the gradients of the projections
     Sum *grad_keys = nullptr, *grad_values = nullptr, *grad_P_l = nullptr, *grad_P_w = nullptr;
 
     KeysValues(const Problem &problem, Arena &arena, bool backward) : Base(problem) {
@@ -38,8 +38,8 @@ template <class T> struct KeysValues : Sizes<T> {
         std::fill_n(grad_P_l, P_l_size, Sum(0)), std::fill_n(grad_P_w, P_w_size, Sum(0));
     }
 
-    // The keys of a head are packed, and their gradients written, apart from other heads; likewise its values. These
-    // units are numbered: first the heads of the keys, then those of the values
+    // The keys of each head are packed, and their gradients written, separately, and so are the values of each head.
+    // These units are numbered: first the heads of the keys, then those of the values
     int64_t key_and_value_heads() const { return key_heads + value_heads; }
 
     // packs the keys or values of a head, and sets the sums of their gradients to 0
@@ -69,7 +69,7 @@ template <class T> struct KeysValues : Sizes<T> {
         for (int64_t i = 0; i < P_w_size; i++) grad_P_w[i] += P_w[i];
     }
 
-    // writes the gradients of the keys or values of a head; with the first also those of the projections
+    // writes the gradients of the keys or values of a head; for unit 0 also those of the projections
     void write_gradients(int64_t key_or_value_head) const {
         const int64_t M = problem.memory,
                       head = key_or_value_head < key_heads ? key_or_value_head : key_or_value_head - key_heads;
@@ -84,7 +84,7 @@ template <class T> struct KeysValues : Sizes<T> {
         std::copy_n(grad_P_w, P_w_size, static_cast<Sum *>(problem.grad_weights_projection) + example * P_w_size);
     }
 
-    // the group's first head at a position of the example, in a tensor [batch, length, all heads, size]
+    // points to the group's first head at a position of the example, in a tensor [batch, length, all heads, size]
     template <class Pointer> auto keys_at(Pointer *tensor, int64_t length, int64_t position) const {
         return heads_at(tensor, example * length + position, problem.key_heads, group * key_heads, key_size);
     }

@@ -1,4 +1,4 @@
-// Tensors and maps rearranged into rows of lanes, the form that products take. What there is no number for is zero.
+// Tensors and maps rearranged into rows of lanes, the form that products take. Lanes are padded with zeros.
 
 #pragma once
 
@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <type_traits>
 
-// For inputs of type T. Of the `tensor_heads` heads of a tensor, `heads` are packed, beginning with the one that the
-// pointer points to
+// The packing of inputs of type T. A tensor has `tensor_heads` heads. `heads` of them are packed, beginning with the
+// one that the pointer points to
 template <class T> struct Packing {
     using Sum = typename arithmetic<T>::Sum;
     using Number = typename arithmetic<T>::Number;
@@ -16,9 +16,9 @@ template <class T> struct Packing {
 
     static constexpr int64_t WIDTH = vector_of<Sum>::width;                 // lanes of a vector
     static constexpr int64_t LANE_NUMBERS = sizeof(Lane) / sizeof(Number);  // numbers in a lane
-    static constexpr bool INPUT_IS_NUMBER = std::is_same_v<Number, T>;      // an input is a number as it is
+    static constexpr bool INPUT_IS_NUMBER = std::is_same_v<Number, T>;      // inputs need no conversion
 
-    // how many lanes hold `size` numbers
+    // the number of lanes that hold `size` numbers
     static int64_t lanes_of(int64_t size) { return (size + LANE_NUMBERS - 1) / LANE_NUMBERS; }
     static const Lane *as_lanes(const Number *x) { return reinterpret_cast<const Lane *>(x); }
     static Number to_number(T x) {
@@ -96,7 +96,7 @@ template <class T> struct Packing {
             }
     }
 
-    // [heads][rows][padded size] -> [rows][tensor_heads][size], times a factor
+    // [heads][rows][padded size] -> [rows][tensor_heads][size], multiplied by a factor
     static void unpack(const Sum *from, T *to, int64_t rows, int64_t tensor_heads, int64_t heads, int64_t size,
                        Sum factor) {
         for (int64_t head = 0; head < heads; head++)
@@ -109,13 +109,13 @@ template <class T> struct Packing {
             }
     }
 
-    // sums as numbers of a map; size: a multiple of WIDTH
+    // stores sums as numbers of a map; size: a multiple of WIDTH
     static void store_numbers(const Sum *from, Number *to, int64_t size) {
         for (int64_t x = 0; x < size; x += WIDTH) numbers<Number>::store(to + x, vector_at(from + x));
     }
 
-    // [rows][length] with `row_stride` -> [lanes of rows][length] with `stride`: where a lane holds one number this is
-    // `from` itself, else it is written to `to` with `joined_stride`
+    // [rows][length] with `row_stride` -> [lanes of rows][length] with `stride`. If a lane holds one number, this is
+    // `from` itself; otherwise it is written to `to` with `joined_stride`
     static const Lane *join_rows(const Number *from, int64_t rows, int64_t row_stride, int64_t length, Lane *to,
                                  int64_t joined_stride, int64_t &stride) {
         if constexpr (LANE_NUMBERS == 1) {

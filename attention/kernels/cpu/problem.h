@@ -1,7 +1,8 @@
 // A problem of attention, and its sizes, which all parts of the kernel use.
 //
-// A group are heads that mix, or a single one, of an example. Its keys and values are packed once (`keys_values.h`),
-// its query rows are computed a tile at a time (`tile.h`), and `attend.cpp` says which thread computes what.
+// A group consists of all heads of an example if they mix, else of one head. Its keys and values are packed once
+// (`keys_values.h`), its query rows are computed a tile at a time (`tile.h`), and `attend.cpp` divides the work among
+// the threads.
 //
 // In loops, n is a query row, m a memory position, d a feature and w a lane of a vector.
 
@@ -12,7 +13,7 @@
 struct Problem {
     int64_t batch, queries, memory, key_heads, softmax_heads, value_heads, key_size, value_size;
     int64_t causal, threads, groups, shared_groups;  // groups of heads in an example; how many groups all threads share
-    int64_t has_dropout, keep_threshold;  // whether weights are dropped; a weight is kept whose hash is under this
+    int64_t has_dropout, keep_threshold;  // whether weights are dropped; a weight is kept if its hash is below this
     double scale, keep_scale;             // keep_scale: the factor of the weights that are kept
     uint64_t seed;
     const void *query, *key, *value, *logits_projection, *weights_projection, *bias;
@@ -35,7 +36,7 @@ template <class T> struct Sizes : Packing<T> {
     const int64_t key_heads, softmax_heads, value_heads, key_size, value_size;
     // sizes in whole vectors, and in lanes
     const int64_t padded_memory, padded_key, padded_value, key_lanes, value_lanes, memory_lanes;
-    // numbers of the projections, 0 for one that is not there
+    // how many numbers the projections have; 0 if there is none
     const int64_t P_l_size, P_w_size;
 
     explicit Sizes(const Problem &problem)
@@ -49,7 +50,7 @@ template <class T> struct Sizes : Packing<T> {
           P_w_size(mixes_weights ? softmax_heads * value_heads : 0) {}
 };
 
-// Hands out arrays of a workspace, each in whole vectors; from nullptr on it only counts their bytes
+// Hands out arrays of a workspace, each in whole vectors; if it starts at nullptr, it only counts their bytes
 struct Arena {
     char *next;
 

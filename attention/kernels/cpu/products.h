@@ -1,4 +1,4 @@
-// Products of one form: A (lanes) times B (vectors of lanes along its last dimension), into sums.
+// Products A B, added up in sums. A is read as single lanes, and B as vectors of lanes along its last dimension.
 
 #pragma once
 
@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #ifndef __clang__
-// a loop of its own for strides of 1 keeps the sums of both in memory
+// a separate version of the loop for strides of 1 would keep the sums of both versions in memory, not in registers
 #pragma GCC optimize("no-version-loops-for-strides")
 #endif
 
@@ -16,10 +16,10 @@ constexpr int BLOCK_ROWS = 8, BLOCK_VECTORS = 3, TALL_BLOCK_ROWS = 16;
 #else
 constexpr int BLOCK_ROWS = 4, BLOCK_VECTORS = 2, TALL_BLOCK_ROWS = 8;
 #endif
-constexpr int64_t DOT_VECTORS = 32;  // of a row, at a time, in products over the whole tile
+constexpr int64_t DOT_VECTORS = 32;  // vectors of a row at a time, in products over the whole tile
 
-// out[i][j] = factor * (out[i][j], if it is added to, + sum over p of A[i][p] B[p][j]), for R rows and C vectors of
-// columns. The numbers after a matrix are its strides: A[i][p] is A[i * A_row + p * A_depth], and so on
+// out[i][j] = factor * (sum over p of A[i][p] B[p][j], plus out[i][j] if `add`), for R rows and C vectors of columns.
+// The numbers after a matrix are its strides: A[i][p] is A[i * A_row + p * A_depth], and so on
 template <int R, int C, class Sum, class Lane>
 static inline void product_block(const Lane *A, int64_t A_row, int64_t A_depth, const Lane *B, int64_t B_depth,
                                  Sum *out, int64_t out_row, int64_t depth, Sum factor, bool add) {
@@ -50,7 +50,7 @@ template <int C, class Sum, class Lane>
 static void product_columns(int64_t rows, const Lane *A, int64_t A_row, int64_t A_depth, const Lane *B, int64_t B_depth,
                             Sum *out, int64_t out_row, int64_t depth, Sum factor, bool add) {
     int64_t i = 0;
-    // a single column needs more rows for as many sums at once
+    // with a single column, more rows are needed for the same number of sums at once
     if constexpr (C == 1)
         for (; i + TALL_BLOCK_ROWS <= rows; i += TALL_BLOCK_ROWS)
             product_block<TALL_BLOCK_ROWS, C>(A + i * A_row, A_row, A_depth, B, B_depth, out + i * out_row, out_row,
@@ -66,7 +66,7 @@ static void product_columns(int64_t rows, const Lane *A, int64_t A_row, int64_t 
         product_block<1, C>(A + i * A_row, A_row, A_depth, B, B_depth, out + i * out_row, out_row, depth, factor, add);
 }
 
-// `width` columns, a multiple of the vector's
+// the product for `width` columns, a multiple of a vector's width
 template <class Sum, class Lane>
 static void product(int64_t rows, int64_t width, int64_t depth, const Lane *A, int64_t A_row, int64_t A_depth,
                     const Lane *B, int64_t B_depth, Sum *out, int64_t out_row, Sum factor = 1, bool add = false) {
@@ -81,7 +81,7 @@ static void product(int64_t rows, int64_t width, int64_t depth, const Lane *A, i
     if (j < width) product_columns<1>(rows, A, A_row, A_depth, B + j, B_depth, out + j, out_row, depth, factor, add);
 }
 
-// out[i * right_rows + j] += sum over x of left[i * stride + x] right[j * stride + x], for R and C rows of them
+// out[i * right_rows + j] += sum over x of left[i * stride + x] right[j * stride + x], for R left and C right rows
 template <int R, int C, class Sum, class Lane>
 static inline void row_dots_block(const Lane *left, const Lane *right, int64_t stride, int64_t size, Sum *out,
                                   int64_t right_rows) {

@@ -1,7 +1,7 @@
-// Numbers, vectors of them, and lanes: what one lane of a vector multiplies at a time.
+// Numbers, vectors of numbers, and lanes: a lane is what one lane of a vector multiplies at a time.
 //
-// A lane holds one number; of bfloat16, where the CPU has instructions for it, it holds two, neighbours along the
-// dimension that a product sums over: the products of both are added to one float.
+// A lane holds one number, or two if they are bfloat16 and the CPU has instructions for them. The two are neighbours
+// along the dimension that a product sums over, and the products of both are added to one float.
 
 #pragma once
 
@@ -57,7 +57,7 @@ template <> struct arithmetic<bfloat16> {
 #endif
 };
 
-// From one type to another
+// Conversions from one type to another
 
 static inline float widened(bfloat16 x) {
     uint32_t bits = uint32_t(x.bits) << 16;
@@ -72,12 +72,12 @@ template <class T, class Float> static inline T narrowed(Float x) {
     if constexpr (sizeof(T) < sizeof(Float)) {
         uint32_t bits;
         std::memcpy(&bits, &x, 4);
-        // to the nearest, ties to even; a NaN stays one
+        // rounds to the nearest, ties to even; a NaN stays NaN
         return {x != x ? uint16_t(0x7fc0) : uint16_t((bits + 0x7fff + ((bits >> 16) & 1)) >> 16)};
     } else return x;
 }
 
-// A vector at a time
+// Reductions of a vector
 
 template <class Float> static inline Float reduce_sum(Vector<Float> x) {
     Float sum = 0;
@@ -100,7 +100,7 @@ template <class Number> struct numbers {
     static void store(Number *to, Vector<Number> x) { vector_at(to) = x; }
 };
 
-// Two rows of numbers are joined to one row of lanes. The second row, nullptr for zeros, counts only where a lane holds
+// Two rows of numbers are joined into one row of lanes. The second row, nullptr for zeros, is used only if a lane holds
 // two numbers
 template <class Lane> struct lanes {
     static Lane join(Lane first, Lane) { return first; }
@@ -138,8 +138,8 @@ template <> struct lanes<uint32_t> {
 #endif
 
 #ifdef __AVX512F__
-// Transposes 16 rows, `stride` bytes apart, of `columns` (at most 16) of 32 bits; those behind the first `rows` count
-// as zeros. x and y are registers, before and after a step of the transposition
+// Transposes 16 rows, `stride` bytes apart, of `columns` (at most 16) numbers of 32 bits. Rows after the first `rows`
+// count as zeros. x and y are registers, before and after a step of the transposition
 template <class Lane>
 static inline void transpose(const void *from, int64_t stride, int64_t rows, int64_t columns, Lane *to,
                              int64_t to_stride) {
@@ -154,7 +154,7 @@ static inline void transpose(const void *from, int64_t stride, int64_t rows, int
         y[r] = _mm512_unpacklo_epi32(x[r], x[r + 1]);
         y[r + 1] = _mm512_unpackhi_epi32(x[r], x[r + 1]);
     }
-    // x[4 g + c]: of rows 4 g .. 4 g + 3 the columns c, c + 4, c + 8, c + 12
+    // x[4 g + c] holds the columns c, c + 4, c + 8 and c + 12 of the rows 4 g .. 4 g + 3
 #pragma GCC unroll 4
     for (int g = 0; g < 16; g += 4) {
         x[g] = _mm512_unpacklo_epi64(y[g], y[g + 2]);
@@ -164,7 +164,7 @@ static inline void transpose(const void *from, int64_t stride, int64_t rows, int
     }
 #pragma GCC unroll 4
     for (int c = 0; c < 4; c++) {
-        // of the rows 0 to 7, and 8 to 15, the columns c and c + 8, then c + 4 and c + 12
+        // the columns c and c + 8 of the rows 0 to 7 and of 8 to 15, then the columns c + 4 and c + 12 of both
         const __m512i even = _mm512_shuffle_i32x4(x[c], x[4 + c], 0x88);
         const __m512i even_below = _mm512_shuffle_i32x4(x[8 + c], x[12 + c], 0x88);
         const __m512i odd = _mm512_shuffle_i32x4(x[c], x[4 + c], 0xdd);

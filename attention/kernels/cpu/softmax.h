@@ -8,10 +8,10 @@
 #include <cmath>
 #include <limits>
 
-// exp(x) for x <= 0, to the last bit or two; below -87 it is 0, as for -inf; NaN stays NaN
+// exp(x) for x <= 0, exact to the last bit or two. It is 0 below -87, also for -inf, and NaN for NaN
 static inline Vector<float> exponential(Vector<float> x) {
     typedef int32_t Bits __attribute__((vector_size(VECTOR_BYTES), aligned(4), may_alias));
-    // added, it leaves the rounded number in the lowest bits
+    // adding this leaves the rounded number in the lowest bits
     const float rounder = 12582912.0f;
     Vector<float> shifted = x * 1.44269504f + rounder, padded_size = shifted - rounder;
     Vector<float> rest = x - padded_size * 0.693145752f - padded_size * 1.42860677e-6f;
@@ -30,7 +30,8 @@ static inline Vector<double> exponential(Vector<double> x) {
     return x;
 }
 
-// In place; `row` has `size` numbers, padded to whole vectors with what doesn't count. All -inf: zeros
+// Computes the softmax in place. `row` has `size` numbers and is padded to whole vectors; the padding doesn't count. A
+// row of only -inf becomes zeros
 template <class Sum> static void softmax(Sum *row, int64_t size) {
     constexpr int64_t WIDTH = vector_of<Sum>::width;
     const Sum infinity = std::numeric_limits<Sum>::infinity();

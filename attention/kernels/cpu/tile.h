@@ -2,7 +2,7 @@
 //
 // J = QK^T -> P_l -> bias, mask -> softmax -> P_w -> dropout -> V, in the order of `kernels/reference.py`. The maps of
 // a tile, [head][row][memory], stay in the cache, and no map is ever as large as queries x memory. Maps are kept as
-// numbers; a product over heads, or over rows, first joins them to lanes. The softmax works on a row of sums.
+// numbers; a product over heads or over rows first joins them into lanes. The softmax works on a row of sums.
 
 #pragma once
 
@@ -11,9 +11,9 @@
 #include "products.h"
 #include "softmax.h"
 
-// a tile has as many rows as its largest map, of all heads, has room for in these bytes
+// a tile has as many rows as its largest map, with all heads, has room for in these bytes
 constexpr int64_t MAX_TILE_BYTES = 1 << 16, MIN_TILE_ROWS = 8, MAX_TILE_ROWS = 32;
-// memory positions whose sums a tile adds to at a time
+// the number of memory positions whose sums a tile adds to at a time
 constexpr int64_t MEMORY_BLOCK = 128;
 
 template <class T> struct Tile : Sizes<T> {
@@ -28,14 +28,15 @@ template <class T> struct Tile : Sizes<T> {
     using Base::P_l_size, Base::P_w_size, Base::value_lanes;
     using Pack::as_lanes, Pack::lanes_of, Pack::LANE_NUMBERS, Pack::store_numbers, Pack::WIDTH;
 
-    // rows of a tile, and lanes of them; numbers from a head's map to the next head's, and from its row to the next's
+    // rows of a tile, and the lanes that hold them; distance in numbers between the maps, and between the rows, of two
+    // neighbouring heads
     const int64_t rows_per_tile, tile_row_lanes, map_stride, row_stride;
-    // of the projections' gradients, where threads share a group
+    // sums of the projections' gradients, if threads share a group
     Sum *grad_P_l = nullptr, *grad_P_w = nullptr;
 
     Tile(const Problem &problem, Arena &arena, bool backward)
         : Base(problem), rows_per_tile(choose_rows_per_tile()), tile_row_lanes(lanes_of(rows_per_tile)),
-          // a vector more: rows of maps a power of two apart would fall into the same sets of the cache
+          // one vector more, because rows of maps a power of two apart would fall into the same sets of the cache
           map_stride(rows_per_tile * padded_memory + WIDTH), row_stride(padded_memory + WIDTH) {
         const int64_t heads = std::max({key_heads, softmax_heads, value_heads});
         const bool mixes = mixes_logits || mixes_weights;
@@ -68,7 +69,7 @@ template <class T> struct Tile : Sizes<T> {
         Pack::pack_matrix(problem.weights_projection, P_w_transposed, value_heads, softmax_heads, 1, value_heads);
     }
 
-    // tiles that a group's rows are divided into
+    // the number of tiles that a group's rows are divided into
     int64_t tiles_per_group() const { return (problem.queries + rows_per_tile - 1) / rows_per_tile; }
 
     void select(KeysValues<T> &group, int64_t tile_index) {
@@ -89,8 +90,8 @@ template <class T> struct Tile : Sizes<T> {
         Pack::unpack(product_sums, output, row_count, problem.value_heads, value_heads, value_size, 1);
     }
 
-    // The backward has four steps: `compute_value_weights`, `add_values` for all, `compute_gradients`, `add_keys` for
-    // all
+    // The backward pass has four steps: `compute_value_weights`, `add_values` for all heads, `compute_gradients`,
+    // `add_keys` for all heads
 
     // computes `value_weights`, and packs the gradients of the outputs
     void compute_value_weights() {
@@ -102,7 +103,7 @@ template <class T> struct Tile : Sizes<T> {
         Pack::pack_by_row(query, queries_by_row, row_count, problem.key_heads, key_heads, key_size);
     }
 
-    // adds to the sums of a head's gradients of values, at memory positions [begin, end)
+    // adds to the gradients of a head's values, at memory positions [begin, end)
     void add_values(int64_t head, int64_t begin, int64_t end) const {
         add_transposed_product(value_weights + head * map_stride,
                                grad_outputs_by_row + head * lanes_of(row_count) * padded_value, padded_value,
@@ -132,13 +133,13 @@ template <class T> struct Tile : Sizes<T> {
         Pack::unpack(product_sums, grad_query, row_count, problem.key_heads, key_heads, key_size, problem.scale);
     }
 
-    // the same where threads share a group: the projections' in sums of the tile's own
+    // the same if threads share a group: the gradients of the projections are summed in the tile's own arrays
     void compute_own_gradients() {
         std::fill_n(grad_P_l, P_l_size, Sum(0)), std::fill_n(grad_P_w, P_w_size, Sum(0));
         compute_gradients(grad_P_l, grad_P_w);
     }
 
-    // adds to the sums of a head's gradients of keys, at memory positions [begin, end)
+    // adds to the gradients of a head's keys, at memory positions [begin, end)
     void add_keys(int64_t head, int64_t begin, int64_t end) const {
         add_transposed_product(weights + head * map_stride, queries_by_row + head * lanes_of(row_count) * padded_key,
                                padded_key, keys_values->grad_keys + head * problem.memory * padded_key, begin, end);
@@ -146,18 +147,18 @@ template <class T> struct Tile : Sizes<T> {
 
   private:
     KeysValues<T> *keys_values = nullptr;
-    // the tile: its first row and their number, the memory that they attend to, and the length of a row of its maps
+    // the tile: its first row, the number of rows, the memory that they attend to, and the length of a row of its maps
     int64_t first_row = 0, row_count = 0, attended = 0, row_length = 0;
     // [heads][row_count] rows of whole lanes, and [heads][lanes of row_count][padded_key or padded_value]
     Number *queries, *grad_outputs;
     Lane *queries_by_row, *grad_outputs_by_row;
-    // maps, [heads][map_stride]; weights and mixed_maps are written over by gradients. value_weights, which the values
-    // are summed by, is one of the two
+    // maps, [heads][map_stride]; gradients overwrite weights and mixed_maps. value_weights, by which the values are
+    // summed, is one of these two
     Number *logits, *weights, *mixed_maps;
     const Number *value_weights;
-    // sums of a map, and of a product that is an output or a gradient of a query
+    // the sums of a map, and those of a product that is an output or a query's gradient
     Sum *map_sums, *product_sums;
-    // of a row, [heads][row_stride]
+    // one row of all heads, [heads][row_stride]
     Sum *mixed_row;
     Lane *joined_row;
     // [lanes of heads][heads]
@@ -202,7 +203,7 @@ template <class T> struct Tile : Sizes<T> {
         value_weights = mixes_weights || has_dropout ? mixed_maps : weights;
     }
 
-    // takes row n of the gradients from behind P_w to before P_l; where nothing mixes, both sides are the same
+    // takes row n of the gradients from after P_w back to before P_l; without a projection, both sides are the same
     void backward_row(int64_t n) {
         Sum *row = map_sums + n * row_length;
         int64_t head_stride = map_stride;
@@ -250,7 +251,7 @@ template <class T> struct Tile : Sizes<T> {
                                  Sum *out) const {
         const int64_t size = row_count * row_length, vector_numbers = WIDTH * LANE_NUMBERS,
                       padded_size = (size + vector_numbers - 1) / vector_numbers * vector_numbers;
-        // the vectors of a map may reach behind it
+        // the vectors of a map may reach beyond its end
         for (Number *map = left_maps; map < left_maps + left_heads * map_stride; map += map_stride)
             std::fill(map + size, map + padded_size, Number{});
         for (Number *map = right_maps; map < right_maps + right_heads * map_stride; map += map_stride)
@@ -259,7 +260,7 @@ template <class T> struct Tile : Sizes<T> {
                  padded_size / LANE_NUMBERS, out);
     }
 
-    // adds the bias of query n and makes -inf of what it may not attend to
+    // adds the bias of query n and sets the logits of positions that it may not attend to to -inf
     void bias_and_mask_row(Sum *row, int64_t head, int64_t n) const {
         const Sum infinity = std::numeric_limits<Sum>::infinity();
         head += keys_values->group * softmax_heads;
