@@ -32,7 +32,7 @@ ARCHITECTURES: dict[str, type[Transformer]] = {
 
 
 def architecture_of(objective: ObjectiveSettings) -> str:
-    """The architecture that an objective names, of ARCHITECTURES. Raises Mistake where there is no such one."""
+    """The architecture that an objective names. Raises Mistake if ARCHITECTURES has none of that name."""
     name: str = getattr(objective, "architecture", "")
     if name not in ARCHITECTURES:
         file = "/".join(type(objective).__module__.split(".")) + ".py"
@@ -42,7 +42,7 @@ def architecture_of(objective: ObjectiveSettings) -> str:
 
 
 def build(architecture: str, model: Model, variant: dict[str, Any], vocabulary_size: int, seed: int) -> Transformer:
-    """The model on the CPU with its starting values, a function of the arguments. The global RNG is left as it was."""
+    """Build the model on the CPU. Its starting values depend only on the arguments; the global RNG stays as it was."""
     with torch.random.fork_rng(devices=[]):
         transformer = ARCHITECTURES[architecture](model, variant, vocabulary_size)
     initialize(transformer, seed, model.initial_std)
@@ -56,31 +56,32 @@ def build(architecture: str, model: Model, variant: dict[str, Any], vocabulary_s
 
 
 def fold_scale(attentions: Sequence[AttentionLayer]) -> None:
-    """Let logits that are not scaled begin as scaled ones do: the query maps start with the factor instead.
+    """Multiply the query maps of attention with unscaled logits by 1 / sqrt(key_size), so that training starts scaled.
 
-    So T5 starts (Raffel et al. 2020, 1910.10683), and with it talking heads (Shazeer et al. 2020, 2003.02436): queries
-    of variance 1 / (d_model d_k). Without it the softmax would begin saturated, with logits of variance d_k.
+    T5 starts this way (Raffel et al. 2020, 1910.10683), and so do talking heads (Shazeer et al. 2020, 2003.02436).
+    Their query maps have variance 1 / (d_model d_k). Otherwise the logits would have variance d_k, and the softmax
+    would start saturated.
     """
     with torch.no_grad():
-        # once where layers share them
+        # once, even if layers share them
         for attention in dict.fromkeys(attentions):
             if not attention.scaled:
                 attention.get_parameter("query.weight").mul_(attention.sizes.key_size**-0.5)
 
 
 def scale_branches(layers: Sequence[EncoderLayer], gain: float) -> None:
-    """Multiply the starting values of the layers' branches, once where layers share them."""
+    """Multiply the starting values of the layers' branches by the gain, but shared ones only once."""
     with torch.no_grad():
         for linear in dict.fromkeys(linear for layer in layers for linear in layer.branch_maps()):
             linear.weight.mul_(gain)
 
 
 def keep_scale(embedding: nn.Module, model: Model) -> None:
-    """Rescale narrow embeddings, so that the residual stream and tied logits start as they do where E is D.
+    """Rescale narrow embeddings, so that the residual stream and tied logits start at the same scale as with E = D.
 
-    Without a norm after its sums the stream keeps the scale that it begins with: its first layers would drown narrow
-    embeddings, and a run stays at the frequencies of single tokens for long (docs/tables.md). With norms there the
-    start is that of Lan et al. 2020.
+    Without a norm after its sums, the stream keeps its initial scale. The first layers would then drown narrow
+    embeddings, and for a long time a run would learn only the frequencies of single tokens (docs/tables.md). Models
+    with such norms start as in Lan et al. 2020.
     """
     std = model.embedding_size**-0.5
     with torch.no_grad():

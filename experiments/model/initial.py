@@ -1,4 +1,4 @@
-"""Starting values that depend on a module's own path and shapes, so that models that differ elsewhere start alike."""
+"""Starting values that depend only on a module's path and shapes, so that parts that two models share start alike."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ OF_TORCH = (nn.Linear.reset_parameters, nn.Embedding.reset_parameters)
 
 
 def initialize(module: nn.Module, seed: int, std: float | None) -> None:
-    """Give every module below (and with) `module`, on the CPU, its starting values; the global RNG is left as it was.
+    """Give `module` and all modules below it their starting values, on the CPU. The global RNG stays as it was.
 
-    Linear maps and embeddings without a `reset_parameters()` of their own: weights normal(0, std), biases 0. With std
-    None the deviation is 1 / sqrt(inputs) of a map, which keeps the scale of what goes through it, and 1 of an
-    embedding (T5's start, Raffel et al. 2020, 1910.10683). Any other module that owns parameters: its own
-    `reset_parameters()`. Each draws from a generator seeded by (seed, its path), so the values of one do not depend on
-    which others there are. A parent is reset before its children.
+    Linear maps and embeddings without their own `reset_parameters()` get weights from normal(0, std) and biases of 0.
+    If std is None, the deviation is 1 / sqrt(inputs) for a map, which keeps the scale of its input, and 1 for an
+    embedding, as in T5 (Raffel et al. 2020, 1910.10683). Any other module with parameters draws them in its
+    `reset_parameters()`. Each module draws from a generator seeded by (seed, its path), so its values do not depend on
+    the other modules. A parent is reset before its children.
 
-    ValueError: a module owns parameters but has no `reset_parameters`.
+    Raises ValueError if a module owns parameters but has no `reset_parameters`.
     """
     with torch.random.fork_rng(devices=[]):
         for path, child in module.named_modules():
-            # the CPU's alone: torch.manual_seed would draw the accelerators' anew, and takes longer than the drawing
+            # only the CPU's generator: torch.manual_seed would also seed the accelerators', which takes longer
             torch.default_generator.manual_seed(path_seed(seed, path))
             reset(child, path, std)
 
@@ -45,5 +45,5 @@ def reset(module: nn.Module, path: str, std: float | None) -> None:
 
 
 def path_seed(seed: int, path: str) -> int:
-    """64 bits, the same on every machine and in every process."""
+    """A seed of 64 bits, the same on every machine and in every process."""
     return int(text_digest(f"{seed}/{path}")[:16], 16)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def check_kernel(settings: Settings) -> None:
-    """Raises Mistake for backend=triton where no GPU can run it; the others run anywhere, and torch isn't imported."""
+    """Raise Mistake for backend=triton if no GPU can run it. Other backends run anywhere, so torch isn't imported."""
     if settings.backend != "triton":
         return
     from attention.kernels import triton_kernel
@@ -28,7 +28,7 @@ def check_kernel(settings: Settings) -> None:
 
 
 def keep_kernel(settings: Settings, say: Callable[[str], None] | None = None) -> None:
-    """Have the compiled kernel built into the cache of the settings, and looked for there; nothing is built yet.
+    """Set the cache folder in which the compiled kernel is looked for and later built. This builds nothing yet.
 
     say: receives a line before the kernel is built and one after it.
     """
@@ -38,9 +38,9 @@ def keep_kernel(settings: Settings, say: Callable[[str], None] | None = None) ->
 
 
 def why_slower(settings: Settings, device: torch.device) -> str | None:
-    """Why `backend=auto` does without the compiled kernel on this machine, in a sentence; None where it does not."""
+    """A sentence why `backend=auto` can't use the compiled kernel on this machine, or None if it can."""
     from attention.kernels import compiled
 
     if settings.backend != "auto" or device.type != "cpu" or (reason := compiled.absence()) is None:
         return None
-    return f"attention is computed without the compiled kernel, several times as slowly: {reason}"
+    return f"attention runs without the compiled kernel, which makes it several times slower: {reason}"

@@ -1,4 +1,4 @@
-"""What every whole model has, however its layers are put together."""
+"""The interface of a whole model, whatever its architecture."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from experiments.settings.model import Model
 
 
 class Transformer(nn.Module):
-    """A model: its forward takes the inputs of a batch as keywords, and `positions`, and gives logits [P, V].
+    """A model whose forward takes the inputs of a batch as keywords, and `positions`, and returns logits [P, V].
 
-    `variant`: what a YAML of conf/variant holds: `name`, a module of `attention`, and its arguments.
+    variant: the content of a YAML file of conf/variant: `name`, a module of `attention`, and its arguments.
     """
 
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
@@ -22,7 +22,7 @@ class Transformer(nn.Module):
 
     @property
     def layers(self) -> Sequence[EncoderLayer]:
-        """Those with attention, in the order in which they run."""
+        """The layers with attention, in the order in which they run."""
         raise NotImplementedError
 
     @property
@@ -31,9 +31,10 @@ class Transformer(nn.Module):
         return [layer.attention for layer in self.layers]
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
-        """FLOPs of a training step per token that the model reads, `predicted_share` of which are predicted.
+        """FLOPs of a training step per token that the model reads.
 
-        2 FLOPs a multiply-add; a backward pass is two forward passes. Matrix products only, as in the papers' formulas.
+        predicted_share: the share of these tokens that are predicted. A multiply-add counts as 2 FLOPs, and a backward
+        pass as two forward passes. Only matrix products count, as in the papers' formulas.
         """
         raise NotImplementedError
 
@@ -42,7 +43,7 @@ class Transformer(nn.Module):
         return sorted({attention.kernel for attention in self.attentions} - {None})
 
     def parameter_counts(self) -> dict[str, int]:
-        """Parameters by part, and their total. Each counts once: a tied output embedding as the input embedding."""
+        """Parameters by part, and their total. Each counts once; a tied output embedding counts as input embedding."""
         counts = dict.fromkeys(("embedding", "attention", "feed_forward", "norm", "output"), 0)
         for path, parameter in self.named_parameters():
             counts[part(path)] += parameter.numel()

@@ -25,7 +25,7 @@ from experiments.settings.model import Model
 class Bert(Transformer):
     """An encoder with the head for masked tokens, whose settings choose its norms and positions."""
 
-    causal: ClassVar[bool] = False  # a position attends to itself and those before it only
+    causal: ClassVar[bool] = False  # whether a position attends only to itself and those before it
 
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__(model, variant, vocabulary_size)
@@ -46,12 +46,12 @@ class Bert(Transformer):
         token_types: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """Logits [P, V] of `positions`, int64 [P] into the flattened batch; without them [B, N, V] of all.
+        """Logits [P, V] at `positions`, int64 [P] into the flattened batch; without positions, [B, N, V] at all.
 
-        tokens: int64 [B, N]. token_types: int64 [B, N], None: all 0. mask: bool [B, N], True = a real token, None
-        (faster): all are.
+        tokens: int64 [B, N]. token_types: int64 [B, N]; None means all 0. mask: bool [B, N], True = a real token; None
+        (faster) means that all are real.
 
-        Mistake: token types without a table for them, or more tokens than the position table has rows.
+        Raises Mistake for token types without a table for them, and for more tokens than the position table has rows.
         """
         hidden = self.encode(tokens, positions, token_types=token_types, mask=mask)
         return self.head(hidden, self.embedding.token.weight)
@@ -64,7 +64,7 @@ class Bert(Transformer):
         token_types: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """What the head is given, [P, D] or [B, N, D]; arguments and errors as of `forward`."""
+        """The input of the head, [P, D] or [B, N, D]. Arguments and errors are those of `forward`."""
         tell_real(self, mask)
         return self.encoder(
             self.embedding(tokens, token_types),
@@ -76,7 +76,7 @@ class Bert(Transformer):
         )
 
     def remove_output_head(self) -> None:
-        """Cut off what `encode` has no use for: only pretraining does."""
+        """Remove the head, which only pretraining needs; `encode` does without it."""
         del self.head
 
     @property
@@ -85,12 +85,12 @@ class Bert(Transformer):
         return cast("list[EncoderLayer]", list(self.encoder.layers))
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
-        """FLOPs of training for a token: those of the encoder, and of the head at the predicted positions."""
+        """FLOPs of training per token: those of the encoder, plus those of the head at the predicted positions."""
         head = linear_multiplies(self.head.transform) + self.embedding.token.weight.numel()
         return self.encoder_flops_per_token(length, predicted_share) + 6.0 * predicted_share * head
 
     def encoder_flops_per_token(self, length: int, predicted_share: float) -> float:
-        """The same without the head."""
+        """FLOPs of training per token without the head."""
         queries, memory = self.map_size(length)
         attention = sum(layer.attention.cost(queries, memory).multiplies for layer in self.layers) / queries
         *body, last = (linear_multiplies(layer.feed_forward) for layer in self.layers)
@@ -99,14 +99,14 @@ class Bert(Transformer):
         return 6.0 * (embedding + attention + sum(body) + predicted_last * last)
 
     def map_size(self, length: int) -> tuple[int, int]:
-        """Queries and memory positions of an attention map, in sequences of a length."""
+        """The numbers of queries and memory positions of an attention map, for sequences of this length."""
         return length, length
 
 
 class MaskedHead(nn.Module):
-    """Logits by the output embedding, the input embedding if tied, after BERT's transform if asked for.
+    """Logits by the output embedding, which is the input embedding if tied. The settings can add BERT's transform.
 
-    Where the embedding size E is another than D, the transform leads to it; without one a linear map does.
+    If the embedding size E differs from D, the transform maps D to E, or a linear map does if there is no transform.
     """
 
     def __init__(self, model: Model, vocabulary_size: int) -> None:
@@ -120,7 +120,7 @@ class MaskedHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(vocabulary_size)) if model.head_bias else None
 
     def reset_parameters(self) -> None:
-        """Begin without a preference for any token."""
+        """Start with a bias of 0, which prefers no token."""
         if self.bias is not None:
             nn.init.zeros_(self.bias)
 
@@ -131,7 +131,7 @@ class MaskedHead(nn.Module):
 
 
 class Transform(nn.Module):
-    """norm(activation(dense(x))), D to E, between BERT's encoder and its output embedding."""
+    """norm(activation(dense(x))), from D to E, between BERT's encoder and its output embedding."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A decoder alone, as GPT-2 (Radford et al. 2019), or in segments that follow each other, as Transformer-XL."""
+"""A decoder without an encoder, as GPT-2 (Radford et al. 2019) or, with segments, as Transformer-XL."""
 
 # B batch, N length, S segments of L tokens, D hidden size, P positions to predict
 
@@ -18,19 +18,20 @@ from experiments.settings.model import Model
 
 
 class CausalDecoder(Bert):
-    """BERT's layers, where a position attends to no later one.
+    """BERT's layers with causal attention: no position attends to a later one.
 
     norm=pre, position=learned, activation=gelu_tanh, embedding_norm=false and head_bias=false make it GPT-2.
 
-    With `model.segment_length` a sequence is S segments of L tokens, and in layer n (Dai et al. 2019, 1901.02860, 3.2)
+    With `model.segment_length` a sequence consists of S segments of L tokens. In layer n (Dai et al. 2019, 1901.02860,
+    3.2)
 
         memory of segment s = [SG(h_(s-1)^(n-1)), h_s^(n-1)]        h_s^n = layer(queries of h_s^(n-1), that memory)
 
-    SG stops the gradient. All of h^(n-1) is there before layer n runs, so the segments lie along the batch and a layer
-    computes them at once, with the same result as one after the other. The stream is what the attention reads: with
-    norm=pre it is already normed. The first segment of a sequence has no memory.
+    SG stops the gradient. All of h^(n-1) exists before layer n runs, so the segments are put along the batch dimension.
+    A layer computes them at once, with the same result as one after the other. h is the input of the attention; with
+    norm=pre it is already normalized. The first segment of a sequence has no memory.
 
-    Raises Mistake for attention that looks at places by itself.
+    Raises Mistake if segments are used with attention that itself depends on places in the sequence.
     """
 
     causal: ClassVar[bool] = True
@@ -52,7 +53,7 @@ class CausalDecoder(Bert):
         token_types: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """As of `Bert`. A sequence may end within a segment, which is then filled up for nobody to attend to."""
+        """Encode as `Bert` does. If a sequence ends within a segment, the segment is padded, and the padding masked."""
         length = tokens.size(1)
         L = length if self.segment_length is None else self.segment_length
         if length <= L:
@@ -70,6 +71,6 @@ class CausalDecoder(Bert):
         return hidden if positions is not None else joined(hidden, segments)[:, :length]
 
     def map_size(self, length: int) -> tuple[int, int]:
-        """Each segment attends to two."""
+        """The numbers of queries and memory positions; with segments, each attends to itself and the one before."""
         L = self.segment_length
         return super().map_size(length) if L is None or length <= L else (L, 2 * L)

@@ -1,4 +1,4 @@
-"""An encoder and a decoder that attends to it: the Transformer (1706.03762) and T5 (1910.10683), by their settings."""
+"""An encoder and a decoder that attends to it; the settings make it the Transformer (1706.03762) or T5 (1910.10683)."""
 
 # B batch, N encoder length, M decoder length, D hidden size, V vocabulary, P positions to predict
 
@@ -21,13 +21,13 @@ from experiments.settings.model import Model
 
 
 class EncoderDecoder(Transformer):
-    """`model.layers` layers on either side, one embedding for both, an attention variant in all three places.
+    """`model.layers` layers on each side, one embedding for both, and the attention variant in all three attentions.
 
-    Learned positions are one table for both sides, relative ones a table a side (T5's: of both directions in the
-    encoder, of one in the decoder, none between the two).
+    Both sides share one table of learned positions. Each side has its own table of relative positions, as in T5: for
+    both directions in the encoder, for one in the decoder, and none in the cross-attention.
 
-    Raises Mistake for a model with token types or BERT's transform before the output, with shared layers or an
-    embedding size of its own, and for norm=deep.
+    Raises Mistake for a model with token types, with BERT's transform before the output, with shared layers, with an
+    embedding size other than the hidden size, or with norm=deep.
     """
 
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
@@ -59,16 +59,16 @@ class EncoderDecoder(Transformer):
     def forward(
         self, tokens: Tensor, decoder_tokens: Tensor, positions: Tensor | None = None, *, mask: Tensor | None = None
     ) -> Tensor:
-        """Logits [P, V] of the decoder's `positions`, int64 [P] into its flattened batch; None: [B, M, V] of all.
+        """Logits [P, V] at the decoder's `positions`, int64 [P] into its flattened batch; None: [B, M, V] at all.
 
-        tokens: int64 [B, N]. decoder_tokens: int64 [B, M], each what stands before the token that is predicted there;
-        padding follows the last of them, where nothing that counts looks. mask: bool [B, N], True = a real token; None
-        (faster): all are.
+        tokens: int64 [B, N]. decoder_tokens: int64 [B, M], the targets shifted by one, so that each predicts the next.
+        Padding comes last, so no real position attends to it. mask: bool [B, N], True = a real token; None (faster)
+        means that all are real.
         """
         return self.decode(decoder_tokens, self.encode(tokens, mask), positions, mask=mask)
 
     def encode(self, tokens: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The memory [B, N, D] of the decoder."""
+        """Encode tokens [B, N] into the memory [B, N, D] of the decoder."""
         return self.encoder(
             self.embedding(tokens),
             mask=None if mask is None else mask[:, None, None, :],
@@ -79,7 +79,7 @@ class EncoderDecoder(Transformer):
     def decode(
         self, decoder_tokens: Tensor, memory: Tensor, positions: Tensor | None = None, *, mask: Tensor | None = None
     ) -> Tensor:
-        """Logits as of `forward`, of a memory [B, N, D] and its mask [B, N]."""
+        """Logits as from `forward`, given the memory [B, N, D] and its mask [B, N]."""
         hidden = self.decoder(
             self.embedding(decoder_tokens),
             positions,
@@ -92,12 +92,12 @@ class EncoderDecoder(Transformer):
 
     @property
     def layers(self) -> list[EncoderLayer]:
-        """Those of the encoder, then those of the decoder."""
+        """The layers of the encoder, then those of the decoder."""
         return cast("list[EncoderLayer]", [*self.encoder.layers, *self.decoder.layers])
 
     @property
     def attentions(self) -> list[Any]:
-        """Self-attention of every layer, then the cross-attention of the decoder's."""
+        """The self-attention of every layer, then the cross-attention of the decoder's layers."""
         return super().attentions + [layer.cross_attention for layer in self._decoder_layers]
 
     @property
@@ -105,7 +105,7 @@ class EncoderDecoder(Transformer):
         return cast("list[DecoderLayer]", list(self.decoder.layers))
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
-        """FLOPs of training per token that either side reads: the encoder `length`, the decoder the predicted ones."""
+        """FLOPs of training per token of both sides: `length` in the encoder, and the predicted ones in the decoder."""
         targets = round(length * predicted_share / (1 - predicted_share))
         multiplies = targets * linear_multiplies(self.head)
         if self.head.output is None:
@@ -121,9 +121,10 @@ class EncoderDecoder(Transformer):
 
 
 class Output(nn.Module):
-    """Logits by the output embedding, the input embedding if tied; no bias.
+    """Logits by the output embedding, which is the input embedding if tied, without a bias.
 
-    Scaled, the products are divided by sqrt(D): a tied embedding of unit variance, as T5's, then gives unit logits.
+    If `model.output_scaled`, the products are divided by sqrt(D), so that a tied embedding of unit variance, such as
+    T5's, gives logits of unit variance.
     """
 
     def __init__(self, model: Model, vocabulary_size: int) -> None:

@@ -1,4 +1,4 @@
-"""A pretrained model with another head: the tokens where an answer begins and ends, or a label, or a number."""
+"""A pretrained model with a new head that predicts where an answer begins and ends, or a label, or a number."""
 
 # B batch, N length, D hidden size, P targets, C labels (1 for a number)
 
@@ -16,7 +16,7 @@ from experiments.settings.model import Model
 
 
 class FinetunedEncoder(Transformer):
-    """`body`, pretrained layers that lose their own head, and a new one. `outputs`: labels; None for a span."""
+    """The pretrained layers `body` without their head, and a new head. outputs: number of labels; None for a span."""
 
     def __init__(self, body: Bert, model: Model, outputs: int | None) -> None:
         nn.Module.__init__(self)
@@ -27,10 +27,10 @@ class FinetunedEncoder(Transformer):
     def forward(
         self, tokens: Tensor, positions: Tensor, *, mask: Tensor | None = None, token_types: Tensor | None = None
     ) -> Tensor:
-        """Logits [P, C], or [P, N] of a span. positions: int64 [P] into the flattened [B, N].
+        """Logits [P, C], or [P, N] for a span. positions: int64 [P] into the flattened [B, N].
 
-        For a label one position of a sequence: its first, or its last where positions attend to none after them. For a
-        span its first, which asks where the answer begins, and its second, which asks where it ends.
+        For a label they hold one position of each sequence: its first, or its last if the attention is causal. For a
+        span they hold the first position, whose logits say where the answer begins, and the second, where it ends.
         """
         if isinstance(self.head, LabelHead):
             return self.head(self.body.encode(tokens, positions, mask=mask, token_types=token_types))
@@ -45,14 +45,14 @@ class FinetunedEncoder(Transformer):
         return self.body.layers
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
-        """Those of the body without its own head, and those of the new one."""
+        """FLOPs of the body without its own head, plus those of the new head."""
         return self.body.encoder_flops_per_token(length, predicted_share) + 6.0 * predicted_share * linear_multiplies(
             self.head
         )
 
 
 class SpanHead(nn.Module):
-    """Two logits a token (Devlin et al. 2019, 1810.04805, 4.2)."""
+    """Two logits for each token (Devlin et al. 2019, 1810.04805, 4.2)."""
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -60,7 +60,7 @@ class SpanHead(nn.Module):
         self.output = nn.Linear(model.hidden_size, 2)
 
     def forward(self, hidden_BND: Tensor, mask_BN: Tensor | None) -> Tensor:
-        """Logits [B, N, 2]; that of padding so low that it has no weight, yet finite."""
+        """Logits [B, N, 2]. Those of padding are finite but so low that padding gets no probability."""
         logits_BN2: Tensor = self.output(self.dropout(hidden_BND))
         if mask_BN is None:
             return logits_BN2
@@ -68,7 +68,7 @@ class SpanHead(nn.Module):
 
 
 class LabelHead(nn.Module):
-    """dense, tanh, and an output layer on [CLS], as BERT's pooler and classifier; dropout before the output."""
+    """A dense layer, tanh, dropout and an output layer on [CLS], like BERT's pooler and classifier."""
 
     def __init__(self, model: Model, outputs: int) -> None:
         super().__init__()

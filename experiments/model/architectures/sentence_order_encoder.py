@@ -1,4 +1,4 @@
-"""ALBERT's pre-training model (Lan et al. 2020, 1909.11942): BERT, and a head that tells the order of two segments."""
+"""ALBERT's pre-training model (Lan et al. 2020, 1909.11942): BERT with a head for the order of two segments."""
 
 # B batch, N length, D hidden size, V vocabulary, P positions to predict
 
@@ -30,9 +30,9 @@ class SentenceOrder(Bert):
         mask: Tensor | None = None,
         classes: bool = False,
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """Logits as BERT's; a model whose table of token types has less than two rows leaves them out.
+        """Logits as from BERT. Token types are ignored if the model has fewer than two of them.
 
-        With `classes`, which needs `positions`, also logits [B, 2]: the sequence's segments are in order, or swapped.
+        With `classes`, which needs `positions`, also logits [B, 2] for segments in order and segments swapped.
         """
         if self.embedding.token_type is None or self.embedding.token_type.num_embeddings < 2:
             token_types = None
@@ -45,18 +45,18 @@ class SentenceOrder(Bert):
         return self.head(predicted, self.embedding.token.weight), self.order(first)
 
     def remove_output_head(self) -> None:
-        """Cut off both heads."""
+        """Remove both heads."""
         super().remove_output_head()
         del self.order
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
-        """FLOPs as BERT's; a sequence has one position more in the last feed-forward, and the head of its class."""
+        """FLOPs of BERT, plus one position per sequence in the last feed-forward and in the head for its class."""
         last = 0 if self.encoder.picks_last else linear_multiplies(self.layers[-1].feed_forward)
         return super().flops_per_token(length, predicted_share) + 6.0 * (last + linear_multiplies(self.order)) / length
 
 
 class OrderHead(nn.Module):
-    """Two logits of the first position, [CLS]: output(tanh(dense(x)))."""
+    """Two logits at the first position, [CLS]: output(tanh(dense(x)))."""
 
     def __init__(self, hidden_size: int) -> None:
         super().__init__()

@@ -18,17 +18,17 @@ from experiments.settings.model import Model
 
 
 class TwoStreamEncoder(Bert):
-    """Beside the content of each position, a query that knows its place and not its token, through the same layers.
+    """Besides its content, each position has a query that knows its place but not its token, in the same layers.
 
-    Both attend to the content: the content of i to that of j if order(j) <= order(i), the query of i if
-    order(j) < order(i). The streams lie behind each other, so that a layer computes both at once, with one attention
-    map of 2N queries and N positions. Predictions are made of the queries.
+    Both attend to the content. The content of i attends to that of j if order(j) <= order(i); the query of i does if
+    order(j) < order(i). The query stream is appended to the content stream, so a layer computes both at once, with one
+    attention map of 2N queries and N positions. Predictions are made from the queries.
 
-    Positions are the model's own, whichever it has (XLNet's are Transformer-XL's): a query starts from a learned vector
-    with what is added to an embedding, and is rotated or biased as the content of its place.
+    The model may have any kind of positions (XLNet's are Transformer-XL's). A query starts from a learned vector, to
+    which the same positions are added as to an embedding, and is rotated or biased like the content of its place.
 
-    Raises Mistake for a model without positions, whose queries would all be the same, and for attention that looks at
-    places by itself.
+    Raises Mistake for a model without positions, whose queries would all be the same, and for attention that itself
+    depends on places in the sequence.
     """
 
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
@@ -52,9 +52,10 @@ class TwoStreamEncoder(Bert):
         token_types: Tensor | None = None,
         mask: Tensor | None = None,
     ) -> Tensor:
-        """Logits of the queries, [P, V] of `positions` of the flattened batch; without them [B, N, V].
+        """Logits of the queries, [P, V] at `positions` of the flattened batch; without positions, [B, N, V].
 
-        order: int64 [B, N], 0 of what is given; None: the content alone, where all is given, as after pre-training.
+        order: int64 [B, N], 0 for given tokens. None means that all tokens are given, as after pre-training; then only
+        the content stream is computed.
         """
         if order is None:
             return super().forward(tokens, positions, token_types=token_types, mask=mask)
@@ -72,17 +73,17 @@ class TwoStreamEncoder(Bert):
         return self.head(hidden if positions is not None else hidden[:, N:], self.embedding.token.weight)
 
     def remove_output_head(self) -> None:
-        """Cut off the head and the query stream's vector."""
+        """Remove the head and the query stream's vector."""
         super().remove_output_head()
         del self.query
 
     def turn_both(self, heads: Tensor) -> Tensor:
-        """Heads [B, 2N, H, K], each stream turned by its positions."""
+        """Rotate heads [B, 2N, H, K], each stream by its positions."""
         assert self.rotary is not None
         return self.rotary(heads.unflatten(1, (2, -1)).flatten(0, 1)).view_as(heads)
 
     def flops_per_token(self, length: int, predicted_share: float) -> float:
-        """FLOPs of both streams; the content's last layer, which nothing reads, is computed as far as its attention."""
+        """FLOPs of both streams. In the last layer, the content needs no feed-forward, because nothing reads it."""
         attention = sum(layer.attention.cost(2 * length, length).multiplies for layer in self.layers) / length
         *body, last = (linear_multiplies(layer.feed_forward) for layer in self.layers)
         embedding = linear_multiplies(self.embedding.projection)
@@ -91,6 +92,6 @@ class TwoStreamEncoder(Bert):
 
 
 def known(order_BN: Tensor) -> Tensor:
-    """Bool [B, 1, 2N, N]: what the content, then what the query of each position may attend to."""
+    """Where each content position, and then each query, may attend to: bool [B, 1, 2N, N]."""
     of, to = order_BN[:, None, :, None], order_BN[:, None, None, :]
     return torch.cat([to <= of, to < of], dim=2)

@@ -1,1 +1,1 @@
-"""The layers of a model: attention by its variant, feed-forward, norms, embeddings, positions, and stacks of them."""
+"""The layers of a model: attention of a variant, feed-forward, norms, embeddings, positions, and stacks of them."""

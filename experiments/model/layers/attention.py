@@ -1,4 +1,4 @@
-"""The attention layer of a variant group: the file name is the registry."""
+"""Building the attention layer of a variant; its name is that of a file in `attention/`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from experiments.settings.variant import arguments_of, module_of
 
 
 def build_attention(variant: dict[str, Any]) -> AttentionLayer:
-    """One attention layer of a resolved `conf/variant` group. Raises Mistake for arguments that don't go together."""
+    """Build the attention layer of a resolved `conf/variant` group. Raises Mistake if arguments don't go together."""
     module = importlib.import_module(f"attention.{module_of(variant)}")
     with wrong_arguments(variant):
         layer: AttentionLayer = module.Attention(**arguments_of(variant))
@@ -22,10 +22,10 @@ def build_attention(variant: dict[str, Any]) -> AttentionLayer:
 
 @contextmanager
 def wrong_arguments(variant: dict[str, Any]) -> Iterator[None]:
-    """Turn a ValueError of `attention/` about an argument of the variant, `key_size: is 0, ...`, into a Mistake.
+    """Turn a ValueError of `attention/` about an argument of the variant, such as `key_size: is 0`, into a Mistake.
 
-    Around a first forward too, as only the tensors show what a kernel can't do (`backend: sdpa can't do this`). A
-    ValueError that begins with no argument's name is a bug and passes.
+    It is also used around a first forward pass, because only the tensors show what a kernel can't do (`backend: sdpa
+    can't do this`). A ValueError that doesn't begin with the name of an argument is a bug and passes.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""BatchNorm over the tokens of a batch (Ioffe and Szegedy 2015, 1502.03167), with padding counted or left out."""
+"""BatchNorm over the tokens of a batch (Ioffe and Szegedy 2015, 1502.03167), including padding or not."""
 
 # B batch, N length, D features
 
@@ -13,10 +13,11 @@ MOMENTUM = 0.1  # weight of a batch in the running statistics, as in torch.nn.Ba
 
 
 class BatchNorm(nn.Module):
-    """Each feature by its mean and variance over the tokens of a micro-batch; in evaluation by the running ones.
+    """Normalizes each feature by its mean and variance over the tokens of a micro-batch.
 
-    The running statistics are buffers, so that checkpoints hold them. A training pass only proposes their next values,
-    which `commit` makes good once the step is taken: a pass that is repeated or given up leaves no trace.
+    In evaluation it uses running statistics. They are buffers, so checkpoints hold them. A training pass only proposes
+    their next values; `commit` adopts them when the step is taken. A pass that is repeated or abandoned therefore has
+    no effect on them.
     """
 
     running_mean: Tensor
@@ -36,7 +37,7 @@ class BatchNorm(nn.Module):
         self.reset_parameters()
 
     def reset_parameters(self) -> None:
-        """Begin with the identity, and the statistics of a standard normal."""
+        """Start with the identity, and with the statistics of a standard normal distribution."""
         nn.init.ones_(self.weight)
         nn.init.zeros_(self.bias)
         nn.init.zeros_(self.running_mean)
@@ -44,13 +45,13 @@ class BatchNorm(nn.Module):
         self.discard()
 
     def forward(self, x: Tensor) -> Tensor:
-        """x [..., D]; where `real` is given, x is [B, N, D]."""
+        """x [..., D] -> [..., D]; if `real` is set, x must be [B, N, D]."""
         x = x.to(self.weight.dtype)
         mean, variance = self.statistics(x) if self.training else (self.running_mean, self.running_variance)
         return (x - mean) * (variance + self.eps).rsqrt() * self.weight + self.bias
 
     def statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean and variance [D] of the tokens that count, proposed for the running ones."""
+        """Mean and variance [D] of the tokens that count; this also updates the proposed running statistics."""
         tokens = x.flatten(0, -2) if self.real is None else x[self.real]
         variance, mean = torch.var_mean(tokens, 0, correction=0)
         with torch.no_grad():
@@ -60,7 +61,7 @@ class BatchNorm(nn.Module):
         return mean, variance
 
     def commit(self) -> None:
-        """Make the proposed statistics the running ones."""
+        """Adopt the proposed statistics as the running ones."""
         self.running_mean.copy_(self.next_mean)
         self.running_variance.copy_(self.next_variance)
 
@@ -72,23 +73,23 @@ class BatchNorm(nn.Module):
 
 
 def tell_real(model: nn.Module, mask_BN: Tensor | None) -> None:
-    """Which tokens of the next pass are real, for the norms that count those only; None: all are."""
+    """Tell the norms that ignore padding which tokens of the next pass are real; None means all."""
     for norm in batch_norms(model):
         norm.real = mask_BN if norm.masked else None
 
 
 def commit(model: nn.Module) -> None:
-    """The step is taken: what its passes proposed becomes the running statistics."""
+    """Adopt the statistics that a step's passes proposed, when the step is taken."""
     for norm in batch_norms(model):
         norm.commit()
 
 
 def discard(model: nn.Module) -> None:
-    """A step begins, perhaps again: proposals that were not committed are dropped."""
+    """Drop proposals that were not committed, when a step begins or is repeated."""
     for norm in batch_norms(model):
         norm.discard()
 
 
 def batch_norms(model: nn.Module) -> Iterator[BatchNorm]:
-    """Every batch norm of a model."""
+    """The batch norms of a model."""
     return (module for module in model.modules() if isinstance(module, BatchNorm))

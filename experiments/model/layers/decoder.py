@@ -1,4 +1,4 @@
-"""The decoder of an encoder-decoder: layers that also attend to what the encoder made (Vaswani et al. 2017, 3.1)."""
+"""The decoder of an encoder-decoder: layers that also attend to the encoder's output (Vaswani et al. 2017, 3.1)."""
 
 # B batch, N decoder length, M encoder length, D hidden size, P positions to predict
 
@@ -17,7 +17,7 @@ from experiments.settings.model import Model
 
 
 class DecoderLayer(EncoderLayer):
-    """Self-attention that looks back only, attention to the encoder's output, a feed-forward; each in its residual."""
+    """Causal self-attention, attention to the encoder's output and a feed-forward, each in a residual connection."""
 
     cross_attention: Any
 
@@ -43,10 +43,10 @@ class DecoderLayer(EncoderLayer):
         rotary: Callable[[Tensor], Tensor] | None = None,
         earlier: dict[str, Tensor] | None = None,
     ) -> Tensor:
-        """The stream [B, N, D], or [P, D] of `positions` of the flattened batch.
+        """The stream [B, N, D], or [P, D] at `positions` of the flattened batch.
 
-        memory [B, M, D]; memory_mask, bool [B, H, N, M] with each dimension full or 1, True = may attend. bias,
-        rotary and earlier are of the self-attention: positions of the two sequences don't compare.
+        memory: [B, M, D]. memory_mask: bool [B, H, N, M] with each dimension full or 1, True = may attend. bias, rotary
+        and earlier are for the self-attention only, because positions of the two sequences can't be compared.
         """
         to_itself: dict[str, Any] = {"causal": True, "bias": bias, "rotary": rotary, "earlier": earlier}
         to_itself["dropout_seed"] = self.dropout_seed
@@ -59,16 +59,16 @@ class DecoderLayer(EncoderLayer):
 
 
 class Decoder(nn.Module):
-    """The layers, and a final norm where the last layer does not end with one (norm=pre, sandwich)."""
+    """The layers, and a final norm if the last layer does not end with one (norm=pre, sandwich)."""
 
     def __init__(self, model: Model, attentions: Sequence[tuple[nn.Module, nn.Module]]) -> None:
-        """attentions: of each layer, to itself and to the encoder."""
+        """attentions: for each layer, its self-attention and its attention to the encoder."""
         super().__init__()
         self.layers = nn.ModuleList(DecoderLayer(model, *pair) for pair in attentions)
         self.norm = None if ends_with_norm(model.norm) else build_norm(model)
 
     def forward(self, x_BND: Tensor, positions: Tensor | None = None, **context: Any) -> Tensor:
-        """The stream [B, N, D]; with positions [P, D]: what follows the last attention is computed for these alone."""
+        """The stream [B, N, D]. With positions, it is [P, D], and only they are computed after the last attention."""
         context["earlier"] = {}
         *body, last = self.layers
         for layer in body:

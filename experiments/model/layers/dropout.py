@@ -1,4 +1,4 @@
-"""The seeds of attention dropout: each use of an attention layer has its own, set anew for every micro-batch."""
+"""The seeds of attention dropout: each use of an attention layer gets its own seed for every micro-batch."""
 
 from __future__ import annotations
 

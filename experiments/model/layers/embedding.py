@@ -15,12 +15,11 @@ from experiments.settings.model import Model
 class Embedding(nn.Module):
     """Sum of the embeddings, then a norm and dropout (Devlin et al. 2019, 1810.04805), whatever the placement of norms.
 
-    With norm=pre the norm puts the stream on unit scale, where the analysis of pre-norm has it begin (Xiong et al.
-    2020, 2002.04745); without it, from embeddings of a small initial_std, a run stays at the frequencies of single
-    tokens.
-    embedding_norm=false leaves it out, as Vaswani's Transformer, GPT-2 and T5 do.
+    With norm=pre, this norm brings the stream to unit scale, where it starts in the analysis of pre-norm (Xiong et al.
+    2020, 2002.04745). Without it, embeddings with a small initial_std leave a run at the frequencies of single tokens.
+    embedding_norm=false omits the norm, as in Vaswani's Transformer, GPT-2 and T5.
 
-    Where E is not D all this is E wide, and a linear map to D follows (Lan et al. 2020, 1909.11942, 3.1).
+    If E differs from D, all this has width E, and a linear map to D follows (Lan et al. 2020, 1909.11942, 3.1).
     """
 
     def __init__(self, model: Model, vocabulary_size: int) -> None:
@@ -34,11 +33,14 @@ class Embedding(nn.Module):
         self.projection = nn.Linear(size, model.hidden_size) if size != model.hidden_size else nn.Identity()
 
     def forward(self, tokens_BN: Tensor, token_types_BN: Tensor | None = None) -> Tensor:
-        """The stream [B, N, D]. Token types None: all 0. Mistake: no table for a length or token types."""
+        """The stream [B, N, D]. Token types of None mean all 0.
+
+        Raises Mistake if the position table is too short, and for token types without a table.
+        """
         return self.place(self.token(tokens_BN), token_types_BN)
 
     def place(self, x_BNE: Tensor, token_types_BN: Tensor | None = None) -> Tensor:
-        """The stream [B, N, D] of what stands at each position, as `forward` of tokens."""
+        """The stream [B, N, D] for given embeddings [B, N, E], as `forward` computes it for tokens."""
         x_BNE = self.position(x_BNE)
         if self.token_type is not None:
             x_BNE = x_BNE + (self.token_type.weight[0] if token_types_BN is None else self.token_type(token_types_BN))

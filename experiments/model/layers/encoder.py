@@ -17,7 +17,7 @@ from experiments.settings.model import Model
 
 
 class EncoderLayer(nn.Module):
-    """Self-attention by any variant, then a feed-forward, each in its residual connection."""
+    """Self-attention of any variant, then a feed-forward, each in a residual connection."""
 
     attention: Any
     feed_forward: FeedForward
@@ -28,7 +28,7 @@ class EncoderLayer(nn.Module):
         self.attention_residual = Residual(model)
         self.feed_forward = FeedForward(model)
         self.feed_forward_residual = Residual(model)
-        # of the layer, not of its attention, which other layers may share; no buffer, as it stays on the CPU
+        # it belongs to the layer, because other layers may share its attention; no buffer, because it stays on the CPU
         self.dropout_seed = torch.zeros((), dtype=torch.int64, device="cpu")
 
     @property
@@ -44,9 +44,9 @@ class EncoderLayer(nn.Module):
         memory_of: Callable[[Tensor], Tensor] | None = None,
         **context: Any,
     ) -> Tensor:
-        """The stream [B, N, D], or [P, D] of `positions` of the flattened batch.
+        """The stream [B, N, D], or [P, D] at `positions` of the flattened batch.
 
-        memory_of: makes what is attended to, [B, M, D], of what attends, [B, N, D]; None: they are the same.
+        memory_of: computes the memory [B, M, D] from the input of the attention [B, N, D]; None: it is that input.
         context: keywords of the attention.
         """
 
@@ -61,12 +61,12 @@ class EncoderLayer(nn.Module):
         return self.feed_forward_residual(x, self.feed_forward)
 
     def branch_maps(self) -> Iterator[nn.Linear]:
-        """The maps that what is added to the stream passes through: value, output and feed-forward."""
+        """The linear maps of the residual branches: value, output and feed-forward."""
         yield from (each for name, each in self.attention.named_children() if name in ("value", "output"))
         yield from (each for each in self.feed_forward.modules() if isinstance(each, nn.Linear))
 
 
-# what of a layer is the first layer's too: a sub-layer, with the norms of its residual connection
+# what layers share with the first layer: sub-layers, with the norms of their residual connections
 SHARED: dict[str, tuple[str, ...]] = {
     "none": (),
     "attention": ("attention", "attention_residual"),
@@ -76,12 +76,12 @@ SHARED: dict[str, tuple[str, ...]] = {
 
 
 class Encoder(nn.Module):
-    """The layers, and a final norm where the last layer does not end with one (norm=pre, sandwich).
+    """The layers, and a final norm if the last layer does not end with one (norm=pre, sandwich).
 
     model.sharing: the sub-layers that are the same modules in every layer (Lan et al. 2020, 1909.11942, 3.1).
 
-    With batch statistics every position is computed and `positions` are picked last: the predicted ones are no
-    fair sample of the text.
+    With batch statistics every position is computed, and `positions` are selected at the end, because the predicted
+    positions are not a fair sample of the text.
     """
 
     def __init__(self, model: Model, attentions: Sequence[nn.Module]) -> None:
@@ -91,7 +91,7 @@ class Encoder(nn.Module):
         for layer in others:
             for name in SHARED[model.sharing]:
                 delattr(layer, name)
-                # held, but not registered again: every tensor has one name, the first layer's
+                # referenced but not registered again, so that every tensor has one name, that of the first layer
                 layer.__dict__[name] = getattr(first, name)
         if not model.first_norm:
             cast("EncoderLayer", self.layers[0]).attention_residual.norm = nn.Identity()
@@ -100,7 +100,7 @@ class Encoder(nn.Module):
         self.picks_last = model.norms_by_batch
 
     def forward(self, x_BND: Tensor, positions: Tensor | None = None, **context: Any) -> Tensor:
-        """The stream [B, N, D]; with positions [P, D]: what follows the last attention is computed for these alone."""
+        """The stream [B, N, D]. With positions, it is [P, D], and only they are computed after the last attention."""
         context["earlier"] = {}
         *body, last = self.layers
         for number, layer in enumerate(body):

@@ -1,4 +1,4 @@
-"""The feed-forward of a layer (Vaswani et al. 2017, 1706.03762, 3.3), gated or not."""
+"""The feed-forward of a layer (Vaswani et al. 2017, 1706.03762, 3.3), with or without a gate."""
 
 # D hidden size
 
@@ -23,8 +23,8 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 class FeedForward(nn.Module):
     """outer(activation(inner(x))); gated: outer(activation(gate(x)) * inner(x)) (Shazeer 2020, 2002.05202).
 
-    In training, what `outer` multiplies is not kept for the backward but computed again: it is as large as the product
-    before it.
+    In training, the input of `outer` is not kept but recomputed in the backward pass, because it is as large as the
+    output of `inner`.
     """
 
     def __init__(self, model: Model) -> None:

@@ -1,4 +1,4 @@
-"""Layers that attend to near tokens only, between layers that attend to all (Warner et al. 2024, 2412.13663)."""
+"""Layers that attend only to near tokens, between layers that attend to all (Warner et al. 2024, 2412.13663)."""
 
 # B batch, N length
 
@@ -15,14 +15,14 @@ from experiments.settings.model import Model
 
 
 class Local:
-    """Which layers are local, and what their attention is given: a narrower mask, and a rotation of its own base."""
+    """Which layers are local, and the keywords of their attention: a narrower mask and a rotation with another base."""
 
     def __init__(self, model: Model) -> None:
         self.window, self.every = model.local_window, model.global_every
         self.rotary = rotation(model.model_copy(update={"rotary_base": model.local_rotary_base}))
 
     def context(self, number: int, x_BND: Tensor, context: dict[str, Any]) -> dict[str, Any]:
-        """The keywords of the attention of layer `number`, made of those of layers that attend to all."""
+        """The keywords of the attention of layer `number`. context: those of a layer that attends to all."""
         if self.window is None or number % self.every == 0:
             return context
         place_N = torch.arange(x_BND.size(1), device=x_BND.device)

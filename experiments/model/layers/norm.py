@@ -1,4 +1,4 @@
-"""Kinds of norm, and where a norm stands in a residual sub-layer."""
+"""Kinds of norm, and the places of norms in a residual sub-layer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.settings.norm import NORM_KINDS
 
 
 def build_norm(model: Model, size: int | None = None) -> nn.Module:
-    """A norm over the last dimension, `size` wide, `model.hidden_size` where that is None: a kind of `NORM_KINDS`."""
+    """Build the model's kind of norm, over a last dimension of `size`; None means `model.hidden_size`."""
     kind = NORM_KINDS[model.norm_kind]
     norm: nn.Module = getattr(import_module(kind.module), kind.name)(
         size or model.hidden_size, eps=model.norm_epsilon, **kind.options
@@ -23,7 +23,10 @@ def build_norm(model: Model, size: int | None = None) -> nn.Module:
 
 
 class RMSNorm(nn.RMSNorm):
-    """Root mean square norm in its weights' dtype: torch norms bf16 by float32 weights unfused, with a warning."""
+    """Root mean square norm in the dtype of its weights.
+
+    For bf16 inputs and float32 weights torch's norm would run unfused, with a warning.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
         """x [..., D] -> [..., D]"""
@@ -57,21 +60,21 @@ class Residual(nn.Module):
 
 
 def ends_with_norm(placement: Norm) -> bool:
-    """Whether the norm stands after the sum, so that a stack of such sub-layers needs no final one."""
+    """Whether the norm comes after the sum, so that a stack of such sub-layers needs no final norm."""
     return placement in ("post", "deep")
 
 
 class DeepGains(NamedTuple):
     """The two constants of DeepNorm."""
 
-    alpha: float  # of the residual connection
-    beta: float  # of the start of the value, output and feed-forward maps
+    alpha: float  # factor of the residual connection
+    beta: float  # factor of the starting values of the value, output and feed-forward maps
 
 
 def deep_gains(layers: int) -> DeepGains:
-    """DeepNorm's constants for an encoder, or a decoder, of N layers: alpha = (2N)^(1/4), beta = (8N)^(-1/4).
+    """DeepNorm's constants for an encoder or a decoder of N layers: alpha = (2N)^(1/4), beta = (8N)^(-1/4).
 
-    2N sub-layers with maps of gain beta then change the output by N (beta^2 + beta^2) / alpha^2 = 1/2, whatever the
-    depth. The authors' code has the same (microsoft/torchscale, torchscale/architecture/encoder.py).
+    At every depth, 2N sub-layers with maps of gain beta then change the output by N (beta^2 + beta^2) / alpha^2 = 1/2.
+    The authors' code has the same constants (microsoft/torchscale, torchscale/architecture/encoder.py).
     """
     return DeepGains((2 * layers) ** 0.25, (8 * layers) ** -0.25)

@@ -1,4 +1,4 @@
-"""The parts of a model by which it knows the order of its tokens: in the embedding, or in the attention."""
+"""The parts of a model that tell it the order of its tokens, in the embedding or in the attention."""
 
 # B batch, N length, D hidden size, E embedding size, H heads, K key size, O = 2 N - 1 offsets of two positions
 
@@ -18,10 +18,10 @@ from experiments.settings.position import POSITION_KINDS
 
 
 class Rotation(Protocol):
-    """What turns queries and keys [B, N, H, K] by their positions, of which the first is `first`."""
+    """Rotates queries and keys [B, N, H, K] by their positions, of which the first is `first`."""
 
     def __call__(self, x: Tensor, first: int = 0) -> Tensor:
-        """The same shape."""
+        """[B, N, H, K] -> [B, N, H, K]."""
 
 
 def embedded_position(model: Model) -> nn.Module:
@@ -32,28 +32,28 @@ def embedded_position(model: Model) -> nn.Module:
 
 
 def rotation(model: Model) -> Rotation | None:
-    """What turns queries and keys [B, N, H, K] by their positions; None where nothing does."""
+    """The rotation of queries and keys [B, N, H, K] by their positions; None if the model has none."""
     name = POSITION_KINDS[model.position].rotation
     return None if name is None else _build_part(name, model)
 
 
 def position_bias(model: Model, heads: int, causal: bool = False) -> nn.Module | None:
-    """A module that gives the bias [1, H, N, N] of the logits of a length N; None where there is none.
+    """A module that computes the bias [1, H, N, N] of the logits for a length N; None if the model has none.
 
-    heads: H, of the softmax. causal: a position attends to none after it.
+    heads: H, the heads of the softmax. causal: whether the attention is causal.
     """
     name = POSITION_KINDS[model.position].bias
     return None if name is None else _build_part(name, model, heads, causal)
 
 
 def _build_part(name: str, *arguments: Any) -> Any:
-    """What `MODULE:NAME` makes of the arguments."""
+    """Import `MODULE:NAME` and call it with the arguments."""
     module, _, attribute = name.partition(":")
     return getattr(import_module(module), attribute)(*arguments)
 
 
 class Learned(nn.Embedding):
-    """A trained vector of each position, added to its embedding (Devlin et al. 2019, 1810.04805)."""
+    """A learned vector for each position, added to its embedding (Devlin et al. 2019, 1810.04805)."""
 
     def __init__(self, model: Model) -> None:
         self.start, self.base = model.position_start, model.sinusoidal_base
@@ -61,7 +61,10 @@ class Learned(nn.Embedding):
         super().__init__(model.length, model.embedding_size)
 
     def reset_parameters(self) -> None:
-        """Draw normal vectors, or set sinusoids / sqrt(E): with a norm after the sum, what `Sinusoidal` begins with."""
+        """Draw normal vectors, or set sinusoids / sqrt(E).
+
+        With a norm after the sum, the latter starts like `Sinusoidal`.
+        """
         if self.start == "normal":
             nn.init.normal_(self.weight, std=self.std)
         else:
@@ -71,12 +74,15 @@ class Learned(nn.Embedding):
                 )
 
     def forward(self, x_BNE: Tensor) -> Tensor:
-        """x [B, N, E] -> the same. Raises Mistake where N is over model.length."""
+        """x [B, N, E] -> [B, N, E]. Raises Mistake if N is over model.length."""
         return x_BNE + first_rows(self.weight, x_BNE.size(1))
 
 
 class Sinusoidal(nn.Module):
-    """The embeddings times sqrt(E), plus sinusoids, which would drown unscaled ones (1706.03762, 3.4 and 3.5)."""
+    """Adds sinusoids to the embeddings (1706.03762, 3.4 and 3.5).
+
+    The embeddings are multiplied by sqrt(E) first, because the sinusoids would drown unscaled embeddings.
+    """
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -86,7 +92,7 @@ class Sinusoidal(nn.Module):
         )
 
     def forward(self, x_BNE: Tensor) -> Tensor:
-        """x [B, N, E] -> the same. Raises Mistake where N is over model.length."""
+        """x [B, N, E] -> [B, N, E]. Raises Mistake if N is over model.length."""
         return x_BNE * math.sqrt(x_BNE.size(-1)) + first_rows(self.table_NE, x_BNE.size(1))
 
 
@@ -106,7 +112,7 @@ def alibi(model: Model, heads: int, causal: bool) -> Alibi:
 
 
 def first_rows(table: Tensor, length: int) -> Tensor:
-    """The rows of a position table for a sequence. Raises Mistake where it is longer than the table."""
+    """The rows of a position table for a sequence of this length. Raises Mistake if it is longer than the table."""
     if length > table.size(0):
         raise Mistake(f"a sequence of {length} tokens is longer than model.length={table.size(0)}, the position table")
     return table[:length]
@@ -123,9 +129,10 @@ def sinusoids(length: int, hidden_size: int, base: float) -> Tensor:
 def bucket(offset: Tensor, buckets: int, distance: int, causal: bool = False) -> Tensor:
     """Bucket in [0, buckets) of an offset, memory position minus query position (Raffel et al. 2020, 1910.10683, 2.1).
 
-    The lower half of the buckets is for memory at or before the query, the upper half for memory after it; causal: all
-    are for the former, and bucket 0 has what may not be attended to. In each half the first half hold one distance a
-    bucket; the rest widen logarithmically up to `distance`, from where on all share the last one.
+    The lower half of the buckets is for memory at or before the query, the upper half for memory after it. If causal,
+    all buckets are for memory at or before the query, and later positions, which are masked, fall into bucket 0. In
+    each half, the first half of the buckets hold one distance each. The others widen logarithmically up to `distance`;
+    all larger distances share the last bucket.
     """
     half = buckets if causal else buckets // 2
     exact = half // 2
@@ -137,7 +144,7 @@ def bucket(offset: Tensor, buckets: int, distance: int, causal: bool = False) ->
 
 
 class RelativeBias(nn.Module):
-    """A learned bias on the logits of each softmax head by the bucket of the offset, one table for all layers."""
+    """A learned bias for each softmax head and bucket of offsets, with one table for all layers."""
 
     def __init__(self, buckets: int, distance: int, heads: int, causal: bool = False) -> None:
         super().__init__()
@@ -153,17 +160,17 @@ class RelativeBias(nn.Module):
         self.table = nn.Embedding(buckets, heads)
 
     def forward(self, length: int) -> Tensor:
-        """The bias [1, H, N, N], query positions before memory positions."""
+        """The bias [1, H, N, N] of queries and memory positions."""
         offset_O = torch.arange(1 - length, length, device=self.table.weight.device)
         bias_OH = self.table(bucket(offset_O, self.table.num_embeddings, self.distance, self.causal))
-        # window w of N offsets starts at w - (N - 1): it is the row of query N - 1 - w
+        # window w of N offsets starts at w - (N - 1), so it is the row of query N - 1 - w
         return bias_OH.T.unfold(1, length, 1).flip(1)[None]
 
 
 class Alibi(nn.Module):
-    """Minus the distance times a slope of each head, on the logits (Press et al. 2022, 2108.12409); nothing is learned.
+    """A fixed bias of the logits: minus the distance times a slope for each head (Press et al. 2022, 2108.12409).
 
-    The distance counts alike before and behind, where the paper's decoder has memory before only.
+    The distance counts the same in both directions; in the paper's decoder, memory comes only before the query.
     """
 
     def __init__(self, heads: int) -> None:
@@ -178,10 +185,10 @@ class Alibi(nn.Module):
 
 
 def slopes(heads: int) -> list[float]:
-    """ALiBi's: from 2^(-8/H) to 2^-8 in equal ratios.
+    """ALiBi's slopes, from 2^(-8/H) to 2^-8 in equal ratios.
 
-    Where H is no power of two, those of the power below, then every second of the power above (the authors' code,
-    attention_with_linear_biases).
+    If H is not a power of two, they are the slopes of the next lower power, then every second slope of the next higher
+    one (as in the authors' code, attention_with_linear_biases).
     """
     power = 1 << (heads.bit_length() - 1)
     own = [2.0 ** (-8 * (head + 1) / power) for head in range(power)]

@@ -1,4 +1,4 @@
-"""Segments that attend to the one before (Transformer-XL, Dai et al. 2019, 1901.02860, 3.2), a batch of them."""
+"""Batches of segments that attend to the segment before (Transformer-XL, Dai et al. 2019, 1901.02860, 3.2)."""
 
 # B batch, S segments of L tokens, D hidden size
 
@@ -10,26 +10,26 @@ from torch.nn import functional as F
 
 
 def cut(x: Tensor, length: int) -> Tensor:
-    """[B, S L, ...] -> [B S, L, ...], the segments of a sequence behind each other."""
+    """[B, S L, ...] -> [B S, L, ...]: cut each sequence into S segments, which follow each other in the batch."""
     return x.unflatten(1, (-1, length)).flatten(0, 1)
 
 
 def joined(x: Tensor, segments: int) -> Tensor:
-    """[B S, L, ...] -> [B, S L, ...], what `cut` was given."""
+    """[B S, L, ...] -> [B, S L, ...]: the inverse of `cut`."""
     return x.unflatten(0, (-1, segments)).flatten(1, 2)
 
 
 def with_previous(x: Tensor, segments: int) -> Tensor:
-    """[B S, L, D] -> [B S, 2L, D], each segment behind the one before it, through which no gradient flows.
+    """[B S, L, D] -> [B S, 2L, D]: put the previous segment before each segment.
 
-    Before the first segment of a sequence stand zeros.
+    No gradient flows through the previous segment. The first segment of a sequence gets zeros instead.
     """
     before = x.detach().unflatten(0, (-1, segments))[:, :-1]
     return torch.cat([F.pad(before, (0, 0, 0, 0, 1, 0)).flatten(0, 1), x], dim=1)
 
 
 def seen(real: Tensor, segments: int) -> Tensor:
-    """Who may attend where, bool [B S, 1, L, 2L]: to the segment before, and in its own to no later position.
+    """Where each position may attend, bool [B S, 1, L, 2L]: the previous segment, and its own up to the position.
 
     real: bool [B S, L], False = padding.
     """
