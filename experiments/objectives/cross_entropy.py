@@ -1,6 +1,7 @@
-"""Cross entropy of many positions, a few at a time.
+"""Cross entropy of many positions, computed for a few at a time.
 
-In float32, logits, their logarithms and the gradients of both would be the largest tensors of a whole step.
+For all positions at once in float32, the logits, their log-softmax and the gradients of both would be the largest
+tensors of a step.
 """
 
 # P positions, V vocabulary
@@ -15,16 +16,16 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-IGNORED_TARGET = -100  # a target that costs nothing, as by torch's cross entropy
-LOGITS_AT_ONCE = {"cpu": 2**20, "cuda": 2**24}  # logits; of a CPU, as many as stay in its cache
+IGNORED_TARGET = -100  # a target without a loss, as in torch's cross entropy
+LOGITS_AT_ONCE = {"cpu": 2**20, "cuda": 2**24}  # on a CPU, as many as fit into its cache
 
 
 class CrossEntropy(torch.autograd.Function):
-    """Nats [P], as by F.cross_entropy, which it calls, in float32 at least; its gradient is in the logits' dtype."""
+    """Losses [P] in nats by F.cross_entropy, in float32 or better. The gradient is in the logits' dtype."""
 
     @staticmethod
     def forward(ctx: Any, logits_PV: Tensor, targets_P: Tensor, label_smoothing: float) -> Tensor:
-        """logits [P, V], targets [P] -> nats [P]"""
+        """logits [P, V], targets [P] -> losses [P] in nats."""
         ctx.save_for_backward(logits_PV, targets_P)
         ctx.label_smoothing = label_smoothing
         losses = [
@@ -36,7 +37,7 @@ class CrossEntropy(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient_P: Tensor) -> tuple[Tensor, None, None]:
-        """The gradient of the loss by the logits: softmax(logits) - (1 - smoothing) [v = target] - smoothing / V."""
+        """The gradient with respect to the logits: softmax(logits) - (1 - smoothing) [v = target] - smoothing / V."""
         logits_PV, targets_P = ctx.saved_tensors
         smoothing, result_PV = ctx.label_smoothing, torch.empty_like(logits_PV)
         gradient_P = gradient_P.masked_fill(targets_P == IGNORED_TARGET, 0.0)
@@ -50,7 +51,7 @@ class CrossEntropy(torch.autograd.Function):
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:
-    """The tensor in float32 at least."""
+    """The tensor in float32, or in its own dtype if that is wider."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 

@@ -1,4 +1,4 @@
-"""What a batch costs: the model's logits of the positions to predict, and the loss of these."""
+"""The loss of a batch, computed from the model's logits at the positions to predict."""
 
 # B batch, P positions to predict, V vocabulary
 
@@ -15,21 +15,21 @@ from experiments.objectives.objective import Batch
 
 
 class LossSums(NamedTuple):
-    """The costs of a batch or of a part of one: scalars in float64, which add up to those of the whole."""
+    """The summed losses of a batch or of a part of one: scalars in float64. The sums of the parts add up."""
 
-    tokens: Tensor  # nats, of the positions to predict
-    smoothed: Tensor  # the same with the label smoothing that is trained with
-    labels: Tensor  # nats, of the sequences' labels
-    correct: Tensor  # labels to which the model gives the most
+    tokens: Tensor  # nats, summed over the positions to predict
+    smoothed: Tensor  # the same with the label smoothing of training
+    labels: Tensor  # nats, summed over the sequences' labels
+    correct: Tensor  # number of labels to which the model gives the highest probability
 
     def mean(self, batch: Batch) -> Tensor:
-        """What is minimised, of the whole `batch`: the mean over positions, and that over labels, each its own."""
+        """The loss that is minimized: the mean over the whole batch's positions, plus the mean over its labels."""
         mean = self.smoothed / len(batch.targets)
         return mean if batch.labels is None else mean + self.labels / len(batch.labels)
 
 
 def predict(model: Callable[..., Any], batch: Batch, label_smoothing: float = 0.0) -> tuple[Tensor, LossSums]:
-    """Logits [P, V] of the positions, and the sums of the batch's losses; all on one device."""
+    """The logits [P, V] at the positions, and the sums of the batch's losses. The model and batch are on one device."""
     if batch.labels is None:
         logits_PV = model(**batch.inputs, positions=batch.positions)
         smoothed = loss(logits_PV, batch.targets, label_smoothing)
@@ -44,10 +44,10 @@ def predict(model: Callable[..., Any], batch: Batch, label_smoothing: float = 0.
 
 
 def loss(logits_PV: Tensor, targets_P: Tensor, label_smoothing: float = 0.0) -> Tensor:
-    """Negative log likelihood in nats, computed in float32 at least, summed in float64; of numbers squared errors.
+    """The sum of the negative log likelihoods in nats, or of the squared errors if the targets are numbers.
 
-    label_smoothing: the share of a target's probability that is spread evenly over the vocabulary (Szegedy et al. 2016,
-    1512.00567, 7).
+    Losses are computed in float32 or better, and summed in float64. label_smoothing: the share of a target's
+    probability that is spread evenly over the vocabulary (Szegedy et al. 2016, 1512.00567, 7).
     """
     if targets_P.is_floating_point():
         errors_P = (at_least_float32(logits_PV[:, 0]) - targets_P).square()

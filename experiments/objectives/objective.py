@@ -1,12 +1,12 @@
-"""What an objective is: it turns sequences into what a model reads and what it has to predict.
+"""The interface of objectives, which turn sequences into what a model reads and what it has to predict.
 
-One objective is one file, `experiments/objectives/kinds/KIND.py`, with two classes: an `ObjectiveKind`, which holds the
-keys and says what the objective asks of the data and the model, and the `Objective` that it builds. The keys' values
-stand in `conf/objective/KIND.yaml`. Such a file is read before torch is: it makes arrays, and `Batch.of_arrays` the
-tensors.
+One objective is one file, `experiments/objectives/kinds/KIND.py`, with two classes. An `ObjectiveKind` holds the
+settings and says what the objective needs from the data and the model. It builds an `Objective`. The values of the
+settings are in `conf/objective/KIND.yaml`. Such a file must not import torch: it makes arrays, and `Batch.of_arrays`
+makes tensors of them.
 """
 
-# B batch, N length, P positions to predict, C outputs a position
+# B batch, N length, P positions to predict, C outputs for a position
 
 from __future__ import annotations
 
@@ -24,83 +24,83 @@ if TYPE_CHECKING:
 
 
 class ObjectiveKind(ObjectiveSettings):
-    """The keys of a kind of objective, and the objective that they make."""
+    """The settings of a kind of objective. They build the objective."""
 
     @abstractmethod
     def build(self, vocabulary: Vocabulary) -> Objective:
-        """The objective of these settings for a vocabulary. Raises Mistake where it can't be carried out."""
+        """Build the objective of these settings for a vocabulary. Raises Mistake if it can't be carried out."""
 
 
 class Objective(Protocol):
-    """What is asked of a model; every batch is a pure function of sequences, seed and step."""
+    """Makes batches from sequences. Every batch is a pure function of the sequences, the seed and the step."""
 
-    vocabulary: Vocabulary  # of what the model reads
+    vocabulary: Vocabulary  # the vocabulary of what the model reads
 
     @property
     def lengths_vary(self) -> bool:
-        """Whether the length of the sequences differs between batches."""
+        """Whether the sequences of different batches differ in length."""
 
     @property
     def evaluation_seed(self) -> int:
-        """The seed of an evaluation in place of the run's: the same for every run."""
+        """The seed that an evaluation uses instead of the run's seed; the same for every run."""
 
     @property
     def predicted_share(self) -> float:
-        """Positions to predict, as a share of the tokens that the model reads."""
+        """The share of the tokens that the model reads which are to be predicted."""
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """The batch that step `step`, counted from 0, makes of these sequences: a pure function of its arguments.
+        """The batch of step `step`, counted from 0, made from these sequences; a pure function of its arguments.
 
-        Mistake: sequences in which there is nothing to predict.
+        Raises Mistake if there is nothing to predict in the sequences.
         """
 
 
 @runtime_checkable
 class ScoredObjective(Protocol):
-    """An objective that is scored by what the model predicts, beside the loss."""
+    """An objective that also scores what the model predicts, besides its loss."""
 
     def scores(self, logits: list[npt.NDArray[np.floating]]) -> Scores:
-        """Scores of the logits [P, C] of every evaluated batch, in their order."""
+        """Score the logits [P, C] of all evaluated batches, given in order."""
 
 
 @runtime_checkable
 class DecodedObjective(Protocol):
-    """An objective that is also scored, when a run ends, by the texts that the model writes by itself."""
+    """An objective that, at the end of a run, also scores texts that the model generates."""
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """The batch of any objective; its targets hold the tokens of the reference texts, the end's included."""
+        """The batch, as of any objective; its targets are the tokens of the reference texts, including end tokens."""
 
     def decoding(self) -> Decoding:
         """How the texts are decoded."""
 
     def score_texts(self, texts: list[str], references: list[str]) -> TextScores:
-        """The scores of the model's texts against those of the corpus."""
+        """Score the model's texts against the reference texts of the corpus."""
 
 
 class Decoding(NamedTuple):
-    """How a model's own texts are decoded, and how many of them."""
+    """How texts are generated, and how many."""
 
     beam: int  # hypotheses of the beam search
     length_penalty: float  # alpha of ((5 + tokens) / 6)^alpha, by which a log likelihood is divided
-    sequences: int | None  # of the validation split, decoded when a run ends; None: all
+    sequences: int | None  # number of sequences of the validation split to decode at the end of a run; None: all
 
 
 class TextScores(NamedTuple):
-    """What the texts that a model writes are worth."""
+    """The scores of texts that a model generated."""
 
     scores: dict[str, float]  # by the name of the metric
     meaning: str  # how they were computed
 
 
 class Scores(NamedTuple):
-    """What a model's predictions are worth, and the predictions."""
+    """The scores of a model's predictions, and the predictions."""
 
     scores: dict[str, float]
-    predictions: dict[str, Any]  # JSON-able
+    predictions: dict[str, Any]  # must be convertible to JSON
 
 
 class Vocabulary(Protocol):
-    """What an objective has to know of the tokenizer."""
+    """What an objective needs to know about the tokenizer."""
 
     @property
     def vocabulary_size(self) -> int:
@@ -108,7 +108,7 @@ class Vocabulary(Protocol):
 
     @property
     def special(self) -> frozenset[int]:
-        """Ids that no text has."""
+        """Ids that do not occur in text."""
 
     @property
     def pad_id(self) -> int:
@@ -116,7 +116,7 @@ class Vocabulary(Protocol):
 
     @property
     def unk_id(self) -> int:
-        """Id of [UNK]; that of the end of a text where nothing is unknown."""
+        """Id of [UNK]; if no text is unknown to the tokenizer, the id of the end of a text."""
 
     @property
     def cls_id(self) -> int:
@@ -128,7 +128,7 @@ class Vocabulary(Protocol):
 
     @property
     def mask_id(self) -> int | None:
-        """Id of [MASK]; None where no model of the vocabulary hides tokens."""
+        """Id of [MASK]; None if the vocabulary has no such token."""
 
     @property
     def sentinel_ids(self) -> Sequence[int]:
@@ -138,12 +138,12 @@ class Vocabulary(Protocol):
 class Batch(NamedTuple):
     """What a model reads in a step, and what it has to predict."""
 
-    inputs: dict[str, Tensor]  # keywords of the model's forward; each has the B sequences along its first axis
+    inputs: dict[str, Tensor]  # keywords of the model's forward; the first dimension of each is B
     positions: Tensor  # int64 [P], positions to predict in the flattened [B, N], ascending
-    targets: Tensor  # int64 [P], what stands there; float32 where it is a number
-    length: int  # N, of the sequences that are predicted
-    unpadded: int | None = None  # tokens that the model reads, on both sides, padding apart; None: all of `tokens`
-    labels: Tensor | None = None  # int64 [B], a class to tell of each sequence, where the model tells one
+    targets: Tensor  # int64 [P], the correct tokens or labels at these positions; float32 if they are numbers
+    length: int  # N, the length of the sequences that are predicted
+    unpadded: int | None = None  # tokens that the model reads on both sides, without padding; None: all of `tokens`
+    labels: Tensor | None = None  # int64 [B], the class of each sequence, if the model predicts classes
 
     @classmethod
     def of_arrays(
@@ -155,7 +155,7 @@ class Batch(NamedTuple):
         unpadded: int | None = None,
         labels: npt.NDArray[np.integer] | None = None,
     ) -> Batch:
-        """The batch of arrays, whose memory and dtypes the tensors keep."""
+        """Make a batch from arrays. The tensors share the memory of the arrays and have the same dtypes."""
         from torch import from_numpy
 
         return cls(
@@ -169,16 +169,16 @@ class Batch(NamedTuple):
 
     @property
     def tokens(self) -> Tensor:
-        """int64 [B, N]: what the model reads; with an encoder and a decoder, what the encoder reads."""
+        """What the model reads, or its encoder if it has one: int64 [B, N]."""
         return self.inputs["tokens"]
 
     @property
     def tokens_read(self) -> int:
-        """Tokens that the model reads, padding apart."""
+        """Number of tokens that the model reads, without padding."""
         return self.tokens.numel() if self.unpadded is None else self.unpadded
 
     def map_tensors(self, change: Callable[[Tensor], Tensor]) -> Batch:
-        """The batch with every tensor changed."""
+        """The batch with `change` applied to each tensor."""
         inputs = {name: change(tensor) for name, tensor in self.inputs.items()}
         labels = None if self.labels is None else change(self.labels)
         return self._replace(
@@ -187,6 +187,6 @@ class Batch(NamedTuple):
 
 
 def build_objective(settings: ObjectiveSettings, vocabulary: Vocabulary) -> Objective:
-    """The objective of checked settings. Raises Mistake where it can't be carried out."""
+    """Build the objective of checked settings. Raises Mistake if it can't be carried out."""
     assert isinstance(settings, ObjectiveKind)
     return settings.build(vocabulary)

@@ -1,1 +1,1 @@
-"""One file, one objective: the folder is the list of those that `objective=` can name."""
+"""The objectives, one file each. The files of this folder are the values that `objective=` can take."""

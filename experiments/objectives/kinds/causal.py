@@ -1,4 +1,4 @@
-"""Prediction of the next token from those before it (Radford et al. 2019, GPT-2)."""
+"""Prediction of the next token from the tokens before it (Radford et al. 2019, GPT-2)."""
 
 # B batch, N length, P positions to predict
 
@@ -25,10 +25,10 @@ class Causal(ObjectiveKind):
 
 
 class CausalObjective:
-    """Every position predicts the token after it, unless that is a special token or the first of a document.
+    """Every position predicts the token after it, unless that token is special or the first of a document.
 
-    After [CLS] and [SEP] begins text of which nothing is known, as documents stand in a shuffled order; and where a
-    document ends is no token of text, in whose frequencies the loss is measured.
+    The text after [CLS] or [SEP] can't be predicted, because the documents are shuffled. Special tokens are not
+    predicted, because the loss is an average over the tokens of the text.
     """
 
     lengths_vary = False
@@ -39,7 +39,10 @@ class CausalObjective:
         self.vocabulary = vocabulary
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """The same for every seed and step. Mistake: a batch without two tokens of a document in a row."""
+        """The batch, which is the same for every seed and step.
+
+        Raises Mistake if no document has two tokens in a row.
+        """
         tokens_BN = tokens_BN.astype(np.int64)
         begins = np.isin(tokens_BN[:, :-1], (self.vocabulary.cls_id, self.vocabulary.sep_id))
         predicts = np.zeros(tokens_BN.shape, dtype=bool)

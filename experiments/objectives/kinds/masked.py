@@ -24,7 +24,7 @@ class Masking(ObjectiveKind):
     reads_targets: ClassVar[bool] = False
     rate: Annotated[float, Field(gt=0, lt=1)]  # share of the positions to predict
     mask_share: Share  # share of these positions that become [MASK]
-    random_share: Share  # share of these that become a random token; the rest is unchanged
+    random_share: Share  # share of these positions that become a random token; the rest is unchanged
     evaluation_seed: Seed  # seed of the evaluation masks, the same for every run
 
     @model_validator(mode="after")
@@ -48,10 +48,10 @@ class Masked(Masking):
 
 
 class MaskedObjective:
-    """`rate` of the tokens that are not special, rounded and at least one.
+    """Chooses the share `rate` of the tokens that are not special, rounded, and at least one.
 
-    Each chosen token becomes [MASK] with probability `mask_share`, a token drawn from all that are not special with
-    probability `random_share`, and is left as it is otherwise.
+    Each chosen token becomes [MASK] with probability `mask_share`, and a random token that is not special with
+    probability `random_share`. Otherwise it is left unchanged.
     """
 
     lengths_vary = False
@@ -64,12 +64,12 @@ class MaskedObjective:
         self.settings, self.vocabulary, self.mask_id = settings, vocabulary, vocabulary.mask_id
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """A pure function of its arguments. Mistake: a batch of nothing but special tokens."""
+        """The batch, a pure function of the arguments. Raises Mistake if all tokens are special."""
         hidden_BN, positions, targets = self.mask_tokens(tokens_BN, seed, step)
         return Batch.of_arrays({"tokens": hidden_BN}, positions, targets, tokens_BN.shape[1])
 
     def mask_tokens(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> tuple[Ids, Ids, Ids]:
-        """The tokens [B, N] with some of them hidden, the positions [P] of these, and what stood there [P]."""
+        """The tokens [B, N] with some of them hidden, the positions [P] of these, and the original tokens [P]."""
         settings, special = self.settings, self.vocabulary.special
         flat = tokens_BN.reshape(-1).astype(np.int64)
         candidates = np.flatnonzero(~np.isin(flat, list(special)))
@@ -92,12 +92,12 @@ class MaskedObjective:
 
     @property
     def predicted_share(self) -> float:
-        """The share that is chosen; special tokens make it a little less."""
+        """The share of tokens that are chosen; because of special tokens it is slightly lower."""
         return self.settings.rate
 
 
 def random_tokens(random: np.random.Generator, count: int, special: frozenset[int], vocabulary_size: int) -> Ids:
-    """Tokens, int64 [count], uniform over the vocabulary without the special tokens."""
+    """Draw tokens, int64 [count], uniformly from the vocabulary without the special tokens."""
     drawn = random.integers(vocabulary_size - len(special), size=count)
     for token in sorted(special):
         drawn += drawn >= token

@@ -1,6 +1,6 @@
 """ALBERT's two tasks (Lan et al. 2020, 1909.11942, 3.1): masked tokens, and the order of two segments of a document."""
 
-# B batch, N length, S segments' tokens
+# B batch, N length, S tokens of both segments
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from experiments.objectives.objective import Batch, Vocabulary
 from experiments.objectives.step_random import step_random
 from experiments.settings.mistake import Mistake
 
-SWAPPED_LABEL = 1  # the label, as Hugging Face has it
+SWAPPED_LABEL = 1  # as in Hugging Face's models
 
 
 class MaskedSop(Masking):
@@ -30,18 +30,18 @@ class MaskedSop(Masking):
 
 
 class MaskedSopObjective(MaskedObjective):
-    """Sequences [CLS] first [SEP] second [SEP], in half of them second before first; tokens are masked as in `masked`.
+    """Sequences [CLS] first [SEP] second [SEP], with the segments swapped in half of them; tokens are masked as usual.
 
-    The segments are what a row of the packed corpus has of one document: the longest stretch of tokens between two
-    [SEP], or an end of the row, cut to N - 3 tokens, and parted at a position of which each is as likely. What is left
-    of N is padding. A row without two tokens of a document in a row gives no sequence.
+    The two segments come from one document in a row of the packed corpus. They are the longest run of tokens without
+    [SEP] in the row, cut to N - 3 tokens, and split at a uniformly random position. The rest of N is padding. A row in
+    which no document has two tokens in a row gives no sequence.
 
-    The label is 1 for segments that are swapped, else 0. The loss is the mean over masked tokens plus the mean over
-    sequences, so that neither depends on how many there are of the other.
+    The label is 1 if the segments are swapped, else 0. The loss is the mean over masked tokens plus the mean over
+    sequences, so neither depends on the number of the other.
     """
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """A pure function of its arguments. Mistake: rows without two tokens of a document in a row."""
+        """The batch, a pure function of the arguments. Raises Mistake if no document has two tokens in a row."""
         length = tokens_BN.shape[1]
         texts = [text for row in tokens_BN if len(text := self.longest_text(row)[: length - 3]) > 1]
         if not texts:
@@ -65,7 +65,7 @@ class MaskedSopObjective(MaskedObjective):
         return Batch.of_arrays(inputs, positions, targets, length, int(mask.sum()), labels)
 
     def longest_text(self, row_N: npt.NDArray[np.integer]) -> npt.NDArray[np.int64]:
-        """The longest stretch [S] of the row without [SEP], the first of several, without the row's [CLS]."""
+        """The longest run [S] of the row without [SEP] and without the row's [CLS]; the first if there are several."""
         row = row_N.astype(np.int64)
         row = row[1:] if row[0] == self.vocabulary.cls_id else row
         ends = np.flatnonzero(np.append(row, self.vocabulary.sep_id) == self.vocabulary.sep_id)

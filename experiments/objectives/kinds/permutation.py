@@ -1,4 +1,4 @@
-"""Permutation language modelling (XLNet, Yang et al. 2019, 1906.08237, 2.2 and 2.3): a random order of prediction."""
+"""Permutation language modelling (XLNet, Yang et al. 2019, 1906.08237, 2.2 and 2.3): prediction in a random order."""
 
 # B batch, N length, P positions to predict
 
@@ -30,12 +30,12 @@ class Permutation(ObjectiveKind):
 
 
 class PermutationObjective:
-    """The tokens of each sequence that are not special are put in a random order, whose last 1/K is predicted.
+    """Puts the tokens of each sequence that are not special in a random order, and predicts the last 1/K of them.
 
-    `order` [B, N] is 1, 2, ... of the predicted positions in their order, 0 of all others, which are known: what
-    stands at j is known where i is predicted if order(j) < order(i). That is the authors' code (zihangdai/xlnet,
-    data_utils.py, _local_perm), where positions that are not predicted also know each other; it takes spans of tokens
-    where the paper's equation 4, and this, take single ones.
+    `order` [B, N] is 1, 2, ... for the predicted positions in their order, and 0 for all others, which are given. The
+    token at j is known when i is predicted if order(j) < order(i). As in the authors' code (zihangdai/xlnet,
+    data_utils.py, _local_perm), positions that are not predicted also know each other. The authors' code predicts spans
+    of tokens; this predicts single tokens, as in the paper's equation 4.
     """
 
     lengths_vary = False
@@ -44,12 +44,12 @@ class PermutationObjective:
         self.settings, self.vocabulary = settings, vocabulary
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """A pure function of its arguments. Mistake: a batch of nothing but special tokens."""
+        """The batch, a pure function of the arguments. Raises Mistake if all tokens are special."""
         ordinary = ~np.isin(tokens_BN, list(self.vocabulary.special))
         if not ordinary.any():
             raise Mistake("a batch of special tokens only: there is nothing to predict")
         random = step_random(b"perm", seed, step)
-        # the known ones first: special tokens are before every draw
+        # -1 puts the special tokens first, so that they are given
         drawn = np.where(ordinary, random.random(tokens_BN.shape), -1.0)
         place = drawn.argsort(axis=1, kind="stable").argsort(axis=1, kind="stable")
         count = ordinary.sum(axis=1)
@@ -69,5 +69,5 @@ class PermutationObjective:
 
     @property
     def predicted_share(self) -> float:
-        """1 / K; special tokens make it a little less."""
+        """1 / K; because of special tokens it is slightly lower."""
         return 1 / self.settings.predict

@@ -1,4 +1,4 @@
-"""Span corruption (Raffel et al. 2020, 1910.10683, 3.1.4): spans are taken out of the text and predicted in turn."""
+"""Span corruption (Raffel et al. 2020, 1910.10683, 3.1.4): spans are removed from the text and predicted in turn."""
 
 # B batch, R tokens of the text, S spans, N inputs, M targets
 
@@ -34,36 +34,36 @@ class SpanCorruption(ObjectiveKind):
         return SpanCorruptionObjective(self, vocabulary)
 
     def span_counts(self, tokens: int) -> tuple[int, int]:
-        """(tokens taken out, spans) of a text of so many tokens, at least one of either."""
+        """(removed tokens, spans) in a text of `tokens` tokens; at least one of each."""
         taken = min(max(round(tokens * self.rate), 1), tokens - 1)
         return taken, min(max(round(taken / self.mean_span), 1), taken, tokens - taken)
 
     def input_and_target_lengths(self, tokens: int) -> tuple[int, int]:
-        """(inputs, targets) of a text of so many tokens."""
+        """(inputs, targets): how many tokens each has for a text of `tokens` tokens."""
         taken, spans = self.span_counts(tokens)
         return tokens - taken + spans + 1, taken + spans + 1
 
     def text_length(self, length: int) -> int:
-        """Tokens of the longest text with inputs of at most `length`: 568 for T5's 512."""
+        """Tokens of the longest text whose inputs have at most `length` tokens: 568 for T5's 512."""
         tokens = 2
         while self.input_and_target_lengths(tokens + 1)[0] <= length:
             tokens += 1
         return tokens
 
     def row_length(self, length: int) -> int:
-        """The text, and the [CLS] that a row begins with and that is no part of it."""
+        """Tokens of a row: the text, and the [CLS] before it, which is not part of the text."""
         return self.text_length(length) + 1
 
     def tokens_read(self, length: int) -> int:
-        """Inputs and targets, which are as long in every row."""
+        """Tokens of inputs and targets together, which are the same in every row."""
         return sum(self.input_and_target_lengths(self.text_length(length)))
 
     def sentinel_count(self) -> int:
-        """The number that the setting says."""
+        """The number of sentinels that the tokenizer needs."""
         return self.sentinels
 
     def check(self, length: int) -> None:
-        """Raise ValueError where a sequence has more spans than there are sentinels."""
+        """Raise ValueError if a sequence has more spans than there are sentinels."""
         _, spans = self.span_counts(self.text_length(length))
         if spans > self.sentinels:
             raise ValueError(
@@ -73,14 +73,14 @@ class SpanCorruption(ObjectiveKind):
 
 
 class SpanCorruptionObjective:
-    """`rate` of the tokens in spans of random lengths, `mean_span` on average, as `random_spans_noise_mask` of T5.
+    """Removes the share `rate` of the tokens in spans of random lengths, like T5's `random_spans_noise_mask`.
 
         text     Thank you for inviting me to your party last week
         inputs   Thank you <extra_id_0> me to your party <extra_id_1> week [SEP]
         targets  <extra_id_0> for inviting <extra_id_1> last [SEP]
 
-    Every target is predicted, sentinels and [SEP] included, each from the inputs and the targets before it; before the
-    first stands [CLS].
+    The mean length of a span is `mean_span`. Every target is predicted, including sentinels and [SEP], from the inputs
+    and from the targets before it. The decoder reads [CLS] before the first target.
     """
 
     lengths_vary = False
@@ -89,7 +89,7 @@ class SpanCorruptionObjective:
         self.settings, self.vocabulary = settings, vocabulary
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """A pure function of its arguments; the first token of a row, [CLS], is no part of the text."""
+        """The batch, a pure function of the arguments. The first token of a row, [CLS], is not part of the text."""
         text_BR = tokens_BN[:, 1:].astype(np.int64)
         random = step_random(b"span", seed, step)
         taken, count = self.settings.span_counts(text_BR.shape[1])
@@ -104,9 +104,9 @@ class SpanCorruptionObjective:
         )
 
     def with_sentinels(self, text_BR: npt.NDArray[np.int64], masked_BR: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-        """The text with a sentinel for each run of masked tokens, and [SEP]; as many tokens in each row.
+        """The text with a sentinel in place of each run of masked tokens, and a [SEP]; all rows are equally long.
 
-        Raises Mistake where there are more runs than sentinels.
+        Raises Mistake if there are more runs than sentinels.
         """
         first_BR = masked_BR & ~np.pad(masked_BR[:, :-1], ((0, 0), (1, 0)))
         sentinels = np.array(self.vocabulary.sentinel_ids, dtype=np.int64)
@@ -125,7 +125,7 @@ class SpanCorruptionObjective:
 
     @property
     def predicted_share(self) -> float:
-        """The targets' share of inputs and targets together, in a long text; in a short one up to rounding."""
+        """The targets as a share of inputs and targets together; for short texts this is only approximate."""
         spans = self.settings.rate / self.settings.mean_span
         return (self.settings.rate + spans) / (1 + 2 * spans)
 
@@ -133,10 +133,10 @@ class SpanCorruptionObjective:
 def random_span_mask(
     random: np.random.Generator, shape: tuple[int, ...], taken: int, count: int
 ) -> npt.NDArray[np.bool_]:
-    """Bool [B, R], True where a token is taken out: `taken` of them in `count` spans, each after one that stays.
+    """Bool [B, R], True where a token is removed: `taken` tokens in `count` spans with at least one token between them.
 
-    A row begins with a token that stays and ends with a span. The lengths of the spans, and of what is between them,
-    are each a partition of their total drawn evenly from all into so many parts.
+    A row begins with a token that is kept, and ends with a span. The lengths of the spans are drawn uniformly from all
+    partitions of `taken` into `count` parts, and so are the lengths of the parts between them.
     """
     rows, tokens = shape
     lengths = np.empty((rows, 2 * count), dtype=np.int64)
@@ -148,6 +148,6 @@ def random_span_mask(
 
 
 def random_partitions(random: np.random.Generator, rows: int, total: int, parts: int) -> npt.NDArray[np.int64]:
-    """Numbers [rows, parts] from 1 on, whose sums are `total`."""
+    """Random whole numbers [rows, parts], at least 1, that add up to `total` in each row."""
     cuts = np.sort(random.random((rows, total - 1)).argsort(axis=1)[:, : parts - 1] + 1, axis=1)
     return np.diff(cuts, axis=1, prepend=0, append=total)

@@ -1,6 +1,9 @@
-"""Translation with teacher forcing (Vaswani et al. 2017, 1706.03762): each target token from those before it."""
+"""Translation with teacher forcing (Vaswani et al. 2017, 1706.03762): each target token is predicted from those before.
 
-# B batch, N tokens a side, S longest source, T longest target
+The model also reads the whole source sentence.
+"""
+
+# B batch, N tokens on each side, S longest source, T longest target
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from experiments.objectives.objective import Batch, Decoding, ObjectiveKind, Tex
 from experiments.settings.extras import check_installed
 from experiments.settings.group import Count, NonNegative, Size
 
-# sides are as long as their longest sentence, up to the next multiple: fewer shapes, for which oneDNN makes plans
+# each side is as long as its longest sentence, rounded up to a multiple of this, because oneDNN plans for each shape
 LENGTH_MULTIPLE = 8
 
 
@@ -30,36 +33,39 @@ class Translation(ObjectiveKind):
     bleu_pairs: Count | None  # pairs of the validation split to translate when the run ends; null: all
 
     def build(self, vocabulary: Vocabulary) -> TranslationObjective:
-        """Raises Mistake where the run could not be scored when it ends."""
+        """Build the objective. Raises Mistake if the run could not be scored at its end."""
         if self.bleu_pairs != 0:
             self.check_scorer(f"objective.bleu_pairs={self.bleu_pairs or 'null'} (0: no BLEU)")
         return TranslationObjective(self, vocabulary)
 
     def row_length(self, length: int) -> int:
-        """A sentence of each language."""
+        """Tokens of a row, which holds a sentence of each language."""
         return 2 * length
 
     def check_scorer(self, setting: str) -> None:
-        """Raise Mistake where sacrebleu is missing, before anything is trained for it."""
+        """Raise Mistake if sacrebleu is not installed, so that nothing is trained in vain."""
         check_installed("translation", setting, "sacrebleu")
 
     def without_generation(self) -> Translation:
-        """No pair of the validation split is translated for BLEU."""
+        """The same settings without a translation of the validation split for BLEU."""
         return self.model_copy(update={"bleu_pairs": 0})
 
 
 class TranslationObjective:
-    """Every target token is predicted, [SEP] included, from the source and the target before it; first stands [CLS]."""
+    """Every target token, including [SEP], is predicted from the source and from the target tokens before it.
+
+    The decoder reads [CLS] before the first target token.
+    """
 
     lengths_vary = True
     evaluation_seed = 0  # nothing is drawn
-    predicted_share = 0.5  # of both sides together, which are taken to be alike in length
+    predicted_share = 0.5  # as if both sides were equally long
 
     def __init__(self, settings: Translation, vocabulary: Vocabulary) -> None:
         self.settings, self.vocabulary = settings, vocabulary
 
     def batch(self, tokens_BN: npt.NDArray[np.integer], seed: int, step: int) -> Batch:
-        """The same for every seed and step; a row holds a source and a target, each filled up with [PAD]."""
+        """The batch, the same for every seed and step. A row holds a source and a target, each padded with [PAD]."""
         source_BN, target_BN = np.split(tokens_BN.astype(np.int64), 2, axis=1)
         source_BS, target_BT = self._trimmed(source_BN), self._trimmed(target_BN)
         decoder_BT = np.roll(target_BT, 1, axis=1)
@@ -72,11 +78,11 @@ class TranslationObjective:
         )
 
     def decoding(self) -> Decoding:
-        """The beam search of the settings, on so many pairs."""
+        """The beam search of the settings, and the number of pairs to translate."""
         return Decoding(self.settings.beam, self.settings.length_penalty, self.settings.bleu_pairs)
 
     def score_texts(self, texts: list[str], references: list[str]) -> TextScores:
-        """BLEU of the corpus, 0 to 100, by sacrebleu (Post 2018, 1804.08771), whose signature says how."""
+        """BLEU of the corpus, 0 to 100, by sacrebleu (Post 2018, 1804.08771), with its signature."""
         from sacrebleu.metrics import BLEU
 
         metric = BLEU()

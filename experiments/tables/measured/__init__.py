@@ -1,1 +1,1 @@
-"""What a table measures of trained models beside their loss: `measure(run, ...)` in a file each, a dict of numbers."""
+"""Measurements of trained models for tables, besides the loss: `measure(run, ...)` of each file returns numbers."""

@@ -12,10 +12,16 @@ from experiments.settings.mistake import Mistake
 
 
 def measure(run: TrainedRun, *, pairs: Literal["within", "between", "within_first", "within_last"]) -> dict[str, float]:
-    """`distance`: the mean Jensen-Shannon distance of two heads, in nats: 0 for the same weights, ln 2 for disjoint.
+    """Measure `distance`, the mean Jensen-Shannon divergence of the weights of two heads, in nats.
 
-    within: both in one layer. between: in different layers. within_first, within_last: both in one layer of the first
-    or of the last half of them. Raises Mistake for a model that has no such pairs.
+    It is 0 for equal weights and ln 2 for disjoint ones.
+
+    Args:
+        run: the trained run whose heads are compared.
+        pairs: which pairs of heads are averaged over. within: both heads in the same layer. between: in different
+            layers. within_first and within_last: both in the same layer, in the first or the last half of the layers.
+
+    Raises Mistake if the model has no such pairs.
     """
     distances, layer_heads = head_distances(run)
     layers = np.array([layer for layer, _ in layer_heads])

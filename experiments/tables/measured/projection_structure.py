@@ -1,4 +1,4 @@
-"""What training makes of P_l and P_w: diagonal or mixing (Shazeer et al. 2020, 2003.02436, figure 1)."""
+"""Whether trained P_l and P_w stay diagonal or mix heads (Shazeer et al. 2020, 2003.02436, figure 1)."""
 
 from __future__ import annotations
 
@@ -14,9 +14,16 @@ NAMES = {"logits": "P_l", "weights": "P_w"}
 
 
 def measure(run: TrainedRun, *, projection: Literal["logits", "weights"]) -> dict[str, float]:
-    """`off_diagonal`: the share of the squared entries off the diagonal; `partners`: heads that a head mixes with.
+    """Measure how much a projection mixes heads, as means over the layers.
 
-    Both are means over the layers. Raises Mistake for a model whose heads do not mix.
+    `off_diagonal` is the share of the sum of squares that is off the diagonal, 0 to 1. `partners` is the effective
+    number of heads that a head mixes with.
+
+    Args:
+        run: the trained run.
+        projection: logits for P_l, weights for P_w.
+
+    Raises Mistake if the model has no such projection.
     """
     if projection not in NAMES:
         raise Mistake(f"measure.projection={projection}: must be one of {', '.join(NAMES)}")

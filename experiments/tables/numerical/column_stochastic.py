@@ -1,10 +1,10 @@
-"""Which attention maps a head of small rank can give (Bhojanapalli et al. 2020, 2002.07028, theorem 1): fitted.
+"""How well heads of small rank can represent attention maps (Bhojanapalli et al. 2020, 2002.07028, theorem 1).
 
-A random positive column-stochastic P is approached by softmax(K^T Q / sqrt(d_k)), column by column; the error is
-|fit - P| / |P| in the Frobenius norm, the least of several starts.
+softmax(K^T Q / sqrt(d_k)), taken over each column, is fitted to a random positive column-stochastic matrix P. The error
+is |fit - P| / |P| in the Frobenius norm, the smallest over several starts.
 """
 
-# N tokens, D width of X and of a head, H heads; columns are queries, rows the memory, as in the theorem
+# N tokens, D width of X and of a head, H heads. As in the theorem, columns are queries, and rows are the memory
 
 from __future__ import annotations
 
@@ -20,27 +20,42 @@ from experiments.settings.extras import check_installed
 
 Form = Literal["free", "given_x", "weights", "talking_heads", "construction", "counter_example"]
 ACCURACY = 1e-15
-EVALUATIONS = 150  # of a start, at most
+EVALUATIONS = 150  # the most evaluations of the residual for a start
 
 
 class Fit(NamedTuple):
-    """A parametrised map, and the starts to fit it from."""
+    """A map as a function of its parameters, and the parameters from which fits start."""
 
     map: Callable[[Tensor], Tensor]
     starts: list[np.ndarray]
 
 
 def measure(*, seed: int, form: Form, tokens: int, heads: int, key_size: int, starts: int) -> dict[str, float]:
-    """The error of the best fit of the matrix of this seed.
+    """Fit a form of attention map to the matrix P of this seed, and return the error of the best fit.
 
-    free: any Q and K of `key_size` rows. given_x: W_k X and W_q X of a random X with `key_size` rows, the theorem's
-    form. weights: a signed mixture of `heads` free maps. talking_heads: the logits mixed as well. construction: the
-    theorem's solution, fitted by nobody. counter_example: given_x with X = [1, 0]. Raises MissingExtra without SciPy.
+    `error` is relative and without a unit. With one head, `rank_gap` is also returned; see the function `rank_gap`.
+
+    Args:
+        seed: the seed of P, of X and of the starts.
+        form: the map that is fitted.
+            free: Q and K are any matrices with `key_size` rows.
+            given_x: Q = W_q X and K = W_k X, with a random X of `key_size` rows; this is the theorem's form.
+            weights: a mixture of `heads` free maps, with weights of either sign.
+            talking_heads: the same, with the logits mixed too.
+            construction: the solution in the theorem's proof, which needs no fit.
+            counter_example: given_x with X = [1, 0].
+        tokens: N, the number of rows and columns of P.
+        heads: the number of maps that are mixed.
+        key_size: the number of rows of Q and K.
+        starts: the number of random starts.
+
+    Raises MissingExtra without SciPy.
     """
     check_installed("tables", "a fit by least squares", "scipy")
     random = np.random.default_rng([seed, tokens])
     target_NN = random.dirichlet(np.ones(tokens), tokens).T
-    # the matrix is the same for all forms, and a smaller X is a larger one's first rows: they differ in what is varied
+    # P is the same for all forms, and a smaller X consists of the first rows of a larger one, so that rows of the table
+    # differ only in what is varied
     x_DN = random.normal(size=(tokens, tokens))[:key_size]
     if form == "construction":
         return {"error": relative_error(construct(target_NN, x_DN), target_NN)}
@@ -48,7 +63,7 @@ def measure(*, seed: int, form: Form, tokens: int, heads: int, key_size: int, st
         x_DN = np.array([[1.0, 0.0]])
     random = np.random.default_rng([seed, tokens, heads, key_size])
     error = best_error(_fits(form, target_NN, x_DN, heads, key_size, random, starts), target_NN)
-    # a bound for one softmax; a mixture of several isn't one
+    # the bound holds for one softmax, not for a mixture of several
     return {"error": error} | ({"rank_gap": rank_gap(target_NN, key_size)} if heads == 1 else {})
 
 
@@ -58,7 +73,10 @@ def relative_error(map_NN: np.ndarray, target_NN: np.ndarray) -> float:
 
 
 def construct(target_NN: np.ndarray, x_DN: np.ndarray) -> np.ndarray:
-    """The proof's solution for X of full column rank: W_k X = I and W_q X = sqrt(d) log P, through X's left inverse."""
+    """The map of the proof's solution for an X [D, N] of full column rank.
+
+    W_k X = I and W_q X = sqrt(d) log P are solved by the left inverse of X.
+    """
     size, inverse_ND = len(x_DN), np.linalg.pinv(x_DN)
     key_map, query_map = inverse_ND, math.sqrt(size) * np.log(target_NN) @ inverse_ND
     logits_NN = (key_map @ x_DN).T @ (query_map @ x_DN) / math.sqrt(size)
@@ -66,10 +84,11 @@ def construct(target_NN: np.ndarray, x_DN: np.ndarray) -> np.ndarray:
 
 
 def rank_gap(target_NN: np.ndarray, rank: int) -> float:
-    """The first singular value of log P, less its columns' means, that `rank` leaves out.
+    """The largest singular value of log P, with its columns centred, that a matrix of this rank can't have.
 
-    The softmax doesn't see a constant added to a column. So softmax(L) = P says L and log P agree when their columns'
-    means are taken away, which raises no rank: above 0, no L of that rank gives P.
+    A constant added to a column doesn't change the softmax. softmax(L) = P therefore means that L and log P are equal
+    once their columns are centred, and centring never increases the rank. If the result is above 0, no L of this rank
+    gives P.
     """
     log_NN = np.log(target_NN)
     values = np.linalg.svd(log_NN - log_NN.mean(0), compute_uv=False)
@@ -77,8 +96,8 @@ def rank_gap(target_NN: np.ndarray, rank: int) -> float:
 
 
 def best_error(fit: Fit, target_NN: np.ndarray) -> float:
-    """The least relative error over all starts, by least squares (trust region, exact Jacobian)."""
-    # here, as a table of what was computed before is shown without it
+    """The smallest relative error over all starts, by least squares (trust region, exact Jacobian)."""
+    # imported here, so that a table of earlier results can be shown without SciPy
     from scipy.optimize import least_squares
 
     target, norm = torch.from_numpy(target_NN), float(np.linalg.norm(target_NN))
@@ -106,7 +125,7 @@ def _fits(
         x = torch.from_numpy(x_DN)
         size = len(x_DN)
 
-        # W_k^T W_q is any D x D matrix, as both are
+        # W_k^T W_q can be any D x D matrix, so it is one parameter
         def given_x(parameters: Tensor) -> Tensor:
             return torch.softmax(x.T @ parameters.reshape(size, size) @ x / math.sqrt(size), 0)
 
@@ -115,7 +134,7 @@ def _fits(
     queries = heads * key_size * tokens
 
     def free(parameters: Tensor) -> Tensor:
-        """Q, K [H, D, N], then P_l [H, H] where the logits mix, and P_w [H] where there are several maps."""
+        """The map for Q and K [H, D, N], then P_l [H, H] if the logits mix, and P_w [H] if there are several maps."""
         query, key = parameters[: 2 * queries].reshape(2, heads, key_size, tokens)
         logits = torch.einsum("hdm,hdn->hmn", key, query) / math.sqrt(key_size)
         rest = parameters[2 * queries :]
@@ -127,7 +146,7 @@ def _fits(
     mixing = [mixes * heads * heads, heads if heads > 1 else 0]
 
     def start() -> np.ndarray:
-        # weights that sum to one: near the maps themselves
+        # weights that sum to 1, so that the start is a mean of the maps
         return np.concatenate([random.normal(size=2 * queries + mixing[0]), np.full(mixing[1], 1 / heads)])
 
     random_starts = [start() for _ in range(starts)]
@@ -135,7 +154,7 @@ def _fits(
 
 
 def _truncated(target_NN: np.ndarray, rank: int) -> np.ndarray:
-    """Q and K whose logits are the best approximation of log P of that rank, its columns' means taken away."""
+    """Q and K whose logits are the best approximation of this rank to log P with its columns centred."""
     log_NN = np.log(target_NN)
     left, values, right = np.linalg.svd(log_NN - log_NN.mean(0))
     scale = np.sqrt(values[:rank] * math.sqrt(rank))[:, None]

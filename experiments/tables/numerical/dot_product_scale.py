@@ -1,7 +1,8 @@
-"""Why dot products are divided by sqrt(d_k) (Vaswani et al. 2017, 1706.03762, section 3.2.1 and footnote 4): drawn.
+"""Why dot products are divided by sqrt(d_k) (Vaswani et al. 2017, 1706.03762, section 3.2.1 and footnote 4).
 
-Queries and keys of independent components with mean 0 and variance 1 have products of variance d_k; a softmax of such
-logits comes near to one-hot as d_k grows, and its gradient vanishes.
+If the components of queries and keys are independent with mean 0 and variance 1, their dot products have variance d_k.
+As d_k grows, the softmax of such logits approaches one-hot vectors, and its gradient vanishes. This is measured on
+random queries and keys.
 """
 
 # N queries, M memory, K key size
@@ -17,14 +18,21 @@ Scale = Literal["divided", "none", "smaller_start"]
 
 
 def measure(*, seed: int, scale: Scale, key_size: int, queries: int, memory: int) -> dict[str, float]:
-    """The logits of random queries and keys, and what a softmax makes of them, as means over the queries.
+    """Measure the logits of random queries and keys, and their softmax.
 
-    scale: divided: q k / sqrt(d_k). none: q k. smaller_start: q k with queries drawn d_k^(-1/2) as large.
+    Args:
+        seed: the seed of the queries and keys.
+        scale: how the logits are scaled. divided: q k / sqrt(d_k). none: q k. smaller_start: q k with queries
+            multiplied by 1 / sqrt(d_k).
+        key_size: d_k, the components of a query and of a key.
+        queries: the number of queries.
+        memory: M, the number of keys.
 
-    `saturation`: 1 - entropy / ln M, 0 for equal weights and 1 for a single one; `variance` of the logits; `gradient`:
-    the Frobenius norm of the softmax's Jacobian diag(w) - w w^T.
+    Returns three numbers without units. `variance` is the variance of the logits. The others are means over the
+    queries: `saturation` is 1 - entropy / ln M of the weights w, 0 for equal weights and 1 for a single one; `gradient`
+    is the Frobenius norm of the softmax's Jacobian diag(w) - w w^T.
     """
-    # a smaller d_k is the first components of a larger one
+    # the vectors of a smaller d_k are the first components of those of a larger one
     random = np.random.default_rng([seed, 0]), np.random.default_rng([seed, 1])
     query_KN = random[0].normal(size=(key_size, queries))
     key_KM = random[1].normal(size=(key_size, memory))
@@ -37,7 +45,7 @@ def measure(*, seed: int, scale: Scale, key_size: int, queries: int, memory: int
     weights_NM = np.exp(shifted_NM)
     sums_N1 = weights_NM.sum(1, keepdims=True)
     weights_NM = weights_NM / sums_N1
-    # -sum w ln w with ln w from the logits, as a weight may round to 0
+    # -sum w ln w, with ln w computed from the logits because a weight may round to 0
     entropy_N = -(weights_NM * (shifted_NM - np.log(sums_N1))).sum(1)
     return {
         "saturation": float(1 - entropy_N.mean() / math.log(memory)),
