@@ -1,10 +1,11 @@
-"""A folder for `attn import` of a BERT's TensorFlow checkpoint, such as those of RoBERTa+; TensorFlow is not needed.
+"""Convert a BERT's TensorFlow checkpoint, such as those of RoBERTa+, into a folder for `attn import`.
 
     python scripts/convert_tensorflow.py FOLDER TARGET
 
-FOLDER has NAME.index and NAME.data-00000-of-00001, bert_config.json and vocab.txt. The index is a table of sorted
-strings: blocks of keys that leave out what they share with the key before, found by a block of blocks, found by the
-last 48 bytes. A value is a protocol buffer that says a tensor's type, shape and place in the data.
+FOLDER contains NAME.index and NAME.data-00000-of-00001, bert_config.json and vocab.txt. TensorFlow is not needed. The
+index is a table of sorted strings in blocks. A key in a block is stored without the beginning that it shares with the
+key before it. An index block lists the blocks, and the last 48 bytes of the file say where the index block is. A value
+is a protocol buffer with the type, shape and place of a tensor in the data.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def main() -> None:
 
 
 def convert(folder: Path, target: Path) -> list[str]:
-    """Write the folder; returns the names of its tensors. ValueError: what is there is no such checkpoint."""
+    """Write the folder and return the names of its tensors. Raises ValueError if `folder` is not such a checkpoint."""
     from safetensors.numpy import save_file
 
     config = json.loads((folder / "bert_config.json").read_text(encoding="utf-8"))
@@ -61,7 +62,7 @@ def convert(folder: Path, target: Path) -> list[str]:
 
 
 def torch_name(name: str) -> str | None:
-    """The name of a variable in a `BertForMaskedLM`; None for what belongs to the optimizer."""
+    """The name of a variable in `BertForMaskedLM`; None if it belongs to the optimizer."""
     parts = name.split("/")
     if parts[0] not in ("bert", "cls") or parts[-1].startswith(("adam", "lamb")):
         return None
@@ -69,24 +70,24 @@ def torch_name(name: str) -> str | None:
     if last in TABLES:
         path, last = [*path, last], "kernel"
     if last not in PARAMETERS:
-        raise ValueError(f"{name}: no weight of a BERT")
+        raise ValueError(f"{name}: is not a weight of a BERT")
     return ".".join([*path, PARAMETERS[last]])
 
 
 def read_checkpoint(index: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """The variables of a checkpoint in one piece, by name. ValueError: it is none, or is in several pieces."""
+    """The variables of a checkpoint and their names. Raises ValueError if it isn't one, or is in several pieces."""
     data = index.with_suffix(".data-00000-of-00001")
     if not data.is_file():
         raise ValueError(f"{data}: there is no such file; a checkpoint in several pieces is not read")
     stored = np.memmap(data, dtype=np.uint8, mode="r")
     for key, value in read_table(index.read_bytes(), index):
         if not key:
-            # what the checkpoint says of itself
+            # the header of the checkpoint
             continue
         entry = message(value)
         dtype = DTYPES.get(int(first(entry, 1)))
         if dtype is None:
-            raise ValueError(f"{index}: {key.decode()} is of type {first(entry, 1)}, which is not read")
+            raise ValueError(f"{index}: {key.decode()} has type {first(entry, 1)}, which this script can't read")
         shape = [int(first(message(each), 1)) for each in message(entry.get(2, [b""])[0]).get(2, [])]
         place = slice(int(first(entry, 4)), int(first(entry, 4)) + int(first(entry, 5)))
         yield key.decode(), stored[place].view(dtype).reshape(shape)
@@ -103,9 +104,9 @@ def read_table(content: bytes, path: Path) -> Iterator[tuple[bytes, bytes]]:
 
 
 def read_block(content: bytes, start: int, size: int, path: Path) -> Iterator[tuple[bytes, bytes]]:
-    """The keys and values of a block, after which stands how it is compressed."""
+    """The keys and values of a block. The byte after the block says how it is compressed."""
     if content[start + size] != 0:
-        raise ValueError(f"{path}: is compressed, which TensorFlow does not do with checkpoints")
+        raise ValueError(f"{path}: is compressed, but TensorFlow does not compress checkpoints")
     block = content[start : start + size]
     (restarts,) = struct.unpack("<I", block[-4:])
     place, key = 0, b""
@@ -119,7 +120,7 @@ def read_block(content: bytes, start: int, size: int, path: Path) -> Iterator[tu
 
 
 def handle(content: bytes, place: int) -> tuple[int, int, int]:
-    """Where a block begins, its size, and where the handle ends."""
+    """The start of a block, its size, and the place after the handle."""
     start, place = varint(content, place)
     size, place = varint(content, place)
     return start, size, place
@@ -141,7 +142,7 @@ def message(content: bytes) -> dict[int, list[int | bytes]]:
 
 
 def first(fields: dict[int, list[int | bytes]], number: int) -> int | bytes:
-    """The first value of a field, which is left out where it is 0."""
+    """The first value of a field; 0 if it is absent, because zeros are not stored."""
     return fields.get(number, [0])[0]
 
 

@@ -1,6 +1,6 @@
 """Draw the pictures of docs/concepts.md: python scripts/draw_concepts.py [docs/concepts]
 
-Each picture is computed, from random matrices of a fixed seed or from sizes alone; none is of a trained model.
+Each picture is computed from random matrices of a fixed seed, or only from sizes. None shows a trained model.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ PLACEMENTS = {
 
 
 def softmax(logits: Matrix) -> Matrix:
-    """Rows that sum to 1."""
+    """The softmax of each row."""
     weights = np.exp(logits - logits.max(-1, keepdims=True))
     return weights / weights.sum(-1, keepdims=True)
 
 
 def of_rank(logits: Matrix, rank: int) -> Matrix:
-    """The nearest matrix of that rank, in squares, to logits whose rows are shifted to a mean of 0."""
+    """The best approximation of this rank, in least squares, to logits whose rows are shifted to a mean of 0."""
     left, values, right = np.linalg.svd(logits - logits.mean(-1, keepdims=True))
     return (left[:, :rank] * values[:rank]) @ right[:rank]
 
 
 def divergence(target: Matrix, weights: Matrix) -> float:
-    """Kullback-Leibler divergence, a mean over rows, in nats."""
+    """The Kullback-Leibler divergence in nats, averaged over rows."""
     return float((target * np.log(target / weights)).sum(-1).mean())
 
 
@@ -59,7 +59,7 @@ def bottleneck(n: int = 32) -> Figure:
 
 
 def mixing(heads: int = 3, n: int = 8) -> Figure:
-    """The maps of a layer on their way through P_l, the softmax and P_w."""
+    """The maps of a layer before and after P_l, the softmax and P_w."""
     source = np.random.default_rng(3)
     query, key = source.standard_normal((2, heads, n, 2))
     logits = query @ key.transpose(0, 2, 1)
@@ -110,7 +110,7 @@ def heads(d: int = 192, n: int = 64) -> Figure:
 
 
 def norms() -> Figure:
-    """What a stream passes in one sub-layer, from below, for each placement of the norm."""
+    """The parts of one sub-layer from bottom to top, for each placement of the norm."""
     figure = Figure(figsize=(8, 3.2), layout="constrained")
     for axes, (name, steps) in zip(figure.subplots(1, len(PLACEMENTS)), PLACEMENTS.items(), strict=True):
         axes.set(xlim=(-0.2, 2.2), ylim=(-0.4, 5), title=f"norm={name}")
@@ -125,7 +125,7 @@ def norms() -> Figure:
         axes.annotate(
             "", (0.9, 0.95 + len(steps)), (0.9, 0.5 + len(steps) - 0.5), arrowprops={"arrowstyle": "->", "color": GREY}
         )
-        # the residual connection, past all that comes before the sum
+        # the residual connection, around everything before the sum
         top = 0.72 + joint
         axes.plot([0.9, 2.0, 2.0], [0.15, 0.15, top], color=ORANGE, lw=1.2)
         axes.annotate("", (1.64, top), (2.03, top), arrowprops={"arrowstyle": "->", "color": ORANGE})
@@ -133,7 +133,7 @@ def norms() -> Figure:
 
 
 def heat(axes: Axes, matrix: Matrix, title: str, low: float, high: float, colours: str = "Blues") -> None:
-    """A matrix as colours."""
+    """Draw a matrix as colours."""
     axes.imshow(matrix, cmap=colours, vmin=low, vmax=high)
     axes.set_title(title, fontsize=9)
     axes.set_xticks([])

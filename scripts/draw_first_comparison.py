@@ -18,7 +18,7 @@ from experiments.statistics.evidence import Anytime, interval
 
 ROOT = Path(__file__).resolve().parents[1]
 BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#8894a0"
-# label -> a row of the table: its variant and heads
+# label -> variant and heads of a row of the table
 ROWS = {
     "6 heads": ("multi-head", 6),
     "24 heads": ("multi-head", 24),
@@ -43,12 +43,12 @@ def difference(one: list[float], other: list[float]) -> tuple[float, float]:
     """The mean of the differences paired by seed, and half the width of its anytime-valid 95% interval."""
     paired = [left - right for left, right in zip(one, other, strict=True)]
     bounds = interval(Anytime(), paired)
-    assert bounds, "an interval takes four seeds"
+    assert bounds, "an interval needs four seeds"
     return sum(bounds) / 2, (bounds[1] - bounds[0]) / 2
 
 
 def drawing() -> Figure:
-    """Losses by seed, and differences with intervals."""
+    """The picture: losses by seed, and differences with intervals."""
     measured = losses()
     figure = Figure(figsize=(9, 3), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 1.2))

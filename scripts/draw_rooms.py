@@ -22,8 +22,8 @@ STYLE = (
 
 
 def floors() -> list[list[str]]:
-    """Rooms from the top down; those of one floor don't know each other."""
-    # no TOML reader comes with Python 3.10
+    """The rooms from the top down. Those of one floor don't import each other."""
+    # Python 3.10 has no TOML reader
     contract = (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("layers = [", 1)[1].split("]", 1)[0]
     return [["cli.py"], *([name.strip() for name in line.split("|")] for line in re.findall(r'"([^"]+)"', contract))]
 
@@ -36,7 +36,7 @@ def purpose(room: str) -> str:
 
 
 def stops() -> list[str]:
-    """The rooms that `heads` passes, in order."""
+    """The rooms that `heads` passes through, in order."""
     page = (ROOT / "docs" / "how_it_works.md").read_text(encoding="utf-8")
     way = page.split("## The path of `heads`", 1)[1].split("\n## ", 1)[0]
     places = re.findall(r"^\d+\. `([^`:]+):", way, flags=re.MULTILINE)
@@ -44,13 +44,13 @@ def stops() -> list[str]:
 
 
 def room_of(path: str) -> str:
-    """The room that a file stands in, as the contract names it."""
+    """The room that contains a file, as the contract names it."""
     parts = path.split("/")
     return path if len(parts) == 1 else "attention" if parts[0] == "attention" else ".".join(parts[:2])
 
 
 def wrapped(text: str, characters: int) -> list[str]:
-    """Wrap to at most two lines of so many characters."""
+    """The text in at most two lines of at most `characters` characters; the rest is replaced by dots."""
     lines = [""]
     for word in text.split():
         if len(lines[-1]) + len(word) + 1 > characters:
@@ -84,7 +84,7 @@ def drawing() -> str:
         beads[room] += 1
         points.append((left + width - 24 - 26 * (way.count(room) - 1 - seat), top + 18, number))
     line = " ".join(f"{x:.0f},{y}" for x, y, _ in points)
-    # behind the rooms: where the way leads past a room it is not seen
+    # drawn first, so that the rooms hide the line where it passes them
     body.insert(0, f'<polyline class="way" points="{line}"/>')
     for x, y, number in points:
         body.append(f'<circle class="bead" cx="{x:.0f}" cy="{y}" r="10"/>')

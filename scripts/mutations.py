@@ -1,10 +1,10 @@
-"""Change one line of the attention core at a time and see that the tests notice.
+"""Change one line of the attention core at a time, and check that the tests notice it.
 
     python scripts/mutations.py            run every mutant; exit code 1 if one survives
     python scripts/mutations.py 3 7        run only these
-    python scripts/mutations.py --table    print the list as docs/testing.md has it
+    python scripts/mutations.py --table    print the list for docs/testing.md
 
-A mutant lives in a copy of the tree. Its test file must fail there, and pass in a copy without a mutant; the rest of
+A mutant is made in a copy of the tree. Its test file must fail there, and pass in a copy without a mutant. The rest of
 the suite isn't run.
 """
 
@@ -23,12 +23,12 @@ COPIED = ("attention", "conf", "tests", "experiments", "pyproject.toml", "cli.py
 
 
 class Mutation(NamedTuple):
-    """A change of one place, and the test file that has to notice it."""
+    """A change in one place, and the test file that has to notice it."""
 
-    file: str  # of attention/
-    old: str  # occurs once
+    file: str  # in attention/
+    old: str  # must occur once
     new: str
-    tests: str  # of tests/attention/
+    tests: str  # a file of tests/attention/
 
 
 MUTATIONS = [
@@ -94,23 +94,23 @@ def passes(tests: str, mutation: Mutation | None) -> bool:
         command = [sys.executable, "-m", "pytest", "-n", "0", "-x", f"tests/attention/{tests}"]
         environment = os.environ | {"PYTHONPATH": folder}
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
-        # 1: tests failed; anything else, as no test found, says nothing of the mutant
+        # 1 means that tests failed; other codes, such as for no tests found, say nothing about the mutant
         if done.returncode not in (0, 1):
             raise RuntimeError(done.stdout.decode(errors="replace")[-2000:])
         return done.returncode == 0
 
 
 def apply(mutation: Mutation, attention: Path) -> None:
-    """Make the change in the copy `attention` of the folder. Raises ValueError where its line isn't there once."""
+    """Make the change in `attention`, a copy of the folder. Raises ValueError unless the old text occurs once."""
     path = attention / mutation.file
     source = path.read_text(encoding="utf-8")
     if (count := source.count(mutation.old)) != 1:
-        raise ValueError(f"{mutation.file}: {mutation.old!r} occurs {count} times, must be once")
+        raise ValueError(f"{mutation.file}: {mutation.old!r} occurs {count} times, must occur once")
     path.write_text(source.replace(mutation.old, mutation.new), encoding="utf-8")
 
 
 def table() -> str:
-    """The list in Markdown."""
+    """The list of mutants in Markdown."""
     lines = ["| | file | line | mutant | caught by |", "|---:|---|---|---|---|"]
     for number, each in enumerate(MUTATIONS, 1):
         lines.append(f"| {number} | `{each.file}` | `{each.old}` | `{each.new}` | `{each.tests}` |")
@@ -118,7 +118,7 @@ def table() -> str:
 
 
 def main(words: list[str]) -> int:
-    """Run the mutants whose numbers are given, or all."""
+    """Run the mutants with these numbers, or all, and return the exit code."""
     if words == ["--table"]:
         print(table(), end="")
         return 0

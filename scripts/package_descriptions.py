@@ -1,9 +1,10 @@
-"""Sentence pairs for `data=pairs`: Debian's package descriptions in English and in another language.
+"""Print sentence pairs for `data=pairs`, from Debian's package descriptions in English and in another language.
 
     python scripts/package_descriptions.py Translation-en.xz Translation-de.bz2 > pairs.tsv
 
-The two files are in the folder `main/i18n` of a release on any Debian mirror, such as `dists/bookworm/main/i18n`. A
-pair is the short line of a description, or a paragraph where both languages have as many; no English text comes twice.
+The two files are in the folder `main/i18n` of a release on any Debian mirror, such as `dists/bookworm/main/i18n`. The
+short lines of a description form a pair. Its paragraphs form pairs if both languages have the same number of them. No
+English text occurs twice.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ OPENERS = {".bz2": bz2.open, ".xz": lzma.open}
 
 
 def descriptions(path: Path) -> dict[str, list[str]]:
-    """Paragraphs of each description, by the MD5 sum of the English one."""
+    """The paragraphs of each description, by the MD5 sum of the English description."""
     with OPENERS[path.suffix](path, "rt", encoding="utf-8") as file:
         stanzas = file.read().split("\n\n")
     found = {}
@@ -30,9 +31,9 @@ def descriptions(path: Path) -> dict[str, list[str]]:
 
 
 def paragraphs(description: str) -> list[str]:
-    """Its short line, its paragraphs and the items of its lists, each without line breaks.
+    """The short line of a description, its paragraphs and the items of its lists, each without line breaks.
 
-    In the format a line ` .` stands between paragraphs, and a line that begins with two blanks is kept as it is.
+    In Debian's format a line ` .` separates paragraphs, and a line that begins with two blanks is kept as it is.
     """
     short, *lines = description.split("\n")
     found, current = [short], ""
@@ -50,7 +51,7 @@ def pairs(english: dict[str, list[str]], other: dict[str, list[str]]) -> Iterato
     seen = set()
     for key, translated in other.items():
         original = english.get(key, [])
-        # the short lines belong together in any case
+        # the short lines always belong together
         aligned = len(original) if len(original) == len(translated) else 1
         for source, target in zip(original[:aligned], translated, strict=False):
             if source not in seen and source != target:

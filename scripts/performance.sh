@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The measurements behind docs/performance.md and docs/kernels.md, in runs/performance.
+# Make the measurements for docs/performance.md and docs/kernels.md, in runs/performance.
 set -euo pipefail
 mkdir -p runs/performance
 bench() { attn bench hidden_size=384 --format csv "${@:2}" > "runs/performance/$1.csv"; }
 
-# the attention layer alone, one thread: which kernel
+# kernels, in one attention layer on one thread
 export OMP_NUM_THREADS=1
 for precision in bf16 fp32; do
   bench "kernels-128-$precision" heads=24 length=128 batch_size=8 precision=$precision variant=talking_heads,multi_head \
@@ -18,7 +18,7 @@ bench dropout-24 heads=24 length=128 batch_size=8 precision=bf16 variant=multi_h
 bench dropout-6 heads=6 length=512 batch_size=2 precision=bf16 variant=multi_head variant.dropout=0.1 backend=compiled,blocked
 bench dropout-6-fp32 heads=6 length=128 batch_size=8 precision=fp32 variant=multi_head variant.dropout=0.1 backend=compiled,blocked
 
-# whole training steps beside what one would use instead, each as its user starts it
+# whole training steps compared with other libraries, each started as its users start it
 unset OMP_NUM_THREADS
 step() { attn bench --scope step --peers --format csv precision=bf16 tokenizer.vocabulary_size=8192 --rounds 3 "${@:2}" \
   > "runs/performance/$1.csv"; }

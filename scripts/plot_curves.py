@@ -1,4 +1,4 @@
-"""Validation loss against tokens for every run of a folder, as a picture: python scripts/plot_curves.py runs out.svg"""
+"""Plot the validation loss against tokens for every run of a folder: python scripts/plot_curves.py runs out.svg"""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import matplotlib.pyplot as plt
 
-COLOURS = {"multi_head": "#0072B2", "talking_heads": "#D55E00"}  # Okabe and Ito: told apart by colour-blind readers
+COLOURS = {"multi_head": "#0072B2", "talking_heads": "#D55E00"}  # by Okabe and Ito, for colour-blind readers
 
 
 def main(runs: Path, picture: Path) -> None:

@@ -1,10 +1,10 @@
-"""Train the cells of docs/recipe.csv that have no result yet, fill them in, and print what docs/recipe.md reports.
+"""Train the cells of docs/recipe.csv that have no result, fill in their results, and print those of docs/recipe.md.
 
-    python scripts/recipe.py                     one cell at a time; cut it and go on at will
+    python scripts/recipe.py                     one cell at a time; it can be interrupted and started again
     python scripts/recipe.py --show              trains nothing
     python scripts/recipe.py data=text data.train=book.txt --cells mine.csv      other cells on another text
 
-A row says how its cell differs from BASE: to try another choice, add a row without results.
+A row says how its cell differs from BASE. To try another choice, add a row without results.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Row = dict[str, str]
 
 @contextmanager
 def locked(runs: Path) -> Iterator[None]:
-    """Hold the lock of the cells' folder: workers read and write the same file of rows."""
+    """Hold the lock of the cells' folder, because workers read and write the same file of rows."""
     runs.mkdir(parents=True, exist_ok=True)
     with (runs / "cells.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -66,12 +66,12 @@ def write(path: Path, rows: list[Row]) -> None:
 
 
 def key(row: Row) -> tuple[str, ...]:
-    """What tells a row's cell from another's."""
+    """What identifies the cell of a row."""
     return row["overrides"], row["steps"], row["seed"]
 
 
 def train(row: Row, runs: Path, more: list[str]) -> Row:
-    """Train the row's cell in a process of its own, and return the row with its result."""
+    """Train the row's cell in a separate process, and return the row with its result."""
     steps = int(row["steps"])
     settings = [f"max_steps={steps}", f"seed={row['seed']}", f"trainer.evaluate_every={steps * 9 // 10}"]
     folder = runs / re.sub(r"[^\w.]+", "-", "-".join(key(row)))
@@ -97,7 +97,7 @@ def train(row: Row, runs: Path, more: list[str]) -> Row:
 
 
 def work(path: Path, runs: Path, more: list[str], claimed: set[tuple[str, ...]]) -> None:
-    """Train rows without a result until there are none, the first in the file first."""
+    """Train the rows without a result, in the order of the file, until none is left."""
     while True:
         with locked(runs):
             waiting = [row for row in read(path) if not row["loss"] and key(row) not in claimed]
@@ -120,7 +120,7 @@ def mean(rows: list[Row], column: str) -> float:
 
 
 def show(rows: list[Row]) -> None:
-    """Print a line a cell, then a line for each pair of cells of at least two common seeds."""
+    """Print a line for each cell, then a line for each pair of cells that share at least two seeds."""
     cells: dict[tuple[str, str], list[Row]] = {}
     for row in rows:
         if row["loss"]:
@@ -155,7 +155,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", type=Path, default=REPOSITORY / "docs" / "recipe.csv")
     parser.add_argument("--runs", type=Path, default=Path("runs/recipe"))
-    parser.add_argument("--workers", type=int, default=1, help="cells side by side; their seconds are no measurement")
+    parser.add_argument("--workers", type=int, default=1, help="cells side by side; their times then mean nothing")
     parser.add_argument("--show", action="store_true", help="print what has been trained, and train nothing")
     options, more = parser.parse_known_args()
     if not options.show:

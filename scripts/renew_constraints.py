@@ -1,9 +1,8 @@
 """Renew the tested versions: python scripts/renew_constraints.py [constraints.txt]
 
-Asks pip for the newest versions that fit all extras together, on Python 3.10 and on 3.11, and writes them for the
-packages that the file names and for those that pyproject.toml names. Installs nothing. Run the tests with the new file
-before you commit it.
-It needs Python 3.11 or newer, and pip.
+The script asks pip for the newest versions that fit all extras together, on Python 3.10 and on 3.11. It writes them for
+the packages that the file or pyproject.toml names, and installs nothing. It needs pip, and Python 3.11 or newer. Run
+the tests with the new file before you commit it.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ HEAD = (
     "# The versions that were tested together. Commands of the README install with them: "
     "`pip install -c constraints.txt ...`\n"
 )
-# Hydra's parser has no wheel, and pip resolves for another Python from wheels only: this one is built first
+# Hydra's parser has no wheel, but pip resolves for another Python only from wheels, so its wheel is built first
 SOURCE_ONLY = "antlr4-python3-runtime==4.9.*"
 OLDEST, NEWER = "3.10", "3.11"
-# the whole name of a distribution at the start of a requirement
+# the name of a distribution at the start of a requirement
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
@@ -40,7 +39,7 @@ def main(path: Path) -> None:
 
 
 def requirements() -> list[str]:
-    """What pyproject.toml requires, extras included, without the names of other extras."""
+    """The requirements in pyproject.toml, including those of the extras, without the names of other extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     groups = [project["dependencies"], *project["optional-dependencies"].values()]
     return sorted({each for group in groups for each in group if name_of(each) != project["name"]})
@@ -54,7 +53,7 @@ def name_of(requirement: str) -> str:
 
 
 def newest(required: list[str], python: str) -> dict[str, str]:
-    """The versions that pip would install in an empty environment of this Python."""
+    """The versions that pip would install into an empty environment of this Python."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         pip = [sys.executable, "-m", "pip"]
@@ -67,7 +66,7 @@ def newest(required: list[str], python: str) -> dict[str, str]:
 
 
 def constraint(name: str, resolved: dict[str, dict[str, str]], markers: dict[str, str]) -> str:
-    """The lines of a package: one where both Pythons have the same version; none where nothing needs it any more."""
+    """The lines of a package: one if both Pythons have the same version, and none if nothing needs the package."""
     old, new = (resolved[python].get(name) for python in (OLDEST, NEWER))
     marker = f";{markers[name]}" if name in markers else ""
     if old == new or marker:

@@ -1,8 +1,8 @@
-"""Measures what a second process gains on this machine: speeds in turns, and the time that goes into sums.
+"""Measure how much a second process speeds up training on this machine, and the share of time that goes into sums.
 
 python scripts/scaling.py model=mini length=128 batch_size=32
 
-Rounds of one process and of two follow each other, so that what else runs here disturbs both.
+Rounds of one process and of two alternate, so that other work on the machine disturbs both equally.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TIMED = ("all_reduce", "broadcast_object_list")
 
 
 class Clock:
-    """Seconds that this process spends in torch.distributed, those in which it waits for the other included."""
+    """Seconds that this process spends in torch.distributed, including those in which it waits for the other."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -47,7 +47,7 @@ class Clock:
 
 
 def measure(settings: Settings, world: World, clock: Clock) -> tuple[float, float]:
-    """Median seconds of a step, and of these those in sums."""
+    """The median seconds of a step, and the median seconds of it that are spent in sums."""
     torch.set_num_threads(1)
     source = task_of(settings)
     dataset = source.prepare(lambda *_: None)
@@ -98,12 +98,10 @@ def main() -> None:
     precision = resolve_precision(settings.trainer.precision, torch.device("cpu"))
     sizes = f"batch {settings.batch_size} x {settings.length}, {size / 4:,.0f} parameters"
     print(f"{precision}, {sizes}, load {os.getloadavg()[0]:.1f}")
-    print(f"a step: {1000 * alone:.0f} ms in one process, {1000 * together:.0f} ms in two")
-    print(
-        f"share of the ideal: {ratios[len(ratios) // 2]:.0%} ({ratios[0]:.0%} to {ratios[-1]:.0%} in {ROUNDS} rounds)"
-    )
-    print(f"in sums, waiting included: {sums / together:.0%} of a step of two")
-    print(f"summing {size / 1e6:.0f} MB of gradient alone: {1000 * reduced:.0f} ms, {size / reduced / 1e9:.2f} GB/s")
+    print(f"a step: {1000 * alone:.0f} ms with one process, {1000 * together:.0f} ms with two")
+    print(f"efficiency: {ratios[len(ratios) // 2]:.0%} ({ratios[0]:.0%} to {ratios[-1]:.0%} in {ROUNDS} rounds)")
+    print(f"in sums, including waiting: {sums / together:.0%} of a step with two processes")
+    print(f"only summing {size / 1e6:.0f} MB of gradients: {1000 * reduced:.0f} ms, {size / reduced / 1e9:.2f} GB/s")
 
 
 if __name__ == "__main__":

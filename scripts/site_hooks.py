@@ -1,4 +1,4 @@
-"""What mkdocs.yml needs beside mkdocs: equations as MathML, which needs no script, and links to files of the code."""
+"""Hooks of mkdocs.yml: equations become MathML, which needs no script, and links to files of the code become names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)]+)\)")
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """A link to a file outside of docs/, which the site doesn't have, becomes its name. Raises where there is none."""
+    """Replace links to files outside of docs/, which the site doesn't have, by the files' names.
+
+    Raises FileNotFoundError if there is no such file.
+    """
     folder = (ROOT / "docs" / page.file.src_uri).parent
 
     def named(match: re.Match[str]) -> str:
@@ -31,7 +34,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(content: str, **_: Any) -> str:
-    """Equations of LaTeX become MathML."""
+    """Replace LaTeX equations by MathML."""
 
     def mathml(match: re.Match[str]) -> str:
         return convert(html.unescape(match[3]).strip(), display="inline" if match[2] == "(" else "block")

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# A Slurm on this machine, with accounting, by which a killed job is known. For Debian, as root:
+# Run Slurm on this machine, with accounting, which is needed to recognize a killed job. For Debian, as root:
 #   apt-get install slurm-wlm munge slurmdbd mariadb-server
 #   scripts/slurm.sh start FOLDER [CORES [NODES]]; export SLURM_CONF=FOLDER/slurm.conf; ...; scripts/slurm.sh stop FOLDER
-# All state lies in FOLDER, and every port is one of 127.0.0.1. The nodes node1, node2, ... are this machine, and each
-# says that it has CORES cores.
+# All state is in FOLDER, and every port is on 127.0.0.1. The nodes node1, node2, ... are all this machine, and each
+# reports that it has CORES cores.
 set -Eeuo pipefail
 state=$(realpath -m "$2")
 daemons=(node{9..1} slurmctld slurmdbd mariadbd munged)
@@ -13,13 +13,13 @@ stop() {
   for daemon in "${daemons[@]}"; do
     pid=$(cat "$state/$daemon.pid" 2>/dev/null) || continue
     kill "$pid" 2>/dev/null || true
-    # most of them remove the file themselves
+    # most daemons remove the file themselves
     for _ in $(seq 100); do kill -0 "$pid" 2>/dev/null || break; sleep 0.1; done
     rm -f "$state/$daemon.pid"
   done
 }
 
-wait_for() { for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done; echo "never: $*" >&2; return 1; }
+wait_for() { for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done; echo "no answer within 60 seconds: $*" >&2; return 1; }
 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
@@ -59,7 +59,7 @@ StoragePass=slurm
 StorageLoc=slurm_acct_db
 END
   chmod 600 "$state/slurmdbd.conf"
-  # a job that was requeued waits until its credential has expired: by default two minutes
+  # a requeued job waits until its credential has expired, by default for two minutes
   cat > "$state/slurm.conf" <<END
 ClusterName=here
 SlurmctldHost=$host(127.0.0.1)
@@ -95,7 +95,7 @@ END
     echo "NodeName=node$number NodeHostname=$host NodeAddr=127.0.0.1 Port=$(free_port) CPUs=$cores RealMemory=$memory State=UNKNOWN"
   done >> "$state/slurm.conf"
   export SLURM_CONF=$state/slurm.conf
-  # it looks for its configuration beside that of Slurm
+  # slurmdbd looks for its configuration beside that of Slurm
   MYSQL_UNIX_PORT=$state/run/database slurmdbd
   wait_for sacctmgr --noheader list cluster
   sacctmgr --immediate --quiet add cluster here >/dev/null 2>&1 || true

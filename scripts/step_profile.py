@@ -1,9 +1,9 @@
-"""Where the time of a training step goes, by kind of work: milliseconds of one thread, as torch's profiler sees them.
+"""Print where the time of a training step goes, by kind of work, in milliseconds of one thread by torch's profiler.
 
     python scripts/step_profile.py layers=4 hidden_size=256 heads=4 length=128 batch_size=32
     python scripts/step_profile.py --peer hugging_face layers=4 hidden_size=256 heads=4 length=128 batch_size=32
 
-The process has the memory of `attn train` either way. A peer needs the extra `peers`.
+With or without a peer, the process has the memory settings of `attn train`. A peer needs the extra `peers`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections import defaultdict
 from experiments.measure.process_environment import set_performance_variables
 
 STEPS, WARMUP = 5, 3
-# the first kind whose pattern is part of an operator's name
+# an operator is of the first kind with a pattern that occurs in its name
 KINDS = {
     "attention kernel": ("attention", "einsum", "bmm", "conv"),
     "linear maps": ("aten::mm", "addmm", "linear"),
@@ -33,7 +33,7 @@ KINDS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", default="")
-    parser.add_argument("--operators", action="store_true", help="each operator by itself")
+    parser.add_argument("--operators", action="store_true", help="show each operator")
     parser.add_argument("words", nargs="*")
     chosen = parser.parse_args()
     if "GLIBC_TUNABLES" in set_performance_variables():

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The papers' tables at the nano budget: seeds where they decide most, for at most so many hours a table.
+# Make the papers' tables at the nano budget. Seeds are added where they decide most, for at most HOURS hours a table.
 #
 #   scripts/tables.sh [HOURS] [KEY=VALUE ...]
 #
-# Where there is no network, give the text: data=parquet data.documents=article data.train=FILE data.validation=FILE
+# Without a network, name the text: data=parquet data.documents=article data.train=FILE data.validation=FILE
 set -euo pipefail
 
 hours=2
@@ -12,7 +12,7 @@ if [[ ${1:-} =~ ^[0-9.]+$ ]]; then
   shift
 fi
 
-# nothing is trained
+# these tables train nothing
 for table in bhojanapalli2020/theorem1 vaswani2017/scaling; do
   attn table "$table" --out docs/results
 done
@@ -22,7 +22,7 @@ for table in shazeer2020/heads_t5 shazeer2020/heads bhojanapalli2020/table1 su20
   clark2019/head_distance shazeer2020/projection_structure britz2017/additive ioffe2015/batch_norm_padding; do
   attn table "$table" --until-resolved --hours "$hours" --out docs/results "$@"
 done
-# sentence pairs: from the hub, or with data=pairs data.train=FILE (docs/translation.md)
+# these tables need sentence pairs, from the hub or with data=pairs data.train=FILE (docs/translation.md)
 for table in vaswani2017/table3a vaswani2017/table3b; do
   attn table "$table" --until-resolved --hours "$hours" --out docs/results
 done

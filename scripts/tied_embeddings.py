@@ -1,8 +1,9 @@
-"""Measures what a tied output embedding changes: the scale of the logits, the loss and the parameters.
+"""Measure how a tied output embedding changes the scale of the logits, the loss and the number of parameters.
 
-python scripts/tied_embeddings.py    the table of docs/concepts.md, in two to three minutes of a core
+python scripts/tied_embeddings.py    prints the table of docs/concepts.md, in two to three minutes of one core
 
-A decoder of two layers learns the default text. Every row has two seeds, tied and untied on the same batches.
+A decoder of two layers is trained on the default text. Every row has two seeds. Tied and untied models see the same
+batches.
 """
 
 from __future__ import annotations
@@ -36,19 +37,19 @@ STARTS = {
 
 
 class Scale(NamedTuple):
-    """The size of logits, each a mean over positions."""
+    """The scale of logits, as means over positions."""
 
-    deviation: float  # over the vocabulary
-    own: float  # that of the token which the position reads, above the mean logit of the position
+    deviation: float  # standard deviation over the vocabulary
+    own: float  # logit of the token at the position itself, minus the mean logit of the position
 
 
 class Outcome(NamedTuple):
-    """What one run gave."""
+    """The results of one run."""
 
     start: Scale
     end: Scale
-    first_loss: float  # of the first batch, nats a token
-    loss: float  # of the validation split
+    first_loss: float  # loss of the first batch, nats per token
+    loss: float  # validation loss, nats per token
     parameters: int
 
 
@@ -62,7 +63,7 @@ def scale(model: Transformer, tokens_BN: Tensor) -> Scale:
 
 
 def train(settings: Settings) -> Outcome:
-    """A run in memory, by the steps that a run of `attn train` takes."""
+    """Train in memory, with the same steps as a run of `attn train`."""
     torch.set_num_threads(1)
     source, steps = task_of(settings), settings.max_steps
     assert steps is not None
@@ -88,7 +89,7 @@ def train(settings: Settings) -> Outcome:
 
 
 def row(start: str, tied: bool, outcomes: list[Outcome]) -> str:
-    """A line of the table: means over the seeds, and of the loss each seed's."""
+    """A line of the table: means over the seeds, and the validation loss of each seed."""
 
     def mean(values: list[float]) -> float:
         return sum(values) / len(values)

@@ -1,10 +1,10 @@
-"""What Hugging Face's Trainer reaches in so many minutes, on the text, tokenizer and evaluated positions of attn:
+"""Print the loss that Hugging Face's Trainer reaches in some minutes, with the text, tokenizer and evaluation of attn.
 
-    python scripts/time_to_loss.py bert 1e-3 10 data=wikitext2        (or modernbert; learning rate; minutes; words)
+    python scripts/time_to_loss.py bert 1e-3 10 data=wikitext2
 
-The model has the words' sizes, the Trainer their batch; what the words don't say is as the library has it, but no
-dropout. The steps that fit are found by a short run first, as the learning rate falls to 0 over them.
-Needs the extra `peers`.
+The arguments are bert or modernbert, the learning rate, the minutes, and overrides of attn. The overrides set the sizes
+of the model and the batch. Everything else is the library's default, but without dropout. The learning rate falls to 0
+over the steps, so a short run first measures how many steps fit. Needs the extra `peers`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def main() -> None:
     objective = source.objective(dataset.tokenizer)
 
     def collated(rows: list[dict[str, Any]]) -> dict[str, Tensor]:
-        """Masked as by `attn train`, anew each time: 80% masks, 10% random tokens, 10% as they are."""
+        """A batch, masked as by `attn train` and differently each time: 80% masks, 10% random, 10% unchanged."""
         indices = [row["index"] for row in rows]
         batch = objective.batch(dataset.train.tokens[indices], settings.seed, indices[0])
         labels = torch.full_like(batch.tokens, -100)
@@ -59,7 +59,7 @@ def main() -> None:
         rows = [{"index": index} for index in range(len(dataset.train.tokens))]
         return model, train(model, settings, chosen.learning_rate, steps, collated, rows)
 
-    trained(CALIBRATION // 10)  # what is paid once
+    trained(CALIBRATION // 10)  # so that costs of the start are not timed
     _, seconds = trained(CALIBRATION)
     steps = round(chosen.minutes * 60 / seconds * CALIBRATION)
     model, seconds = trained(steps)
@@ -69,7 +69,7 @@ def main() -> None:
     print(
         f"{chosen.kind}, learning rate {chosen.learning_rate:g}: {steps:,} steps in {seconds:.0f} s, "
         f"{speed:,.0f} tokens/s, {sum(each.numel() for each in model.parameters()):,} parameters, "
-        f"validation loss {loss:.4f} of {count:,} positions"
+        f"validation loss {loss:.4f} on {count:,} positions"
     )
 
 
@@ -98,7 +98,7 @@ def train(
     collated: Callable[[list[dict[str, Any]]], dict[str, Tensor]],
     rows: list[dict[str, Any]],
 ) -> float:
-    """Seconds that it took."""
+    """Train the model and return the seconds that it took."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = transformers.TrainingArguments(
             folder,
@@ -124,7 +124,7 @@ def train(
 
 @torch.inference_mode()
 def evaluated(model: nn.Module, batches: Iterable[Batch]) -> tuple[float, int]:
-    """Nats a position, and how many positions."""
+    """The loss in nats per position, and the number of positions."""
     model.eval()
     device = next(model.parameters()).device
     nats, count = 0.0, 0

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The runs and the picture of docs/wikitext2.md: about half an hour on one core, in runs/wikitext2.
+# Make the runs and the picture of docs/wikitext2.md, in runs/wikitext2. This takes about half an hour on one core.
 set -euo pipefail
 
 attn train -m precision=fp32 variant=multi_head,talking_heads heads=24 data=wikitext2 max_steps=4000 runs=runs/wikitext2

@@ -1,8 +1,8 @@
-"""Write the page of all settings, from the code that checks them and the YAML that gives their defaults.
+"""Write the page of all settings, from the code that checks them and the YAML files with their defaults.
 
     python scripts/write_settings.py [docs/settings.md]
 
-What a setting means is the comment beside it: in `experiments/settings/` and the files of kinds, else in `conf/`.
+The meaning of a setting is the comment beside it, in `experiments/settings/` or the file of a kind, or else in `conf/`.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ starts; the message names the nearest valid word.
 In the tables below, a default such as "= `heads`" is the value of that other setting. This page is made by
 `python scripts/write_settings.py`.
 """
-# groups whose keys depend on the kind that is chosen, with the file of conf/ that a kind's defaults are taken from
+# groups whose keys depend on the chosen kind
 KINDS = ("objective", "data", "tokenizer", "optimizer", "schedule")
 FIELD = re.compile(r"^ {4}(\w+): [^#]*?(?:# (.*))?$")
 KEY = re.compile(r"^ *(\w+):[^#]*# (.*)$")
-# of the attention layer, where a variant has them
+# settings of the attention layer that several variants have
 COMMON = {
     "hidden_size": "width of the residual stream",
     "heads": "heads, if the numbers of key, softmax and value heads agree",
@@ -56,7 +56,7 @@ COMMON = {
     "backend": "attention kernel",
     "start": "starting values of the parameters that mix or reweigh heads",
 }
-# what is checked by the code that composes a configuration, not by a range
+# settings whose defaults the code finds, so that they are not in a YAML file
 BY_ITSELF = {"cache": "`ATTN_CACHE`, else `~/.cache/attn`", "python": "the running interpreter"}
 
 
@@ -93,19 +93,19 @@ def finetuning() -> str:
 
 
 def members(model: type[Group], field: str) -> tuple[type[Group], ...]:
-    """The classes of the kinds that a field's union is made of."""
+    """The classes in the union of a field's type, one for each kind."""
     return get_args(model.model_fields[field].annotation)
 
 
 def group_class(name: str) -> type[Group]:
-    """The class of a group that has no kinds."""
+    """The class of a group without kinds."""
     found = Settings.model_fields[name].annotation
     assert inspect.isclass(found)
     return found
 
 
 def raw(name: str) -> dict[str, Any]:
-    """A file of conf/ as it is written, on top of those of its group that it names as its defaults."""
+    """The content of a file of conf/, on top of the files of its group that its defaults list names."""
     path = CONF / f"{name}.yaml"
     tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     if name in ("config", "finetune"):
@@ -117,7 +117,7 @@ def raw(name: str) -> dict[str, Any]:
 
 
 def presets(group: str, basis: str | None = None) -> str:
-    """The sentence that names the options of a group."""
+    """The sentence that lists the options of a group."""
     names = ", ".join(f"`{option}`" for option in options(group) if option != basis)
     also = f" The table has the defaults of `{basis}`, on which the presets are based." if basis else ""
     return f"Choose one with `{group}=NAME`: {names}.{also}\n"
@@ -139,7 +139,7 @@ def kinds(group: str, classes: Iterable[type[Group]]) -> Iterator[str]:
 
 
 def variants() -> str:
-    """One table of all variants' keys: those that all have follow other settings."""
+    """One table with the keys of all variants."""
     found: dict[str, list[str]] = {}
     trees = {option: raw(f"variant/{option}") for option in options("variant")}
     for option, tree in trees.items():
@@ -172,7 +172,7 @@ def variants() -> str:
 def table(
     model: type[Group], fields: list[str] | None, values: dict[str, Any], path: Path, prefix: str = "", basis: str = ""
 ) -> str:
-    """The settings of a class: type and range, default, meaning."""
+    """The table of a class's settings: type and range, default, meaning."""
     comments = yaml_comments(path) | source_comments(model)
     rows = []
     for field in fields or model.model_fields:
@@ -188,7 +188,7 @@ def sentence(text: str) -> str:
 
 
 def allowed(model: type[Group], field: str) -> str:
-    """Type and range of a field, from its JSON schema."""
+    """The type and range of a field, from its JSON schema."""
     schema_of_field = model.model_json_schema()
     return described(schema_of_field["properties"][field], schema_of_field.get("$defs", {}))
 
@@ -223,12 +223,12 @@ def bounds(node: dict[str, Any]) -> str:
 
 
 def shortened(number: float) -> str:
-    """2**32 as such."""
+    """The number as text, with 2**32 as a power."""
     return "2^32" if number == 2**32 else f"{number:g}"
 
 
 def default(value: Any) -> str:
-    """A value of a YAML file; a reference to another setting in words."""
+    """A value of a YAML file as text, with references to other settings by name."""
     if value == "???":
         return "must be given"
     if isinstance(value, str) and "${" in value:
@@ -241,7 +241,7 @@ def default(value: Any) -> str:
 
 
 def source_comments(model: type[Group]) -> dict[str, str]:
-    """The comments beside the fields of a class and of the classes that it inherits from, or above them."""
+    """The comments beside or above the fields of a class and of its base classes, by field."""
     found: dict[str, str] = {}
     for each in reversed(model.__mro__):
         if not (inspect.isclass(each) and issubclass(each, Group) and each is not Group):

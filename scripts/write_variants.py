@@ -1,9 +1,9 @@
-"""Write the gallery of variants from their YAML files, the layers that they make, and the verdicts in docs/results.
+"""Write the page of variants from their YAML files, the costs of their layers, and the verdicts in docs/results.
 
     python scripts/write_variants.py [docs/variants.md]
 
 The first three comment lines of `conf/variant/NAME.yaml` are the definition, the paper and the equation of one head. A
-picture of what each costs is written beside the page.
+picture of the costs is written beside the page.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ this page.
 
 
 class Layer(NamedTuple):
-    """What one attention layer costs, for one sequence."""
+    """The cost of one attention layer for one sequence."""
 
     parameters: int
     multiplies: int
 
 
 class Ratios(NamedTuple):
-    """The same over multi-head attention's, in the order of the picture."""
+    """The cost relative to multi-head attention, in the order of the picture."""
 
     multiplies: float
     parameters: float
@@ -81,18 +81,18 @@ def costs(sizes: str) -> dict[str, Layer]:
 
 
 def comments(name: str) -> list[str]:
-    """The comment lines that a variant's YAML begins with."""
+    """The comment lines at the start of a variant's YAML file."""
     lines = (CONF / "variant" / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
     return [line.lstrip("# ") for line in lines if line.startswith("#")]
 
 
 def equation(name: str) -> str:
-    """The equation among them, with its dollar signs; empty where there is none."""
+    """The equation in the comment lines, with its dollar signs; empty if there is none."""
     return next((line for line in comments(name) if re.fullmatch(r"\$.*\$", line)), "")
 
 
 def own_keys(name: str) -> list[str]:
-    """The variant's keys that follow no other setting."""
+    """The variant's keys whose defaults don't refer to other settings."""
     variant = compose([f"variant={name}"]).variant
     text = (CONF / "variant" / f"{module_of(variant)}.yaml").read_text(encoding="utf-8")
     return [
@@ -101,7 +101,7 @@ def own_keys(name: str) -> list[str]:
 
 
 def verdicts(index: str) -> dict[str, list[str]]:
-    """For each variant: the verdicts on claims of the tables that it has a row in.
+    """The verdicts on the claims of the tables in which a variant has a row, by variant.
 
     index: the text of docs/results/README.md.
     """
@@ -155,13 +155,13 @@ def section(name: str, decided: list[str]) -> str:
 
 
 def over_multi_head(of: dict[str, Layer], name: str) -> Ratios:
-    """The cost of a variant over that of multi-head attention."""
+    """The cost of a variant divided by that of multi-head attention."""
     base = of["multi_head"]
     return Ratios(of[name].multiplies / base.multiplies, of[name].parameters / base.parameters)
 
 
 def drawing() -> str:
-    """The picture: a bar for the multiplies and one for the parameters of each variant, over multi-head's."""
+    """The picture: bars for the multiplies and the parameters of each variant, relative to multi-head's."""
     body, top = [], 16
     for title, sizes in SIZES.items():
         of = costs(sizes)

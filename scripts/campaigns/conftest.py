@@ -1,4 +1,4 @@
-"""What the campaigns share: the nursery, and a world in which a command takes a second."""
+"""Fixtures of the campaigns: processes that start at once, and a training that takes a second."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def nursery(environment: dict[str, str]) -> Iterator[Nursery]:
 
 @pytest.fixture(scope="session")
 def spoiled(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
-    """A nursery whose children can be given a disk that is full, or without locks."""
+    """A nursery whose children can have a disk that is full, or a file system without locks."""
     if not (compiler := shutil.which("cc")):
         pytest.skip("there is no compiler")
     shim = tmp_path_factory.mktemp("shim") / "shim.so"
@@ -39,7 +39,7 @@ def spoiled(environment: dict[str, str], tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="session")
 def training(tiny: list[str], nursery: Nursery, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The words of a training of 40 steps, whose text is in the cache."""
+    """The words of a training of 40 steps. Its text is in the cache."""
     words = ["train", *(word for word in tiny if not word.startswith("max_steps")), "max_steps=40"]
     code, said = nursery.run(*words, cwd=tmp_path_factory.mktemp("warm"))
     assert code == 0, said

@@ -1,4 +1,4 @@
-"""The driver: a command begins, is killed at a moment, is given again until it ends, and its bytes are compared."""
+"""Kills a command at some moment, repeats it until it ends, and compares its files with those of an unkilled one."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from experiments.settings.digest import file_digest
 from scripts.campaigns.nursery import Child
 from tests.fixtures.outcome import outcome
 
-TICK = 0.025  # seconds: of a life each is tried at least once, where a campaign is large enough
-AGAIN = 5  # times that a command is given without being killed, at most
+TICK = 0.025  # seconds; a campaign that is large enough kills at least once in each tick of a life
+AGAIN = 5  # the most times that a command is repeated without a kill
 TOLD = ("log.txt", "output.txt", "lock")
 WAIT = 60  # seconds that children of a killed process have to save and end
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A command, and what it must leave in the end."""
+    """A command, and how to read what it leaves."""
 
     start: Callable[[Path], Child]
     outcome: Callable[[Path], Any]
-    done_before: tuple[int, ...] = (0,)  # its code where everything was done already
+    done_before: tuple[int, ...] = (0,)  # its exit codes if everything was done already
 
 
 def moments(life: float, chance: random.Random, count: int) -> Iterator[float]:
-    """So many moments of a life in seconds: in each tick at least one, as far as the count reaches, in any order."""
+    """`count` random moments of a life, in seconds and in random order. Each tick has one before any tick has two."""
     ticks = range(max(1, int(life / TICK)))
     while count > 0:
         for tick in chance.sample(ticks, min(count, len(ticks))):
@@ -42,7 +42,7 @@ def moments(life: float, chance: random.Random, count: int) -> Iterator[float]:
 
 
 def kill_all(child: Child) -> None:
-    """Kill a process and those that it has started, itself first."""
+    """Kill a process and then the processes that it has started."""
     with suppress(psutil.NoSuchProcess):
         started = psutil.Process(child.pid).children(recursive=True)
         child.kill()
@@ -52,12 +52,12 @@ def kill_all(child: Child) -> None:
 
 
 def ended(subject: Subject, folder: Path) -> str:
-    """Give a command until it ends well; what it said last."""
+    """Repeat a command until it ends as it should, and return its last output."""
     for _ in range(AGAIN):
         child = subject.start(folder)
         if (code := child.wait()) in subject.done_before:
             break
-        # what a killed parent had started saves and ends
+        # children of a killed process still save and then end
         assert "wait for it" in child.output, (code, child.output)
         time.sleep(WAIT / AGAIN / 4)
     assert code in subject.done_before and "Traceback" not in child.output, (code, child.output)
@@ -66,7 +66,7 @@ def ended(subject: Subject, folder: Path) -> str:
 
 @dataclass
 class Tally:
-    """What a campaign has tried."""
+    """The tries of a campaign so far."""
 
     life: float = 0.0
     tries: int = 0
@@ -80,9 +80,10 @@ def kill_often(
     subject: Subject, folder: Path, chance: random.Random, kills: int, say: Callable[[str], None],
     kill: Callable[[Child], None] = Child.kill,
 ) -> None:  # fmt: skip
-    """Kill it so often, at moments all over its life: it must end as one that nobody killed, and leave no more.
+    """Kill a command `kills` times, at moments all over its life.
 
-    A command that goes on after a kill is killed again, at any moment, every other time.
+    Once it is repeated, it must leave the same files as a command that was not killed, and no others. In every other
+    try, the repeated command is killed once more, at a random moment.
     """
     tally, whole = Tally(), folder / "whole"
     whole.mkdir(parents=True)
@@ -111,7 +112,7 @@ def kill_often(
 
 
 def left_in(folder: Path) -> set[str]:
-    """The names of all files below a folder, apart from those that only tell what happened."""
+    """The names of all files below a folder, except logs and locks."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name not in TOLD}
 
 
@@ -122,6 +123,6 @@ def runs_in(folder: Path) -> dict[str, Any]:
 
 
 def files_in(folder: Path) -> dict[str, str]:
-    """The digest of every file below a folder, locks apart."""
+    """The digest of every file below a folder, except locks."""
     paths = (path for path in folder.rglob("*") if path.is_file() and "lock" not in path.name)
     return {str(path.relative_to(folder)): file_digest(path) for path in paths}

@@ -1,6 +1,7 @@
-"""Commands in processes forked from one that has imported everything: real ones, which are killed, and begin at once.
+"""Commands in real processes that can be killed, and that start at once.
 
-`python nursery.py` reads requests from stdin, a line of JSON each, and answers each with a line.
+They are forked from a process that has imported everything.
+`python nursery.py` reads requests from stdin, one line of JSON each, and answers each with a line.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-# what commands would import on their way
+# the modules that commands import while they run
 MODULES = (
     "cli", "experiments.training.train", "torch._dynamo", "experiments.launch.prepare", "experiments.launch.plan",
     "experiments.heads.sections", "attention.kernels.compiled",
@@ -38,7 +39,7 @@ class Child:
         os.kill(self.pid, number)
 
     def wait(self) -> int:
-        """Wait for the end: the exit code, negative after a signal."""
+        """Wait until the process ends, and return its exit code; negative after a signal."""
         return self._nursery.ask(wait=self.pid)
 
     @property
@@ -47,7 +48,7 @@ class Child:
 
 
 class Nursery:
-    """start(*words): a command begins. Its processes end with their block."""
+    """Starts commands with start(*words). Its own process ends with the `with` block."""
 
     def __init__(self, environment: Mapping[str, str], shim: Path | None = None) -> None:
         preload = {"LD_PRELOAD": str(shim)} if shim else {}
@@ -74,19 +75,19 @@ class Nursery:
     def start(
         self, *words: str, entry: str = "cli:main", cwd: Path, spoil: Sequence[int] = (), **environment: str
     ) -> Child:
-        """Begin a command. spoil: arguments of the shim's `spoil`."""
+        """Start a command. spoil: the arguments of the shim's `spoil`."""
         output = Path(self._outputs.name) / str(time.monotonic_ns())
         request = {"words": words, "entry": entry, "cwd": str(cwd), "output": str(output), "spoil": [*spoil]}
         return Child(self, self.ask(**request, environment=environment), output)
 
     def run(self, *words: str, **options: Any) -> tuple[int, str]:
-        """The exit code and the output of a command that nothing disturbs."""
+        """Run a command to its end, and return its exit code and output."""
         child = self.start(*words, **options)
         return child.wait(), child.output
 
 
 def begin(request: dict[str, Any]) -> Callable[[], object]:
-    """Make this process, just forked, as a fresh one would be; its function."""
+    """Make this process, which has just been forked, like a fresh one, and return the function that it has to call."""
     os.setsid()
     os.chdir(request["cwd"])
     os.environ.update(request["environment"])
@@ -101,7 +102,10 @@ def begin(request: dict[str, Any]) -> Callable[[], object]:
 
 
 def serve(answers: int) -> Callable[[], object] | None:
-    """Fork a process for each request, which returns its function there; None here, at the end of stdin."""
+    """Fork a process for each request until stdin ends.
+
+    In the forked process this returns the function to call, and in the nursery None.
+    """
     os.write(answers, b"0\n")
     for line in sys.stdin:
         request = json.loads(line)
@@ -117,7 +121,7 @@ def serve(answers: int) -> Callable[[], object] | None:
 
 
 def main() -> None:
-    # what libraries print is no answer
+    # standard output is for answers, so what libraries print goes to standard error
     answers = os.dup(1)
     os.dup2(2, 1)
     os.environ.pop("LD_PRELOAD", None)
@@ -140,7 +144,7 @@ def build_kernel() -> None:
 
 
 def table_of() -> int:
-    """Make a table of the folder in the first argument: its name is the second, and overrides come after it."""
+    """Make a table. The arguments are the folder of its definition, its name, and overrides."""
     from experiments.commands.table import TableOptions, show_table
     from experiments.tables.definition import folder
 
@@ -149,7 +153,10 @@ def table_of() -> int:
 
 
 def prepare_here() -> None:
-    """Make tokenizer and packed text of a training below a folder, the first argument; ATTN_WORDS has its words."""
+    """Make the tokenizer and packed text of a training below the folder in the first argument.
+
+    The environment variable ATTN_WORDS has the words of the training.
+    """
     from experiments.config.compose import compose
     from experiments.settings.mistake import Failure
     from experiments.tasks.choose import task_of

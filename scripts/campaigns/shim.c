@@ -1,6 +1,6 @@
-/* Preloaded: a file system that is full from one write on, or that has no locks, below one folder.
+/* A library to preload. Below one folder, the file system seems to be full from some write on, or to have no locks.
 
-   Every call that needs room is counted: write, pwrite, writev, fwrite, and the making of a file or a folder. */
+   Every call that needs room counts: write, pwrite, writev, fwrite, and making a file or a folder. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -18,7 +18,8 @@ static char place[PATH_MAX];
 static long room = -1; /* calls that still succeed; -1: all */
 static int locks = 1;
 
-/* From now on, below `folder`: so many calls find room (-1: all), and flock works or not. */
+/* Spoil the file system below `folder`: only `calls_with_room` more calls find room (-1: all do), and flock works or
+   not. */
 void spoil(const char *folder, int calls_with_room, int with_locks) {
   snprintf(place, sizeof place, "%s", folder);
   room = calls_with_room;

@@ -1,4 +1,4 @@
-"""Two processes that want the same at the same time: one does it, the other waits or is told, and nothing is mixed."""
+"""Processes that do the same at the same time: one does the work, others wait or refuse, and no files are mixed up."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_many_workers_that_share_the_cells_of_a_sweep(nursery, training, tmp_pat
         if number >= AT_ONCE:
             worker = workers[number - AT_ONCE]
             codes.append(code := worker.wait())
-            # the cells that another trains at that moment are its own affair
+            # a worker does not wait for cells that another one trains at that moment
             assert code == 0 or (code == 3 and "trains in it" in worker.output), (code, worker.output)
     code, said = nursery.run(*words, cwd=shared)
     assert code == 0 and said.count("finished before") == cells, said

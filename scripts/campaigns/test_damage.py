@@ -1,4 +1,4 @@
-"""Files of a run folder and of the cache, cut and with a bit flipped: what follows is the same number, or a refusal."""
+"""Files of a run folder and of the cache are cut, or get a flipped bit: commands give the same numbers, or refuse."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from scripts.campaigns.harness import runs_in
 
 
 def damages(content: bytes, chance: random.Random, count: int) -> Iterator[tuple[str, bytes]]:
-    """So many cuts and flipped bits, in turn, at places all over the content."""
+    """`count` damaged copies of the content: cuts and flipped bits in turn, at places all over it."""
     first = chance.randrange(2)
     for number in range(count):
         place = (number * len(content) + chance.randrange(len(content))) // count
@@ -27,7 +27,7 @@ def damages(content: bytes, chance: random.Random, count: int) -> Iterator[tuple
 
 @pytest.fixture
 def cut(nursery, training, tmp_path) -> Path:
-    """A folder with a run that was interrupted after its half."""
+    """A folder with a run that was killed after half of its steps."""
     folder = tmp_path / "cut"
     folder.mkdir()
     child = nursery.start(*training, cwd=folder)
@@ -50,7 +50,7 @@ def uncut(nursery, training, tmp_path) -> Path:
 def each_damaged(
     source: Path, scratch: Path, chance: random.Random, count: int, check: Callable[[Path, Path, str], bool]
 ) -> str:
-    """Damage every file below `source`, in a copy, and count what `check(copy, file, how)` says was refused."""
+    """Damage every file below `source` in a copy, and count for which of them `check(copy, file, how)` is true."""
     tries = refused = 0
     for path in sorted(path for path in source.rglob("*") if path.is_file() and path.stat().st_size):
         for how, content in damages(path.read_bytes(), chance, count):
@@ -79,7 +79,7 @@ def test_of_a_run_that_goes_on(nursery, training, cut, uncut, tmp_path, chance, 
 
 
 def test_of_a_finished_run(nursery, training, uncut, tmp_path, chance, tries, say):
-    """`attn compare` shows no number of it, `attn evaluate` scores the other checkpoint or none."""
+    """`attn compare` shows none of its numbers; `attn evaluate` scores an intact checkpoint or none."""
     (name,) = (path.name for path in (uncut / "runs").iterdir())
     code, shown = nursery.run("compare", "--format", "csv", cwd=uncut)
     _, scored = nursery.run("evaluate", name, "--format", "csv", cwd=uncut)
@@ -99,7 +99,7 @@ def test_of_a_finished_run(nursery, training, uncut, tmp_path, chance, tries, sa
 
 
 def test_of_the_cache(nursery, training, uncut, environment, tmp_path, chance, tries, say):
-    """It is made again, or the damage has no consequence: the run is the same."""
+    """A damaged file is made again, or the damage has no effect, so the run is the same."""
     cache, expected = tmp_path / "cache", runs_in(uncut)
     code, said = nursery.run(*training, f"cache={cache}", f"runs={tmp_path / 'first'}", cwd=tmp_path)
     assert code == 0, said

@@ -1,4 +1,4 @@
-"""A disk that is full from one write on: each write of a command is once the first that finds no room."""
+"""Disks that are full from some write on: each write of a command is once the first that finds no room."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LOCKS = 1
 
 @pytest.fixture
 def fill(spoiled, tmp_path, say, tries):
-    """fill(start, outcome): until the command needs no more room than there is."""
+    """fill(words, outcome): repeat a command, with room for more and more writes, until it has enough."""
 
     def run(words, outcome, **options):
         whole = tmp_path / "whole"
@@ -46,7 +46,7 @@ def test_of_a_training(fill, training):
 
 
 def test_of_a_corpus(fill, training):
-    """The cache is on the full disk, and is made by the process of the training."""
+    """The cache is on the full disk."""
     fill(
         lambda folder: [str(folder)],
         lambda folder: files_in(folder / "cache"),

@@ -1,4 +1,4 @@
-"""Processes killed with SIGKILL at every moment of their lives: what goes on after them ends with the same bytes."""
+"""Processes are killed with SIGKILL at moments all over their lives; the repeated command leaves the same bytes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ budgets:
 
 @pytest.fixture
 def kill(tmp_path, chance, say):
-    """kill(start, outcome, kills): the campaign of one command."""
+    """kill(subject, kills): the campaign for one command."""
     return lambda subject, kills, **how: kill_often(subject, tmp_path / "kills", chance, kills, say, **how)
 
 
@@ -63,8 +63,8 @@ def test_a_tokenizer_and_a_packed_text(kill, nursery, training, tries):
 
 
 def test_a_kernel(kill, nursery, tries, tmp_path, kernels):
-    """The compiler is one that takes a third of a second: what is tried is what is done with what it writes."""
-    # those of earlier sources may be there too
+    """A stand-in for the compiler takes a third of a second, so that most kills hit the handling of what it writes."""
+    # libraries of earlier sources may exist, too
     library = max(kernels.rglob("*.so"), key=lambda path: path.stat().st_mtime)
     compiler = tmp_path / "compiler"
     place = 'for word; do [ "$last" = -o ] && out=$word; last=$word; done'
@@ -90,7 +90,7 @@ def test_a_fine_tuning(kill, nursery, words, tries):
 
 @pytest.fixture(scope="module")
 def bert(nursery, training, tmp_path_factory):
-    """A run that a format of Hugging Face can express, and its folder there."""
+    """A run that a format of Hugging Face can express, and the folder of its export."""
     folder = tmp_path_factory.mktemp("bert")
     own = ("norm=post", "position=learned", "head_transform=true", "token_types=2")
     made = ("train", *training[1:], own[0], *(f"model.{each}" for each in own[1:]))
@@ -103,7 +103,7 @@ def bert(nursery, training, tmp_path_factory):
 
 
 def test_an_export(kill, nursery, bert, tries):
-    """Given again, it is refused where it is whole."""
+    """The repeated command is refused if the export is complete."""
 
     def start(folder):
         return nursery.start("export", str(bert[0]), "there", cwd=folder)

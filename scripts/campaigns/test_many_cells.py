@@ -1,4 +1,4 @@
-"""A sweep of hundreds of cells: the memory and the descriptors of its process stay as they were."""
+"""A sweep of hundreds of cells: its process doesn't use more and more memory and file descriptors."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from pathlib import Path
 
 import psutil
 
-WARM = 10  # cells after which the process has all that it needs
-GROWTH = 1.1  # of its memory, at most
+WARM = 10  # cells after which the process has everything that it needs
+GROWTH = 1.1  # its memory may grow by this factor
 
 
 def test_of_a_sweep(nursery, training, tmp_path, tries, say):
@@ -20,7 +20,7 @@ def test_of_a_sweep(nursery, training, tmp_path, tries, say):
     process = psutil.Process(sweep.pid)
     while process.status() != psutil.STATUS_ZOMBIE:
         done = len(list(Path(tmp_path).glob("runs/*/result.json")))
-        # also the server that forks the cells, the one child that stays
+        # including the server that forks the cells, the only child that stays
         parts = [process, *process.children()]
         try:
             seen[done] = (sum(each.memory_info().rss for each in parts), sum(each.num_fds() for each in parts))

@@ -1,4 +1,4 @@
-"""Files of a run folder as somebody could write them, digests and all: a command takes them, or refuses in a line."""
+"""Files of a run folder with hostile contents and correct digests: a command takes them, or refuses in a line."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def as_yaml(tree: Any) -> bytes:
 
 
 def check(attn, run: Path, draw: st.DataObject) -> None:
-    """A command ends with a code that it promises, and with a line or two; a bug would be raised here."""
+    """Run a command, which must end with a documented exit code and a line or two. A bug would raise here."""
     command = draw.draw(st.sampled_from(COMMANDS))
     more = {"evaluate": [run.name], "export": [run.name, "there"]}.get(command[0], [])
     done = attn(*command, *more, cwd=run.parents[1])

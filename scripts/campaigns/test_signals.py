@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM at any moment of a command: it says so in a line, with its code, and leaves nothing behind."""
+"""SIGINT and SIGTERM at random moments of a command: it says so in a line, ends with the right code and cleans up."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TABLE = ("table", "shazeer2020/heads", "--dry-run", "--seeds", "1", "layers=1", 
 
 @pytest.mark.parametrize("command", ["evaluate", "finetune", "table", "train", "heads", "export", "compare"])
 def test_a_signal(nursery, words, pretrained, training, tmp_path, chance, tries, say, command):
-    """A calibration keeps no half of anything; a training that was told to stop goes on."""
+    """The command leaves no partial files and no temporary files."""
     asked = {
         "evaluate": ["evaluate", str(pretrained)],
         "finetune": ["finetune", *words("sst2", "max_steps=60", "epochs=null", "runs=runs")],
@@ -38,7 +38,7 @@ def test_a_signal(nursery, words, pretrained, training, tmp_path, chance, tries,
         code = child.wait()
         ends[code] = ends.get(code, 0) + 1
         assert "Traceback" not in child.output, child.output
-        # before its handlers are there a process ends as any does; afterwards it may have ended by itself
+        # without its handlers a process ends as any other does; it may also have ended before the signal
         assert code in (0, 2, CODES[sent], -sent), (code, child.output)
         assert code != CODES[sent] or f"interrupted by {sent.name}" in child.output.splitlines()[-1], child.output
         check_left(folder, temporary)
@@ -46,6 +46,6 @@ def test_a_signal(nursery, words, pretrained, training, tmp_path, chance, tries,
 
 
 def check_left(folder: Path, temporary: Path) -> None:
-    # torch keeps its compiler's files for the next time
+    # torch keeps the files of its compiler for the next time
     assert not [name for name in left_in(temporary) if not name.startswith("torchinductor")]
     assert not [name for name in left_in(folder) if ".partial" in name or "building-" in name]
