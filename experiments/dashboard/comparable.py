@@ -27,6 +27,7 @@ CONDITIONS = {
     "corpus": "corpus",
     "tokenizer digest": "tokenizer_digest",
 }
+DIGESTS = ("corpus", "tokenizer digest")
 SHORT = 24  # characters of a value, which may be a digest
 
 
@@ -147,10 +148,13 @@ def _is_condition(column: str) -> bool:
 
 
 def _says(conditions: Sequence[dict[str, Any]]) -> list[str]:
-    """Sets of conditions in words, as far as they differ."""
+    """Sets of conditions in words, as far as they differ; digests only if nothing else tells them apart."""
     flat = [dict(_leaves(each)) for each in conditions]
     names = dict.fromkeys(name for each in flat for name in each)
     differing = [name for name in names if len({str(each.get(name)) for each in flat}) > 1]
+    settings = [name for name in differing if name not in DIGESTS]
+    if len({tuple(str(each.get(name)) for name in settings) for each in flat}) == len(flat):
+        differing = settings
     return [", ".join(f"{name} {str(each[name])[:SHORT]}" for name in differing if name in each) for each in flat]
 
 

@@ -13,7 +13,6 @@ from experiments.statistics.plateau import at_plateau, late_gain, marks
 MARGIN = 0.01  # nats: a difference that would matter
 # maximum number of differences, over all configurations that may be the baseline
 MOST = 3000
-BASELINES = 12
 DEFAULT = "multi_head"  # variant of the first baseline, if there is one
 # of the claim "better than the baseline"
 WORDS: dict[Word, str] = {"holds": "better", "reversed": "worse"}
@@ -44,7 +43,7 @@ def baselines(configurations: Mapping[int, Configuration], results: Results, var
         return variants[number] != DEFAULT, -len(losses), sum(losses.values()) / len(losses)
 
     known = [number for number, each in configurations.items() if each.finished]
-    return sorted(known, key=suited)[: max(1, min(BASELINES, MOST // max(1, len(known))))]
+    return sorted(known, key=suited)[: max(1, MOST // max(1, len(known)))]
 
 
 def differences(baseline: int, configurations: Mapping[int, Configuration], results: Results) -> dict[int, Any]:

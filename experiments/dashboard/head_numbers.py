@@ -14,7 +14,7 @@ from experiments.record.index import Index
 
 # tables of `attn heads` whose rows are heads, with their columns that are not measures
 TABLES = ("heads", "importance")
-HEAD_KEYS = {"layer", "head", "role", "offset"}
+HEAD_KEYS = {"attention", "layer", "head", "role", "offset"}
 DIGITS = 3
 
 Rows = list[dict[str, Any]]
@@ -23,8 +23,9 @@ Rows = list[dict[str, Any]]
 def heads_of(folder: Path, index: Index) -> dict[str, Any] | None:
     """The content of a run's `heads/` folder; None if nothing was measured. Raises OSError, ValueError.
 
-    `measures`: name -> [L][H]; `roles`: [L][H]; `plane`: [layer, head, x, y] for each head; `projections`: name ->
-    [L][H][H].
+    The numbers stand under the name of their attention: `encoder`, `decoder` and `cross` in an encoder-decoder, and ""
+    in other models, which have one kind. `measures`: name -> [L][H]; `roles`: [L][H]; `plane`: [layer, head, x, y] for
+    each head; `projections`: name -> [L][H][H].
     """
     digests = index.read(folder / "heads" / DIGESTS, parse_digests)
 
@@ -36,20 +37,32 @@ def heads_of(folder: Path, index: Index) -> dict[str, Any] | None:
         return index.read(folder / "heads" / name, checked, beside=[DIGESTS])
 
     heads = read("heads.parquet")
-    # the page has one list of layers, but an encoder-decoder has three
-    if heads is None or any("attention" in row for row in heads):
+    if heads is None:
         return None
-    tables = {name: read(f"{name}.parquet") for name in ("importance", "plane", "projections")} | {"heads": heads}
+    tables = {name: read(f"{name}.parquet") or [] for name in ("importance", "plane", "projections")}
+    tables["heads"] = heads
+    return {name: _numbers(_of_attention(tables, name)) for name in dict.fromkeys(map(_attention, heads))}
+
+
+def _attention(row: dict[str, Any]) -> str:
+    return row.get("attention") or ""
+
+
+def _of_attention(tables: dict[str, Rows], attention: str) -> dict[str, Rows]:
+    return {name: [row for row in rows if _attention(row) == attention] for name, rows in tables.items()}
+
+
+def _numbers(tables: dict[str, Rows]) -> dict[str, Any]:
     measures: dict[str, Any] = {}
     for name in TABLES:
-        columns = dict.fromkeys(column for row in tables[name] or () for column in row)
+        # a number that this attention has no use for is missing in all of its rows
+        columns = dict.fromkeys(column for row in tables[name] for column in row if row[column] is not None)
         measures |= {column: by_head(tables[name], column) for column in columns if column not in HEAD_KEYS}
-    plane = [[row[key] for key in ("layer", "head", "x", "y")] for row in tables["plane"] or ()]
     return {
         "measures": measures,
         "roles": by_head(tables["heads"], "role"),
-        "plane": plane,
-        "projections": matrices(tables["projections"] or []),
+        "plane": [[row[key] for key in ("layer", "head", "x", "y")] for row in tables["plane"]],
+        "projections": matrices(tables["projections"]),
     }
 
 

@@ -42,14 +42,20 @@ def save_workspace(selection: list[str], runs: Path, named: str | None = None) -
             raise Mistake(f"no workspace was saved, because {error}") from error
         # read one by one, only as many as are shown
         measured = ((result["run"], heads_of(result["folder"], index)) for result in results)
-        tables = (f"### {run}\n\n{head_table(heads)}" for run, heads in measured if heads)
+        tables = (head_tables(run, heads) for run, heads in measured if heads)
         texts = {"Papers' tables and claims": view.rendered_tables(runs), "Heads": list(islice(tables, HEADS))}
     workspace_of_runs = workspace(owner, project, selection, results, texts)
     print(f"{owner}/{project}: {view.save(workspace_of_runs, ('sections', 'runset_settings'), runs)}")
 
 
+def head_tables(run: str, heads: dict[str, Any]) -> str:
+    """Markdown: the name of a run, and a table for each kind of attention, from the result of `heads_of`."""
+    names = {attention: f"### {run}{attention and f', {attention}'}" for attention in heads}
+    return "\n\n".join(f"{names[attention]}\n\n{head_table(numbers)}" for attention, numbers in heads.items())
+
+
 def head_table(heads: dict[str, Any]) -> str:
-    """A Markdown table with a row for each head, from the result of `heads_of`."""
+    """A Markdown table with a row for each head of one kind of attention."""
     columns = {"role": heads["roles"], **heads["measures"]}
     return as_markdown(
         [

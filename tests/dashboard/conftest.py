@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,10 +68,11 @@ def make(tmp_path: Path) -> Make:
 def measured() -> Callable[..., None]:
     """measured(folder) leaves there what `attn heads` would: two layers, of two heads and of one, in another order.
 
-    value_head: the second layer has two heads of values.
+    value_head: the second layer has two heads of values. sides: the run is an encoder-decoder, with three kinds of
+    attention; the entropy of each is 10 nats higher than that of the one before.
     """
 
-    def leave(folder: Path, talking: bool = True, value_head: bool = False) -> None:
+    def leave(folder: Path, talking: bool = True, value_head: bool = False, sides: bool = False) -> None:
         places = [(2, 1), (1, 2), (1, 1)]
         heads = [{"layer": layer, "head": head} for layer, head in places]
         valued = [*heads, {"layer": 2, "head": 2}] if value_head else heads
@@ -91,12 +92,23 @@ def measured() -> Callable[..., None]:
                 for after in (1, 2, 3)
                 for before in (1, 2)
             ]
+        if sides:
+            rows = {name: list(of_sides(table)) for name, table in rows.items()}
         (folder / "heads").mkdir()
         for name, table in rows.items():
             parquet.write_table(pa.Table.from_pylist(table), folder / "heads" / f"{name}.parquet")
         write_digests(folder / "heads", [f"{name}.parquet" for name in rows])
 
     return leave
+
+
+def of_sides(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The rows of each attention of an encoder-decoder; between two sequences there is no previous token."""
+    for number, attention in enumerate(("encoder", "decoder", "cross")):
+        for row in rows:
+            more = {"entropy": row["entropy"] + 10 * number} if "entropy" in row else {}
+            more |= {"previous": None if attention == "cross" else 0.25} if "role" in row else {}
+            yield {"attention": attention, **row, **more}
 
 
 @pytest.fixture

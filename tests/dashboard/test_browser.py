@@ -108,12 +108,14 @@ def test_columns_are_chosen_and_pinned_and_stay_in_sight(open_page):
 
 def test_what_is_saved_is_what_is_shown(open_page):
     shown = open_page()
-    text = "const {lines, numeric} = table.text(); return tableText(lines, arguments[0], numeric)"
-    lines = shown.js(text, "csv").splitlines()
+    lines = shown.js("return tableText(table.numbers(), 'csv')").splitlines()
     assert lines[0].startswith("configuration,seeds") and len(lines) == 5
     assert lines[1].startswith('"talking_heads, heads 6",3') and ",4.66," in lines[1]
-    assert shown.js(text, "md").splitlines()[1].startswith("| --- | --- |")
-    assert r"talking\_heads, heads 6 & 3" in shown.js(text, "tex")
+    text = "return tableText(table.text(), arguments[0])"
+    title, rule, first, *_ = shown.js(text, "md").splitlines()
+    assert "| Validation loss (nats per predicted token) |" in title and rule.startswith("| --- | --- |")
+    assert first.startswith("| talking_heads, heads 6 | 3 |") and "| 4.6600 \u00b10.0289 |" in first
+    assert r"talking\_heads, heads 6 & 3" in shown.js(text, "tex") and r"4.6600 $\pm$0.0289" in shown.js(text, "tex")
     for panel in ("curves", "forest", "parallel"):
         picture = ElementTree.fromstring(shown.js(f"return pictureText(document.querySelector('#{panel} svg'))"))
         styled = [

@@ -17,12 +17,23 @@ def test_by_layer_and_head_with_three_digits(make, measured, tmp_path, talking):
     folder = make("a")
     measured(folder, talking=talking)
     with Index(tmp_path / "runs") as index:
-        found = heads_of(folder, index)
+        (found,) = heads_of(folder, index).values()
     assert found["measures"] == {"entropy": [[1.1, 1.2], [2.1]], "gradient": [[0.5, 1.0], [0.5]]}
     assert found["roles"] == [["r11", "r12"], ["r21"]]
     assert sorted(found["plane"])[0] == [1, 1, 0.333, 0.0]
     matrix = [[11.0, 12.0, 13.0], [21.0, 22.0, 23.0]]
     assert found["projections"] == ({"P_l": [matrix, matrix], "P_w": [matrix, matrix]} if talking else {})
+
+
+def test_an_encoder_decoder_has_three_kinds_of_attention(make, measured, tmp_path):
+    folder = make("a")
+    measured(folder, sides=True)
+    with Index(tmp_path / "runs") as index:
+        found = heads_of(folder, index)
+    assert list(found) == ["encoder", "decoder", "cross"]
+    assert [each["measures"]["entropy"][0][0] for each in found.values()] == [1.1, 11.1, 21.1]
+    assert "previous" in found["decoder"]["measures"] and "previous" not in found["cross"]["measures"]
+    assert all(len(each["plane"]) == 3 and len(each["projections"]["P_l"]) == 2 for each in found.values())
 
 
 def test_runs_that_were_not_measured_have_none(make, measured, tmp_path):

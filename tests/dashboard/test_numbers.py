@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fixtures.latex import overfull_boxes
+
 ASSETS = Path(__file__).parents[2] / "experiments" / "dashboard" / "assets"
 ROWS = [
     {"name": "multi, heads 6", "names": ["multi-a", "multi-b"], "heads": 6, "loss": 4.5},
@@ -121,15 +123,21 @@ def test_long_names_are_cut_in_the_middle(js):
 
 
 def test_tables_as_text(js):
-    lines = [["name", "loss"], ['a,b "c"', "4.5"], ["=x_1 | <5%", "\u22120.1 \u00b1 2"]]
-    assert (
-        js("tableText", lines, "csv", [False, True]) == 'name,loss\n"a,b ""c""",4.5\n\'=x_1 | <5%,\u22120.1 \u00b1 2\n'
-    )
-    assert js("tableText", lines, "md", [False, True]).splitlines()[1:] == [
-        "| --- | ---: |", '| a,b "c" | 4.5 |', "| =x_1 \\| <5% | \u22120.1 \u00b1 2 |",
+    lines = [["name", "loss"], ['a,b "c"', "4.5"], ["=x_1 | <5%", "\u22120.1 \u00b12"]]
+    table = {"lines": lines, "units": ["", "nats"], "numeric": [False, True]}
+    assert js("tableText", {"lines": lines}, "csv") == 'name,loss\n"a,b ""c""",4.5\n\'=x_1 | <5%,\u22120.1 \u00b12\n'
+    assert js("tableText", table, "md").splitlines() == [
+        "| name | loss (nats) |", "| --- | ---: |", '| a,b "c" | 4.5 |', "| =x_1 \\| <5% | \u22120.1 \u00b12 |",
+        "", "\u00b1: standard error of the mean over seeds.",
     ]  # fmt: skip
-    tex = js("tableText", lines, "tex", [False, True])
-    assert tex.startswith("\\begin{tabular}{lr}") and "=x\\_1 | $<$5\\% & $-$0.1 $\\pm$ 2 \\\\" in tex
+    tex = js("tableText", table, "tex")
+    assert "\\begin{tabular}{lr}" in tex and "=x\\_1 | $<$5\\% & $-$0.1 $\\pm$2 \\\\" in tex
+
+
+def test_a_table_as_latex_compiles_and_fits_the_page(js, tmp_path):
+    lines = [["Configuration", *["Peak memory"] * 20], ["talking_heads, 50% & more #1", *["1,234.5 \u00b16.7"] * 20]]
+    table = {"lines": lines, "units": ["", *["tokens/s"] * 20], "numeric": [False, *[True] * 20]}
+    assert overfull_boxes(js("tableText", table, "tex"), ("graphicx",), tmp_path) == []
 
 
 def test_rows_without_a_value_are_last_either_way(js):

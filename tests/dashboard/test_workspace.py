@@ -99,10 +99,13 @@ def test_it_is_made_once_and_then_updated(make, measured, tmp_path, monkeypatch,
 
 
 def test_heads_of_the_softmax_and_of_the_values_may_differ_in_number():
-    from experiments.dashboard.workspace import head_table
+    from experiments.dashboard.workspace import head_tables
 
-    table = head_table({"roles": [["broad", "mixed"]], "measures": {"entropy": [[1.0, 2.0]], "gradient": [[0.5]]}})
-    assert table.splitlines()[2:] == ["| 1 | 1 | broad | 1.0000 | 0.5000 |", "| 1 | 2 | mixed | 2.0000 | - |"]
+    numbers = {"roles": [["broad", "mixed"]], "measures": {"entropy": [[1.0, 2.0]], "gradient": [[0.5]]}}
+    first, *_, last, other = head_tables("run", {"encoder": numbers, "cross": numbers}).splitlines()
+    assert first == "### run, encoder" and "### run, cross" in head_tables("run", {"cross": numbers})
+    assert [last, other] == ["| 1 | 1 | broad | 1.0000 | 0.5000 |", "| 1 | 2 | mixed | 2.0000 | - |"]
+    assert head_tables("run", {"": numbers}).startswith("### run\n")
 
 
 def test_a_server_that_refuses_is_told_in_a_line(make, tmp_path, monkeypatch):

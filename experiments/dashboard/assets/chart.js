@@ -1,4 +1,4 @@
-// A chart in SVG: axes, lines with bands, points; zoom by dragging, hover, keyboard. Colours are the style sheet's.
+// A chart in SVG: axes, lines with bands, points. Colours are the style sheet's; chart_reader.js has hover and zoom.
 "use strict";
 
 const MARGIN = { top: 10, right: 14, bottom: 42, left: 58 };
@@ -6,33 +6,32 @@ const TITLE = 27; // pixels for the title of the y axis
 const DIGIT = 7.7; // pixels, at most
 const LETTER = 6.4; // pixels, of a label
 const LINE = 14; // pixels from a label to the next
-const NEAR = 28; // pixels from which the pointer reaches a point
 const LABELS = 14; // more lines than these have no labels at their ends
-const TOLD = 12; // lines of which the numbers at one x are told
+const GUIDED = 3; // the most that a guide may lengthen the y axis
 
 /** A chart in `figure`. draw(what) shows
-    {x: {title, log, format, ticks or round}, y: {title, log, format}, guides: [{y, name}], fronts: [points], better, empty,
-     across: whether pointing tells all lines at one x, equal: whether a distance is the same on both axes,
+    {x: {title, log, format, ticks or round}, y: {title, log, format}, guides: [{y, name, reached: whether the axis always reaches
+     it}], fronts: [points], better, empty,
+     ranges: {x, y} or none for those of the points, across: whether pointing tells all lines at one x, equal: whether a distance is the same on both axes,
      series: [{group, name, line, symbols, faint, hollow, selected, label, points: [{x, y, low, high, left, right, text(),
-      key, selected}]}]}.
+      key, hollow, selected}]}]}.
     onSelect(key) is told of a point that is clicked, or entered by keyboard; onZoom({x, y} or null) of a new range. */
 class Chart {
   constructor(figure, onSelect, onZoom = () => {}) {
-    Object.assign(this, { figure, onSelect, onZoom, zoomed: null, focus: null });
+    Object.assign(this, { figure, onZoom, zoomed: null, near: [] });
     this.surface = svg("svg", { class: "chart", tabindex: 0, role: "application" });
     this.surface.setAttribute(
       "aria-label",
       `${figure.dataset.name}: arrow keys read points, + and - zoom, 0 shows all`,
     );
-    this.tip = html("div", { class: "tip", role: "status", hidden: "" });
+    this.reader = new ChartReader(this, onSelect);
     toolbar(figure, [
-      ["+", "Zoom in", () => this.zoom(0.5)],
-      ["−", "Zoom out", () => this.zoom(2)],
+      ["+", "Zoom in", () => this.reader.zoom(0.5)],
+      ["−", "Zoom out", () => this.reader.zoom(2)],
       ["⤢", "Show all", () => this.range(null)],
       ...pictureButtons(figure, () => this.surface),
     ]);
-    figure.append(this.surface, this.tip);
-    this.listen();
+    figure.append(this.surface, this.reader.tip);
     new ResizeObserver(() => this.what && this.draw(this.what)).observe(figure);
   }
 
@@ -48,7 +47,7 @@ class Chart {
     const reserved = this.labels.length
       ? LETTER * Math.min(30, Math.max(...this.labels.map((series) => series.label.length))) + 18
       : MARGIN.right;
-    const range = this.zoomed ?? this.whole(what, points);
+    const range = this.zoomed ?? what.ranges ?? this.whole(what, points);
     this.y = new Scale(range.y, [height - MARGIN.bottom, MARGIN.top], what.y.log);
     this.steps = ticks(this.y.low, this.y.high, height / 55, what.y.log)
       .filter((tick) => tick >= this.y.low && tick <= this.y.high)
@@ -83,19 +82,19 @@ class Chart {
     for (const series of what.series) marks.append(...this.series(series));
     for (const front of what.fronts ?? []) marks.append(...this.front(front));
     this.surface.append(...this.endLabels());
-    this.cursor = svg("path", { class: "cursor", d: "M-9,0a9,9 0 1,0 18,0a9,9 0 1,0 -18,0", visibility: "hidden" });
-    this.across = svg("line", { class: "across", y1: MARGIN.top, y2: height - MARGIN.bottom, visibility: "hidden" });
-    this.box = svg("rect", { class: "box", visibility: "hidden" });
-    this.surface.append(this.across, this.cursor, this.box);
+    this.surface.append(...this.reader.overlay(MARGIN.top, height - MARGIN.bottom));
   }
 
+  /** The ranges that show all points. A guide that would squeeze them stays outside. */
   whole(what, points) {
     const x = points.flatMap((point) => [point.x, point.left, point.right]);
-    const y = [
-      ...points.flatMap((point) => [point.y, point.low, point.high]),
-      ...(what.guides ?? []).map((guide) => guide.y),
-    ];
-    return { x: extent(x, what.x.log), y: extent(y, what.y.log) };
+    const y = points.flatMap((point) => [point.y, point.low, point.high]);
+    const of = (values) => extent(values, what.y.log);
+    const length = ([low, high]) => (what.y.log ? Math.log(high / low) : high - low);
+    const near = (what.guides ?? [])
+      .filter((guide) => guide.reached || length(of([...y, guide.y])) <= GUIDED * length(of(y)))
+      .map((guide) => guide.y);
+    return { x: extent(x, what.x.log), y: of([...y, ...near]) };
   }
 
   /** Make a distance as long on one axis as on the other: the axis with room to spare gets a larger range. */
@@ -132,13 +131,15 @@ class Chart {
     return group;
   }
 
+  /** A line across with its name; beyond the axis, the name at that end and the number that it stands for. */
   guide({ y, name }) {
-    const at = this.y.pixel(y);
+    const beyond = y > this.y.high ? "▴" : y < this.y.low ? "▾" : "";
+    const at = this.y.pixel(Math.max(this.y.low, Math.min(this.y.high, y)));
     const below = at + 18 < this.y.start;
-    return [
-      svg("line", { class: "guide", x1: this.left, x2: this.right, y1: at, y2: at }),
-      svg("text", { class: "guide", x: this.right - 4, y: at + (below ? 15 : -5), "text-anchor": "end" }, name),
-    ];
+    const text = beyond ? `${beyond} ${name}: ${(this.what.y.number ?? short)(y)}` : name;
+    const place = { class: "guide", x: this.right - 4, y: at + (below ? 15 : -5), "text-anchor": "end" };
+    const line = svg("line", { class: "guide", x1: this.left, x2: this.right, y1: at, y2: at });
+    return [...(beyond ? [] : [line]), svg("text", place, text)];
   }
 
   series(series) {
@@ -168,10 +169,16 @@ class Chart {
       this.near.push({ px, py, point, series });
       if (!series.line || known.length === 1 || point.whisker) parts.push(...this.whiskers(point, px, py, colour));
       if (!series.symbols) continue;
-      const style = series.hollow ? `fill:var(--sheet);stroke:${colour}` : `fill:${colour}`;
+      const hollow = series.hollow || point.hollow;
+      const style = hollow ? `fill:var(--sheet);stroke:${colour}` : `fill:${colour}`;
       const transform = `translate(${px.toFixed(1)} ${py.toFixed(1)})${series.faint ? " scale(0.6)" : ""}`;
       parts.push(
-        svg("path", { class: `symbol${kind}${point.selected ? " selected" : ""}`, d: symbol, transform, style }),
+        svg("path", {
+          class: `symbol${kind}${hollow && !series.hollow ? " hollow" : ""}${point.selected ? " selected" : ""}`,
+          d: symbol,
+          transform,
+          style,
+        }),
       );
     }
     return parts;
@@ -218,169 +225,6 @@ class Chart {
         cut(series.label, 30),
       ),
     ]);
-  }
-
-  listen() {
-    const surface = this.surface;
-    let start = null;
-    const place = (event) => {
-      const box = surface.getBoundingClientRect();
-      return [event.clientX - box.left, event.clientY - box.top];
-    };
-    surface.addEventListener("pointerdown", (event) => {
-      if (event.pointerType !== "touch" && event.button === 0) start = place(event);
-    });
-    surface.addEventListener("pointermove", (event) => {
-      if (start && event.buttons) this.rubber(start, place(event));
-      else this.point(...place(event));
-    });
-    surface.addEventListener("pointerup", (event) => {
-      const end = place(event);
-      if (start && Math.hypot(end[0] - start[0], end[1] - start[1]) > 8) this.zoomTo(start, end);
-      else {
-        this.select(this.nearest(...end));
-        // a finger has no hover
-        this.point(...end);
-      }
-      start = null;
-      this.box?.setAttribute("visibility", "hidden");
-    });
-    surface.addEventListener("pointerleave", () => this.show(null));
-    surface.addEventListener("dblclick", () => this.range(null));
-    surface.addEventListener("blur", () => this.show(null));
-    surface.addEventListener("keydown", (event) => this.key(event));
-  }
-
-  key(event) {
-    const steps = { ArrowRight: [1, 0], ArrowLeft: [-1, 0], ArrowDown: [0, 1], ArrowUp: [0, -1] };
-    const acts = {
-      "+": () => this.zoom(0.5), "=": () => this.zoom(0.5), "-": () => this.zoom(2), 0: () => this.range(null),
-      Enter: () => this.select(this.focus),
-    }; // prettier-ignore
-    if (event.key in steps) this.step(...steps[event.key]);
-    else if (event.key === "Escape" && this.zoomed) this.range(null);
-    else if (event.key in acts) acts[event.key]();
-    else return;
-    event.preventDefault();
-    event.stopPropagation();
-  }
-
-  /** Walk to the next point of the series, or to the nearest point of the next series. */
-  step(along, across) {
-    const series = this.what.series.filter((each) => !each.faint && this.near.some((near) => near.series === each));
-    if (!series.length) return;
-    const number = Math.max(0, series.indexOf(this.focus?.series));
-    const next = series[(number + across + series.length) % series.length];
-    const line = this.near.filter((near) => near.series === next).sort((a, b) => a.px - b.px);
-    if (!this.focus || next !== this.focus.series) {
-      const px = this.focus?.px ?? this.left;
-      this.show(line.reduce((best, near) => (Math.abs(near.px - px) < Math.abs(best.px - px) ? near : best)));
-    } else {
-      const at = line.findIndex((near) => near.point === this.focus.point);
-      this.show(line[Math.min(line.length - 1, Math.max(0, at + along))]);
-    }
-  }
-
-  nearest(px, py) {
-    let best = null,
-      least = NEAR;
-    for (const near of this.near ?? []) {
-      const distance = Math.hypot(near.px - px, near.py - py);
-      if (distance < least) [best, least] = [near, distance];
-    }
-    return best;
-  }
-
-  point(px, py) {
-    if (!this.what?.across) return this.show(this.nearest(px, py));
-    this.show(null);
-    const inside = this.near?.length && px >= this.left && px <= this.right;
-    if (inside) this.tell(px, py);
-  }
-
-  /** Tell what all the lines are at one x, those nearest to the pointer if there are many. */
-  tell(px, py) {
-    const x = this.x.value(px);
-    const at = (series) =>
-      interpolate(
-        series.points.map((point) => point.x),
-        series.points.map((point) => point.y),
-        x,
-      );
-    const lines = this.what.series
-      .filter((series) => series.line && !series.faint)
-      .map((series) => [series, at(series)]);
-    const known = lines.filter(([, y]) => isNumber(y));
-    const nearest = [...known]
-      .sort((a, b) => Math.abs(this.y.pixel(a[1]) - py) - Math.abs(this.y.pixel(b[1]) - py))
-      .slice(0, TOLD);
-    if (!nearest.length) return;
-    const told = [...nearest]
-      .sort((a, b) => b[1] - a[1])
-      .map(([series, y]) => {
-        const key = html("span", { class: "swatch", style: `background:${look(series.group).colour}` });
-        const line = html("div", {}, key, `${this.what.y.number(y)}  ${cut(series.name)}`);
-        return series === nearest[0][0] ? html("b", {}, line) : line;
-      });
-    const others = known.length - nearest.length;
-    const lead = html("div", {}, `${this.what.x.number(x)}${others ? `, ${others} more lines` : ""}`);
-    this.tip.replaceChildren(lead, ...told);
-    for (const [key, value] of Object.entries({ x1: px, x2: px, visibility: "visible" }))
-      this.across.setAttribute(key, value);
-    this.place(px, py);
-  }
-
-  show(near) {
-    this.focus = near;
-    this.tip.hidden = !near;
-    this.across?.setAttribute("visibility", "hidden");
-    this.cursor?.setAttribute("visibility", near ? "visible" : "hidden");
-    if (!near) return;
-    this.cursor.setAttribute("transform", `translate(${near.px} ${near.py})`);
-    this.tip.replaceChildren(...near.point.text().map((line) => html("div", {}, line)));
-    this.place(near.px, near.py);
-  }
-
-  place(px, py) {
-    this.tip.hidden = false;
-    const [box, frame] = [this.surface, this.figure].map((element) => element.getBoundingClientRect());
-    const beside = px + 14 + this.tip.offsetWidth < box.width ? px + 14 : px - 14 - this.tip.offsetWidth;
-    const below = py < this.tip.offsetHeight + 20;
-    this.tip.style.left = `${box.left - frame.left + Math.max(0, beside)}px`;
-    this.tip.style.top = `${box.top - frame.top + py + (below ? 14 : -this.tip.offsetHeight - 10)}px`;
-  }
-
-  select(near) {
-    if (near?.point.key) this.onSelect(near.point.key);
-  }
-
-  rubber([x0, y0], [x1, y1]) {
-    this.show(null);
-    const sides = {
-      x: Math.min(x0, x1),
-      y: Math.min(y0, y1),
-      width: Math.abs(x1 - x0),
-      height: Math.abs(y1 - y0),
-      visibility: "visible",
-    };
-    for (const [key, value] of Object.entries(sides)) this.box?.setAttribute(key, value);
-  }
-
-  zoomTo([x0, y0], [x1, y1]) {
-    const order = (a, b) => [Math.min(a, b), Math.max(a, b)];
-    this.range({ x: order(this.x.value(x0), this.x.value(x1)), y: order(this.y.value(y0), this.y.value(y1)) });
-  }
-
-  /** Make the visible range `factor` times as large, around the point in focus or the middle. */
-  zoom(factor) {
-    if (!this.x) return;
-    const around = (scale, centre) =>
-      [scale.start, scale.end].map((end) => scale.value(centre + (end - centre) * factor));
-    const middle = (scale) => (scale.start + scale.end) / 2;
-    this.range({
-      x: around(this.x, this.focus?.px ?? middle(this.x)),
-      y: around(this.y, this.focus?.py ?? middle(this.y)),
-    });
   }
 
   range(zoomed) {

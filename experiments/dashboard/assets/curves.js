@@ -116,7 +116,7 @@ function drawCurves(shownRows, others, group, baseline) {
   const guess = data.task ? "frequencies of the targets" : "single-token frequencies";
   const { unigram } = comparison();
   const guides = isDifference
-    ? [{ y: 0, name: baseline?.name ?? "" }]
+    ? [{ y: 0, name: baseline?.name ?? "", reached: true }]
     : isLoss && unigram !== null
       ? [{ y: of(unigram), name: guess }]
       : [];
@@ -151,6 +151,8 @@ function sayCurves(series, known, shownRows, isDifference) {
     said.push(
       "Lines are means over finished seeds, bands their 95% intervals, which begin with four seeds; thin lines are seeds.",
     );
+  if (!isDifference && known.some((row) => row.unlike))
+    said.push("Some means are over other seeds than the baseline's: only their differences compare.");
   if (state.smooth) said.push(`Smoothed: an exponential mean, weight of the past ${state.smooth}.`);
   if (series.some((each) => each.hollow)) said.push("Faint and dotted: not finished, or of other conditions.");
   if (state.lines === "means" && known.length > LINES)

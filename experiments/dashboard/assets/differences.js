@@ -14,7 +14,8 @@ function drawAnswer(shownRows, baseline) {
     return [by, ` (${sure}; ${counts(n, "shared seed")})`];
   };
   const better = found.filter((row) => row.difference.word === "better");
-  const lowest = [...found].sort((a, b) => a.difference.mean - b.difference.mean)[0];
+  const [lowest] = found;
+  const why = (row) => `: ${row.difference.word}${row.difference.why ? `, ${row.difference.why}` : ""}.`;
   const named = (row) => html("b", {}, row.name);
   const sentence = better.length
     ? [
@@ -24,6 +25,7 @@ function drawAnswer(shownRows, baseline) {
         " by ",
         ...parts(better[0]),
         better.length > 1 ? `. ${better.length === 2 ? "So is 1 other" : `So are ${better.length - 1} others`}.` : ".",
+        ...(lowest === better[0] ? [] : [" The lowest mean is that of ", named(lowest), ", lower by ", ...parts(lowest), why(lowest)]),
       ]
     : !baseline
       ? ["No run has finished: there is nothing to compare yet."]
@@ -37,8 +39,7 @@ function drawAnswer(shownRows, baseline) {
             named(lowest),
             `, ${lowest.difference.mean < 0 ? "lower" : "higher"} by `,
             ...parts(lowest),
-            `: ${lowest.difference.word}`,
-            lowest.difference.why ? `, ${lowest.difference.why}.` : ".",
+            why(lowest),
           ];
   byId("answer").replaceChildren(...sentence);
 }
@@ -69,7 +70,7 @@ function drawForest(shownRows, baseline, group) {
       const { mean, half: width, n, word, why, seeds } = row.difference;
       const sure = isNumber(width) ? interval({ mean, half: width }) : "no interval";
       return {
-        group: group(row), name: row.name, mean, half: width, seeds, word, key: row.name, selected: row.name === state.chosen,
+        group: group(row), name: row.name, mean, half: width, seeds, word, aside: word === "not tested", key: row.name, selected: row.name === state.chosen,
         numbers: [`${signed(mean)}  ${sure}`, String(n)],
         text: () => [row.name, `${signed(mean)} nats ${sure}, ${counts(n, "shared seed")}`, `${word} ${word === "better" || word === "worse" ? `than ${baseline.name}` : ""}`, ...(why ? [why] : []), more(row)],
       };

@@ -15,17 +15,25 @@ const DRAWN = [
   "paint-order",
 ];
 
-/** Lines of text cells, the first their titles, in a format: csv, md or tex. `numeric`: whether a column is of numbers. */
-function tableText(lines, format, numeric) {
+/** Lines of text cells, the first their titles, in a format: csv, md or tex. `units`: of the columns, `numeric`: whether
+    a column is of numbers; csv needs neither. */
+function tableText({ lines, units, numeric }, format) {
   if (format === "csv") return lines.map((cells) => cells.map(csvCell).join(",")).join("\n") + "\n";
   const [titles, ...rest] = lines;
+  const hasErrors = rest.flat().some((cell) => cell.includes("\u00b1"));
+  const note = hasErrors ? "\n\u00b1: standard error of the mean over seeds.\n" : "";
   if (format === "md") {
     const line = (cells) => `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |\n`;
-    return line(titles) + line(numeric.map((is) => (is ? "---:" : "---"))) + rest.map(line).join("");
+    const head = line(titles.map((each, place) => (units[place] ? `${each} (${units[place]})` : each)));
+    return head + line(numeric.map((is) => (is ? "---:" : "---"))) + rest.map(line).join("") + note;
   }
   const line = (cells) => `${cells.map(texCell).join(" & ")} \\\\\n`;
   const sides = numeric.map((is) => (is ? "r" : "l")).join("");
-  return `\\begin{tabular}{${sides}}\n\\hline\n${line(titles)}\\hline\n${rest.map(line).join("")}\\hline\n\\end{tabular}\n`;
+  const head = line(titles) + (units.some(Boolean) ? line(units) : "");
+  const tabular = `\\begin{tabular}{${sides}}\n\\hline\n${head}\\hline\n${rest.map(line).join("")}\\hline\n\\end{tabular}`;
+  // scaled down to the width of the text where it is wider
+  const width = "\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi";
+  return `% needs \\usepackage{graphicx}\n\\noindent\\resizebox{${width}}{!}{%\n${tabular}}\n${texCell(note)}`;
 }
 
 // a spreadsheet would take text that begins like a formula for one
@@ -43,7 +51,7 @@ function pictureText(surface) {
   const originals = [surface, ...surface.querySelectorAll("*")];
   [copy, ...copy.querySelectorAll("*")].forEach((element, place) => {
     const style = getComputedStyle(originals[place]);
-    element.setAttribute("style", DRAWN.map((name) => `${name}:${style.getPropertyValue(name)}`).join(";"));
+    element.setAttribute("style", DRAWN.map((name) => `${name}:${plain(style.getPropertyValue(name))}`).join(";"));
     if (style.visibility === "hidden") element.setAttribute("visibility", "hidden");
   });
   const { width, height } = surface.getBoundingClientRect();
@@ -60,6 +68,20 @@ function pictureText(surface) {
     getComputedStyle(surface.closest("figure, section") ?? document.body).backgroundColor || sheet;
   copy.prepend(background);
   return new XMLSerializer().serializeToString(copy);
+}
+
+const PLAIN = new Map();
+
+/** A colour that was mixed, as red, green and blue, which every program reads; any other value as it is. */
+function plain(value) {
+  if (!/^(oklab|color)\(/.test(value)) return value;
+  if (!PLAIN.has(value)) {
+    const brush = html("canvas", { width: 1, height: 1 }).getContext("2d");
+    brush.fillStyle = value;
+    brush.fillRect(0, 0, 1, 1);
+    PLAIN.set(value, `rgb(${[...brush.getImageData(0, 0, 1, 1).data].slice(0, 3).join(", ")})`);
+  }
+  return PLAIN.get(value);
 }
 
 function savePicture(surface, name, kind) {

@@ -1,12 +1,14 @@
 // Intervals under each other: a row a configuration, its mean, its 95% interval, its seeds, and what follows from them.
 "use strict";
 
-const ROW = { wide: 27, narrow: 46, top: 26, bottom: 40, narrowest: 760 };
+const ROW = { wide: 27, narrow: 46, top: 26, bottom: 40, narrowest: 760, spread: 1.8 };
 const TEXTS = [0, 215, 262, 360]; // pixels from the plot to its columns of text, and to their end
 const REACH = 2.2; // the axis goes so many times as far as means and seeds do; intervals that go further have arrows
+const LENGTHENED = 3; // the most that rows without a verdict may lengthen the axis; those that go further have arrows
 
 /** A forest plot in `figure`. draw(what) shows
-    {title, brief: title where there is little room, rows: [{group, name, mean, half, seeds, numbers, word, key, selected, hollow, text()}], zero: {name} or null, margin,
+    {title, brief: title where there is little room, rows: [{group, name, mean, half, seeds, numbers, word, aside: whether nothing is tested, key, selected, hollow,
+     text()}], zero: {name} or null, margin,
      heading: titles of the numbers and of the word, empty}. onSelect(key) is told of a row that is clicked or entered. */
 class Forest {
   constructor(figure, onSelect) {
@@ -25,15 +27,15 @@ class Forest {
     this.what = what;
     const width = Math.max(280, this.surface.getBoundingClientRect().width);
     this.narrow = width < ROW.narrowest;
-    const step = this.narrow ? ROW.narrow : ROW.wide;
+    const step = this.step(what.rows.length);
     const letters = Math.max(10, ...what.rows.map((row) => row.name.length));
     this.names = this.narrow ? 0 : Math.min(0.34 * width, LETTER * letters + 30);
     const texts = this.narrow ? 0 : TEXTS.at(-1);
     const bottom = ROW.top + step * what.rows.length;
     this.scale = new Scale(this.range(what), [this.names + 16, width - texts - 16], false);
     this.texts = width - texts;
-    this.surface.setAttribute("viewBox", `0 0 ${width} ${bottom + ROW.bottom}`);
-    this.surface.style.height = `${bottom + ROW.bottom}px`;
+    const height = Math.max(bottom + ROW.bottom, this.surface.getBoundingClientRect().height);
+    this.surface.setAttribute("viewBox", `0 0 ${width} ${height}`);
     if (!what.rows.length) {
       this.surface.replaceChildren(svg("text", { class: "empty", x: width / 2, y: ROW.top + 14 }, what.empty));
       return;
@@ -42,8 +44,20 @@ class Forest {
     this.surface.replaceChildren(this.axis(bottom), ...rows);
   }
 
-  range({ rows, zero, margin }) {
-    const places = rows.flatMap((row) => [row.mean, ...row.seeds]).concat(zero ? [0] : []);
+  /** The height of a row: rows spread where the panel is higher than they need. */
+  step(rows) {
+    const least = this.narrow ? ROW.narrow : ROW.wide;
+    this.surface.style.height = `${ROW.top + least * rows + ROW.bottom}px`;
+    const room = (this.surface.getBoundingClientRect().height - ROW.top - ROW.bottom) / Math.max(1, rows);
+    return Math.max(least, Math.min(room, ROW.spread * least));
+  }
+
+  range({ rows: all, zero, margin }) {
+    const placesOf = (rows) => rows.flatMap((row) => [row.mean, ...row.seeds]).concat(zero ? [0] : []);
+    const length = (rows) => extent(placesOf(rows), false).reduce((low, high) => high - low);
+    const tested = all.filter((row) => !row.aside);
+    const rows = tested.length && length(all) > LENGTHENED * length(tested) ? tested : all;
+    const places = placesOf(rows);
     const [low, high] = extent(places, false);
     const room = ((REACH - 1) * (high - low)) / 2;
     const ends = rows.filter((row) => isNumber(row.half)).flatMap((row) => [row.mean - row.half, row.mean + row.half]);
@@ -103,20 +117,17 @@ class Forest {
     group.append(svg("path", { d: symbol, transform: `translate(9 ${base - 4})`, style: `fill:${colour}` }));
     const letters = Math.floor((narrow ? width - 120 : this.names - 24) / LETTER);
     group.append(svg("text", { class: "name", x: 20, y: base }, cut(row.name, Math.max(12, letters))));
-    for (const seed of row.seeds)
+    const isInside = (value) => value >= scale.low && value <= scale.high;
+    for (const seed of row.seeds.filter(isInside))
       group.append(
-        svg("circle", { class: "seed", cx: scale.pixel(within(seed)), cy: middle, r: 2.6, style: `fill:${colour}` }),
+        svg("circle", { class: "seed", cx: scale.pixel(seed), cy: middle, r: 2.6, style: `fill:${colour}` }),
       );
-    if (isNumber(row.half)) {
-      const [low, high] = [row.mean - row.half, row.mean + row.half];
-      const [x1, x2] = [low, high].map((end) => scale.pixel(within(end)));
-      group.append(svg("line", { class: "interval", x1, x2, y1: middle, y2: middle, style: `stroke:${colour}` }));
-      if (low < scale.low) group.append(svg("path", { d: `M${x1 - 2},${middle}l7,-4.5v9z`, style: `fill:${colour}` }));
-      if (high > scale.high)
-        group.append(svg("path", { d: `M${x2 + 2},${middle}l-7,-4.5v9z`, style: `fill:${colour}` }));
-    }
+    const ends = [row.mean - (row.half ?? 0), row.mean + (row.half ?? 0)];
+    const [x1, x2] = ends.map((end) => scale.pixel(within(end)));
+    group.append(svg("line", { class: "interval", x1, x2, y1: middle, y2: middle, style: `stroke:${colour}` }));
+    group.append(...this.arrows(ends, middle, colour));
     const style = row.hollow ? `fill:var(--sheet);stroke:${colour}` : `fill:${colour}`;
-    if (isNumber(row.mean))
+    if (isInside(row.mean))
       group.append(
         svg("path", {
           class: `symbol${row.hollow ? " hollow" : ""}`,
@@ -133,6 +144,16 @@ class Forest {
     }
     this.listen(group, row, middle);
     return group;
+  }
+
+  /** Arrows at the ends of the axis that an interval goes beyond. */
+  arrows([low, high], middle, colour) {
+    const { scale } = this;
+    const arrow = (x, along) => svg("path", { class: "beyond", d: `M${x},${middle}l${along},-4.5v9z`, style: `fill:${colour}` });
+    return [
+      ...(low < scale.low ? [arrow(scale.start - 2, 7)] : []),
+      ...(high > scale.high ? [arrow(scale.end + 2, -7)] : []),
+    ];
   }
 
   listen(group, row, middle) {

@@ -15,6 +15,13 @@ const HEAD_MEASURES = {
   relevance: "relevance, in its layer",
 };
 
+// the kinds of attention of an encoder-decoder; other models have one, without a name
+const ATTENTIONS = {
+  encoder: "self-attention of the encoder",
+  decoder: "self-attention of the decoder",
+  cross: "attention of the decoder to the encoder",
+};
+
 /** The run whose heads are shown: the chosen one, or the first of the chosen configuration or of those shown. */
 function runWithHeads(visible) {
   const measured = (run) => data.heads[run.number];
@@ -25,31 +32,42 @@ function runWithHeads(visible) {
 function drawHeadsOfRun(visible) {
   const section = byId("of-run");
   section.hidden = !Object.keys(data.heads).length;
+  byId("attention").parentElement.hidden = true;
   if (section.hidden) return;
   const row = runWithHeads(visible);
-  const found = row && data.heads[row.number];
+  const kinds = row && data.heads[row.number];
   const all = Object.keys(data.heads).length;
   const others = all > 1 ? ` ${counted(all)} runs here have their heads measured: choose one in a chart or the table.` : "";
   byId("whose").replaceChildren(
-    ...(found ? [html("b", {}, row.run), `; attn heads writes its attention maps and more.${others}`] : [`attn heads has not measured those of the chosen configuration.${others}`]),
+    ...(kinds ? [html("b", {}, row.run), `; attn heads writes its attention maps and more.${others}`] : [`attn heads has not measured those of the chosen configuration.${others}`]),
   );
-  for (const id of ["measures", "plane", "projections"]) byId(id).hidden = !found;
+  for (const id of ["measures", "plane", "projections"]) byId(id).hidden = !kinds;
+  const found = kinds && numbersOfAttention(kinds);
   if (!found) return;
   drawMeasure(found);
   drawPlane(found);
   drawProjections(found);
 }
 
+/** The numbers of the chosen kind of attention, or of the first where the run has no such kind; fills the menu. */
+function numbersOfAttention(kinds) {
+  const names = Object.keys(kinds);
+  const name = names.includes(state.attention) ? state.attention : names[0];
+  fillMenu("attention", names, name, ATTENTIONS);
+  return kinds[name];
+}
+
 function drawMeasure(found) {
   const names = Object.keys(found.measures);
   const name = names.includes(state.measure) ? state.measure : names[0];
+  fillMenu("measure", names, name, HEAD_MEASURES);
   const values = found.measures[name];
   const known = values.flat().filter(isNumber);
   const [low, high] = [Math.min(...known), Math.max(...known)];
   measures.draw({
     tiles: [{ title: "Layer (down), head (across)", values }],
     range: [low, high],
-    most: 54,
+    most: 90,
     text: (tile, layer, head) => {
       // a layer may have other value heads than softmax heads: a role and a measure are of one of the two
       const alike = (of) => of[layer]?.length === values[layer].length;
@@ -66,6 +84,7 @@ function drawMeasure(found) {
 }
 
 function drawPlane(found) {
+  plane.zoomed = state.zoom.plane ?? null;
   plane.draw({
     x: { title: "Distance, in two dimensions (square root of nats)" },
     y: { title: "The same distance" },

@@ -13,6 +13,10 @@ class HeatMap {
     this.surface = svg("svg", { class: "heat", tabindex: 0, role: "application" });
     this.surface.setAttribute("aria-label", `${figure.dataset.name}: arrow keys read cells`);
     this.tip = html("div", { class: "tip", role: "status", hidden: "" });
+    toolbar(
+      figure,
+      pictureButtons(figure, () => this.surface),
+    );
     figure.append(this.surface, this.tip);
     this.surface.addEventListener("pointermove", (event) => this.point(event));
     this.surface.addEventListener("pointerdown", (event) => this.point(event));

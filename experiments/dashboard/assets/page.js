@@ -14,6 +14,7 @@ const configurations = data.configurations.map((each, number) => {
   for (const run of row.runs) run.of = row;
   row.names = row.runs.map((run) => run.run);
   row.seeds = seedsOf(row);
+  row.seedKey = row.ended.map((run) => run.seed).sort().join();
   return row;
 });
 if (data.task) ofTask();
@@ -23,8 +24,8 @@ const HANDS = 5000; // milliseconds after a touch during which the page doesn't 
 
 const state = {
   comparison: 0, baseline: null, rest: false, by: "variant", lines: "means", x: "tokens", y: "validation loss", logx: false,
-  logy: false, smooth: 0, zoom: {}, hidden: [], ranges: {}, filter: "", sort: "loss", columns: null, pinned: [], open: [],
-  measure: "entropy", chosen: null, run: null, theme: null, paused: false,
+  logy: false, smooth: 0, zoom: {}, hidden: [], ranges: {}, filter: "", sort: "loss", columns: null, pinned: [], open: [], rows: ROWS,
+  measure: "entropy", attention: null, chosen: null, run: null, theme: null, paused: false,
 }; // prettier-ignore
 try {
   Object.assign(state, JSON.parse(decodeURIComponent(location.hash.slice(1)) || "{}"));
@@ -44,7 +45,12 @@ function change(news) {
 }
 /** Choose a configuration, or one run of it; choosing it again takes the choice back. */
 const select = (name, run = null) =>
-  change(name === state.chosen && run === state.run ? { chosen: null, run: null } : { chosen: name, run });
+  change({
+    ...(name === state.chosen && run === state.run ? { chosen: null, run: null } : { chosen: name, run }),
+    ...unzoomed("plane"),
+  });
+/** The zooms without those of charts which are about to show something else. */
+const unzoomed = (...ids) => ({ zoom: { ...state.zoom, ...Object.fromEntries(ids.map((id) => [id, undefined])) } });
 const zooming = (id) => (range) => {
   state.zoom = { ...state.zoom, [id]: range ?? undefined };
   remember();
@@ -52,9 +58,9 @@ const zooming = (id) => (range) => {
 const forest = new Forest(byId("forest"), select);
 const losses = new Forest(byId("losses"), select);
 const [curves, speed, memory] = ["curves", "speed", "memory"].map((id) => new Chart(byId(id), select, zooming(id)));
-const facetCharts = new Facets(byId("heads"), (figure) => new Chart(figure, select));
+const facetCharts = new Facets(byId("heads"), (figure) => new Chart(figure, select, zooming(figure.id)));
 const measures = new HeatMap(byId("measures"));
-const plane = new Chart(byId("plane"), () => {});
+const plane = new Chart(byId("plane"), () => {}, zooming("plane"));
 const projections = new HeatMap(byId("projections"));
 const parallel = new Parallel(
   byId("parallel"),
@@ -107,6 +113,8 @@ function draw() {
     others.runs = visible.flatMap((row) => row.runs.filter((run) => !row.ended.includes(run)));
   }
   const baseline = drawBaselines();
+  // means over different seeds differ also by the seeds
+  for (const row of configurations) row.unlike = row.compared && row.seedKey !== baseline?.seedKey;
   drawLegend(groups, groupName);
   drawAnswer(shownRows, baseline);
   drawForest(shownRows, baseline, group);
@@ -187,7 +195,7 @@ function choices(key, options) {
       key === "comparison"
         ? { zoom: {} }
         : key === "x" || key === "y"
-          ? { zoom: { ...state.zoom, curves: undefined } }
+          ? unzoomed("curves")
           : {};
     change({
       [key]: key === "comparison" ? Number(menu.value) : menu.value,
@@ -216,10 +224,10 @@ function start() {
   choices("lines", { means: "mean over seeds", runs: "every run" });
   choices("y", Object.fromEntries(Object.keys(QUANTITIES).map((name) => [name, name])));
   choices("x", Object.fromEntries(Object.entries(AXES).map(([key, [name]]) => [key, name])));
-  choices("measure", HEAD_MEASURES);
   choices("comparison", Object.fromEntries(data.comparisons.map(({ says }, place) => [place, cut(says || "all", 60)])));
   byId("comparison").parentElement.hidden = data.comparisons.length < 2;
-  byId("baseline").addEventListener("change", () => change({ baseline: byId("baseline").value }));
+  for (const key of ["baseline", "attention", "measure"])
+    byId(key).addEventListener("change", () => change({ [key]: byId(key).value, ...unzoomed("plane") }));
   for (const key of ["rest", "logx", "logy"]) switches(key);
   byId("smooth").value = state.smooth;
   byId("smooth").addEventListener("input", () => change({ smooth: Number(byId("smooth").value) }));
@@ -228,11 +236,9 @@ function start() {
   byId("theme").addEventListener("click", () => change({ theme: isDark() ? "light" : "dark" }));
   for (const button of document.querySelectorAll("[data-format]"))
     button.addEventListener("click", () => {
-      const { lines, numeric } = table.text();
-      save(
-        `runs.${button.dataset.format}`,
-        new Blob([tableText(lines, button.dataset.format, numeric)], { type: "text/plain" }),
-      );
+      const format = button.dataset.format;
+      const text = tableText(format === "csv" ? table.numbers() : table.text(), format);
+      save(`runs.${format}`, new Blob([text], { type: "text/plain" }));
     });
   document.addEventListener("keydown", (event) => {
     const typing = ["INPUT", "SELECT"].includes(document.activeElement?.tagName);

@@ -64,14 +64,14 @@ function drawScatter(chart, shownRows, others, group, column, better) {
   const quality = data.task ? "loss" : "perplexity";
   const known = shownRows.filter((row) => isNumber(row[column]) && isNumber(row.loss));
   const point = (row, name) => ({ x: row[column] * scale, y: of(row.loss), key: (row.of ?? row).name, row, group: group(row.of ?? row),
-    text: () => [name, `${quality} ${shown(of(row.loss), quality)}`, `${title(column).toLowerCase()} ${shown(row[column], column)} ${unit(column)}`] }); // prettier-ignore
+    hollow: !row.of && row.unlike, text: () => [name, `${quality} ${shown(of(row.loss), quality)}`, `${title(column).toLowerCase()} ${shown(row[column], column)} ${unit(column)}`] }); // prettier-ignore
   const points = known.map((row) => {
     const [up, along] = [half(row, "loss"), half(row, column)];
     return { ...point(row, `${row.name}: mean of ${counts(row.ended.length, "seed")}`), selected: row.name === state.chosen,
       ...(up === null || known.length > BARS ? {} : { low: of(row.loss - up), high: of(row.loss + up) }),
       ...(along === null || known.length > BARS ? {} : { left: (row[column] - along) * scale, right: (row[column] + along) * scale }) }; // prettier-ignore
   });
-  const front = paretoFront(points, better);
+  const front = paretoFront(points.filter((each) => !each.hollow), better);
   const drawn = points.length > MARKS ? [...new Set([...evenly(points, MARKS), ...front])] : points;
   const seeds = known.length <= BARS ? known.filter((row) => row.ended.length > 1).flatMap((row) => row.ended) : [];
   const hollow = [...others.runs, ...others.rows]
@@ -108,7 +108,11 @@ function drawScatter(chart, shownRows, others, group, column, better) {
   ];
   if (drawn.length < points.length)
     said.push(`${counted(drawn.length)} of ${counted(points.length)} are drawn, the front whole.`);
-  if (hollow.length) said.push("Hollow: not finished, or of other conditions.");
+  const kinds = [
+    hollow.length && "not finished, or of other conditions",
+    drawn.some((each) => each.hollow) && "means over other seeds than the baseline's",
+  ].filter(Boolean);
+  if (kinds.length) said.push(`Hollow: ${kinds.join("; ")}.`);
   note(chart.figure.id, said);
 }
 
@@ -153,6 +157,7 @@ function drawHeads(shownRows, group) {
             y: row.loss,
             key: row.name,
             selected: row.name === state.chosen,
+            hollow: row.unlike,
             text: () => told(row),
             ...(width === null ? {} : { low: row.loss - width, high: row.loss + width, whisker: true }),
           };
@@ -166,9 +171,9 @@ function drawHeads(shownRows, group) {
           points,
         };
       });
-      const only = chart.zoomed ? {} : { whole: () => ({ x: extent(heads, true), y }) };
-      Object.assign(chart, only);
+      chart.zoomed = state.zoom[chart.figure.id] ?? null;
       chart.draw({
+        ranges: { x: extent(heads, true), y },
         x: { title: "Heads", log: true, ticks: heads, format: String },
         y: { title: labelled("loss") },
         series,
@@ -185,6 +190,7 @@ function drawHeads(shownRows, group) {
   note("heads", [
     ...(lines > LINES ? [`At most ${LINES} of ${counted(lines)} lines are drawn.`] : []),
     "A line joins configurations that differ in nothing but their heads; bars are 95% intervals.",
+    ...(known.some((row) => row.unlike) ? ["Hollow: means over other seeds than the baseline's."] : []),
     ...(without > 0 ? [`${without} more sizes are not drawn: filter.`] : []),
   ]);
 }
@@ -196,11 +202,12 @@ function drawLosses(known, group, told) {
     rows: rows.slice(0, RUNGS).map((row) => ({
       group: group(row), name: row.name, mean: row.loss, half: half(row, "loss"), seeds: row.ended.map((run) => run.loss), key: row.name,
       numbers: [`${shown(row.loss, "loss")}${half(row, "loss") === null ? "" : ` ± ${shown(half(row, "loss"), "loss")}`}`, String(row.ended.length)],
-      word: "", selected: row.name === state.chosen, text: () => told(row),
+      word: "", hollow: row.unlike, selected: row.name === state.chosen, text: () => told(row),
     })),
   }); // prettier-ignore
   note("losses", [
     "Small dots are seeds. Whether two differ is better told above, where seeds are paired.",
+    ...(rows.some((row) => row.unlike) ? ["Hollow: means over other seeds than the baseline's."] : []),
     ...(rows.length > RUNGS ? [`The best ${RUNGS} of ${counted(rows.length)} are drawn.`] : []),
   ]);
 }
@@ -231,6 +238,7 @@ function drawTable(rows, group, baseline) {
     sort: ["name", ...all].includes(state.sort.replace(/^-/, "")) ? state.sort : "loss",
     pinned: state.pinned,
     open: state.open,
+    limit: state.rows,
     selected: state.chosen,
     group,
   });
@@ -242,6 +250,7 @@ function drawTable(rows, group, baseline) {
       ? ["All runs: ", ...shared.map((column) => html("span", {}, `${title(column)} `, value(column)))]
       : []),
   );
+  byId("unlike").hidden = !rows.some((row) => row.unlike);
   const chosen = configurations.find((row) => row.name === state.chosen);
   byId("chosen").hidden = !chosen;
   if (chosen) sayChosen(chosen, baseline);
@@ -279,6 +288,13 @@ function drawColumnChoice(all, columns) {
     box.addEventListener("change", () => change({ columns: toggled(columns, column) }));
     return html("label", {}, box, ` ${title(column)}`);
   })); // prettier-ignore
+}
+
+/** Fill a menu whose values depend on what is shown; a choice of one is hidden. */
+function fillMenu(key, names, chosen, titles = {}) {
+  byId(key).replaceChildren(...names.map((value) => html("option", { value }, titles[value] ?? value)));
+  byId(key).value = chosen ?? "";
+  byId(key).parentElement.hidden = names.length < 2;
 }
 
 function note(id, said) {

@@ -2,7 +2,7 @@
 "use strict";
 
 const STOPS = 4; // parts of a measured axis that the arrow keys choose
-const AXIS = { top: 44, bottom: 20, side: 70, reach: 22 };
+const AXIS = { top: 44, bottom: 20, side: 70, reach: 22, height: 320 };
 
 class Parallel {
   /** onRange(column, [low, high] or null) is told of a chosen range, onSelect(run) of a clicked line. */
@@ -22,8 +22,10 @@ class Parallel {
   /** what: {axes: [{column, ordinal}], rows, all (rows that span the axes), group(row), ranges, selected}. */
   draw(what) {
     this.what = what;
-    const width = Math.max(this.scroll.clientWidth, 2 * AXIS.side + 112 * (what.axes.length - 1)),
-      height = 320;
+    const width = Math.max(this.scroll.clientWidth, 2 * AXIS.side + 112 * (what.axes.length - 1));
+    // what was drawn before must not hold the panel open
+    this.surface.style.height = `${AXIS.height}px`;
+    const height = Math.max(AXIS.height, this.scroll.clientHeight);
     this.surface.setAttribute("viewBox", `0 0 ${width} ${height}`);
     this.surface.style.width = `${width}px`;
     this.surface.style.height = `${height}px`;

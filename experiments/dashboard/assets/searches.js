@@ -32,19 +32,11 @@ function makeSearchCharts() {
     const run = runs.find((each) => each.run === name);
     if (run) select(run.of.name, name);
   };
-  const charts = { trials: new Chart(byId("trials"), choose), front: new Chart(byId("front"), choose), bars: new Bars(byId("importance")) };
+  const charts = { bars: new Bars(byId("importance")) };
+  for (const id of ["trials", "front"]) charts[id] = new Chart(byId(id), choose, zooming(id));
   for (const key of ["search", "objective", "against"])
-    byId(key).addEventListener("change", () => {
-      charts.trials.zoomed = charts.front.zoomed = null;
-      change({ [key]: byId(key).value });
-    });
+    byId(key).addEventListener("change", () => change({ [key]: byId(key).value, ...unzoomed("trials", "front") }));
   return charts;
-}
-
-function fillMenu(key, names, chosen) {
-  byId(key).replaceChildren(...names.map((name) => html("option", { value: name }, name)));
-  byId(key).value = chosen ?? "";
-  byId(key).parentElement.hidden = names.length < 2;
 }
 
 function sayFound(search, name) {
@@ -86,6 +78,7 @@ function drawTrials(search, place) {
     const heights = number ? [best[number - 1], best[number]] : [best[0]];
     return heights.map((height) => ({ x: trial.number, y: height * axis.scale, text }));
   });
+  searchCharts.trials.zoomed = state.zoom.trials ?? null;
   searchCharts.trials.draw({
     x: { title: "Trial", round: (low, high, count) => [...new Set(ticks(low, high, count, false).map(Math.round))] },
     y: { title: axis.title },
@@ -114,6 +107,7 @@ function drawFront(search, place, other) {
   const best = search.trials.filter((trial) => search.best.includes(trial.number)).map(point);
   // the staircase between them is true only where nothing else counts
   const fronts = search.objectives.length === 2 ? [best.sort((a, b) => a.x - b.x)] : best.map((each) => [each]);
+  searchCharts.front.zoomed = state.zoom.front ?? null;
   searchCharts.front.draw({
     x: { title: x.title },
     y: { title: y.title },

@@ -4,12 +4,12 @@
 const ROWS = 100;
 
 class Table {
-  /** change(news): tells the page of a new `sort`, `pinned` or `open` of its state; onSelect(name), of a chosen row. */
+  /** change(news): tells the page of a new `sort`, `pinned`, `open` or `rows` of its state; onSelect(name), of a chosen row. */
   constructor(element, change, onSelect) {
-    Object.assign(this, { element, change, onSelect, limit: ROWS });
+    Object.assign(this, { element, change, onSelect });
   }
 
-  /** what: {rows, columns, sort, pinned, open, selected, group(row)}; a row has its `runs`. */
+  /** what: {rows, columns, sort, pinned, open, limit: rows at most, selected, group(row)}; a row has its `runs`. */
   draw(what) {
     this.what = what;
     this.columns = [
@@ -18,7 +18,7 @@ class Table {
     ];
     this.sorted = sortedBy(what.rows, what.sort);
     const head = html("tr", {}, this.heading("name"), ...this.columns.map((column) => this.heading(column)));
-    const body = html("tbody", {}, ...this.sorted.slice(0, this.limit).flatMap((row) => this.lines(row)));
+    const body = html("tbody", {}, ...this.sorted.slice(0, what.limit).flatMap((row) => this.lines(row)));
     const table = html(
       "table",
       {},
@@ -29,14 +29,11 @@ class Table {
     const parts = [
       html("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Table of configurations" }, table),
     ];
-    if (this.sorted.length > this.limit) {
-      const more = html("button", { type: "button" }, `Show ${Math.min(ROWS, this.sorted.length - this.limit)} more`);
-      more.addEventListener("click", () => {
-        this.limit += ROWS;
-        this.draw(this.what);
-      });
+    if (this.sorted.length > what.limit) {
+      const more = html("button", { type: "button" }, `Show ${Math.min(ROWS, this.sorted.length - what.limit)} more`);
+      more.addEventListener("click", () => this.change({ rows: what.limit + ROWS }));
       parts.push(
-        html("p", { class: "note" }, `The first ${counted(this.limit)} of ${counted(this.sorted.length)} rows. `, more),
+        html("p", { class: "note" }, `The first ${counted(what.limit)} of ${counted(this.sorted.length)} rows. `, more),
       );
     }
     // keep where the reader has scrolled to and what has the focus
@@ -130,7 +127,7 @@ class Table {
       html("th", { scope: "row" }, fold, mark, name),
       ...cells,
     );
-    if (!row.compared) line.className = "rest";
+    if (!row.compared || row.unlike) line.className = "rest";
     line.addEventListener("click", () => this.onSelect(row.name));
     return open ? [line, ...row.runs.map((run) => this.line(run))] : [line];
   }
@@ -157,8 +154,21 @@ class Table {
     return isNumber(error) && error > 0 ? [text, html("small", {}, ` ±${shown(error, column)}`)] : [text];
   }
 
-  /** All rows as text cells, under their titles. */
+  /** All rows as text cells under their titles and units, as a person reads them. */
   text() {
+    const cells = this.sorted.map((row) => [
+      row.name,
+      ...this.columns.map((column) => this.cell(row, column).map((part) => part.textContent ?? part).join("")),
+    ]);
+    return {
+      lines: [["Configuration", ...this.columns.map(title)], ...cells],
+      units: ["", ...this.columns.map(unit)],
+      numeric: [false, ...this.columns.map((column) => this.isNumeric(column))],
+    };
+  }
+
+  /** All rows as text cells under the names of their columns, with all digits, for a program. */
+  numbers() {
     const errors = this.columns.filter((column) => this.sorted.some((row) => isNumber(row.errors[column])));
     const columns = this.columns.flatMap((column) =>
       errors.includes(column) ? [column, `${column} standard error`] : [column],
@@ -166,10 +176,7 @@ class Table {
     const value = (row, column) =>
       column.endsWith(" standard error") ? row.errors[column.split(" ")[0]] : row[column];
     const cells = this.sorted.map((row) => [row.name, ...columns.map((column) => String(value(row, column) ?? ""))]);
-    return {
-      lines: [["configuration", ...columns], ...cells],
-      numeric: [false, ...columns.map((column) => this.isNumeric(column.split(" ")[0]))],
-    };
+    return { lines: [["configuration", ...columns], ...cells] };
   }
 
   isNumeric(column) {
