@@ -8,12 +8,12 @@ from typing import NamedTuple
 from experiments.config.command_line import answer, only_prints, split_arguments
 from experiments.launch.plan import Plan, check_data, plan
 from experiments.launch.processes import torchrun_process
-from experiments.launch.resources import Workers, parse_workers
+from experiments.launch.resources import Workers, parse_per_device, parse_workers
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
-DRY_RUN, WORKERS = "--dry-run", "--workers"
+DRY_RUN, WORKERS, PER_DEVICE = "--dry-run", "--workers", "--per-device"
 
 
 class Options(NamedTuple):
@@ -21,6 +21,7 @@ class Options(NamedTuple):
 
     dry_run: bool = False
     workers: Workers | None = None  # None: not given
+    per_device: int | None = None  # cells that share a GPU; None: not given
 
 
 def launch(arguments: list[str], name: str = "config") -> ExitCode:
@@ -40,7 +41,9 @@ def launch_with(options: Options, overrides: list[str], flags: list[str], name: 
     planned = plan(overrides, flags, name)
     for line in dict.fromkeys(filter(None, map(uneven_heads, planned.cells))):
         print(line, file=sys.stderr)
-    _check_workers(options, planned)
+    for flag, value in ((WORKERS, options.workers), (PER_DEVICE, options.per_device)):
+        if value is not None:
+            _check_side_by_side(flag, planned)
     if options.dry_run:
         return _dry_run(planned, overrides)
     if not planned.is_sweep:
@@ -54,7 +57,7 @@ def launch_with(options: Options, overrides: list[str], flags: list[str], name: 
 
     check_data(planned.cells)
     check_buildable(planned.cells)
-    return run_sweep(planned, overrides, flags, name, options.workers or "auto")
+    return run_sweep(planned, overrides, flags, name, options.workers or "auto", options.per_device or 1)
 
 
 def uneven_heads(settings: Settings) -> str | None:
@@ -73,23 +76,26 @@ def take_options(arguments: list[str]) -> tuple[Options, list[str]]:
     options, rest, left = Options(), [], [*arguments]
     while left:
         flag, equals, value = left.pop(0).partition("=")
+        if flag in (WORKERS, PER_DEVICE) and not equals:
+            value = left.pop(0) if left else ""
         if flag == DRY_RUN and not equals:
             options = options._replace(dry_run=True)
         elif flag == WORKERS:
-            options = options._replace(workers=parse_workers(value if equals else left.pop(0) if left else ""))
+            options = options._replace(workers=parse_workers(value))
+        elif flag == PER_DEVICE:
+            options = options._replace(per_device=parse_per_device(value))
         else:
             rest.append(flag + equals + value)
     return options, rest
 
 
-def _check_workers(options: Options, planned: Plan) -> None:
-    if options.workers is None:
-        return
+def _check_side_by_side(flag: str, planned: Plan) -> None:
+    """Raises Mistake for a flag about cells side by side where this command does not decide that."""
     if not planned.is_sweep:
-        raise Mistake(f"{WORKERS}: a single run has no workers", "add -m for a sweep, or set trainer.threads=N")
+        raise Mistake(f"{flag}: a single run has no workers", "add -m for a sweep, or set trainer.threads=N")
     if not planned.runs_here:
         chosen = f"hydra/launcher={planned.launcher} hydra/sweeper={planned.sweeper}"
-        raise Mistake(f"{WORKERS}: {chosen} decides which cells run at once", "leave one of them out")
+        raise Mistake(f"{flag}: {chosen} decides which cells run at once", "leave one of them out")
 
 
 def _dry_run(planned: Plan, overrides: list[str]) -> ExitCode:

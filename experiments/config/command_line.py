@@ -47,7 +47,9 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
             continue
         name = argument.split("=", 1)[0]
         if name not in FLAGS:
-            raise Mistake(f"there is no flag {argument}" + nearest(name, [*FLAGS, "--dry-run", "--workers"]))
+            raise Mistake(
+                f"there is no flag {argument}" + nearest(name, [*FLAGS, "--dry-run", "--workers", "--per-device"])
+            )
         flags.append(argument)
         if rest and (argument in VALUE_FLAGS or (argument in ("--info", "-i") and rest[0] in INFO_VALUES)):
             flags.append(rest.pop(0))

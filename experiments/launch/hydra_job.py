@@ -10,10 +10,12 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from experiments.config.compose import resolve
+from experiments.launch.claims import ClaimedResources
 from experiments.launch.plan import labelled_with_sweep
 from experiments.launch.worker import earlier_outcome, run_cell
 from experiments.settings.mistake import Mistake
 
+SIDE_BY_SIDE = ("joblib", "submitit_local")  # launchers whose jobs all see every core and GPU of this machine
 LEDGER = "cells.txt"  # in the sweep's folder: a line for each cell that was started, with its outcome
 
 
@@ -26,7 +28,10 @@ def job(config: DictConfig) -> float | None:
     except Mistake as mistake:
         _note(ledger, " ".join(HydraConfig.get().overrides.task), str(mistake))
         return None
-    outcome = earlier_outcome(settings) or run_cell(settings)
+    # other launchers share out cores and GPUs themselves
+    shares = HydraConfig.get().runtime.choices["hydra/launcher"] in SIDE_BY_SIDE
+    pool = ClaimedResources(Path(settings.cache) / "claims") if shares else None
+    outcome = earlier_outcome(settings) or run_cell(settings, pool)
     _note(ledger, outcome.folder.path.name, outcome.reason or "done")
     return outcome.result.validation_loss if outcome.done and outcome.result is not None else None
 

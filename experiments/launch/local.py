@@ -19,8 +19,10 @@ from experiments.tasks.choose import task_of
 from experiments.training.interruption import Interruption
 
 
-def train_cells(cells: Sequence[Settings], console: Console, workers: Workers = "auto") -> list[Outcome]:
-    """Train the missing cells, `workers` at once, and return the outcome of every cell in order.
+def train_cells(
+    cells: Sequence[Settings], console: Console, workers: Workers = "auto", per_device: int = 1
+) -> list[Outcome]:
+    """Train the missing cells, `workers` at once and `per_device` on each GPU; the outcome of every cell in order.
 
     A cell that fails does not stop the others. Each cell gives the same numbers as alone. Raises Mistake if there is no
     room for so many workers, and Interrupted.
@@ -28,7 +30,7 @@ def train_cells(cells: Sequence[Settings], console: Console, workers: Workers = 
     outcomes = {index: outcome for index, cell in enumerate(cells) if (outcome := earlier_outcome(cell))}
     missing = [index for index in range(len(cells)) if index not in outcomes]
     to_train = [cells[index] for index in missing]
-    pool = pool_for(to_train or cells, workers)
+    pool = pool_for(to_train or cells, workers, per_device)
     prepare_corpora(to_train)
     with SweepProgress(len(cells), console).shown() as progress, fork_server(to_train, console) as server:
         for outcome in outcomes.values():

@@ -23,6 +23,13 @@ def parse_workers(text: str) -> Workers:
     raise Mistake(f"--workers {text}".rstrip() + ": must be auto, or a number of cells from 1 on")
 
 
+def parse_per_device(text: str) -> int:
+    """The value of `--per-device`. Raises Mistake unless it is a number from 1 on."""
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise Mistake(f"--per-device {text}".rstrip() + ": must be a number of cells from 1 on")
+
+
 @dataclass(frozen=True)
 class Resources:
     """The resources that one cell has for itself."""
@@ -33,15 +40,19 @@ class Resources:
 
 
 class ResourcePool:
-    """The free cores and GPUs of this machine, of which at most `at_once` cells have some at the same time."""
+    """The free cores and GPUs of this machine, of which at most `at_once` cells have some at the same time.
 
-    def __init__(self, at_once: int, pinned: bool = False) -> None:
+    per_device: the number of cells that share a GPU.
+    """
+
+    def __init__(self, at_once: int, pinned: bool = False, per_device: int = 1) -> None:
         self.at_once = at_once
         self._pinned = pinned and hasattr(os, "sched_setaffinity")
+        self._per_device = per_device
         self._taken = 0
         self._cores = usable()
         self._core_count = len(self._cores)
-        self._devices: list[str] | None = None
+        self._cells_of: dict[str, int] = {}  # the number of cells on each GPU
 
     def acquire(self, settings: Settings) -> Resources | None:
         """The resources that a cell needs: a GPU for each of its devices, or cores for its threads.
@@ -50,9 +61,13 @@ class ResourcePool:
         """
         if self._taken == self.at_once:
             return None
-        devices = device_count(settings)
-        threads = min(settings.trainer.threads * devices, self._core_count)
-        resources = self._take_devices(devices) if on_gpu(settings) else self._take_cores(threads)
+        count = device_count(settings)
+        if on_gpu(settings):
+            gpus = gpus_for(settings)
+            # a cell that needs more than there are starts, and is refused with a reason
+            resources = self._take_devices(gpus, min(count, len(gpus)))
+        else:
+            resources = self._take_cores(min(settings.trainer.threads * count, self._core_count))
         self._taken += resources is not None
         return resources
 
@@ -60,8 +75,8 @@ class ResourcePool:
         """Free resources that `acquire` gave."""
         self._taken -= 1
         self._cores = sorted([*self._cores, *resources.cores])
-        if self._devices is not None and resources.device is not None:
-            self._devices += resources.device.split(",")
+        for name in resources.device.split(",") if resources.device is not None else ():
+            self._cells_of[name] -= 1
 
     def _take_cores(self, count: int) -> Resources | None:
         if len(self._cores) < count:
@@ -69,14 +84,12 @@ class ResourcePool:
         taken, self._cores = self._cores[:count], self._cores[count:]
         return Resources(tuple(taken), self._pinned)
 
-    def _take_devices(self, count: int) -> Resources | None:
-        if self._devices is None:
-            from experiments.measure.hardware import visible_gpus
-
-            self._devices = visible_gpus()
-        if len(self._devices) < count:
+    def _take_devices(self, names: Sequence[str], count: int) -> Resources | None:
+        cells = {name: self._cells_of.get(name, 0) for name in names}
+        taken = sorted((name for name in names if cells[name] < self._per_device), key=cells.__getitem__)[:count]
+        if len(taken) < count:
             return None
-        taken, self._devices = self._devices[:count], self._devices[count:]
+        self._cells_of |= {name: cells[name] + 1 for name in taken}
         return Resources(device=",".join(taken))
 
 
@@ -85,6 +98,14 @@ def on_gpu(settings: Settings) -> bool:
     from experiments.measure.hardware import resolve_device
 
     return settings.trainer.device != "cpu" and resolve_device(settings.trainer.device).type == "cuda"
+
+
+def gpus_for(settings: Settings) -> list[str]:
+    """The GPUs of which a cell on a GPU may take some: all of this process, or the one of its number."""
+    from experiments.measure.hardware import visible_gpus
+
+    number = settings.trainer.device.partition(":")[2]
+    return [visible_gpus()[int(number)]] if number else visible_gpus()
 
 
 def device_count(settings: Settings) -> int:
@@ -99,14 +120,19 @@ def device_count(settings: Settings) -> int:
     return max(1, len(usable()) // settings.trainer.threads)
 
 
-def pool_for(cells: Sequence[Settings], workers: Workers) -> ResourcePool:
-    """The resources for the cells that are to be trained side by side.
+def pool_for(cells: Sequence[Settings], workers: Workers, per_device: int = 1) -> ResourcePool:
+    """The resources for the cells that are to be trained side by side, of which `per_device` share a GPU.
 
     `auto`: as many cells as there are cores for their threads, GPUs, and memory for the largest of them. If they take
     every core, each cell is kept to its own cores; otherwise not, because another sweep may use the first ones. Raises
-    Mistake for more workers than the cores and GPUs allow.
+    Mistake for more workers than the cores and GPUs allow, and for cells on a CPU that are to share a device.
     """
-    capacity = _capacity(cells)
+    if per_device > 1 and not any(on_gpu(cell) for cell in cells):
+        raise Mistake(
+            f"--per-device {per_device}: these cells train on a CPU, where each has its own cores",
+            "leave it out; --workers N trains N cells at once",
+        )
+    capacity = _capacity(cells, per_device)
     if workers == "auto":
         at_once = min(len(cells), capacity)
         at_once = min(at_once, _cells_in_memory(cells)) if at_once > 1 else at_once
@@ -116,18 +142,17 @@ def pool_for(cells: Sequence[Settings], workers: Workers) -> ResourcePool:
         raise Mistake(
             f"--workers {workers}: this machine has room for {capacity} of these cells at once; "
             f"allowed: auto, 1{f' to {capacity}' if capacity > 1 else ''}",
-            "each cell has trainer.threads cores, or a GPU, for itself",
+            "each cell has trainer.threads cores, or a GPU, for itself; --per-device N lets N cells share a GPU",
         )
-    return ResourcePool(max(1, at_once), pinned=at_once == capacity)
+    return ResourcePool(max(1, at_once), pinned=at_once == capacity, per_device=per_device)
 
 
-def _capacity(cells: Sequence[Settings]) -> int:
+def _capacity(cells: Sequence[Settings], per_device: int) -> int:
     threads = [cell.trainer.threads * device_count(cell) for cell in cells if not on_gpu(cell)]
     count = len(usable()) // min(threads) if threads else 0
-    if devices := [device_count(cell) for cell in cells if on_gpu(cell)]:
-        from experiments.measure.hardware import visible_gpus
-
-        count += len(visible_gpus()) // min(devices)
+    if of_gpus := [cell for cell in cells if on_gpu(cell)]:
+        gpus = {name for cell in of_gpus for name in gpus_for(cell)}
+        count += len(gpus) // min(map(device_count, of_gpus)) * per_device
     return max(1, count)
 
 

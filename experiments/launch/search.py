@@ -54,10 +54,12 @@ def print_search(planned: Plan, overrides: list[str]) -> None:
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
-def run_search(planned: Plan, overrides: list[str], name: str, workers: Workers, console: Console) -> ExitCode:
+def run_search(
+    planned: Plan, overrides: list[str], name: str, workers: Workers, per_device: int, console: Console
+) -> ExitCode:
     """Run the remaining trials, print the findings of the study, and return the exit code. Raises Interrupted.
 
-    workers: the number of trials that are trained side by side.
+    workers: the number of trials that are trained side by side. per_device: the number that share a GPU.
     """
     assert planned.search is not None
     search, space = planned.search
@@ -65,7 +67,7 @@ def run_search(planned: Plan, overrides: list[str], name: str, workers: Workers,
     study = Study(folder, search, space)
     left = max(0, study.wanted - sum(each.state != "failed" for each in study.ended()))
     cells = planned.cells * left  # the expected number, with these sizes
-    pool = pool_for(cells or planned.cells, workers)
+    pool = pool_for(cells or planned.cells, workers, per_device)
     if left:
         prepare_corpora(planned.cells, to_train=False)
     with SweepProgress(left, console).shown() as progress, fork_server(cells, console) as server:

@@ -24,19 +24,21 @@ from experiments.settings.plugins import with_plugins
 from experiments.training.interruption import Interrupted
 
 
-def run_sweep(planned: Plan, overrides: list[str], flags: list[str], name: str, workers: Workers) -> ExitCode:
+def run_sweep(
+    planned: Plan, overrides: list[str], flags: list[str], name: str, workers: Workers, per_device: int = 1
+) -> ExitCode:
     """Train every cell of a plan that is not finished, print the outcomes, and return the exit code.
 
-    workers: the number of cells that our own runner trains side by side. `overrides`, `flags` and `name`, a file of
-    `conf/`, are those of the plan; Hydra's launchers read them again.
+    workers: the number of cells that our own runner trains side by side. per_device: the number that share a GPU.
+    `overrides`, `flags` and `name`, a file of `conf/`, are those of the plan; Hydra's launchers read them again.
     """
     console = Console()
     try:
         if planned.search:
-            return run_search(planned, overrides, name, workers, console)
+            return run_search(planned, overrides, name, workers, per_device, console)
         cells = [labelled_with_sweep(cell, sweep_name(overrides)) for cell in planned.cells]
         if planned.runs_here:
-            outcomes = train_cells(cells, console, workers)
+            outcomes = train_cells(cells, console, workers, per_device)
         elif planned.ray:
             outcomes = train_on_ray(cells, planned.ray, console)
         else:

@@ -115,7 +115,9 @@ class RunningCell:
         assignment = Assignment(self.folder.path, resources.cores if resources.pinned else None, at_once, cell.judge)
         self.process: Process
         if server is None or resources.device is not None:
-            self.process = SpawnedCell(assignment, resources.device, self._output)
+            # the number of a GPU counts among all that this process sees
+            visible = None if ":" in self.settings.trainer.device else resources.device
+            self.process = SpawnedCell(assignment, visible, self._output)
         else:
             self.process = server.start(assignment)
 
@@ -162,12 +164,13 @@ def earlier_outcome(settings: Settings) -> Outcome | None:
     return Outcome(folder_of(settings), result, "") if result else None
 
 
-def run_cell(settings: Settings) -> Outcome:
+def run_cell(settings: Settings, pool: ResourcePool | None = None) -> Outcome:
     """Train one cell in a process of its own and wait for it.
 
-    Raises Interrupted if this process is told to stop; the cell has then saved and ended.
+    pool: where its resources come from; without one, it has what it needs at once. Raises Interrupted if this process
+    is told to stop; the cell has then saved and ended.
     """
-    (outcome,) = run_cells([settings], ResourcePool(1))
+    (outcome,) = run_cells([settings], pool or ResourcePool(1))
     return outcome
 
 
@@ -210,9 +213,9 @@ def run_drawn(
                 forwarded += 1
             queue.collect()
             watch(queue.running.values())
-            if queue.running:
-                server.wait(POLL_SECONDS) if server else time.sleep(POLL_SECONDS)
-            elif queue.must_wait:
+            if queue.running and server:
+                server.wait(POLL_SECONDS)
+            elif queue.running or queue.must_wait:
                 time.sleep(POLL_SECONDS)
     if received:
         raise Interrupted(received[0])
@@ -233,7 +236,7 @@ class _Queue:
         self.outcomes: dict[int, Outcome] = {}
         self.drawn = 0
         self.drained = False
-        self.must_wait = False  # for the next cell
+        self.must_wait = False  # for the next cell, or for its resources
         self._next: Cell | None = None
         self._cells, self._pool, self._server, self._ended = cells, pool, server, ended
 
@@ -248,7 +251,11 @@ class _Queue:
 
     def start(self) -> None:
         """Start the cells for which there are resources."""
-        while (cell := self._draw()) and (resources := self._pool.acquire(cell.settings)):
+        self.must_wait = False
+        while cell := self._draw():
+            if (resources := self._pool.acquire(cell.settings)) is None:
+                self.must_wait = True
+                return
             self._next, index = None, self.drawn
             self.drawn += 1
             try:

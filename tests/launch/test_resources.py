@@ -63,6 +63,41 @@ def test_cells_on_gpus_have_one_each_and_no_cores(cell, four_cores, two_gpus):
     assert pool_for([cell(), cell("seed=1")] * 5, 6).at_once == 6
 
 
+def test_as_many_cells_share_a_gpu_as_are_wanted(cell, two_gpus):
+    pool = pool_for([cell()] * 9, "auto", per_device=2)
+    assert pool.at_once == 4
+    taken = [pool.acquire(cell()) for _ in range(5)]
+    # spread over the GPUs before two share one
+    assert [each and each.device for each in taken] == ["4", "6", "4", "6", None]
+    pool.release(taken[1])
+    assert pool.acquire(cell()).device == "6"
+    assert pool_for([cell("trainer.devices=2")] * 9, "auto", per_device=3).at_once == 3
+    both = pool_for([cell("trainer.devices=2")] * 9, "auto", per_device=2)
+    assert both.acquire(cell("trainer.devices=2")).device == "4,6"
+    with pytest.raises(Mistake, match="--per-device 2: these cells train on a CPU"):
+        pool_for([cell("seed=1")] * 9, "auto", per_device=2)
+
+
+def on_device(settings, device):
+    return settings.model_copy(update={"trainer": settings.trainer.model_copy(update={"device": device})})
+
+
+def test_cells_on_one_gpu_by_its_number_take_turns(cell, two_gpus):
+    on_first, on_second = (on_device(cell(), f"cuda:{number}") for number in (0, 1))
+    assert pool_for([on_second] * 9, "auto").at_once == 1
+    assert pool_for([on_first, on_second] * 9, "auto").at_once == 2
+    pool = ResourcePool(9)
+    first = pool.acquire(on_second)
+    assert first.device == "6" and pool.acquire(on_second) is None
+    assert [pool.acquire(cell()).device, pool.acquire(cell())] == ["4", None]
+    pool.release(first)
+    assert pool.acquire(on_second) == first
+
+
+def test_a_cell_of_more_gpus_than_there_are_starts_and_says_so_itself(cell, two_gpus):
+    assert ResourcePool(9).acquire(cell("trainer.devices=3")).device == "4,6"
+
+
 @pytest.mark.parametrize(
     ("threads", "cells", "workers", "at_once"),
     [(1, 9, "auto", 4), (1, 3, "auto", 3), (2, 9, "auto", 2), (3, 9, "auto", 1), (1, 9, 3, 3), (1, 2, 4, 2)],

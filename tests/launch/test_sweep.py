@@ -156,6 +156,24 @@ def test_a_cell_that_leaves_no_folder_behind_gives_its_reason_too(attn, tiny, tm
     assert done.stdout.count("the train split has") == 4, done.stdout
 
 
+@pytest.mark.parametrize(("device", "visible"), [("cuda", "4"), ("cuda:1", None)])
+def test_a_cell_sees_its_own_gpu_or_all_where_it_names_one_by_its_number(tiny, tmp_path, monkeypatch, device, visible):
+    seen = []
+
+    def arguments(module, argument, environment):
+        seen.append(environment.get("CUDA_VISIBLE_DEVICES"))
+        return {"args": [sys.executable, "-c", ""], "env": dict(environment)}
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(runner, "process_arguments", arguments)
+    monkeypatch.setattr("experiments.launch.resources.on_gpu", lambda settings: True)
+    monkeypatch.setattr("experiments.measure.hardware.visible_gpus", lambda: ["4", "6"])
+    cell = compose([*(word for word in tiny if "device" not in word), f"runs={tmp_path / 'runs'}"])
+    trainer = cell.trainer.model_copy(update={"device": device})
+    runner.run_cell(cell.model_copy(update={"trainer": trainer}))
+    assert seen == [visible]
+
+
 def test_the_reason_is_the_mistake_and_not_its_hint(tiny, tmp_path, monkeypatch):
     said = "there is no such library\n  pip install it"
     process = {"args": [sys.executable, "-c", f"import sys; sys.exit({said!r})"], "env": None}
@@ -177,9 +195,12 @@ def test_the_reason_is_of_this_attempt_and_not_of_one_before(tiny, tmp_path, mon
 @pytest.mark.parametrize(("launcher", "options"), [("joblib", ["hydra.launcher.n_jobs=2"]), ("submitit_local", [])])
 def test_launchers_of_hydra_run_the_same_cells(shell, tiny, tmp_path, launcher, options):
     pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher")
-    done = shell("train", "-m", "heads=1,2", f"hydra/launcher={launcher}", *options, *tiny)
+    cache = f"cache={tmp_path / 'cache'}"
+    done = shell("train", "-m", "heads=1,2", f"hydra/launcher={launcher}", cache, *options, *tiny)
     assert done.returncode == 0, done.stdout + done.stderr
     assert statuses(tmp_path / "runs") == ["done", "done"]
+    claimed = {path.name for path in tmp_path.glob("cache/claims/*/core-*")}
+    assert claimed and claimed <= {f"core-{core}" for core in usable()}
 
 
 def test_the_cells_of_another_sweeper_are_found_in_the_folder_of_runs(in_process, tiny, tmp_path, monkeypatch, capsys):
@@ -201,6 +222,10 @@ def test_the_cells_of_another_sweeper_are_found_in_the_folder_of_runs(in_process
         (["-m", "heads=1,2", "--workers", "999"], "--workers 999: this machine has room for"),
         (["-m", "heads=1,2", "--worker=2"], "there is no flag --worker=2 (did you mean --workers?)"),
         (["heads=2", "--workers", "2"], "--workers: a single run has no workers"),
+        (["-m", "heads=1,2", "--per-device", "0"], "--per-device 0: must be a number of cells from 1 on"),
+        (["-m", "heads=1,2", "--per-device="], "--per-device: must be a number"),
+        (["-m", "heads=1,2", "--per-device=2"], "--per-device 2: these cells train on a CPU"),
+        (["heads=2", "--per-device", "2"], "--per-device: a single run has no workers"),
     ],
 )
 def test_a_wrong_number_of_workers_is_refused_before_anything_is_changed(attn, tiny, tmp_path, words, said):
