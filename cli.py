@@ -17,12 +17,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 def _refuse_foreign_packages() -> None:
     """Exit with a line where a package of another distribution has the name, or the files, of one of ours."""
     # what the docstring of each begins with
-    for name, words in (("attention", "The attention mechanisms"), ("experiments", "Train, evaluate and compare")):
+    for name, docstring in (("attention", "The attention mechanisms"), ("experiments", "Train, evaluate and compare")):
         spec, ours = find_spec(name), Path(__file__).resolve().parent / name / "__init__.py"
-        found = spec.origin if spec else None
-        if not found or Path(found).resolve() != ours or not ours.read_text(encoding="utf-8").startswith(f'"""{words}'):
+        imported = spec.origin if spec else None
+        if (
+            not imported
+            or Path(imported).resolve() != ours
+            or not ours.read_text(encoding="utf-8").startswith(f'"""{docstring}')
+        ):
             print(
-                f"attn: the package {name!r} ({found or ours}) belongs to another distribution; "
+                f"attn: the package {name!r} ({imported or ours}) belongs to another distribution; "
                 "install attn in an environment of its own",
                 file=sys.stderr,
             )

@@ -23,7 +23,7 @@ from experiments.measure.hardware import resolve_precision
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.distribution import ALONE, Member, World, joined
-from experiments.training.run import build_learner
+from experiments.training.set_up import build_learner
 
 ROUNDS, STEPS, WARMUP = 5, 8, 3
 TIMED = ("all_reduce", "broadcast_object_list")

@@ -19,8 +19,8 @@ from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.distribution import ALONE
 from experiments.training.evaluate import evaluate
-from experiments.training.run import build_learner
 from experiments.training.schedule import learning_rate
+from experiments.training.set_up import build_learner
 
 SEEDS = (0, 1)
 SMALL = (

@@ -84,7 +84,7 @@ def _logits(ours: nn.Module, theirs: nn.Module, settings: Settings, tokenizer: T
     tokens_BN = tokens_BN.masked_fill(~mask_BN, tokenizer.pad_id)
     inputs, their_inputs = {"mask": mask_BN}, {"attention_mask": mask_BN.long()}
     counted_BN = mask_BN
-    if settings.objective.kind == "span_corruption":
+    if settings.objective.architecture == "encoder_decoder":
         inputs["decoder_tokens"] = their_inputs["decoder_input_ids"] = tokens_BN[:1].flip(1).expand(2, N)
         counted_BN = torch.ones_like(mask_BN)
     elif settings.model.token_types >= 2:

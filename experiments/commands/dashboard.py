@@ -32,8 +32,8 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
     out = out or runs / "dashboard.html"
     data = page_data(selection, runs, WATCH_SECONDS if watch else 0)
     write(out, page(data))
-    found = len(data["runs"])
-    line = f"{out}: {found:,} run{'s' if found != 1 else ''}"
+    run_count = len(data["runs"])
+    line = f"{out}: {run_count:,} run{'s' if run_count != 1 else ''}"
     print(line + (", rewritten while they train; Ctrl-C ends it" if watch else ""), flush=True)
     if show:
         webbrowser.open(out.absolute().as_uri())

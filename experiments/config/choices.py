@@ -15,10 +15,10 @@ CLASSES: dict[str, type[Settings]] = {"config": Settings, "finetune": Finetuning
 
 def choices(name: str) -> str:
     """A line for each key with its values, `norm: post | pre | sandwich | deep`. name: the file of `conf/`."""
-    found: dict[str, dict[str, None]] = {}
+    by_key: dict[str, dict[str, None]] = {}
     for key, value in _values(CLASSES[name], ""):
-        found.setdefault(key, {})[value] = None
-    return "\n".join(f"{key}: {' | '.join(values)}" for key, values in found.items() if len(values) > 1)
+        by_key.setdefault(key, {})[value] = None
+    return "\n".join(f"{key}: {' | '.join(values)}" for key, values in by_key.items() if len(values) > 1)
 
 
 def _values(kind: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:

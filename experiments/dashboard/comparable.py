@@ -64,17 +64,17 @@ def comparable(results: Sequence[dict[str, Any]], rows: Sequence[Row], settings:
         counts[key] = counts.get(key, 0) + is_finished(result)
     _join_unfinished(keys, conditions, results)
     order = sorted(dict.fromkeys(keys), key=lambda key: -counts[key])
-    found: dict[Any, Configuration] = {}
+    configurations: dict[Any, Configuration] = {}
     for number in sorted(range(len(results)), key=lambda number: results[number]["seed"] or 0):
         key, result, row = keys[number], results[number], rows[number]
         place = (key, *(str(row[column]) for column in columns))
-        if place not in found:
-            found[place] = Configuration(_name(columns, row), order.index(key))
-        found[place].runs.append(number)
+        if place not in configurations:
+            configurations[place] = Configuration(_name(columns, row), order.index(key))
+        configurations[place].runs.append(number)
         if is_finished(result):
-            found[place].finished[result["seed"]] = number
+            configurations[place].finished[result["seed"]] = number
     says = _says([known[key] for key in order])
-    return Comparable(columns, _named_apart(list(found.values()), says), says)
+    return Comparable(columns, _named_apart(list(configurations.values()), says), says)
 
 
 def is_finished(result: Mapping[str, Any]) -> bool:
@@ -84,15 +84,15 @@ def is_finished(result: Mapping[str, Any]) -> bool:
 
 def telling(rows: Sequence[Row], settings: Sequence[str]) -> list[str]:
     """The settings that distinguish rows which earlier settings do not."""
-    kept: list[str] = []
+    columns: list[str] = []
     alike: list[Any] = [()] * len(rows)
     for column in settings:
         apart = [(before, str(row[column])) for before, row in zip(alike, rows, strict=True)]
         numbers = {key: number for number, key in enumerate(dict.fromkeys(apart))}
         if len(numbers) > len(set(alike)):
-            kept.append(column)
+            columns.append(column)
             alike = [numbers[key] for key in apart]
-    return kept
+    return columns
 
 
 def _conditions(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

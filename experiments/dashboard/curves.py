@@ -112,8 +112,8 @@ def _columns(lines: Sequence[Mapping[str, Any]], prefix: str) -> Columns:
         for key in ["loss" if not prefix else f"{prefix}loss", *logged]
         if key not in PLACES.values() and key.startswith(OF_EVALUATION) == bool(prefix)
     }
-    kept = PLACES | {name: key for name, key in names.items() if name not in DERIVED}
-    return {name: [_finite(line.get(key)) for line in lines] for name, key in kept.items()}
+    columns = PLACES | {name: key for name, key in names.items() if name not in DERIVED}
+    return {name: [_finite(line.get(key)) for line in lines] for name, key in columns.items()}
 
 
 def _finite(value: Any) -> float | None:

@@ -26,9 +26,9 @@ def summary(values: Sequence[float]) -> dict[str, float | None]:
     """The mean, its standard error, and the half width of its anytime-valid 95% interval."""
     if not values:
         return {"mean": None, "error": None, "half": None}
-    found = interval(Anytime(), values)
+    bounds = interval(Anytime(), values)
     mean = mean_and_deviation(values)[0]
-    return {"mean": mean, "error": standard_error(values), "half": found[1] - mean if found else None}
+    return {"mean": mean, "error": standard_error(values), "half": bounds[1] - mean if bounds else None}
 
 
 def baselines(configurations: Mapping[int, Configuration], results: Results, variants: Sequence[str]) -> list[int]:
@@ -65,8 +65,8 @@ def differences(baseline: int, configurations: Mapping[int, Configuration], resu
             rows = (configurations[number].name, configurations[baseline].name)
             made = Compared("", ">", paired, -1, MARGIN, rows)
             of = {configurations[each].name: each for each in (number, baseline)}
-            found = marks(made, _named(stuck, of), _named(gains, of))
-            compared[number] = Compared("", ">", paired, -1, MARGIN, rows, marks=found)
+            reasons = marks(made, _named(stuck, of), _named(gains, of))
+            compared[number] = Compared("", ">", paired, -1, MARGIN, rows, marks=reasons)
     # a single pair can show nothing, so it takes no share of the allowed error
     family = [number for number, each in compared.items() if len(each.values) > 1]
     levels = dict(zip(family, holm_levels([claim_p_value([compared[number]]) for number in family]), strict=True))

@@ -66,13 +66,13 @@ class Tokenizer:
         inner.encode_special_tokens = True
         self._inner = inner
         vocabulary = inner.get_vocab(with_added_tokens=True)
-        found = {role: next((name for name in names if name in vocabulary), None) for role, names in ROLES.items()}
-        if missing := [ROLES[role] for role, name in found.items() if name is None and role != "mask"]:
+        by_role = {role: next((name for name in names if name in vocabulary), None) for role, names in ROLES.items()}
+        if missing := [ROLES[role] for role, name in by_role.items() if name is None and role != "mask"]:
             raise DataError(
                 f"the special tokens {' '.join(SPECIAL[:4])} are needed; there is no "
                 + ", and no ".join(" or ".join(names) for names in missing)
             )
-        self.roles = {role: name for role, name in found.items() if name is not None}
+        self.roles = {role: name for role, name in by_role.items() if name is not None}
         self.vocabulary_size = max(vocabulary.values()) + 1
         self.pad_id, self.unk_id, self.cls_id, self.sep_id = (
             vocabulary[self.roles[role]] for role in ("pad", "unk", "cls", "sep")

@@ -150,8 +150,8 @@ class AlbertFormat(Format):
                 continue
             if module in MODULES:
                 ours[f"{MODULES[module]}.{parameter}"] = tensor
-            elif (found := re.fullmatch(GROUP, module)) and found[2] in GROUP_MODULES:
-                ours[f"encoder.layers.{found[1]}.{GROUP_MODULES[found[2]]}.{parameter}"] = tensor
+            elif (match := re.fullmatch(GROUP, module)) and match[2] in GROUP_MODULES:
+                ours[f"encoder.layers.{match[1]}.{GROUP_MODULES[match[2]]}.{parameter}"] = tensor
             else:
                 raise Mistake(f"{name} is not a weight of an AlbertForMaskedLM")
         output = state.get("predictions.decoder.weight")
@@ -167,9 +167,9 @@ class AlbertFormat(Format):
         theirs: dict[str, Tensor] = {}
         for name, tensor in state.items():
             module, _, parameter = name.rpartition(".")
-            if found := re.fullmatch(r"encoder\.layers\.(\d+)\.(.+)", module):
-                group = f"albert.encoder.albert_layer_groups.{found[1]}.albert_layers.0"
-                theirs[f"{group}.{inner[found[2]]}.{parameter}"] = tensor
+            if match := re.fullmatch(r"encoder\.layers\.(\d+)\.(.+)", module):
+                group = f"albert.encoder.albert_layer_groups.{match[1]}.albert_layers.0"
+                theirs[f"{group}.{inner[match[2]]}.{parameter}"] = tensor
             else:
                 theirs[f"{named[module]}.{parameter}"] = tensor
         theirs["predictions.decoder.weight"] = theirs["albert.embeddings.word_embeddings.weight"]

@@ -164,15 +164,15 @@ class ModernBertFormat(Format):
         theirs: dict[str, Tensor] = {}
         for name, tensor in state.items():
             module, _, parameter = name.rpartition(".")
-            found = re.fullmatch(r"encoder\.layers\.(\d+)\.(.+)", module)
-            if found is None:
+            match = re.fullmatch(r"encoder\.layers\.(\d+)\.(.+)", module)
+            if match is None:
                 theirs[f"{named[module]}.{parameter}"] = tensor
-            elif found[2] in inner:
-                theirs[f"model.layers.{found[1]}.{inner[found[2]]}.{parameter}"] = tensor
+            elif match[2] in inner:
+                theirs[f"model.layers.{match[1]}.{inner[match[2]]}.{parameter}"] = tensor
             else:
-                whole = together[found[2]]
-                parts = [state[f"encoder.layers.{found[1]}.{part}.{parameter}"] for part in TOGETHER[whole]]
-                theirs[f"model.layers.{found[1]}.{whole}.{parameter}"] = torch.cat(parts)
+                whole = together[match[2]]
+                parts = [state[f"encoder.layers.{match[1]}.{part}.{parameter}"] for part in TOGETHER[whole]]
+                theirs[f"model.layers.{match[1]}.{whole}.{parameter}"] = torch.cat(parts)
         theirs["decoder.weight"] = theirs["model.embeddings.tok_embeddings.weight"]
         return theirs
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from experiments.model.architectures.causal_decoder import CausalDecoder
 from experiments.model.transformer import Transformer
 
 
@@ -52,7 +53,7 @@ def parts_of(model: Transformer) -> list[Part]:
     """The parts of a model, in the order of `model.attentions`: self-attention of every layer, then the decoder's."""
     own, all_places = len(model.layers), len(model.attentions)
     if own == all_places:
-        return [Part("", range(own), causal=bool(getattr(model, "causal", False)))]
+        return [Part("", range(own), causal=isinstance(model, CausalDecoder))]
     encoder = 2 * own - all_places
     return [
         Part("encoder", range(encoder)),

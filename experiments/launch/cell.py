@@ -22,7 +22,7 @@ from experiments.launch.processes import TorchrunProcess, torchrun_group, with_f
 from experiments.measure.cores import Neighbours
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.folder import RunFolder, run_name
-from experiments.record.mirrors import Mirrors
+from experiments.record.mirrors.choose import Mirrors
 from experiments.record.result import Result
 from experiments.settings.digest import digest
 from experiments.settings.exit_code import ExitCode

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from experiments.settings.plugins import words
+from experiments.settings import plugins
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -39,7 +39,7 @@ def process_arguments(module: str, argument: Path | str, environment: Mapping[st
     The child runs the same code as this process, with the user's additions, and finds the same packages, whatever files
     lie in its current folder.
     """
-    arguments = [search_path(), "\n".join(words()), module, str(argument)]
+    arguments = [search_path(), "\n".join(plugins.arguments()), module, str(argument)]
     return {"args": [sys.executable, "-c", BOOTSTRAP, *arguments], "env": dict(environment)}
 
 

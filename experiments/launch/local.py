@@ -47,7 +47,7 @@ def prepare_corpora(cells: Sequence[Settings], *, to_train: bool = True) -> None
     each cell that needs it says why. Raises Interrupted.
     """
     distinct = {
-        repr([getattr(cell, "task", cell.data), cell.tokenizer, cell.objective, cell.row_length, cell.cache]): cell
+        repr([cell.learns_from, cell.tokenizer, cell.objective, cell.row_length, cell.cache]): cell
         for cell in reversed(cells)
     }
     for cell in reversed(distinct.values()):

@@ -16,7 +16,7 @@ from experiments.config.compose import compose_raw, resolve
 from experiments.config.grid import Combination, grid
 from experiments.measure.cores import check_threads
 from experiments.model.kernel import check_kernel
-from experiments.record.mirrors import check_loggers
+from experiments.record.mirrors.choose import check_loggers
 from experiments.search.objective import check_objectives
 from experiments.search.space import Space, space_of
 from experiments.settings.digest import digest
@@ -162,7 +162,7 @@ def check_cell(settings: Settings, *, runs_here: bool) -> None:
 
 def check_data(cells: list[Settings]) -> None:
     """Raises DataError for text that is missing. Data sets on the hub are checked only when a cell needs them."""
-    distinct = {(repr(getattr(cell, "task", cell.data)), cell.cache): cell for cell in cells}
+    distinct = {(repr(cell.learns_from), cell.cache): cell for cell in cells}
     for cell in distinct.values():
         task_of(cell).identity()
 

@@ -148,7 +148,7 @@ class Followers:
                 return
 
 
-def _check_devices(settings: Settings, count: int, here: int) -> None:
+def _check_devices(settings: Settings, count: int, local: int) -> None:
     """Raises Mistake if a run cannot be divided among so many devices, or if this machine has fewer."""
     if (reason := settings.why_not_over(count)) is not None:
         raise Mistake(reason)
@@ -158,8 +158,8 @@ def _check_devices(settings: Settings, count: int, here: int) -> None:
         kind, there = "GPUs", len(visible_gpus())
     else:
         kind, there = "cores for their threads", len(usable()) // settings.trainer.threads
-    if count > 1 and here > there:
-        raise Mistake(f"trainer.devices={here}: this machine has {there} {kind}; allowed: auto, 1 to {there}")
+    if count > 1 and local > there:
+        raise Mistake(f"trainer.devices={local}: this machine has {there} {kind}; allowed: auto, 1 to {there}")
 
 
 def main() -> ExitCode:

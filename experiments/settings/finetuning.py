@@ -171,6 +171,11 @@ class FinetuningSettings(Settings):
     epochs: Positive | None  # limit on steps; the first limit that is reached ends the run
     task: Benchmark
 
+    @property
+    def learns_from(self) -> Group:
+        """The settings of the task."""
+        return self.task
+
     @model_validator(mode="after")
     def _room(self) -> FinetuningSettings:
         self.task.check(self.length)

@@ -33,10 +33,10 @@ def one_of(package: str, base: type[Kind]) -> Any:
 
 
 def _settings_class(module: str, kind: str, base: type[Kind]) -> type[Kind]:
-    found = import_module(module)
-    for value in vars(found).values():
+    imported = import_module(module)
+    for value in vars(imported).values():
         if isinstance(value, type) and issubclass(value, base) and value.__module__ == module:
             field = value.model_fields.get("kind")
             if field is not None and field.annotation == Literal[kind]:
                 return value
-    raise Mistake(f'{found.__file__}: has no subclass of {base.__name__} with the field kind: Literal["{kind}"]')
+    raise Mistake(f'{imported.__file__}: has no subclass of {base.__name__} with the field kind: Literal["{kind}"]')

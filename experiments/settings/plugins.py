@@ -101,8 +101,8 @@ def use_plugins(folder: str | Path) -> None:
     add([f"plugins={folder}"])
 
 
-def words() -> list[str]:
-    """The words that bring another process what this one has in use."""
+def arguments() -> list[str]:
+    """The arguments that bring another process what this one has in use."""
     conf_alone = (folder for folder in _conf if folder.parent not in _code)
     return [f"plugins={folder}" for folder in _code] + [f"--config-dir={folder}" for folder in conf_alone]
 
@@ -112,7 +112,7 @@ def with_plugins(function: Callable[..., T]) -> Callable[..., T]:
 
     It is pickled by value, so that nothing is imported before: the settings list what there is when they are imported.
     """
-    added = words()
+    added = arguments()
     if not added:
         return function
     module, name = function.__module__, function.__qualname__
@@ -128,17 +128,17 @@ def with_plugins(function: Callable[..., T]) -> Callable[..., T]:
     return call
 
 
-def add(words: list[str]) -> None:
-    """Use the folders that words name, as `plugins=FOLDER` and `--config-dir=FOLDER`; one in use already stays.
+def add(arguments: list[str]) -> None:
+    """Use the folders that arguments name, as `plugins=FOLDER` and `--config-dir=FOLDER`; one in use already stays.
 
     Raises Mistake, before anything is used, that names the file.
     """
     code, conf = [], []
-    for word in words:
-        key, _, name = word.partition("=")
+    for argument in arguments:
+        key, _, name = argument.partition("=")
         folder = Path(name).expanduser().absolute()
         if not name or not folder.is_dir():
-            raise Mistake(f"{word}: there is no folder {name!r}", f"{key}=FOLDER names one of yours")
+            raise Mistake(f"{argument}: there is no folder {name!r}", f"{key}=FOLDER names one of yours")
         if key == "plugins":
             _check_plugins(folder)
             code.append(folder)

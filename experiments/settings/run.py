@@ -67,6 +67,11 @@ class Settings(Group):
         """Tokens of a row of the packed data."""
         return self.objective.row_length(self.length)
 
+    @property
+    def learns_from(self) -> Group:
+        """The settings of what the run learns from: a text, or the examples of a task."""
+        return self.data
+
     def why_not_over(self, devices: int) -> str | None:
         """The reason, in a sentence, why the run cannot be divided among this many devices; None if it can."""
         trainer, model = self.trainer, self.model

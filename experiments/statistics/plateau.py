@@ -35,15 +35,15 @@ def marks(compared: Compared, stuck: Mapping[str, str], late_gains: Mapping[str,
     """Reasons why rows may not decide a comparison: they are at the plateau, or they still learn more than the
     difference.
     """
-    found = [f"{row} {stuck[row]}" for row in compared.rows if row in stuck]
+    reasons = [f"{row} {stuck[row]}" for row in compared.rows if row in stuck]
     decided = max(abs(compared.mean or 0.0), compared.margin)
     unfinished = {row: gain for row in compared.rows if (gain := late_gains.get(row, 0.0)) >= decided}
     if unfinished:
         row = max(unfinished, key=lambda row: unfinished[row])
-        found.append(
+        reasons.append(
             f"{row} gained {unfinished[row]:.2g} in the last tenth of its training; {decided:.2g} is to decide"
         )
-    return found
+    return reasons
 
 
 def seeds(count: int, of: int) -> str:

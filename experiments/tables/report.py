@@ -60,10 +60,12 @@ def report(
         plans: a line about each plan of this table, for any seeds.
     """
     evidence = evidence or Anytime()
-    found = ((cell, source.outcome(cell)) for cell in source.cells)
+    all_outcomes = ((cell, source.outcome(cell)) for cell in source.cells)
     # for seeds that the user did not request, some rows may have a cell and others none
     outcomes = {
-        (cell.row, cell.seed): outcome for cell, outcome in found if cell.seed in request.seeds or has_begun(outcome)
+        (cell.row, cell.seed): outcome
+        for cell, outcome in all_outcomes
+        if cell.seed in request.seeds or has_begun(outcome)
     }
     configurations = request.configurations
     sizes = {key: source.sizes(key) for key in configurations}

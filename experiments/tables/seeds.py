@@ -29,13 +29,13 @@ def begun_seeds(source: Source) -> list[int]:
 
 def spans(seeds: Iterable[int]) -> str:
     """Seeds in order, with consecutive ones as FIRST-LAST."""
-    found: list[list[int]] = []
+    stretches: list[list[int]] = []
     for seed in sorted(seeds):
-        if found and seed == found[-1][-1] + 1:
-            found[-1].append(seed)
+        if stretches and seed == stretches[-1][-1] + 1:
+            stretches[-1].append(seed)
         else:
-            found.append([seed])
-    return ", ".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in found)
+            stretches.append([seed])
+    return ", ".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in stretches)
 
 
 def seeds_text(seeds: Iterable[int]) -> str:

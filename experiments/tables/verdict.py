@@ -109,11 +109,11 @@ def decide(
     # a claim without rows here takes no share of the allowed error
     family = [place for place, comparisons in compared.items() if comparisons]
     levels = dict(zip(family, holm_levels([claim_p_value(compared[place]) for place in family]), strict=True))
-    kept = sum(level == 0 for level in levels.values())
+    undecided = sum(level == 0 for level in levels.values())
     verdicts = []
     for key, claim in claims.items():
         findings = {
-            scheme: _finding(claim, compared[key, scheme], levels.get((key, scheme), 0.0), ALPHA / max(1, kept))
+            scheme: _finding(claim, compared[key, scheme], levels.get((key, scheme), 0.0), ALPHA / max(1, undecided))
             for scheme in _schemes(claim, measures)
         }
         rows = dict.fromkeys(row for part in claim.parsed() for row in part.rows)
@@ -129,8 +129,8 @@ def _schemes(claim: Claim, measures: Mapping[str, Measures]) -> dict[str, Measur
 def _finding(claim: Claim, comparisons: list[AnyComparison], level: float, next_level: float) -> Finding:
     if not comparisons:
         return Finding(comparisons, "not tested", 0.0, "this budget has the rows of none of its comparisons")
-    if found := list(dict.fromkeys(mark for comparison in comparisons for mark in comparison.marks)):
-        return Finding(comparisons, "not tested", next_level, "; ".join(found))
+    if all_marks := list(dict.fromkeys(mark for comparison in comparisons for mark in comparison.marks)):
+        return Finding(comparisons, "not tested", next_level, "; ".join(all_marks))
     if level == 0.0:
         return Finding(comparisons, "not resolved", next_level, _what_would_resolve(comparisons, next_level))
     word, parts = claim_word(comparisons, level), len(claim.parsed())

@@ -11,12 +11,14 @@ from experiments.measure.throughput import Throughput
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
+from experiments.training.checkpoints import tensors
 from experiments.training.compiling import compile_layers
 from experiments.training.distribution import DistributedWorld
 from experiments.training.guard import NonFiniteError
 from experiments.training.interruption import handled
 from experiments.training.micro_batches import OutOfMemoryError
-from experiments.training.run import Used, build_learner, identities, kernels, prepare_process, tensors
+from experiments.training.run import Used
+from experiments.training.set_up import build_learner, identities, kernels, prepare_process
 from experiments.training.train import validate
 
 

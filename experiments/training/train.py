@@ -16,17 +16,19 @@ from experiments.objectives.objective import ScoredObjective
 from experiments.record.checkpoint import origin, save, weights
 from experiments.record.durable import RunFolderError, to_json, write
 from experiments.record.folder import PREDICTIONS, RESULT, RunFolder
-from experiments.record.mirrors import Mirrors
+from experiments.record.mirrors.choose import Mirrors
 from experiments.record.result import Result, Status
 from experiments.settings.mistake import first_line
 from experiments.settings.run import Settings
+from experiments.training.checkpoints import newest_checkpoint, return_to, write_checkpoint
 from experiments.training.distribution import ALONE, World
 from experiments.training.evaluate import Evaluation, evaluate
 from experiments.training.guard import NonFiniteError
 from experiments.training.interruption import Interrupted, Interruption, TrialPruned
 from experiments.training.micro_batches import OutOfMemoryError, fitting, is_out_of_memory
-from experiments.training.run import Judge, Run, align, newest_checkpoint, return_to, set_up, write_checkpoint
+from experiments.training.run import Judge, Run
 from experiments.training.schedule import learning_rate
+from experiments.training.set_up import align, set_up
 from experiments.training.step import Learner
 from experiments.training.summary import flops_per_token, summarize
 

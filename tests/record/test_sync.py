@@ -12,8 +12,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.record import wandb_mirror as mirror
 from experiments.record.folder import RunFolder
+from experiments.record.mirrors import wandb_sync
 
 KEY = "0123456789" * 4
 
@@ -123,11 +123,12 @@ def steps(run):
 
 
 HURRY = """
-import experiments.record.wandb_mirror as tracking
+import experiments.record.mirrors.wandb_server as tracking
 tracking.START_SECONDS = tracking.FINISH_SECONDS = 2.0
 """
 SYNC = """
-from experiments.record.wandb_mirror import TrackingError, sync
+from experiments.record.mirrors.wandb_server import TrackingError
+from experiments.record.mirrors.wandb_sync import sync
 try:
     print(sync([RunFolder(path)], ("attn", None), False, print))
 except TrackingError as error:
@@ -223,14 +224,14 @@ def test_uploads_are_given_up_after_several_failures_in_a_row(monkeypatch, tmp_p
             raise ConnectionError("refused")
         return "4 steps uploaded"
 
-    monkeypatch.setattr(mirror, "connect", lambda: SimpleNamespace(teardown=lambda: None))
-    monkeypatch.setattr(mirror, "_upload", upload)
-    with pytest.raises(mirror.TrackingError, match="3 runs in a row could not be uploaded, so 2 were not tried"):
-        mirror.sync([RunFolder(tmp_path / name) for name in names], ("attn", None), False, said.append)
+    monkeypatch.setattr(wandb_sync, "connect", lambda: SimpleNamespace(teardown=lambda: None))
+    monkeypatch.setattr(wandb_sync, "_upload", upload)
+    with pytest.raises(wandb_sync.TrackingError, match="3 runs in a row could not be uploaded, so 2 were not tried"):
+        wandb_sync.sync([RunFolder(tmp_path / name) for name in names], ("attn", None), False, said.append)
     assert [line.split(":")[0] for line in said] == [f"[{number}/8] {name}" for number, name in enumerate("abcdef", 1)]
     assert said[2] == "[3/8] c: 4 steps uploaded" and "not uploaded: ConnectionError: refused" in said[5]
     broken = "ad"
-    assert mirror.sync([RunFolder(tmp_path / name) for name in names], ("attn", None), False, said.append) == 2
+    assert wandb_sync.sync([RunFolder(tmp_path / name) for name in names], ("attn", None), False, said.append) == 2
 
 
 def test_sync_without_a_login_or_a_network_says_so(train):

@@ -11,23 +11,23 @@ from experiments.settings.variant import schema
 from tests.fixtures.plugins import LOUD, LOUD_YAML, write_files
 
 
-def test_what_a_folder_adds_is_found_and_the_words_bring_it_to_another_process(loud):
-    assert plugins.words() == [] and "loud" not in attention.mechanisms()
+def test_what_a_folder_adds_is_found_and_the_arguments_bring_it_to_another_process(loud):
+    assert plugins.arguments() == [] and "loud" not in attention.mechanisms()
     assert plugins.take(["RUN", f"plugins={loud}", "heads=2"]) == ["RUN", "heads=2"]
     assert "loud" in attention.mechanisms()
     assert attention.build("loud", 24, 2, gain=3.0).gain == 3.0
     assert set(schema("loud").model_fields) >= {"hidden_size", "heads", "gain"}
     assert plugins.yaml_file("variant", "loud") == loud / "conf/variant/loud.yaml"
-    words = plugins.words()
-    assert words == [f"plugins={loud}"]
-    plugins.add(words)
-    assert plugins.words() == words and plugins.conf_folders()[1:] == [loud / "conf"]
+    arguments = plugins.arguments()
+    assert arguments == [f"plugins={loud}"]
+    plugins.add(arguments)
+    assert plugins.arguments() == arguments and plugins.conf_folders()[1:] == [loud / "conf"]
 
 
 def test_a_folder_of_yaml_alone_follows_its_flag(tmp_path, unplugged):
     folder = write_files(tmp_path / "conf", {"variant/mine.yaml": "name: mine\n"})
     assert plugins.take(["--config-dir", str(folder), "-m"]) == ["-m"]
-    assert plugins.words() == [f"--config-dir={folder}"] and plugins.code_folders() == ()
+    assert plugins.arguments() == [f"--config-dir={folder}"] and plugins.code_folders() == ()
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ def test_what_can_not_be_added_is_named_and_nothing_is(tmp_path, unplugged, file
     folder = write_files(tmp_path / "mine", files)
     with pytest.raises(Mistake, match=re.escape(message)):
         plugins.take([f"plugins={folder}"])
-    assert plugins.words() == []
+    assert plugins.arguments() == []
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,13 @@ from experiments.tables.sources.finetuned_runs import FinetunedRuns
 from experiments.tables.sources.runs import Runs
 
 DEARER = {("shazeer2020/projections", "C9 from the identity"), ("bhojanapalli2020/figure1", "wider")}
-TRAINED = [name for name in names() if load(name).source == "runs"]
+PAPERS = {
+    "bhojanapalli2020", "britz2017", "clark2019", "cordonnier2020", "follow_ups", "ioffe2015", "lan2020", "shazeer2020",
+    "su2020", "vaswani2017", "xiong2020",
+}  # fmt: skip
+OF_RUNS = [name for name in names() if load(name).source == "runs"]
+# a table that somebody adds may have fewer budgets, and rates that nobody has tuned
+TRAINED = [name for name in OF_RUNS if name.split("/")[0] in PAPERS]
 MEASURED = ["clark2019/head_distance", "shazeer2020/projection_structure"]  # of trained runs
 
 
@@ -52,14 +58,13 @@ def definitions(name: str, budget: str) -> dict[str, Row]:
 
 
 def test_the_tables_of_the_papers_are_there():
-    papers = {name.split("/")[0] for name in names()}
-    assert {"shazeer2020", "bhojanapalli2020", "su2020", "vaswani2017", "xiong2020", "lan2020", "follow_ups"} <= papers
+    assert {name.split("/")[0] for name in names()} >= PAPERS
     claimed = {key for name in names() for key in load(name).claims}
     assert {*(f"C{number}" for number in range(1, 11)), "X5"} <= claimed
 
 
 @pytest.mark.campaign
-@pytest.mark.parametrize("name", TRAINED)
+@pytest.mark.parametrize("name", OF_RUNS)
 def test_every_row_composes_at_every_budget_and_is_a_run_of_its_own(name):
     for budget in load(name).budgets:
         configurations = Request(name, load(name), budget, range(1)).configurations

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.record import wandb_views as view
-from experiments.record.wandb_mirror import TrackingError
+from experiments.record.mirrors import wandb_views as view
+from experiments.record.mirrors.wandb_server import TrackingError
 from experiments.tables.rendering import wandb_report as module
 from experiments.tables.rendering.saved import save
 from tests.tables.test_report import done, made

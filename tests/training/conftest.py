@@ -12,7 +12,7 @@ import pytest
 from experiments.display.progress import Display
 from experiments.measure.cores import Neighbours
 from experiments.record.folder import RunFolder
-from experiments.record.mirrors import Mirrors
+from experiments.record.mirrors.choose import Mirrors
 from experiments.record.result import Result
 from experiments.settings.run import Settings
 from experiments.training.train import train

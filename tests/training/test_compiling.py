@@ -13,7 +13,7 @@ from torch import nn
 
 from experiments.record.folder import RunFolder
 from experiments.training import compiling
-from experiments.training import run as run_module
+from experiments.training import set_up as set_up_module
 from experiments.training.compiling import Decision, choose, weigh
 from experiments.training.micro_batches import Forward
 from experiments.training.step import Learner
@@ -76,7 +76,7 @@ def test_a_short_run_and_one_that_changes_from_step_to_step_try_nothing(settings
     assert result.compiled is False and folder.environment()["torch"]["compiled"] is False
     monkeypatch.setattr(compiling, "LONG", 0.0)
     monkeypatch.setattr(compiling, "FEWEST", 1)
-    monkeypatch.delattr(run_module, "choose")
+    monkeypatch.delattr(set_up_module, "choose")
     changing = ({"model__attention_dropout": 0.1}, {"model__norm_kind": "batch"}, {"layers": 1})
     for number, changes in enumerate(changing):
         result, folder = go(settings(**AUTO | changes | {"max_steps": 2, "schedule__warmup_steps": 0}), f"{number}")
@@ -118,7 +118,7 @@ def test_what_a_trial_chose_is_kept_when_the_run_goes_on(settings, go, monkeypat
     with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
         patched.setattr(Learner, "batch", cut)
         go(settings(**AUTO))
-    monkeypatch.delattr(run_module, "choose")
+    monkeypatch.delattr(set_up_module, "choose")
     result, folder = go(settings(**AUTO))
     assert result.compiled and folder.environment()["torch"]["compiled"]
     assert (folder.path / "log.txt").read_text().count("so it is") == 1

@@ -21,7 +21,7 @@ import torch.distributed as dist
 from experiments.display.progress import Display
 from experiments.measure.cores import Neighbours
 from experiments.record.folder import RunFolder
-from experiments.record.mirrors import Mirrors
+from experiments.record.mirrors.choose import Mirrors
 from experiments.settings.devices import largest_part
 from experiments.tasks.pretraining import Pretraining
 from experiments.training import step as step_module

@@ -16,7 +16,7 @@ from experiments.display.progress import Display
 from experiments.launch.cell import check_unchanged
 from experiments.measure.cores import Neighbours
 from experiments.record import code_digest as code_digest_module
-from experiments.record.mirrors import Mirrors
+from experiments.record.mirrors.choose import Mirrors
 from experiments.settings.mistake import Mistake
 from experiments.training import train as train_module
 from experiments.training.step import Learner
@@ -158,10 +158,10 @@ def test_the_threads_are_those_of_the_settings_and_of_nothing_else(settings, go,
 
 
 def test_a_long_run_on_fewer_threads_than_cores_says_so_once(settings, go, monkeypatch, capfd):
-    monkeypatch.setattr("experiments.training.run.usable", lambda: list(range(16)))
+    monkeypatch.setattr("experiments.training.set_up.usable", lambda: list(range(16)))
     go(settings(max_steps=2), "short")
     assert "cores" not in capfd.readouterr().err
-    monkeypatch.setattr("experiments.training.run.LONG_STEPS", 2)
+    monkeypatch.setattr("experiments.training.set_up.LONG_STEPS", 2)
     go(settings(max_steps=2), "long")
     assert capfd.readouterr().err.count("on 1 of 16 cores; trainer.threads=16 is faster, and another run") == 1
 
@@ -179,7 +179,7 @@ def test_a_run_goes_on_with_the_kernel_that_it_began_with(settings, go, monkeypa
         go(settings())
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*.*") if path.suffix != ".txt"}
     with monkeypatch.context() as patched, pytest.raises(Mistake) as refused:
-        patched.setattr("experiments.training.run.kernels", lambda learner, settings: "reference")
+        patched.setattr("experiments.training.set_up.kernels", lambda learner, settings: "reference")
         go(settings())
     assert "was begun with the attention kernel" in str(refused.value)
     assert "would continue with reference" in str(refused.value)

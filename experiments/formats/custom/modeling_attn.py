@@ -44,8 +44,8 @@ class AttnModel(PreTrainedModel):
         **others: Any,
     ) -> MaskedLMOutput:
         """Logits [B, N, V], and with labels their mean cross-entropy."""
-        given = {"token_types": token_type_ids, "decoder_tokens": decoder_input_ids}
-        inputs = {name: tensor for name, tensor in given.items() if tensor is not None}
+        optional = {"token_types": token_type_ids, "decoder_tokens": decoder_input_ids}
+        inputs = {name: tensor for name, tensor in optional.items() if tensor is not None}
         mask = None if attention_mask is None else attention_mask.bool()
         logits = self.model(input_ids, mask=mask, **inputs)
         loss = None if labels is None else F.cross_entropy(logits.flatten(0, 1), labels.flatten())

@@ -73,5 +73,5 @@ def learning_rates(name: str) -> dict[str, Any]:
         raise ValueError(
             f"{SHARED_LEARNING_RATES.name} has no set {name!r}{nearest(name, sets)}; there are: {', '.join(sets)}"
         )
-    tuned = sets[name]
-    return {family: {"where": tuned["where"], **tuning} for family, tuning in tuned["families"].items()}
+    tuning_set = sets[name]
+    return {family: {"where": tuning_set["where"], **tuning} for family, tuning in tuning_set["families"].items()}

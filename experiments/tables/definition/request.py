@@ -117,9 +117,9 @@ class Request:
         """A row with the positions of a scheme, and with the learning rate that was tuned under it if one was."""
         besides = (self.budget.positions or {}).get(name, "")
         family = f"{row.family}@{name}"
-        tuned = family if family in self.budget.learning_rates else row.family
+        tuned_family = family if family in self.budget.learning_rates else row.family
         return row.model_copy(
-            update={"overrides": f"{row.overrides} {scheme.overrides} {besides}".strip(), "family": tuned}
+            update={"overrides": f"{row.overrides} {scheme.overrides} {besides}".strip(), "family": tuned_family}
         )
 
 

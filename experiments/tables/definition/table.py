@@ -240,8 +240,8 @@ class Table(Group):
             raise ValueError(f"source: {self.source} trains nothing that could be fine-tuned")
         for key, budget in self.budgets.items():
             for row in self.rows_at(key).values() if budget.learning_rates else ():
-                tuned = {family.partition("@")[0] for family in budget.learning_rates}
-                if row.family not in tuned:
+                families = {family.partition("@")[0] for family in budget.learning_rates}
+                if row.family not in families:
                     meant = nearest(str(row.family), budget.learning_rates)
                     raise ValueError(
                         f"budgets.{key}.learning_rates: the family {row.family} has no learning rate{meant}"

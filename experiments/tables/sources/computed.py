@@ -24,7 +24,7 @@ class Computed:
 
     def __init__(self, name: str, overrides: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> None:
         """Raises Mistake for an override that is not an argument, and for an argument without an override."""
-        self._numbers = StoredNumbers(f"experiments.tables.numerical.{name}", runs, given=frozenset({"seed"}))
+        self._numbers = StoredNumbers(f"experiments.tables.numerical.{name}", runs, of_call=frozenset({"seed"}))
         self._arguments = {
             row: self._numbers.arguments(row, dict(_pair(override) for override in of_row))
             for row, of_row in overrides.items()

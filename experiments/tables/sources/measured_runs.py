@@ -25,7 +25,7 @@ class MeasuredRuns:
 
     def __init__(self, name: str, overrides: Mapping[str, list[str]], seeds: Sequence[int], runs: Path) -> None:
         """Raises Mistake for overrides that do not compose, for wrong arguments, and for rows that are the same."""
-        self._numbers = StoredNumbers(f"experiments.tables.measured.{name}", runs, given=frozenset({"run"}))
+        self._numbers = StoredNumbers(f"experiments.tables.measured.{name}", runs, of_call=frozenset({"run"}))
         self._arguments = {row: self._numbers.arguments(row, _arguments(of_row)) for row, of_row in overrides.items()}
         trained = {
             row: [each for each in of_row if not each.startswith(MEASURE_PREFIX)] for row, of_row in overrides.items()

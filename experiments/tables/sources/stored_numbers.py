@@ -27,12 +27,12 @@ Arguments = dict[str, Value]
 class StoredNumbers:
     """The results of `measure` of a module, by its arguments and anything else that identifies a call."""
 
-    def __init__(self, module: str, runs: Path, given: frozenset[str]) -> None:
-        """given: the parameters that no row sets."""
+    def __init__(self, module: str, runs: Path, of_call: frozenset[str]) -> None:
+        """of_call: the parameters that no row sets."""
         self._module = importlib.import_module(module)
         self.measure = self._module.measure
         self.code = _code_of(self._module)
-        self._parameters = [name for name in inspect.signature(self.measure).parameters if name not in given]
+        self._parameters = [name for name in inspect.signature(self.measure).parameters if name not in of_call]
         self._folder = runs / COMPUTED_FOLDER
 
     def arguments(self, row: str, values: Mapping[str, str]) -> Arguments:

@@ -83,9 +83,9 @@ def _remove(trackio: ModuleType, project: str, name: str) -> None:
 
 @contextmanager
 def _local_and_silent() -> Iterator[None]:
-    kept = {name: os.environ.pop(name) for name in REMOTE if name in os.environ}
+    removed = {name: os.environ.pop(name) for name in REMOTE if name in os.environ}
     try:
         with redirect_stdout(io.StringIO()):
             yield
     finally:
-        os.environ.update(kept)
+        os.environ.update(removed)

@@ -1,4 +1,4 @@
-"""Views that W&B stores (workspaces, reports). Each is made once and then updated in place."""
+"""Tables and views (workspaces, reports) that W&B stores. A view is made once and then updated in place."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ from typing import Any
 
 from experiments.record.durable import to_json, write
 from experiments.record.folder import RENDERED
-from experiments.record.wandb_mirror import connect
+from experiments.record.mirrors.wandb_server import (
+    connect,
+    import_library,
+    in_a_line,
+    mode_of,
+    quiet_settings,
+    why_offline,
+)
 from experiments.settings.disk import read_bytes
 from experiments.settings.extras import check_installed
 from experiments.settings.mistake import Mistake, first_line
@@ -66,3 +73,29 @@ def save(view: Any, content: tuple[str, ...], runs: Path) -> str:
         raise Mistake(f"the {kind} of {project} was not saved: {reason}", f"{memory} names it") from error
     write(memory, to_json(addresses | {f"{kind} {project}": address}, indent=2) + "\n")
     return address
+
+
+def log_tables(name: str, tables: dict[str, list[dict[str, Any]]], logger: dict[str, Any], root: Path) -> str:
+    """Log tables of rows as a W&B run of their own, offline unless somebody is logged in; returns a line about its
+    place.
+
+    logger: the settings of that group. root: the folder of the runs. Never raises.
+    """
+    mode = mode_of(logger["wandb"])
+    if mode == "off":
+        return "W&B off"
+    try:
+        wandb = import_library()
+        online = mode != "offline" and why_offline(wandb) is None
+        root.mkdir(parents=True, exist_ok=True)
+        run = wandb.init(
+            project=logger["project"], entity=logger["entity"], tags=logger["tags"], id=name, name=name, dir=str(root),
+            resume="allow" if online else None, settings=quiet_settings(wandb, online),
+        )  # fmt: skip
+        for key, rows in tables.items():
+            columns = list(rows[0]) if rows else []
+            run.log({key: wandb.Table(columns=columns, data=[[row[column] for column in columns] for row in rows])})
+        run.finish()
+        return f"W&B online: {run.url}" if online else f"W&B offline: {root / 'wandb'}"
+    except Exception as error:
+        return f"W&B failed; the table is not affected: {in_a_line(error)}"

@@ -1,4 +1,4 @@
-"""The mirrors of a run, none of which can disturb it."""
+"""The choice of the mirrors of a run, none of which can disturb it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import Any
 
 from experiments.record.folder import RunFolder
-from experiments.record.mirror import Mirror
+from experiments.record.mirrors.mirror import Mirror
+from experiments.record.mirrors.tensorboard_mirror import TensorBoardMirror
+from experiments.record.mirrors.trackio_mirror import TrackioMirror
+from experiments.record.mirrors.wandb_mirror import WandbMirror
 from experiments.record.result import Result
-from experiments.record.tensorboard_mirror import TensorBoardMirror
-from experiments.record.trackio_mirror import TrackioMirror
-from experiments.record.wandb_mirror import WandbMirror
 from experiments.settings.extras import check_installed
 from experiments.settings.logger import Logger
 from experiments.settings.mistake import first_line

@@ -1,0 +1,101 @@
+"""W&B itself: its library, its settings, and whether its server can be used."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+import urllib.request
+from contextlib import suppress
+from types import ModuleType
+from typing import Any
+from urllib.parse import urlsplit
+
+REACH_SECONDS = 3.0
+START_SECONDS = 10.0
+FINISH_SECONDS = 30.0
+
+
+class TrackingError(RuntimeError):
+    """W&B cannot be used at all. The message is one line with the reason and a remedy."""
+
+
+def connect() -> ModuleType:
+    """The library, if somebody is logged in and the server answers.
+
+    Raises TrackingError within a few seconds otherwise.
+    """
+    wandb = import_library()
+    obstacle = why_offline(wandb)
+    if obstacle is not None:
+        raise TrackingError(obstacle)
+    return wandb
+
+
+def import_library() -> ModuleType:
+    """The library, which prints nothing and reports no error of its own to its makers."""
+    os.environ.setdefault("WANDB_SILENT", "true")
+    os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
+    import wandb
+
+    return wandb
+
+
+def mode_of(setting: str) -> str:
+    """auto, online, offline or off: `auto` follows WANDB_MODE."""
+    if setting != "auto":
+        return setting
+    return {"offline": "offline", "dryrun": "offline", "disabled": "off"}.get(os.environ.get("WANDB_MODE", ""), "auto")
+
+
+def why_offline(wandb: ModuleType) -> str | None:
+    """The reason why an online run is not possible, or None. Only opens a connection to a server."""
+    if not wandb.login(prompt=False, verify=False):
+        return "nobody is logged in to W&B (`wandb login`, or WANDB_API_KEY)"
+    url = wandb.setup().settings.base_url
+    if not _reachable(url):
+        return f"{url} can't be reached"
+    return None
+
+
+def _reachable(url: str) -> bool:
+    """Whether the host of `url`, or the proxy that leads to it, accepts a connection."""
+    target = urlsplit(url)
+    if not urllib.request.proxy_bypass(target.netloc):
+        target = urlsplit(urllib.request.getproxies().get(target.scheme, url))
+    answers = []
+
+    def connect() -> None:
+        port = target.port or (443 if target.scheme == "https" else 80)
+        with suppress(OSError), socket.create_connection((target.hostname or "", port), REACH_SECONDS):
+            answers.append(True)
+
+    # the lookup of a name has no time limit of its own
+    thread = threading.Thread(target=connect, daemon=True)
+    thread.start()
+    thread.join(REACH_SECONDS)
+    return bool(answers)
+
+
+def quiet_settings(wandb: ModuleType, online: bool) -> Any:
+    """Settings under which W&B prints nothing, watches nothing, and waits no longer than the limits above."""
+    return wandb.Settings(
+        mode="online" if online else "offline",
+        silent=True,
+        console="off",
+        disable_git=True,
+        disable_code=True,
+        reinit="create_new",
+        init_timeout=START_SECONDS,
+        finish_timeout=FINISH_SECONDS,
+        finish_timeout_raises=True,
+        x_disable_stats=True,
+        x_disable_meta=True,
+        x_save_requirements=False,
+        x_transaction_log_flush_interval=1.0,
+    )
+
+
+def in_a_line(error: Exception) -> str:
+    """The kind and the message of an error, in at most 300 characters."""
+    return " ".join(f"{type(error).__name__}: {error}".split())[:300]

@@ -1,0 +1,82 @@
+"""Uploads to W&B of runs that were recorded offline, from their run folders."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from experiments.record.folder import RunFolder
+from experiments.record.mirrors.wandb_mirror import begin, files_of, finish, memory_of, remember, replay, uploadable
+from experiments.record.mirrors.wandb_server import TrackingError, connect, in_a_line
+
+FAILURES = 3  # runs in a row, after which an upload of many is given up
+
+Place = tuple[str, str | None]  # project, entity
+
+
+def sync(folders: Sequence[RunFolder], place: Place, named: bool, report: Callable[[str], None]) -> int:
+    """Upload runs that were recorded offline, each as one W&B run; returns the number of runs that could not be
+    uploaded.
+
+    Only steps that the server lacks are sent, and a run that was uploaded completely is skipped. place: the
+    destination, which overrides the run's settings, because these may be somebody else's. named: whether the user named
+    the place; if not, a run that was uploaded elsewhere is skipped too. report: takes one line for each run, with its
+    number among all. Raises TrackingError within a few seconds if nobody is logged in or the server cannot be reached,
+    and later if several runs in a row could not be uploaded.
+    """
+    try:
+        wandb = connect()
+    except TrackingError as error:
+        raise TrackingError(f"nothing was uploaded, because {error}") from error
+    failed = in_a_row = 0
+    for number, folder in enumerate(folders, start=1):
+        try:
+            outcome, in_a_row = _upload(wandb, folder, place, named), 0
+        except Exception as error:
+            outcome, failed, in_a_row = f"not uploaded: {in_a_line(error)}", failed + 1, in_a_row + 1
+            # a failed run occupies its id until the service ends
+            with suppress(Exception):
+                wandb.teardown()
+        report(f"[{number}/{len(folders)}] {folder.name}: {outcome}")
+        if in_a_row == FAILURES and number < len(folders):
+            raise TrackingError(
+                f"{FAILURES} runs in a row could not be uploaded, so {len(folders) - number:,} were not tried; "
+                "the same command continues"
+            )
+    return failed
+
+
+def _upload(wandb: ModuleType, folder: RunFolder, place: Place, named: bool) -> str:
+    where = dict(zip(("project", "entity"), place, strict=True))
+    result = folder.result()
+    state = uploadable(folder, where, result)
+    memory = memory_of(folder)
+    before = memory.get("uploaded")
+    if before == state or (not named and isinstance(before, dict) and {**before, **where} == state):
+        return "uploaded before"
+    holder = folder.holder()
+    if holder and not any(path.parent.name.startswith("offline-") for path in files_of(folder)):
+        return f"{holder} is uploading it"
+    folder.check_files()
+    settings = folder.config()
+    own, logger = settings["logger"], {**settings["logger"], **where}
+    # the upload's own .wandb file need not be kept as a second copy of the run
+    with tempfile.TemporaryDirectory() as root:
+        run = begin(wandb, folder, {**settings, "logger": logger}, memory.get("group"), Path(root), online=True)
+        first = replay(run, folder)
+        count = sum(metrics["step"] >= first for metrics in folder.metrics.read())
+        finish(run, result)
+        remember(folder, uploaded=state)
+        other = (
+            "" if named or own == logger else f"; its own settings name {_path(own)}; use --project to upload it there"
+        )
+        return f"{count} steps uploaded to {run.url}{other}"
+
+
+def _path(logger: dict[str, Any]) -> str:
+    """A place in the form of --project."""
+    return "/".join(str(part) for part in (logger["entity"], logger["project"]) if part)

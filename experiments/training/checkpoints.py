@@ -1,0 +1,74 @@
+"""The checkpoints of a run: how one is written, which one a run continues from, and how it returns there."""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from experiments.record.checkpoint import Checkpoint, load, origin, restore, save, weights
+from experiments.record.code_digest import code_digests, differing
+from experiments.record.folder import configuration_digest
+from experiments.settings.devices import largest_part
+from experiments.settings.digest import digest
+from experiments.settings.mistake import Mistake
+from experiments.training.optimizer import optimizer_state
+from experiments.training.progress import Header
+from experiments.training.run import Run
+from experiments.training.step import Learner
+
+
+def newest_checkpoint(run: Run) -> Checkpoint | None:
+    """The newest good checkpoint; None without one. Raises Mistake if its settings, text or code differ."""
+    checkpoint = load(run.folder.checkpoint, "newest", run.say)
+    if checkpoint is None:
+        return None
+    header = Header.of(checkpoint)
+    written_by, now = header.configuration, configuration_digest(run.settings.model_dump())
+    if written_by != now:
+        raise Mistake(
+            f"{checkpoint.path} belongs to another configuration ({written_by}, not {now}); set runs= to another folder"
+        )
+    anew = f"{run.folder.path} was begun; restore it, or start again in another folder with runs=FOLDER"
+    if header.dataset != digest(run.dataset.identity):
+        raise Mistake(f"the text or the tokenizer has changed since {anew}")
+    before, backend = header.code, header.backend
+    if before != (code := code_digests(run.settings.model_dump(), backend)):
+        raise Mistake(f"{differing(before, code)} has changed since {anew}")
+    return checkpoint
+
+
+def return_to(run: Run, checkpoint: Checkpoint) -> None:
+    """Restore weights, moments, progress and metrics to their state when the checkpoint was written."""
+    header = Header.of(checkpoint)
+    restore(tensors(run.learner), checkpoint.tensors)
+    run.progress = header.progress
+    run.learner.micro_batch = min(header.micro_batch, largest_part(run.learner.batch_size, run.world.size))
+    run.folder.metrics.return_to(header.metrics, run.say)
+
+
+def write_checkpoint(run: Run) -> None:
+    """Write the checkpoint from which the run can continue."""
+    run.folder.metrics.persist()
+    settings = run.settings.model_dump()
+    header = Header(
+        progress=run.progress,
+        metrics=run.folder.metrics.held(),
+        micro_batch=run.learner.micro_batch,
+        precision=run.forward.precision,
+        **origin(settings, run.dataset.tokenizer.digest),
+        dataset=digest(run.dataset.identity),
+        code=code_digests(settings, run.backend),
+        backend=run.backend,
+        wall_seconds=run.wall_seconds,
+        processor_seconds=run.processor_seconds(),
+        peak_memory_bytes=run.peak_memory_bytes(),
+        rates=list(run.throughput.rates),
+        devices=run.world.size,
+    )
+    save(run.folder.checkpoint, "newest", run.progress.step, tensors(run.learner), header.to_dict())
+
+
+def tensors(learner: Learner) -> dict[str, Tensor]:
+    """The live tensors that a checkpoint holds."""
+    return weights(learner.model) | {
+        f"optimizer/{name}": tensor for name, tensor in optimizer_state(learner.model, learner.optimizers).items()
+    }

@@ -1,0 +1,231 @@
+"""The beginning of a run: everything before its first step, or before the first one after a checkpoint."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from experiments.data.packing import Dataset
+from experiments.display.progress import Display
+from experiments.measure.cores import BUSY, Neighbours, check_threads, usable
+from experiments.measure.hardware import device_name, resolve_device, resolve_precision
+from experiments.measure.memory import PeakMemory
+from experiments.measure.roofline import seconds
+from experiments.measure.throughput import Throughput
+from experiments.model.kernel import keep_kernel, why_slower
+from experiments.model.layers.attention import wrong_arguments
+from experiments.record.code_digest import code_digests
+from experiments.record.durable import replacing
+from experiments.record.environment import describe
+from experiments.record.folder import TOKENIZER, RunFolder, configuration_digest
+from experiments.record.mirrors.choose import Mirrors
+from experiments.settings.digest import digest
+from experiments.settings.mistake import Mistake
+from experiments.settings.run import Settings
+from experiments.tasks.choose import task_of
+from experiments.tasks.task import Task
+from experiments.training.checkpoints import newest_checkpoint, return_to, tensors, write_checkpoint
+from experiments.training.compiling import TRIED, choose, compile_layers
+from experiments.training.distribution import World
+from experiments.training.micro_batches import split
+from experiments.training.progress import Header, Progress
+from experiments.training.run import Run
+from experiments.training.run_length import planned_steps
+from experiments.training.step import Learner, learner_of
+
+LONG_STEPS = 500  # a run of fewer is over soon anyway
+
+
+def set_up(
+    settings: Settings, folder: RunFolder, mirrors: Mirrors, display: Display, neighbours: Neighbours, world: World
+) -> Run:
+    """Do everything before the first step. Raises Mistake for settings that the user has to change."""
+    device = prepare_process(settings, world, display.message)
+    source = task_of(settings)
+    dataset = source.prepare(display.stage)
+    planned = planned_steps(settings, len(dataset.train.tokens))
+    with replacing(folder.path / TOKENIZER) as temporary:
+        dataset.tokenizer.save(temporary)
+    with world.together("set_up", identities(settings, dataset)):
+        learner = build_learner(settings, source, dataset, device, world)
+    run = Run(
+        settings=settings,
+        folder=folder,
+        mirrors=mirrors,
+        display=display,
+        dataset=dataset,
+        learner=learner,
+        planned=planned,
+        progress=Progress(),
+        memory=PeakMemory(device),
+        neighbours=neighbours,
+    )
+    run.learner.say = run.say
+    begin(run)
+    align(run)
+    folder.go_on()
+    folder.write_environment(
+        describe(torch_facts(run), settings.seed, run.backend)
+        | {"waited_for_cores": neighbours.waited_share(), "code": code_digests(settings.model_dump(), run.backend)}
+    )
+    say_how_busy(run)
+    if (reason := why_slower(settings, device)) is not None:
+        run.say(reason)
+    mirrors.start(folder, settings.model_dump())
+    if planned is not None and planned <= settings.schedule.warmup_steps:
+        run.say(
+            f"the learning rate only rises: schedule.warmup_steps={settings.schedule.warmup_steps} of the "
+            f"{planned} steps are warm-up"
+        )
+    display.start(planned, run.progress.step)
+    run.memory.reset()
+    run.throughput.start()
+    return run
+
+
+def prepare_process(settings: Settings, world: World, say: Callable[[str], None] | None = None) -> torch.device:
+    """Have torch compute as the settings say; the device of this process. Raises Mistake.
+
+    say: receives a line before the attention kernel is built and one after it.
+    """
+    trainer = settings.trainer
+    device = resolve_device(trainer.device)
+    if device.type == "cuda":
+        if world.size > 1:
+            device = torch.device("cuda", world.local_rank)
+        if device.index is not None:
+            torch.cuda.set_device(device)
+    check_threads(trainer.threads)
+    torch.set_num_threads(trainer.threads)
+    keep_kernel(settings, say)
+    return device
+
+
+def build_learner(settings: Settings, source: Task, dataset: Dataset, device: torch.device, world: World) -> Learner:
+    """The learner at the beginning of a run."""
+    return learner_of(
+        settings,
+        source.build_initialized_model(dataset.tokenizer.vocabulary_size).to(device),
+        source.objective(dataset.tokenizer),
+        dataset.train,
+        device=device,
+        precision=resolve_precision(settings.trainer.precision, device),
+        world=world,
+    )
+
+
+def identities(settings: Settings, dataset: Dataset) -> dict[str, str]:
+    """Digests of everything that all processes of a run must share."""
+    tree = settings.model_dump()
+    return {
+        "the settings": configuration_digest(tree),
+        "the text": digest(dataset.identity),
+        "the code": digest(code_digests(tree, None)),
+    }
+
+
+def align(run: Run) -> None:
+    """Make the other processes continue from the state of this one: weights, moments, and how they are computed
+    with.
+    """
+    how = (run.forward.precision, run.learner.micro_batch, run.backend, run.progress.compiled)
+    with run.world.together("align", *how):
+        run.world.spread([*tensors(run.learner).values()])
+
+
+def say_how_busy(run: Run) -> None:
+    """Report if other processes use the cores of this run, and, for a long run on a CPU, if it leaves cores idle."""
+    waited, threads, cores = run.neighbours.waited_share(), torch.get_num_threads(), len(usable())
+    if waited is not None and waited > BUSY:
+        run.say(
+            f"this machine is busy: so far the run waited {waited:.0%} of its time for a core that other processes "
+            "had; it is slower, its numbers are the same"
+        )
+    long = run.planned is None or run.planned >= LONG_STEPS
+    if threads < cores and long and run.forward.device.type == "cpu":
+        run.display.hint(f"on {threads} of {cores} cores; trainer.threads={cores} is faster, and another run")
+
+
+def begin(run: Run) -> None:
+    """Continue from the newest good checkpoint. Without one, write one of step 0, so that there always is one.
+
+    Raises Mistake if the run cannot continue as it began.
+    """
+    checkpoint = newest_checkpoint(run)
+    if checkpoint is None:
+        # before anything is written: a first batch that can't be made is the user's to mend
+        run.backend = kernels(run.learner, run.settings)
+        # a trial is part of the run's time
+        run.earlier_seconds = seconds(lambda: decide_to_compile(run), run.forward.device)
+        run.throughput.start()
+        run.folder.metrics.clear()
+        write_checkpoint(run)
+        return
+    header = Header.of(checkpoint)
+    # a run keeps the precision that it began with
+    run.learner.forward = replace(run.forward, precision=header.precision)
+    run.backend = kernels(run.learner, run.settings)
+    if run.backend != header.backend:
+        reason = why_slower(run.settings, run.forward.device)
+        raise Mistake(
+            f"{run.folder.path} was begun with the attention kernel {header.backend} and would continue with "
+            f"{run.backend}, which rounds differently" + (f": {reason}" if reason else ""),
+            f"make {header.backend} available again, or start again in another folder with runs=FOLDER",
+        )
+    return_to(run, checkpoint)
+    run.earlier_seconds, run.earlier_processor_seconds = header.wall_seconds, header.processor_seconds
+    run.earlier_peak_bytes = header.peak_memory_bytes
+    # the speed of other devices is none of these
+    run.throughput = Throughput(header.rates if header.devices == run.world.size else None)
+    run.say(f"going on from step {run.progress.step}")
+    if run.progress.compiled:
+        compile_layers(run.model, lengths_vary=run.objective.lengths_vary)
+
+
+def decide_to_compile(run: Run) -> None:
+    """Compile the layers as the settings say; `auto`: as a trial says, where code made once is good for every step."""
+    model, trainer, progress = run.settings.model, run.settings.trainer, run.progress
+    if trainer.compile is True:
+        progress.compiled = True
+        compile_layers(run.model, lengths_vary=run.objective.lengths_vary)
+    # sequences of other lengths compile anew, and so do batch statistics over a changing number of tokens;
+    # with attention dropout code is made once, but whether it pays has not been measured
+    changing = run.objective.lengths_vary or model.attention_dropout or model.norms_by_batch
+    if trainer.compile != "auto" or changing or model.layers == 1:
+        return
+    batches = [run.learner.batch(index) for index in range(TRIED)]
+    limit = math.inf if trainer.max_minutes is None else 60 * trainer.max_minutes
+    progress.compiled, why = choose(
+        run.model, run.forward, batches, run.learner.micro_batch, steps=run.planned, limit=limit
+    )
+    if why:
+        run.say(why)
+
+
+def kernels(learner: Learner, settings: Settings) -> str:
+    """The attention kernels of a run, joined by `+`: a sequence goes through as in training, and as in evaluation."""
+    part = next(split(learner.batch(0), 1), None)
+    if part is None:
+        raise Mistake(f"objective={settings.objective.kind} finds nothing to predict at length={settings.length}")
+    names: set[str] = set()
+    for training in (False, True):
+        learner.model.train(training)
+        with wrong_arguments(settings.variant):
+            learner.forward.loss(part)
+        names.update(learner.model.kernels())
+    learner.model.train()
+    return "+".join(sorted(names))
+
+
+def torch_facts(run: Run) -> dict[str, Any]:
+    """Facts about torch and its devices, for the record of a run's environment."""
+    return {
+        "device": device_name(run.forward.device),
+        "threads": torch.get_num_threads(),
+        "compiled": run.progress.compiled,
+        "cuda": torch.version.cuda,
+    }
