@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 
 def _refuse_foreign_packages() -> None:
-    """Exit with a line where a package of another distribution has the name, or the files, of one of ours."""
-    # what the docstring of each begins with
+    """Exit with a message if another distribution has a package with the name, or the files, of one of ours."""
+    # the beginning of each package's docstring
     for name, docstring in (("attention", "The attention mechanisms"), ("experiments", "Train, evaluate and compare")):
         spec, ours = find_spec(name), Path(__file__).resolve().parent / name / "__init__.py"
         imported = spec.origin if spec else None
@@ -38,7 +38,7 @@ _refuse_foreign_packages()
 
 from experiments.commands.ending import interrupted_by_signals, message_and_exit_code, silent_on_ctrl_c, stdout_flushed
 
-# a tenth of a second, before `main` can say anything
+# these imports take a tenth of a second, before `main` can report anything
 with silent_on_ctrl_c():
     import typer
     from typer.core import TyperGroup
@@ -65,7 +65,7 @@ class Commands(TyperGroup):
             from experiments.settings.mistake import Mistake
             from experiments.settings.plugins import take
 
-            # at a press of Tab nothing can be said
+            # while the shell completes a word, no message can be shown
             with suppress(Mistake) if ctx.resilient_parsing else _command(args[0]):
                 args = [args[0], *take(args[1:])]
         return super().parse_args(ctx, args)
@@ -240,7 +240,7 @@ def compare(
     with _command("compare"):
         from experiments.commands.compare import compare_runs
 
-        # all that it reads it needs to the end; looking for garbage takes a fifth of the time of 10,000 runs
+        # everything that is read is needed to the end, and garbage collection takes a fifth of the time of 10,000 runs
         gc.disable()
         try:
             compare_runs(selection or [], runs, sort, format)
@@ -533,7 +533,7 @@ def _known(checkpoint: str) -> WhichCheckpoint:
 
 @contextmanager
 def _command(name: str) -> Iterator[None]:
-    """Say in a line or two why a command ended early, and exit with its code; a bug goes on to `main`."""
+    """Print in a line or two why a command ended early, and exit with the right code. A bug passes on to `main`."""
     try:
         with stdout_flushed(), interrupted_by_signals():
             yield
@@ -549,17 +549,17 @@ def _command(name: str) -> Iterator[None]:
 def main() -> None:
     """Run the command line of this process, and exit."""
     if "GLIBC_TUNABLES" in set_performance_variables() and sys.argv[1:2] and sys.argv[1] in TENSOR_COMMANDS:
-        # glibc has read it already; a signal waits until the new program can answer it
+        # glibc reads its tunables only at the start of a program; signals wait until the new program can handle them
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
     if "_ATTN_COMPLETE" in os.environ:
-        # what add_completion=True would do, without its two options and its script, which stops at "="
+        # add_completion=True would do this too, but would add two options, and a script that stops at "="
         from typer.completion import completion_init
 
         completion_init()
     hold_signals_in_imports()
     try:
-        # from the first: Typer ends at a KeyboardInterrupt without a word
+        # from the very start, because Typer ends at a KeyboardInterrupt without a message
         with stdout_flushed(), interrupted_by_signals():
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             app()

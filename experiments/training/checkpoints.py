@@ -17,7 +17,7 @@ from experiments.training.step import Learner
 
 
 def newest_checkpoint(run: Run) -> Checkpoint | None:
-    """The newest good checkpoint; None without one. Raises Mistake if its settings, text or code differ."""
+    """The newest good checkpoint, or None. Raises Mistake if it has other settings, another text or other code."""
     checkpoint = load(run.folder.checkpoint, "newest", run.say)
     if checkpoint is None:
         return None

@@ -20,18 +20,19 @@ from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Batch
 from experiments.training.micro_batches import Forward, backward, is_out_of_memory
 
-# a trial is the compiler's 10 to 40 seconds on two cores and 19 gradients: at worst a fiftieth of the run
-LONG = 1800.0  # seconds that the run must take
-FEWEST = 1000  # gradients that it must have the time for
-TRIED = 5  # batches
-GRADIENT_TOLERANCE = 0.1  # of a gradient's norm, which two gradients may differ by: those in bf16 do by hundredths
+# A trial takes 10 to 40 seconds of compiling on two cores, and 19 gradients. With these limits that is at most a
+# fiftieth of the run
+LONG = 1800.0  # the run must take at least so many seconds
+FEWEST = 1000  # it must have the time for at least so many gradients
+TRIED = 5  # number of batches in a trial
+GRADIENT_TOLERANCE = 0.1  # gradients may differ by this share of their norm; in bf16 they differ by a few hundredths
 
 
 class Decision(NamedTuple):
     """Whether layers are compiled, with the reason."""
 
     compiled: bool
-    why: str  # empty where nothing was tried
+    why: str  # empty if nothing was tried
 
 
 def compile_layers(model: Transformer, *, lengths_vary: bool = False) -> None:
@@ -45,9 +46,9 @@ def compile_layers(model: Transformer, *, lengths_vary: bool = False) -> None:
 
 
 def eager(model: nn.Module) -> AbstractContextManager[object]:
-    """A block in which the model runs as if nothing were compiled: hooks see it, and no code is made for its shapes."""
+    """A block in which the model runs uncompiled, so that its hooks run and its shapes make no new code."""
     compiled = any("forward" in vars(layer) for layer in _of_whole_sequences(model))
-    # to say so to torch takes a second where it has compiled nothing
+    # if nothing is compiled, the call would take a second
     return torch.compiler.set_stance("force_eager") if compiled else nullcontext()
 
 
@@ -77,9 +78,9 @@ def choose(
         compile_layers(model)
         choice = _tried(model, gradient, batches, forward.device, length)
     except Exception as error:
-        # it was to save time, and must not end the run
+        # compilation only saves time, so its failure must not end the run
         lines = str(error).strip().splitlines() or [type(error).__name__]
-        why = "" if is_out_of_memory(error) else f"torch.compile is not used, as it failed: {lines[0]}"
+        why = "" if is_out_of_memory(error) else f"torch.compile is not used, because it failed: {lines[0]}"
         choice = Decision(False, why)
     finally:
         model.zero_grad(set_to_none=True)
@@ -111,22 +112,22 @@ def _tried(
         expected
     )
     if not error <= GRADIENT_TOLERANCE:
-        return Decision(False, f"torch.compile is not used: by it a gradient is {error:.0%} off")
+        return Decision(False, f"torch.compile is not used, because it changes a gradient by {error:.0%}")
     pairs = [(timed(without, batch), timed(gradient, batch)) for batch in batches]
     return weigh(pairs, first - sum(compiled for _, compiled in pairs), length)
 
 
 def weigh(pairs: Sequence[tuple[float, float]], making: float, length: float) -> Decision:
-    """Whether compilation pays: a run of `length` saves more than the compiler took; all in seconds.
+    """Decide whether compilation saves more time in a run of `length` than the compiler took, `making`.
 
-    pairs: times of gradients without and with compilation, in turns.
+    pairs: the times of gradients without and with compilation. All times are in seconds.
     """
     saved = length * (1 - statistics.median(compiled / plain for plain, compiled in pairs))
     plain, compiled = (1000 * statistics.median(times) for times in zip(*pairs, strict=True))
     return Decision(
         saved > making,
-        f"torch.compile is {'' if saved > making else 'not '}used: a gradient takes {compiled:,.1f} ms by it and "
-        f"{plain:,.1f} without, and the compiler took {making:.0f} s",
+        f"torch.compile is {'' if saved > making else 'not '}used: a gradient takes {compiled:,.1f} ms with it and "
+        f"{plain:,.1f} ms without, and the compiler took {making:.0f} s",
     )
 
 

@@ -1,8 +1,8 @@
-"""The processes that take the steps of one run together. Each computes some parts of a batch, and sums are over all.
+"""The processes that take the steps of one run together. Each computes some parts of a batch, and results are summed.
 
 The first process leads. Only it has the run's folder, its clock, signals and display. It decides, and tells the others
-what to do, so the processes have to agree only on whether memory has run out. A run in one process is a `World` of one,
-in which all of this costs nothing.
+what to do, so the processes have to agree only on whether memory has run out. A run in a single process is a `World` of
+one, in which all of this costs nothing.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Failure, first_line
 
 T = TypeVar("T")
-WhyEnded = Callable[[float], str]  # of the seconds to wait for it
+WhyEnded = Callable[[float], str]  # says why another process ended; its argument is the seconds to wait for that
 LOST = "another process of this run has ended, or can't be reached"
-# for what the first process does alone, such as making a corpus; that a process has ended is noticed at once
+# long enough for what the first process does alone, such as making a corpus; the end of a process is noticed at once
 PATIENCE = timedelta(days=1)
-BUCKET_BYTES = 1 << 25  # that are sent at once
+BUCKET_BYTES = 1 << 25  # the most bytes that are sent at once
 POLL_SECONDS = 0.05
 ENDING_SECONDS = 10.0
 
@@ -38,19 +38,19 @@ class LostProcessError(Failure):
 
 
 class World:
-    """The processes of a run, of which this one is number `rank` of `size`; in this class, the only one."""
+    """The processes of a run, of which this one is number `rank` of `size`. In this class it is the only one."""
 
     rank = 0
-    local_rank = 0  # among those of this machine
+    local_rank = 0  # rank among the processes of this machine
     size = 1
 
     def share(self, parts: Iterable[T]) -> Iterator[tuple[int, T]]:
-        """The parts that this process takes, each with its index among all."""
+        """The parts that this process takes, each with its index among all parts."""
         return ((index, part) for index, part in enumerate(parts) if index % self.size == self.rank)
 
     @contextmanager
     def together(self, task: str, *arguments: Any) -> Iterator[None]:
-        """What the first process does in this block, the others do too: it tells them the name of the task."""
+        """A block that all processes execute: the first process tells the others the task's name and arguments."""
         yield
 
     def any(self, flag: bool) -> bool:
@@ -58,20 +58,20 @@ class World:
         return flag
 
     def sum(self, tensors: Sequence[Tensor]) -> None:
-        """Add tensors up over all processes, in place."""
+        """Sum tensors over all processes, in place."""
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Add the gradients up over all processes; a parameter has none where it has none in any."""
+        """Sum the gradients over all processes. A parameter keeps no gradient if no process has one."""
 
     def spread(self, tensors: Sequence[Tensor]) -> None:
-        """Give the tensors the values that they have in the first process."""
+        """Copy the values of the tensors from the first process to all others, in place."""
 
     def gather(self, value: T) -> list[T]:
         """The value of every process, in order of their ranks."""
         return [value]
 
     def when_signalled(self, note: Callable[[int], None]) -> None:
-        """Have `note` called, in the first process, with the number of a signal that another has received."""
+        """In the first process, let `note` be called with the number of any signal that another process receives."""
 
 
 ALONE = World()
@@ -86,10 +86,11 @@ class Member(NamedTuple):
 
 
 class DistributedWorld(World):
-    """Several processes, which torch.distributed connects: over gloo on CPUs, over NCCL on GPUs, flags over gloo.
+    """Several processes, connected by torch.distributed: by gloo on CPUs and by NCCL on GPUs, with flags by gloo.
 
-    Gradients are summed when a process has all of its own, in buckets, so that memory may run out before without
-    leaving the others behind. Every method raises LostProcessError; after that they are of this process alone.
+    A process sums its gradients, in buckets, only when it has computed all of them. If its memory runs out before, the
+    others therefore don't wait for it in vain. Every method raises LostProcessError if another process is lost; after
+    that, `gather` and tasks involve only this process.
     """
 
     def __init__(self, member: Member, ended: WhyEnded) -> None:
@@ -101,7 +102,7 @@ class DistributedWorld(World):
 
     @contextmanager
     def together(self, task: str, *arguments: Any) -> Iterator[None]:
-        """As above. After an exception that the others don't come to as well, they are not waited for any more."""
+        """As in `World`. After an exception that the others don't have too, this process no longer waits for them."""
         self._broadcast((task, *arguments))
         try:
             yield
@@ -112,16 +113,16 @@ class DistributedWorld(World):
             raise
 
     def tasks(self) -> Iterator[tuple[Any, ...]]:
-        """What the first process tells this one, a name and arguments, until it is dismissed."""
+        """The tasks from the first process, each a name and arguments, until it dismisses this process."""
         while (told := self._broadcast(None)) is not None:
             yield told
 
     def dismiss(self) -> None:
-        """Let the others end."""
+        """Tell the other processes that there are no more tasks."""
         self._broadcast(None)
 
     def any(self, flag: bool) -> bool:
-        """As above; signals go the same way."""
+        """As in `World`. Signals are sent along with the flags."""
         flags = torch.tensor([int(flag), self._signal])
         self._signal = 0
         with self._heard():
@@ -131,11 +132,11 @@ class DistributedWorld(World):
         return bool(flags[0])
 
     def sum(self, tensors: Sequence[Tensor]) -> None:
-        """As above."""
+        """As in `World`."""
         self._in_buckets(tensors, dist.all_reduce)
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
-        """As above; one that is missing here is 0."""
+        """As in `World`. A gradient that only this process lacks counts as 0."""
         there = torch.tensor([each.grad is not None for each in parameters], dtype=torch.int32)
         with self._heard():
             dist.all_reduce(there, dist.ReduceOp.MAX)
@@ -145,11 +146,11 @@ class DistributedWorld(World):
         self.sum([each.grad for each in parameters if each.grad is not None])
 
     def spread(self, tensors: Sequence[Tensor]) -> None:
-        """As above."""
+        """As in `World`."""
         self._in_buckets(tensors, lambda flat: dist.broadcast(flat, 0))
 
     def gather(self, value: T) -> list[T]:
-        """As above, of anything that can be pickled."""
+        """As in `World`. The value can be anything that can be pickled."""
         if self._lost:
             return [value]
         values: list[Any] = [None] * self.size
@@ -158,11 +159,11 @@ class DistributedWorld(World):
         return values
 
     def when_signalled(self, note: Callable[[int], None]) -> None:
-        """As above."""
+        """As in `World`."""
         self._note = note
 
     def signalled(self, number: int) -> None:
-        """Pass a signal that this process has received on to the first one, with the next flag."""
+        """Pass on a signal that this process has received to the first one, with the next flag."""
         self._signal = number
 
     def _broadcast(self, told: Any) -> Any:
@@ -186,7 +187,7 @@ class DistributedWorld(World):
             yield
         except RuntimeError as error:
             self._lost = True
-            # a connection is gone before the process is
+            # a connection is lost a little before its process has ended
             raise LostProcessError(f"{LOST}: {self._ended(ENDING_SECONDS) or first_line(error)}") from error
 
 
@@ -194,10 +195,11 @@ class DistributedWorld(World):
 def joined(
     member: Member, store: dist.Store, *, on_gpu: bool, ended: WhyEnded = lambda seconds: ""
 ) -> Iterator[DistributedWorld]:
-    """Make this process a member of a group while the block runs; when the first one leaves it, the others are let go.
+    """Make this process a member of a group while the block runs. When the first process leaves it, it dismisses the
+    others.
 
-    store: where the processes find each other. ended: which other process has ended, and why, as soon as one has within
-    so many seconds; else, or where that can't be known, empty.
+    store: where the processes find each other. ended: waits at most the given seconds for the end of another process,
+    and returns which one has ended and why; it returns an empty text if none has, or if that can't be known.
     Raises LostProcessError.
     """
     backend = "cpu:gloo,cuda:nccl" if on_gpu else "gloo"
@@ -217,10 +219,10 @@ def joined(
 
 
 def _meet(member: Member, store: dist.Store, ended: WhyEnded) -> dist.Store:
-    """A part of the store of which these processes alone know, when all are there.
+    """Wait until all processes are there, and return a part of the store that only they know.
 
-    After a restart torchrun's store may still hold the addresses of the processes before, to which a new one would try
-    to connect. So each process asks under a name of its own, and the first one answers until all have heard it.
+    After a restart, torchrun's store may still hold the addresses of earlier processes, to which a new one would try to
+    connect. Each process therefore asks under a unique name, and the first one answers until all have the answer.
     """
 
     def wait_for(key: str) -> None:

@@ -1,4 +1,4 @@
-"""The loss on a split, with fixed predicted positions, equal weight for every predicted token, and sums in float64."""
+"""The loss on a split, with fixed positions to predict, equal weights of all predicted tokens, and sums in float64."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Evaluation:
     """The scores of a model on a split."""
 
     loss: float  # nats per predicted token
-    perplexity: float | None  # of text, as bits_per_byte is
+    perplexity: float | None  # only for text, like bits_per_byte
     bits_per_byte: float | None
-    unigram_loss: float | None  # nats, of the training split's single-token frequencies on the same targets
-    tokens: int  # predicted
-    unknown_share: float | None = None  # [UNK] among the tokens of the split's text, which no objective predicts
-    order_loss: float | None = None  # nats per sequence whose segments' order is to be told
-    order_accuracy: float | None = None  # share of these that is told right; 0.5 by chance
-    scores: dict[str, float] | None = None  # of a task
-    predictions: dict[str, Any] | None = None  # that were scored
+    unigram_loss: float | None  # nats per target, predicted from the training split's single-token frequencies
+    tokens: int  # number of predicted tokens
+    unknown_share: float | None = None  # share of [UNK] in the tokens of the split's text; no objective predicts it
+    order_loss: float | None = None  # nats per sequence, for the order of its segments
+    order_accuracy: float | None = None  # share of sequences with the right order; 0.5 by chance
+    scores: dict[str, float] | None = None  # the scores of a task
+    predictions: dict[str, Any] | None = None  # the predictions that were scored
 
     def numbers(self) -> dict[str, float]:
         """All known numbers by name, including the scores."""
@@ -48,12 +48,12 @@ class Evaluation:
 class TargetCounts:
     """How often each id is a target of an evaluation, and the numbers of targets and of labels."""
 
-    targets: npt.NDArray[np.int64]  # [vocabulary]; empty where a target is no id
+    targets: npt.NDArray[np.int64]  # [vocabulary]; empty if targets are numbers
     tokens: int = 0
     labels: int = 0
 
     def add(self, batch: Batch) -> None:
-        """Count a batch too."""
+        """Add the counts of a batch."""
         self.tokens += len(batch.targets)
         self.labels += 0 if batch.labels is None else len(batch.labels)
         if len(self.targets):
@@ -70,14 +70,15 @@ def evaluate(
     sequences: int | None,
     micro_batch: int,
 ) -> Evaluation:
-    """Score `model` on the first `sequences` of a split (None: all), in evaluation mode; its mode is then as before.
+    """Score `model` on the first `sequences` sequences of a split (None: all). It is in evaluation mode meanwhile.
 
-    Labels are not smoothed, whatever the training does.
+    Labels are not smoothed, whatever the training does. The positions to predict depend only on the split and on
+    `objective.evaluation_seed`.
 
-    What is predicted depends on the split and on `objective.evaluation_seed` alone. `unigram` [vocabulary] counts the
-    training split's tokens, or the targets of a task; empty where these are numbers, of which there is no unigram loss.
-    Each process takes some parts; what they come to is put in their order, so the scores are the same in any number of
-    processes, bit by bit, where the parts are.
+    unigram: [vocabulary], the counts of the training split's tokens, or of a task's targets. It is empty if the targets
+    are numbers; then there is no unigram loss. Each process takes some parts of the batches, and results are summed in
+    the order of the parts. With the same parts, the scores are therefore the same bit by bit for any number of
+    processes.
     """
     forward = replace(forward, label_smoothing=0.0)
     counts = TargetCounts(np.zeros(len(unigram), dtype=np.int64))
@@ -91,13 +92,13 @@ def evaluate(
     was_training = model.training
     model.eval()
     try:
-        # as `attn evaluate` does, and no code is made for the last, shorter batch
+        # uncompiled, as in `attn evaluate`; the last, shorter batch then needs no code of its own
         with shortage_shared(forward.world), torch.inference_mode(), eager(model):
             for index, part in forward.world.share(parts()):
                 logits_PV, sums = forward.predict(part)
                 of_part = logits_PV.float().cpu().numpy() if isinstance(objective, ScoredObjective) else None
                 scored.append((index, [float(each) for each in sums], of_part))
-                # or they would be in memory beside the next part's
+                # so that they are not in memory together with those of the next part
                 del logits_PV
     finally:
         model.train(was_training)
@@ -124,10 +125,10 @@ def evaluate(
 
 
 def unigram_loss(targets: npt.NDArray[np.int64], unigram: npt.NDArray[np.int64], special: frozenset[int]) -> float:
-    """The mean loss in nats of predicting the targets, given as counts, from the frequencies of single tokens.
+    """The mean loss, in nats per target, of predicting the targets from the frequencies of single tokens.
 
-    One is added to each count, so a token that was never seen has a finite loss. A special token, which no text has,
-    gets its frequency among the targets.
+    targets and unigram are counts [vocabulary]. One is added to each count of `unigram`, so a token that was never seen
+    has a finite loss. Special tokens don't occur in text, so they get their frequency among the targets.
     """
     probabilities = (unigram + 1.0) / (unigram.sum() + len(unigram))
     ids = sorted(special)
@@ -139,7 +140,7 @@ def unigram_loss(targets: npt.NDArray[np.int64], unigram: npt.NDArray[np.int64],
 
 
 def unknown_share(packed: Packed, vocabulary: Vocabulary) -> float:
-    """The share of [UNK] among a split's tokens, without tokens that no text has; 0 for a tokenizer that needs none."""
+    """The share of [UNK] among a split's tokens, without other special tokens; 0 if the tokenizer never needs [UNK]."""
     if vocabulary.unk_id == vocabulary.sep_id:
         return 0.0
     counts = np.zeros(vocabulary.vocabulary_size, dtype=np.int64)
@@ -150,7 +151,7 @@ def unknown_share(packed: Packed, vocabulary: Vocabulary) -> float:
 
 
 def evaluation_batches(packed: Packed, objective: Objective, sequences: int | None) -> Iterator[Batch]:
-    """The first `sequences` of a split in its own order, each batch a function of (evaluation_seed, its index)."""
+    """Batches of the first `sequences` sequences of a split, in order; each depends on (evaluation_seed, its index)."""
     count = len(packed.tokens) if sequences is None else min(sequences, len(packed.tokens))
     for index, start in enumerate(range(0, count, EVALUATION_BATCH)):
         stop = min(start + EVALUATION_BATCH, count)

@@ -1,4 +1,4 @@
-"""The processes of a run other than the first: they do the tasks that the first one tells them."""
+"""The processes of a run other than the first. They do the tasks that the first process gives them."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def follow(settings: Settings, group: DistributedWorld) -> None:
     follower = Follower(settings, group)
     with handled(lambda number, frame: group.signalled(number)):
         for task, *arguments in group.tasks():
-            # the first process has it too
+            # the first process has the same exception, and handles it
             with suppress(NonFiniteError, OutOfMemoryError):
                 getattr(follower, task)(*arguments)
 
 
 class Follower:
-    """The tasks, one method each. They call what the first process calls, in the same order."""
+    """The tasks, one method each. They make the same calls as the first process, in the same order."""
 
     def __init__(self, settings: Settings, group: DistributedWorld) -> None:
         self.settings, self.group = settings, group
         self.compiled = False
 
     def set_up(self, identities_of_first: dict[str, str]) -> None:
-        """Make the learner. Raises Mistake where the run is another one on this machine."""
+        """Make the learner. Raises Mistake if the settings, the text or the code differ on this machine."""
         device = prepare_process(self.settings, self.group)
         source = task_of(self.settings)
         self.dataset = source.prepare(lambda name, done, total: None)

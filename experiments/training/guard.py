@@ -21,17 +21,17 @@ class NonFiniteError(ArithmeticError):
 
 
 def describe(step: int, tokens_BN: Tensor, loss: float, norm: float, where: str) -> str:
-    """One line: the step, the batch by a digest of its tokens, the value that was not finite, and where it began."""
+    """One line with the step, a digest of the batch's tokens, the loss and gradient norm, and where it went wrong."""
     digest = bytes_digest([tokens_BN.numpy().tobytes()])[:8]
     return f"step {step} (batch {digest} of {len(tokens_BN)} sequences): loss {loss:g}, gradient norm {norm:g}; {where}"
 
 
 def locate(model: nn.Module, forward: Callable[[], object]) -> str:
-    """The place where values first stop being finite, in words.
+    """Describe where values first stop being finite.
 
-    `forward` repeats the failed step's forward pass through `model`; the step's gradients must still exist. The report
-    names the first module that returns a value that is not finite, else the first parameter whose gradient is not
-    finite, and a parameter that is not finite itself.
+    `forward` repeats the failed step's forward pass through `model`; the step's gradients must still exist. The text
+    names the first module that returns a value that is not finite, or else the first parameter whose gradient is not
+    finite. It also names a parameter that is not finite itself.
     """
     weights = [name for name, parameter in model.named_parameters() if not _finite(parameter)]
     stored = f"; {weights[0]} is not finite itself" if weights else ""
@@ -46,7 +46,7 @@ def locate(model: nn.Module, forward: Callable[[], object]) -> str:
 
 
 def first_module(model: nn.Module, forward: Callable[[], object]) -> tuple[str, bool] | None:
-    """The first module that returns a value that is not finite, and whether its input was already so."""
+    """The first module that returns a value that is not finite, and whether its input was not finite either."""
     first: list[tuple[str, bool]] = []
 
     def watch(name: str) -> Callable[[nn.Module, Any, Any], None]:
@@ -58,7 +58,7 @@ def first_module(model: nn.Module, forward: Callable[[], object]) -> tuple[str, 
 
     handles = [module.register_forward_hook(watch(name)) for name, module in model.named_modules()]
     try:
-        # what is compiled runs no hooks of its parts
+        # uncompiled, because a compiled layer does not run the hooks of its parts
         with eager(model), torch.no_grad():
             forward()
     finally:

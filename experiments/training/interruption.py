@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM: a step under way is finished and kept, anything else is stopped at once."""
+"""SIGINT and SIGTERM: a training step that is under way is finished and kept; anything else stops at once."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 
 class Interrupted(BaseException):
-    """A signal ended the run; `exit_code` is the one a shell expects: 130 for SIGINT, 143 for SIGTERM."""
+    """A signal ended the run. `exit_code` is what a shell expects: 130 for SIGINT, 143 for SIGTERM."""
 
     def __init__(self, number: int) -> None:
         self.reason = f"interrupted by {signal.Signals(number).name}"
@@ -28,9 +28,9 @@ class TrialPruned(Exception):
 
 
 class Interruption:
-    """Turns the signals into Interrupted: at once, or, within `deferred`, not before `check` asks for it.
+    """Turns signals into Interrupted, which is raised at once, or within `deferred` only by `check`.
 
-    A second signal doesn't wait. Outside the main thread it does nothing.
+    A second signal doesn't wait for `check`. Outside the main thread, signals are not handled.
     """
 
     def __init__(self) -> None:
@@ -49,7 +49,7 @@ class Interruption:
 
     @contextmanager
     def deferred(self) -> Iterator[None]:
-        """A block in which a first signal waits for `check`."""
+        """A block in which the first signal waits for `check`."""
         self._deferring = True
         try:
             yield
@@ -62,12 +62,12 @@ class Interruption:
         return self._pending is not None
 
     def check(self) -> None:
-        """Raises Interrupted if a signal came."""
+        """Raise Interrupted if a signal has come."""
         if self._pending is not None:
             raise Interrupted(self._pending)
 
     def note(self, number: int) -> None:
-        """Take a signal that another process of the run has received as one that waits for `check`."""
+        """Let a signal that another process of the run has received wait for `check`."""
         if self._pending is None:
             self._pending = number
 
@@ -80,7 +80,7 @@ class Interruption:
 
 @contextmanager
 def handled(handler: Handler, signals: Iterable[int] = SIGNALS) -> Iterator[None]:
-    """A block in which `handler` takes the signals; earlier handlers are restored when it ends.
+    """A block in which `handler` handles the signals; the previous handlers are restored when it ends.
 
     Outside the main thread, where Python allows no handlers, the block has no effect.
     """

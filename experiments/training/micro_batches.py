@@ -1,6 +1,6 @@
-"""One batch, sent through the model in parts that fit.
+"""One batch, sent through the model in parts that fit into memory.
 
-The gradient is that of the whole, whatever the size of the parts.
+The gradient is that of the whole batch, whatever the size of the parts.
 """
 
 # B batch, N length, P positions to predict
@@ -27,7 +27,7 @@ from experiments.training.distribution import ALONE, World
 from experiments.training.precision import autocast
 
 T = TypeVar("T")
-# of torch's CPU allocator, of others, of C++, and of oneDNN, which says no more than this when it gets no memory
+# parts of the messages of torch's CPU allocator, of others, of C++, and of oneDNN, whose message says nothing more
 MEMORY_MESSAGES = ("can't allocate memory", "out of memory", "bad_alloc", "could not create a primitive")
 
 
@@ -39,7 +39,7 @@ class OutOfMemoryError(Failure):
 
 @dataclass(frozen=True)
 class Forward:
-    """The forward pass of a run: model, device, precision, the seed of its dropout, its loss, and who shares it."""
+    """The forward pass of a run: the model, its device, precision, dropout seed and loss, and the processes."""
 
     model: nn.Module
     device: torch.device
@@ -49,23 +49,24 @@ class Forward:
     world: World = ALONE
 
     def losses(self, batch: Batch, step: int, micro_batch: int) -> Iterator[LossSums]:
-        """The sums of each micro-batch that this process takes; steps count from 0.
+        """The summed losses of each micro-batch that this process takes. Steps count from 0.
 
-        Its dropout is a pure function of (seed, step, index), the index that it has among those of all processes.
+        The dropout of a micro-batch is a pure function of (seed, step, index); the index counts the micro-batches of
+        all processes.
         """
         for index, part in self.world.share(split(batch, micro_batch)):
             seed = dropout_seed(self.seed, step, index)
             reseed(self.model, seed)
-            # the dropout of the residual stream is torch's own layer, which knows no other seed
+            # dropout in the residual stream is torch's own layer, which draws from the device's generator
             seed_device(seed, self.device)
             yield self.loss(part)
 
     def loss(self, part: Batch) -> LossSums:
-        """The sums of one micro-batch."""
+        """The summed losses of one micro-batch."""
         return self.predict(part)[1]
 
     def predict(self, part: Batch) -> tuple[Tensor, LossSums]:
-        """Logits [P, V] of one micro-batch, and its sums."""
+        """The logits [P, V] of one micro-batch, and its summed losses."""
         with autocast(self.precision, self.device):
             whole = padded(part).map_tensors(lambda tensor: tensor.to(self.device, non_blocking=True))
             logits_PV, sums = predict(self.model, whole, self.label_smoothing)
@@ -75,7 +76,7 @@ class Forward:
 def seed_device(seed: int, device: torch.device) -> None:
     """Seed torch's generator of the device, from which dropout is drawn."""
     if device.type == "cpu":
-        # torch.manual_seed would note the call stack for every kind of accelerator that has not been used
+        # torch.manual_seed would record the call stack for every kind of accelerator that is not initialized
         torch.default_generator.manual_seed(seed)
     else:
         torch.manual_seed(seed)
@@ -97,10 +98,10 @@ def split(batch: Batch, size: int) -> Iterator[Batch]:
 
 
 def padded(part: Batch) -> Batch:
-    """Pad a batch with up to an eighth more positions that count for nothing, so that few different numbers occur.
+    """Pad the positions to predict by up to an eighth with ignored ones, so that few different numbers of them occur.
 
-    The number of positions differs a little between batches. oneDNN keeps its plans for the last 1024 shapes: at the
-    default size 20 MB for each new one, and the time to make them.
+    The number of positions differs a little between batches. oneDNN keeps plans for the last 1024 shapes. At the
+    default size each new shape takes 20 MB, and time to make its plans.
     """
     count = len(part.targets)
     missing = -count % (1 << max(count.bit_length() - 4, 0))
@@ -110,10 +111,10 @@ def padded(part: Batch) -> Batch:
 
 
 def backward(forward: Forward, batch: Batch, step: int, micro_batch: int) -> LossSums:
-    """Add the gradient of the batch's mean loss to the parameters; returns its sums, on the CPU.
+    """Add the gradient of the batch's mean loss to the parameters, and return the summed losses, on the CPU.
 
-    Both are of the parts that this process takes. Each part is divided by the positions and labels of the whole batch,
-    so that accumulation equals one pass up to rounding.
+    Both cover only the parts that this process takes. The loss of a part is divided by the number of positions and
+    labels of the whole batch, so accumulated gradients equal those of a single pass up to rounding.
     """
     total = torch.zeros(len(LossSums._fields), dtype=torch.float64, device=forward.device)
     for part in forward.losses(batch, step, micro_batch):
@@ -123,9 +124,9 @@ def backward(forward: Forward, batch: Batch, step: int, micro_batch: int) -> Los
 
 
 def fitting(attempt: Callable[[int], T], micro_batch: int, again: Callable[[int], None]) -> tuple[T, int]:
-    """`attempt(micro_batch)`, with half of it as often as memory runs out; the result and the size that fitted.
+    """Call `attempt(micro_batch)`, and halve the size while memory runs out; return the result and the size that fits.
 
-    `again` is told each smaller size before it is tried. Raises OutOfMemoryError when one sequence is too much.
+    `again` is called with each smaller size before it is tried. Raises OutOfMemoryError if not even one sequence fits.
     """
     while True:
         try:
@@ -134,7 +135,7 @@ def fitting(attempt: Callable[[int], T], micro_batch: int, again: Callable[[int]
             if not is_out_of_memory(error):
                 raise
             shortage = first_line(error)
-        # outside of `except`: the traceback would hold on to the tensors that have to go
+        # outside of `except`, because the traceback would keep the tensors alive that must be freed
         if micro_batch == 1:
             raise OutOfMemoryError(f"even a single sequence does not fit in memory: {shortage}")
         micro_batch = (micro_batch + 1) // 2
@@ -143,7 +144,7 @@ def fitting(attempt: Callable[[int], T], micro_batch: int, again: Callable[[int]
 
 @contextmanager
 def shortage_shared(world: World) -> Iterator[None]:
-    """A block in which memory runs out for every process where it does for one, and then raises MemoryError."""
+    """A block that raises MemoryError in every process if memory runs out in one of them."""
     shortage = ""
     try:
         yield
@@ -163,5 +164,5 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def dropout_seed(seed: int, step: int, index: int) -> int:
-    """63 bits for a generator of torch."""
+    """A seed of 63 bits for a generator of torch."""
     return int(np.random.SeedSequence((seed, step, index)).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -1,8 +1,9 @@
-"""The optimizers: what each is built of, which parameters decay, and what a checkpoint holds of them.
+"""The optimizers: how each is built, which parameters have weight decay, and which of their tensors a checkpoint holds.
 
-In all of them matrices decay and vectors (biases, norms' gains) don't. Embeddings are matrices and decay, and so do the
-parameters that mix heads (P_l and P_w): they multiply the logits or the weights as any linear map does, and without
-decay their scale, which the softmax turns into sharpness, would be the one scale of the layer that nothing holds back.
+With every optimizer, matrices have weight decay and vectors (biases and gains of norms) don't. Embeddings are matrices
+and decay. So do the parameters that mix heads (P_l and P_w), because they multiply the logits or the weights as any
+linear map does. Without decay, theirs would be the only scale of the layer that nothing limits, and the softmax turns
+the scale of logits into sharpness.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from experiments.settings.extras import install_line
 from experiments.settings.mistake import Mistake
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon, Stepping
 
-# of LAMB, what it says of its last step: nothing that the next one needs
+# what LAMB reports about its last step; the next step does not need it
 REPORTED = frozenset({"weight_norm", "adam_norm", "trust_ratio"})
 
 
 def build_optimizers(model: nn.Module, config: Stepping) -> list[Optimizer]:
-    """The optimizers that share the model's parameters, each parameter in one, at the peak learning rate.
+    """Build the optimizers, at the peak learning rate. Each parameter of the model belongs to one of them.
 
-    Their state exists before the first step, so that a step never runs out of memory half way through its update.
-    Raises Mistake where a library is missing.
+    Their state exists before the first step, so that a step never runs out of memory in the middle of its update.
+    Raises Mistake if a library is missing.
     """
     optimizers = BUILDERS[type(config)](model, config)
     initialize_state(optimizers)
@@ -38,7 +39,7 @@ def build_optimizers(model: nn.Module, config: Stepping) -> list[Optimizer]:
 
 
 def set_learning_rate(optimizers: Sequence[Optimizer], learning_rate: float) -> None:
-    """Set the rate of the next step. Parameters that mix heads and positions have a factor of the others' rate."""
+    """Set the rate of the next step. Parameters that mix heads, and those of positions, have their own factors."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * group["rate_factor"]
@@ -51,7 +52,7 @@ def step(optimizers: Sequence[Optimizer]) -> None:
 
 
 def optimizer_state(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
-    """The optimizers' live tensors, named after the parameter they belong to: `exp_avg/layers.0.norm.weight`."""
+    """The optimizers' live tensors, named after their parameters, such as `exp_avg/layers.0.norm.weight`."""
     names: dict[Tensor, str] = {parameter: name for name, parameter in model.named_parameters()}
     tensors = {
         f"{key}/{names[parameter]}": value
@@ -85,9 +86,9 @@ def adafactor(model: nn.Module, config: Adafactor) -> list[Optimizer]:
 
 
 def muon(model: nn.Module, config: Muon) -> list[Optimizer]:
-    """Muon (Jordan et al. 2024) for the hidden matrices, AdamW for embeddings, head, vectors and P_l, P_w.
+    """Muon (Jordan et al. 2024) for the hidden matrices, and AdamW for embeddings, head, vectors, P_l and P_w.
 
-    The updates have the size of AdamW's (Liu et al. 2025, 2502.16982), so one learning rate is right for both.
+    The updates have the same size as AdamW's (Liu et al. 2025, 2502.16982), so both can use one learning rate.
     """
     if not hasattr(torch.optim, "Muon"):
         raise Mistake(f"optimizer=muon needs torch 2.9 or newer; this is {torch.__version__}")
@@ -107,7 +108,7 @@ def muon(model: nn.Module, config: Muon) -> list[Optimizer]:
 
 
 def lamb(model: nn.Module, config: Lamb) -> list[Optimizer]:
-    """LAMB (You et al. 2020, 1904.00962) without bias correction; biases and norms take no trust ratio."""
+    """LAMB (You et al. 2020, 1904.00962) without bias correction. Biases and norms have no trust ratio."""
     try:
         from pytorch_optimizer import Lamb
     except ImportError as error:
@@ -119,11 +120,11 @@ def lamb(model: nn.Module, config: Lamb) -> list[Optimizer]:
         eps=config.epsilon,
         # the decay is part of the update whose length the trust ratio sets, as in the paper
         weight_decouple=False,
-        # else the library divides the learning rate by 1 - beta1^t, behind the trust ratio's back
+        # otherwise the library divides the learning rate by 1 - beta1^t after the trust ratio
         adam_debias=True,
     )
     for group in optimizer.param_groups:
-        # a tensor, as a checkpoint restores in place; the library begins with the integer
+        # a tensor, because a checkpoint is restored in place; the library starts with an integer
         group["step"] = torch.zeros(())
     return [optimizer]
 
@@ -154,9 +155,7 @@ def parameter_groups(model: nn.Module, parameters: Iterable[nn.Parameter], confi
 
 
 def initialize_state(optimizers: Sequence[Optimizer]) -> None:
-    """Create the state by a step of rate 0 with gradients of 0, then undo its step count, so that everything begins at
-    0.
-    """
+    """Create the state of the optimizers, with all tensors 0, by a step of rate 0 with gradients of 0."""
     parameters = [p for each in optimizers for group in each.param_groups for p in group["params"]]
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)

@@ -1,4 +1,4 @@
-"""Precision of the forward and backward pass; the weights, their gradients and the moments stay in float32."""
+"""The precision of the forward and backward pass. The weights, their gradients and the moments stay in float32."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The peak memory of a run, predicted from shapes alone."""
+"""The peak memory of a run, predicted from the shapes of its tensors."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 
 BYTES_PER_PARAMETER = 16  # float32: weight, gradient, and AdamW's two moments
-HEAP_OVERHEAD = 1.5  # of glibc's heap, which has holes where tensors of other sizes were; measured
+HEAP_OVERHEAD = 1.5  # factor for glibc's heap, which has holes where tensors of other sizes were; measured
 
 
 def predict_peak_bytes(settings: Settings, vocabulary_size: int) -> int:
-    """Peak memory of a run that isn't made, from one forward pass of tensors that have shapes but no data.
+    """Predict the peak memory of a run in bytes, from one forward pass of tensors that have shapes but no data.
 
-    Weights, gradients, moments, what the forward pass of one micro-batch keeps for the backward pass, and workspace. On
-    a CPU also what this process holds now, as a stand-in for the interpreter and libraries of the run's own process.
-    Compared with 30 measured steps of nano models (batches of 16 to 64 sequences of 64 or 128, 6 to 24 heads, both
-    precisions) it is 0 to 10% too low; 16% below what 800 steps with evaluations reached, and 25% with micro-batches of
-    8, whose many shapes oneDNN keeps plans for.
+    The prediction is the sum of weights, gradients, moments, what the forward pass of one micro-batch keeps for the
+    backward pass, and workspace. On a CPU it also includes the present memory of this process, which stands for the
+    interpreter and libraries of the run's process. It is 0 to 10% below 30 measured steps of nano models (batches of 16
+    to 64 sequences of length 64 or 128, 6 to 24 heads, both precisions). It is 16% below the peak of 800 steps with
+    evaluations, and 25% below it with micro-batches of 8, for whose many shapes oneDNN keeps plans.
     """
     device = resolve_device(settings.trainer.device)
     precision = resolve_precision(settings.trainer.precision, device)
     parameters, saved, largest = _forward_bytes(settings, vocabulary_size, precision, device)
-    # the backward pass holds the gradients of two tensors of the largest kind at once: of an output and of its input
+    # the backward pass holds two gradients of the largest size at once: those of an output and of its input
     tensors = BYTES_PER_PARAMETER * parameters + 2 * largest
     if device.type == "cuda":
         return tensors + saved
@@ -42,7 +42,7 @@ def predict_peak_bytes(settings: Settings, vocabulary_size: int) -> int:
 def _forward_bytes(
     settings: Settings, vocabulary_size: int, precision: str, device: torch.device
 ) -> tuple[int, int, int]:
-    """Number of parameters; bytes saved for the backward pass, each storage once; bytes of the largest of them."""
+    """(number of parameters, bytes of the storages saved for the backward pass, bytes of the largest of them)."""
     trainer = settings.trainer
     sequences = min(trainer.micro_batch or trainer.batch_size, trainer.batch_size)
     source = task_of(settings)
@@ -69,7 +69,7 @@ def _forward_bytes(
 
 
 class Ids(NamedTuple):
-    """Stands in for a vocabulary where only its size is known: the first ids are the special ones."""
+    """A stand-in for a vocabulary of which only the size is known. The first ids are the special ones."""
 
     vocabulary_size: int
     special: frozenset[int] = frozenset(range(5))
@@ -81,5 +81,5 @@ class Ids(NamedTuple):
 
     @property
     def sentinel_ids(self) -> range:
-        """All ids but the first: as many sentinels as are asked for."""
+        """All ids except the special ones, so that there are always enough sentinels."""
         return range(5, self.vocabulary_size)

@@ -16,33 +16,31 @@ from experiments.settings.mistake import Mistake
 class Progress:
     """The progress of a run: everything besides weights and moments that its next numbers depend on.
 
-    JSON in a checkpoint.
+    A checkpoint holds it as JSON.
     """
 
-    compiled: bool = False  # layers, by torch.compile
-    step: int = 0  # the last one taken or skipped, the first being 1
-    tokens: int = 0  # trained on
+    compiled: bool = False  # whether layers are compiled by torch.compile
+    step: int = 0  # the last step that was taken or skipped; the first is 1
+    tokens: int = 0  # number of tokens trained on
     loss_sum: float = 0.0  # nats, since the last logged step
     smoothed_sum: float = 0.0  # the same with label smoothing
     positions: int = 0  # predicted tokens, since the last logged step
     order_sum: float = 0.0  # nats of the sequences' labels, since the last logged step
     orders: int = 0  # labels, since the last logged step
-    gradient_norm: float = 0.0  # of the last step taken, before clipping
-    training_loss: float | None = None  # the last logged one
+    gradient_norm: float = 0.0  # norm in the last step taken, before clipping
+    training_loss: float | None = None  # the last logged training loss
     evaluation: dict[str, Any] | None = None  # the last Evaluation, without predictions
-    evaluated_at: int = 0  # its step
+    evaluated_at: int = 0  # the step of the last evaluation
     best_loss: float | None = None  # lowest validation loss
     loss_before_last_tenth: float | None = None  # validation loss of the last evaluation in the first 90% of the steps
-    skipped: list[int] = field(default_factory=list)  # steps that the guard passes over
-    skipped_evaluations: list[int] = field(default_factory=list)  # steps whose evaluation it passed over
-    ended: bool = False  # a limit is reached
+    skipped: list[int] = field(default_factory=list)  # steps that the guard skips
+    skipped_evaluations: list[int] = field(default_factory=list)  # steps whose evaluation the guard ignored
+    ended: bool = False  # whether a limit is reached
 
 
 @dataclass(frozen=True)
 class Header:
-    """The facts in a checkpoint beside its tensors, which are enough to continue as if the run had not been
-    interrupted.
-    """
+    """What a checkpoint holds besides its tensors. It is enough to continue as if the run had not been interrupted."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 
@@ -54,16 +52,16 @@ class Header:
     tokenizer: str  # digest
     dataset: str  # digest of its identity
     code: dict[str, str]  # digest of each file
-    backend: str  # attention kernels that run
+    backend: str  # the attention kernels that run
     wall_seconds: float
     processor_seconds: float
     peak_memory_bytes: int
-    rates: list[float]  # tokens a second of the steady steps
-    devices: int = 1  # of the newest start
+    rates: list[float]  # tokens per second of the steady steps
+    devices: int = 1  # number of devices of the newest start
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Header:
-        """The header of a checkpoint that was read. Raises Mistake if a run did not write it."""
+        """The header of a checkpoint. Raises Mistake if a run did not write it."""
         try:
             return _ADAPTER.validate_python(checkpoint.header)
         except ValidationError as error:
@@ -73,7 +71,7 @@ class Header:
             ) from error
 
     def to_dict(self) -> dict[str, Any]:
-        """The header as JSON can hold it."""
+        """The header as a dict that JSON can hold."""
         return asdict(self)
 
 

@@ -21,7 +21,7 @@ from experiments.training.micro_batches import Forward
 from experiments.training.progress import Progress
 from experiments.training.step import Learner
 
-# what a search says of the validation loss (nats) at a step: why the run is hopeless, or None
+# takes a step and its validation loss (nats), and returns why a search considers the run hopeless, or None
 Judge = Callable[[int, float], str | None]
 
 
@@ -33,7 +33,7 @@ class Used(NamedTuple):
 
     @classmethod
     def of(cls, memory: PeakMemory, throughput: Throughput) -> Used:
-        """What they have counted."""
+        """The resources that these two have counted."""
         return cls(memory.peak_bytes(), throughput.processor_seconds())
 
 
@@ -47,14 +47,14 @@ class Run:
     display: Display
     dataset: Dataset
     learner: Learner
-    planned: int | None  # steps; None: until the clock says so
+    planned: int | None  # number of steps; None: the run ends by the clock
     progress: Progress
     memory: PeakMemory
     neighbours: Neighbours
-    backend: str = ""  # attention kernels that run
+    backend: str = ""  # the attention kernels that run
     throughput: Throughput = field(default_factory=Throughput)
-    earlier_seconds: float = 0.0  # of this run's former starts, and of a trial of torch.compile
-    earlier_processor_seconds: float = 0.0  # of its former starts
+    earlier_seconds: float = 0.0  # seconds of earlier starts of this run, and of a trial of torch.compile
+    earlier_processor_seconds: float = 0.0  # processor seconds of earlier starts
     earlier_peak_bytes: int = 0
     judge: Judge | None = None
 
@@ -80,7 +80,7 @@ class Run:
 
     @property
     def wall_seconds(self) -> float:
-        """Seconds since the first step, over all starts, with those of a trial of torch.compile."""
+        """Seconds since the first step, over all starts, including those of a trial of torch.compile."""
         return self.earlier_seconds + self.throughput.elapsed()
 
     def processor_seconds(self) -> float:
@@ -88,11 +88,11 @@ class Run:
         return self.earlier_processor_seconds + sum(each.processor_seconds for each in self.used())
 
     def peak_memory_bytes(self) -> int:
-        """Peak memory over all starts, of the device that needed most; `memory.meaning` says what it counts."""
+        """Peak memory over all starts, on the device that needed most; `memory.meaning` says what it counts."""
         return max(self.earlier_peak_bytes, *(each.peak_bytes for each in self.used()))
 
     def used(self) -> list[Used]:
-        """What each process has used since the start."""
+        """The resources that each process has used since the start."""
         with self.world.together("tell_used"):
             return self.world.gather(Used.of(self.memory, self.throughput))
 

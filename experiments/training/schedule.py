@@ -8,11 +8,11 @@ from experiments.settings.schedule import Endless, Schedule
 
 
 def learning_rate(step: int, planned: int | None, peak: float, schedule: Schedule) -> float:
-    """Learning rate of `step`, the first being step 1.
+    """The learning rate of `step`; the first step is 1.
 
-    Warm-up: peak * step / warmup_steps. After it, linear and cosine fall from the peak towards final * peak, which the
-    step after the last planned one would have, so that no step is spent at rate zero.
-    inverse_sqrt: peak * sqrt(warmup_steps / step) (Vaswani et al. 2017, equation 3).
+    During warm-up it is peak * step / warmup_steps. After that, linear and cosine fall from the peak towards
+    final * peak, which the step after the last planned one would have, so that no step has a rate of zero.
+    inverse_sqrt is peak * sqrt(warmup_steps / step) (Vaswani et al. 2017, equation 3), and constant is the peak.
     """
     warmup = schedule.warmup_steps
     if step <= warmup:

@@ -37,7 +37,7 @@ from experiments.training.run import Run
 from experiments.training.run_length import planned_steps
 from experiments.training.step import Learner, learner_of
 
-LONG_STEPS = 500  # a run of fewer is over soon anyway
+LONG_STEPS = 500  # a run with fewer steps ends soon anyway
 
 
 def set_up(
@@ -88,7 +88,7 @@ def set_up(
 
 
 def prepare_process(settings: Settings, world: World, say: Callable[[str], None] | None = None) -> torch.device:
-    """Have torch compute as the settings say; the device of this process. Raises Mistake.
+    """Set torch's device, threads and kernels as in the settings, and return this process's device. Raises Mistake.
 
     say: receives a line before the attention kernel is built and one after it.
     """
@@ -129,9 +129,7 @@ def identities(settings: Settings, dataset: Dataset) -> dict[str, str]:
 
 
 def align(run: Run) -> None:
-    """Make the other processes continue from the state of this one: weights, moments, and how they are computed
-    with.
-    """
+    """Make the other processes continue from the state of this one: weights, moments, precision and kernels."""
     how = (run.forward.precision, run.learner.micro_batch, run.backend, run.progress.compiled)
     with run.world.together("align", *how):
         run.world.spread([*tensors(run.learner).values()])
@@ -143,11 +141,11 @@ def say_how_busy(run: Run) -> None:
     if waited is not None and waited > BUSY:
         run.say(
             f"this machine is busy: so far the run waited {waited:.0%} of its time for a core that other processes "
-            "had; it is slower, its numbers are the same"
+            "used; this makes it slower, but does not change its numbers"
         )
     long = run.planned is None or run.planned >= LONG_STEPS
     if threads < cores and long and run.forward.device.type == "cpu":
-        run.display.hint(f"on {threads} of {cores} cores; trainer.threads={cores} is faster, and another run")
+        run.display.hint(f"on {threads} of {cores} cores; trainer.threads={cores} is faster, but makes another run")
 
 
 def begin(run: Run) -> None:
@@ -157,9 +155,9 @@ def begin(run: Run) -> None:
     """
     checkpoint = newest_checkpoint(run)
     if checkpoint is None:
-        # before anything is written: a first batch that can't be made is the user's to mend
+        # before anything is written, because a first batch that can't be made is a mistake of the user
         run.backend = kernels(run.learner, run.settings)
-        # a trial is part of the run's time
+        # a trial counts as part of the run's time
         run.earlier_seconds = seconds(lambda: decide_to_compile(run), run.forward.device)
         run.throughput.start()
         run.folder.metrics.clear()
@@ -179,7 +177,7 @@ def begin(run: Run) -> None:
     return_to(run, checkpoint)
     run.earlier_seconds, run.earlier_processor_seconds = header.wall_seconds, header.processor_seconds
     run.earlier_peak_bytes = header.peak_memory_bytes
-    # the speed of other devices is none of these
+    # speeds with another number of devices don't count
     run.throughput = Throughput(header.rates if header.devices == run.world.size else None)
     run.say(f"going on from step {run.progress.step}")
     if run.progress.compiled:
@@ -187,13 +185,13 @@ def begin(run: Run) -> None:
 
 
 def decide_to_compile(run: Run) -> None:
-    """Compile the layers as the settings say; `auto`: as a trial says, where code made once is good for every step."""
+    """Compile the layers depending on the settings. With `auto`, a trial decides if one compilation is enough."""
     model, trainer, progress = run.settings.model, run.settings.trainer, run.progress
     if trainer.compile is True:
         progress.compiled = True
         compile_layers(run.model, lengths_vary=run.objective.lengths_vary)
-    # sequences of other lengths compile anew, and so do batch statistics over a changing number of tokens;
-    # with attention dropout code is made once, but whether it pays has not been measured
+    # sequences of other lengths are compiled again, and so are batch statistics over a varying number of tokens;
+    # with attention dropout one compilation is enough, but whether it saves time has not been measured
     changing = run.objective.lengths_vary or model.attention_dropout or model.norms_by_batch
     if trainer.compile != "auto" or changing or model.layers == 1:
         return
@@ -207,7 +205,10 @@ def decide_to_compile(run: Run) -> None:
 
 
 def kernels(learner: Learner, settings: Settings) -> str:
-    """The attention kernels of a run, joined by `+`: a sequence goes through as in training, and as in evaluation."""
+    """The attention kernels of a run, joined by `+`. They are found by running one sequence in training and evaluation.
+
+    Raises Mistake if there is nothing to predict, or if the kernel can't run.
+    """
     part = next(split(learner.batch(0), 1), None)
     if part is None:
         raise Mistake(f"objective={settings.objective.kind} finds nothing to predict at length={settings.length}")

@@ -1,7 +1,6 @@
 """One step of training: batch, gradient in micro-batches that fit, guard, clipping, update.
 
-A run takes its steps with it, and adds a folder and checkpoints. An experiment on the heads takes a few steps without
-them.
+A run consists of such steps, with a folder and checkpoints. Experiments on the heads take a few steps without them.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ class Regularizer(Protocol):
     """A term of the loss besides the objective's, and its effect on the forward passes."""
 
     def parameters(self) -> Iterable[nn.Parameter]:
-        """The parameters of its own, which an optimizer of the learner has to hold."""
+        """Its parameters, which an optimizer of the learner must hold."""
 
     def forward_passes(self, index: int) -> AbstractContextManager[object]:
-        """The block in which the forward passes of a step run; what is drawn in it is a function of `index`."""
+        """The block in which the forward passes of a step run; its random numbers are a function of `index`."""
 
     def term(self) -> Tensor:
-        """The term in nats, added once a step to the mean loss."""
+        """The term in nats, which is added to the mean loss once in each step."""
 
 
 class StepOutcome(NamedTuple):
@@ -55,10 +54,10 @@ class StepOutcome(NamedTuple):
 
 @dataclass
 class Learner:
-    """A model, what it learns from, and the optimizers that change it, a step at a time.
+    """A model, what it learns from, and the optimizers that change it, one step at a time.
 
-    A step's number counts from 1, as it is logged. All that is drawn for a step, batch, masks and dropout, is a pure
-    function of the seed and its index, which counts from 0.
+    The number of a step counts from 1, as in the log. Its index counts from 0. Its batch, masks and dropout are pure
+    functions of the seed and the index.
     """
 
     model: Transformer
@@ -96,9 +95,9 @@ class Learner:
         return self.objective.batch(tokens_BN, seed, index)
 
     def gradient(self, batch: Batch, index: int) -> LossSums:
-        """Leave the gradient of the batch's mean loss in the parameters; returns what the batch costs.
+        """Compute the gradient of the batch's mean loss into the parameters, and return the batch's summed losses.
 
-        Raises OutOfMemoryError where not even one sequence at a time fits.
+        Raises OutOfMemoryError if not even one sequence at a time fits.
         """
         world = self.forward.world
 
@@ -116,7 +115,7 @@ class Learner:
         return sums
 
     def gradient_norm(self) -> Tensor:
-        """The l2 norm of the gradient that is there, a scalar."""
+        """The l2 norm of the present gradient, a scalar."""
         return get_total_norm([each.grad for each in self.parameters() if each.grad is not None])
 
     def parameters(self) -> list[nn.Parameter]:
@@ -139,7 +138,7 @@ class Learner:
         return nullcontext() if self.regularizer is None else self.regularizer.forward_passes(index)
 
     def _repeat_forward(self, batch: Batch, index: int) -> None:
-        # all parts, in whichever process they were
+        # all parts, whichever process they were in
         forward = replace(self.forward, world=ALONE)
         with self._forward_passes(index):
             for _ in forward.losses(batch, index, self.micro_batch):
@@ -156,11 +155,11 @@ def learner_of(
     precision: str,
     world: World = ALONE,
 ) -> Learner:
-    """The learner that the settings describe, of a model on `device`; `precision` is fp32 or bf16.
+    """The learner that the settings describe, for a model on `device`. precision: fp32 or bf16.
 
-    world: the processes that take its steps together, each with a learner of its own.
+    world: the processes that take its steps together; each has its own learner.
 
-    Raises Mistake where a library of the optimizer is missing.
+    Raises Mistake if a library of the optimizer is missing.
     """
     trainer = settings.trainer
     return Learner(

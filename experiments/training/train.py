@@ -1,4 +1,4 @@
-"""Training: a run is set up, takes its steps, with metrics and checkpoints between them, and ends with a result."""
+"""Training: a run is set up, takes its steps with metrics and checkpoints in between, and ends with a result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from experiments.training.set_up import align, set_up
 from experiments.training.step import Learner
 from experiments.training.summary import flops_per_token, summarize
 
-# the metrics that are measured: all the others are the same, bit by bit, however often a run on a CPU was killed
+# the metrics that are measured; on a CPU all others are the same bit by bit, however often a run was killed
 MEASURED = ("tokens_per_second", "peak_memory_bytes", "wall_seconds", "mfu")
 
 
@@ -45,16 +45,16 @@ def train(
     world: World = ALONE,
     judge: Judge | None = None,
 ) -> Result:
-    """Train in `folder`, from its newest good checkpoint on if there is one, until the first limit is reached.
+    """Train in `folder` until the first limit is reached, from its newest good checkpoint if there is one.
 
-    Returns the result, which is also in the folder: `done`, `nan` (the guard gave up), `oom` (not one sequence fits) or
-    `pruned`.
-    Raises Mistake for what the user has to change.
-    SIGINT and SIGTERM raise Interrupted when the step under way is finished and in a checkpoint. Before that, and
-    before any other exception leaves, a result that says why is written. In a thread other than the main one signals
-    are not handled.
-    world: this process, the first, and the others that take the steps with it. judge: asked after every evaluation but
-    the last.
+    Returns the result, which is also written to the folder. Its status is `done`, `nan` (the guard gave up), `oom` (not
+    even one sequence fits) or `pruned`. Raises Mistake if the user has to change a setting.
+
+    SIGINT and SIGTERM raise Interrupted when the present step is finished and in a checkpoint. Before that, and before
+    any other exception is raised, a result with the reason is written. Signals are handled only in the main thread.
+
+    world: this process, which is the first, and the others that take the steps with it. judge: is called after every
+    evaluation except the last.
     """
     run: Run | None = None
     try:
@@ -72,16 +72,16 @@ def train(
         if status in ("nan", "oom", "pruned"):
             return conclude(summarize(run, settings, status, reason), folder, mirrors)
         if run is None and (folder.path / RESULT).exists():
-            # an earlier start's, which says more than that this one did not begin
+            # the result of an earlier start says more than that this one did not begin
             raise
-        # the folder may be what failed
+        # the exception may be about the folder itself
         with suppress(RunFolderError):
             conclude(summarize(run, settings, status, reason), folder, mirrors)
         raise
 
 
 def take_steps(run: Run, interruption: Interruption) -> None:
-    """Take steps until a limit is reached. Raises Interrupted and TrialPruned when the last step is in a checkpoint."""
+    """Take steps until a limit is reached. Raises Interrupted or TrialPruned once the last step is in a checkpoint."""
     trainer = run.settings.trainer
     while not run.progress.ended:
         advance(run)
@@ -105,7 +105,7 @@ def verdict(run: Run) -> str | None:
 
 
 def advance(run: Run) -> None:
-    """Go one step further: take it, or skip it because it was not finite."""
+    """Take the next step, or skip it because it was not finite."""
     while (step := run.progress.step + 1) not in run.progress.skipped:
         try:
             take_step(run, step)
@@ -146,11 +146,11 @@ def handle_non_finite(run: Run, fault: NonFiniteError) -> None:
 
 
 def handle_non_finite_evaluation(run: Run, fault: NonFiniteError) -> None:
-    """Go on with a validation loss that isn't finite: `skip` counts it as none, and never as that of the end.
+    """Continue after a validation loss that isn't finite.
 
-    `reload` goes back to the newest checkpoint, and passes over the last step that was taken before the evaluation, of
-    a later one at the same step the last but one. Raises the fault at the limit, and where no step is left to leave
-    out.
+    With `skip`, the evaluation is ignored, unless it is the last one of the run. With `reload`, the run goes back to
+    the newest checkpoint and skips the last step before the evaluation. If the evaluation at this step fails again, it
+    also skips the step before that one. Raises the fault at the limit, and if no step is left to skip.
     """
     _check_limit(run, fault)
     progress = run.progress
@@ -175,22 +175,22 @@ def _check_limit(run: Run, fault: NonFiniteError) -> None:
 
 
 def _go_back(run: Run, fault: NonFiniteError, step: int) -> None:
-    """Return to the newest checkpoint, to continue from there without a certain step after it."""
+    """Return to the newest checkpoint, and continue from there without this step."""
     skipped = [*run.progress.skipped, step]
     checkpoint = newest_checkpoint(run)
     if checkpoint is None or checkpoint.header["progress"]["step"] >= step:
-        # every checkpoint is damaged, or was written after the step: there is nothing to go back to
+        # every checkpoint is damaged or was written after the step, so there is none to return to
         raise fault
     return_to(run, checkpoint)
     align(run)
     run.progress.skipped = skipped
-    # a start after a kill must know of it too
+    # so that a start after a kill skips the step, too
     write_checkpoint(run)
-    run.say(f"{fault}; back to step {run.progress.step}, and past it without step {step}")
+    run.say(f"{fault}; back to step {run.progress.step}, to continue without step {step}")
 
 
 def log_and_evaluate(run: Run) -> None:
-    """Log and evaluate, when it is time."""
+    """Log and evaluate if it is time."""
     trainer, progress = run.settings.trainer, run.progress
     metrics: dict[str, Any] = {}
     if run.due(trainer.log_every) and progress.positions:
@@ -211,9 +211,10 @@ def log_and_evaluate(run: Run) -> None:
 
 
 def training_metrics(run: Run) -> dict[str, Any]:
-    """The mean loss of the steps since the last logged one, in nats per predicted token; norm and rate of the last.
+    """The mean loss in nats per predicted token since the last logged step, and norm and rate of the last step.
 
-    With label smoothing `smoothed_loss` is what was minimised; the loss and what follows from it are without.
+    With label smoothing, `smoothed_loss` is what was minimized. The loss and the numbers computed from it are without
+    smoothing.
     """
     progress, train = run.progress, run.dataset.train
     loss = progress.training_loss = progress.loss_sum / progress.positions
@@ -245,7 +246,7 @@ def training_metrics(run: Run) -> dict[str, Any]:
 
 
 def validation_metrics(run: Run) -> dict[str, Any]:
-    """The evaluation of the present weights, which are saved if they are the best so far."""
+    """Evaluate the present weights, and save them if they are the best so far."""
     progress, settings, dataset = run.progress, run.settings, run.dataset
     with run.world.together("validate", progress.step):
         evaluation = validate(run.learner, dataset, settings.trainer.evaluation_sequences, progress.step)
@@ -267,7 +268,7 @@ def validation_metrics(run: Run) -> dict[str, Any]:
 
 
 def validate(learner: Learner, dataset: Dataset, sequences: int | None, step: int) -> Evaluation:
-    """The evaluation on the validation split, with half as many sequences at once as often as memory runs out."""
+    """Evaluate on the validation split. While memory runs out, the number of sequences at once is halved."""
 
     def attempt(micro_batch: int) -> Evaluation:
         return evaluate(

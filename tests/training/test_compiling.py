@@ -1,4 +1,4 @@
-"""torch.compile of layers: when it is chosen, that numbers change by rounding only, and that a cut run goes on."""
+"""torch.compile of layers: when it is used, that it changes numbers only by rounding, and that runs can continue."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_it_pays_where_the_steps_save_more_than_the_compiler_took():
     refused = weigh(pairs, 201.0, 1000.0)
     assert not refused.compiled
     assert refused.why == (
-        "torch.compile is not used: a gradient takes 88.0 ms by it and 110.0 without, and the compiler took 201 s"
+        "torch.compile is not used: a gradient takes 88.0 ms with it and 110.0 ms without, and the compiler took 201 s"
     )
     # the median of the pairs' ratios, not the ratio of the medians, and never where it is slower
     assert not weigh([(0.1, 0.11), (0.1, 0.12), (0.9, 0.1)], 0.0, 1e9).compiled
@@ -88,7 +88,7 @@ def test_a_short_run_and_one_that_changes_from_step_to_step_try_nothing(settings
 def test_what_fails_is_not_used_and_leaves_no_trace(settings, go, uncompiled, outcome, monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda *_, **__: lambda *_, **__: 1 / 0)
     _, folder = go(settings(**AUTO), "auto")
-    assert "torch.compile is not used, as it failed: division by zero" in (folder.path / "log.txt").read_text()
+    assert "torch.compile is not used, because it failed: division by zero" in (folder.path / "log.txt").read_text()
     assert outcome(folder) == outcome(uncompiled)
 
 
@@ -98,7 +98,7 @@ def test_what_comes_to_another_gradient_is_not_used_and_leaves_no_trace(settings
     monkeypatch.setattr(torch, "compile", lambda call, **_: lambda *x, **context: next(signs) * call(*x, **context))
     monkeypatch.delattr(compiling, "weigh")
     _, folder = go(settings(**AUTO), "auto")
-    assert "torch.compile is not used: by it a gradient is " in (folder.path / "log.txt").read_text()
+    assert "torch.compile is not used, because it changes a gradient by " in (folder.path / "log.txt").read_text()
     assert outcome(folder) == outcome(uncompiled)
 
 
@@ -168,6 +168,6 @@ def test_where_a_compiled_model_went_wrong_is_still_found(settings, go, monkeypa
 @pytest.mark.usefixtures("worth_it")
 def test_a_trial_says_what_it_measured(settings, go):
     result, folder = go(settings(**AUTO))
-    used = r"torch.compile is (not )?used: a gradient takes [\d.]+ ms by it and [\d.]+ without, .* took \d+ s"
+    used = r"torch.compile is (not )?used: a gradient takes [\d.]+ ms with it and [\d.]+ ms without, .* took \d+ s"
     (said,) = re.findall(used, (folder.path / "log.txt").read_text())
     assert result.compiled == (said == "")

@@ -1,4 +1,4 @@
-"""Non-finite steps in each mode of the guard, memory that runs out, and a cut at every step of such a run."""
+"""Steps that are not finite, in each mode of the guard; memory that runs out; interruptions at steps of such runs."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_a_validation_loss_that_is_not_finite_takes_a_run_back(settings, go, unf
     result, folder = go(settings(**every_four))
     log = (folder.path / "log.txt").read_text()
     assert result.status == "done" and result.skipped_steps == 2
-    assert "back to step 6, and past it without step 8" in log and "back to step 6, and past it without step 7" in log
+    assert "back to step 6, to continue without step 8" in log and "back to step 6, to continue without step 7" in log
     assert [line["step"] for line in folder.metrics.read() if "validation_loss" in line] == [4, 8, 12, 16, 20]
     unfit(2, 3, 4)
     result, _ = go(settings(trainer__guard_limit=9, **every_four), "nothing left")

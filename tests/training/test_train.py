@@ -163,7 +163,7 @@ def test_a_long_run_on_fewer_threads_than_cores_says_so_once(settings, go, monke
     assert "cores" not in capfd.readouterr().err
     monkeypatch.setattr("experiments.training.set_up.LONG_STEPS", 2)
     go(settings(max_steps=2), "long")
-    assert capfd.readouterr().err.count("on 1 of 16 cores; trainer.threads=16 is faster, and another run") == 1
+    assert capfd.readouterr().err.count("on 1 of 16 cores; trainer.threads=16 is faster, but makes another run") == 1
 
 
 def test_a_run_goes_on_with_the_kernel_that_it_began_with(settings, go, monkeypatch, tmp_path):
@@ -233,7 +233,7 @@ def test_an_error_of_a_step_is_recorded_and_leaves_as_it_is(settings, go, monkey
 
 
 def test_a_run_of_other_code_is_neither_done_nor_continued(settings, go, plain_copy, monkeypatch, tmp_path):
-    """One character of a base class is other code, and a comment is not."""
+    """A change of one character in a base class makes other code; a comment does not."""
 
     def edited(name, path, before, after):
         copy = tmp_path / name

@@ -1,4 +1,4 @@
-"""Beam search with a length penalty (Wu et al. 2016, 1609.08144, 7; the settings of Vaswani et al. 2017, 6.1)."""
+"""Beam search with a length penalty (Wu et al. 2016, 1609.08144, 7), as used by Vaswani et al. 2017, 6.1."""
 
 # B sentences, K hypotheses of each, T tokens so far, V vocabulary
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from experiments.model.architectures.encoder_decoder import EncoderDecoder
 
-EXTRA = 50  # tokens that a target may be longer than its source (Vaswani et al. 2017, 6.1)
+EXTRA = 50  # a target may have this many tokens more than its source (Vaswani et al. 2017, 6.1)
 
 
 def beam_search(
@@ -23,11 +23,12 @@ def beam_search(
     start_id: int,
     end_id: int,
 ) -> list[list[int]]:
-    """The best target of the search for each source, without start and end.
+    """The tokens of the best target that is found for each source [N], without start and end tokens.
 
-    Score: log likelihood, the end's included, over ((5 + tokens) / 6)^length_penalty. A hypothesis that ends counts
-    where it is among the `beam` best continuations; the search goes on until no live one can do better any more, or has
-    the source's tokens + EXTRA, at most `longest`. beam=1 with length_penalty=0 is greedy decoding.
+    The score of a hypothesis is its log likelihood, including that of the end token, divided by
+    ((5 + tokens) / 6)^length_penalty. A finished hypothesis counts if it is among the `beam` best continuations. The
+    search for a sentence stops when no unfinished hypothesis can become better, or when they have EXTRA tokens more
+    than the source, and at the latest at `longest` tokens. beam=1 with length_penalty=0 is greedy decoding.
     """
     device = tokens_BN.device
     memory = model.encode(tokens_BN, mask_BN)
@@ -55,7 +56,7 @@ def beam_search(
             )
         ]
         for sentence in (row for row, goes in enumerate(going) if not goes):
-            # without an end in time, the likeliest beginning
+            # if no hypothesis has ended, the likeliest unfinished one counts
             best_of[open_[sentence]].offer(float("-inf"), live[sentence, 0, 1:])
         chosen = torch.tensor(going, dtype=torch.bool, device=device)
         open_, live, scores = open_[chosen], live[chosen], scores[chosen]
@@ -65,12 +66,12 @@ def beam_search(
 
 
 def penalty(tokens: int, alpha: float) -> float:
-    """The divisor of a log likelihood for a number of tokens: ((5 + tokens) / 6)^alpha (Wu et al., equation 14)."""
+    """The divisor of the log likelihood of `tokens` tokens: ((5 + tokens) / 6)^alpha (Wu et al., equation 14)."""
     return float(((5 + tokens) / 6) ** alpha)
 
 
 def _next(model: EncoderDecoder, live_BKT: Tensor, memory: Tensor, mask: Tensor) -> Tensor:
-    """Log probabilities [B, K, V] of the token after each hypothesis, whose beginning is read again as a whole."""
+    """Log probabilities [B, K, V] of the token after each hypothesis. The model reads the whole hypothesis again."""
     B, K, T = live_BKT.shape
     positions = torch.arange(B * K, device=live_BKT.device) * T + T - 1
     memory, mask = (each.repeat_interleave(K, dim=0) for each in (memory, mask))
@@ -79,7 +80,7 @@ def _next(model: EncoderDecoder, live_BKT: Tensor, memory: Tensor, mask: Tensor)
 
 
 class _Best:
-    """The best hypothesis so far of each sentence."""
+    """The best finished hypothesis of a sentence so far."""
 
     def __init__(self) -> None:
         self.score = float("-inf")

@@ -30,11 +30,11 @@ def score(
     report: Callable[[str, int, int | None], None],
     again: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Decode the first `sequences` of a split (None: all), in evaluation mode; the model's mode is then as before.
+    """Decode and score the first `sequences` sequences of a split (None: all), and return fields of a result.
 
-    A reference is what the tokenizer makes of its target's tokens: the text itself where it keeps all bytes. Where
-    memory runs out it goes on with half as many sequences at once; `again` is told how many. Returns fields of a
-    result.
+    The model is in evaluation mode meanwhile. A reference text is decoded from the target's tokens; it is the original
+    text if the tokenizer keeps all bytes. If memory runs out, half as many sequences are decoded at once, and `again`
+    is called with their number.
     """
     count = len(packed.tokens) if sequences is None else min(sequences, len(packed.tokens))
     decoding = objective.decoding()
@@ -65,8 +65,8 @@ def score(
 def decode(
     model: nn.Module, forward: Forward, inputs: dict[str, Tensor], tokenizer: Tokenizer, decoding: Decoding
 ) -> list[list[int]]:
-    """Tokens of the best text of the beam search for each sequence of `inputs`, without [SEP]."""
-    assert isinstance(model, EncoderDecoder), "only a decoder writes texts by itself"
+    """The tokens of the best text that the beam search finds for each sequence of `inputs`, without [SEP]."""
+    assert isinstance(model, EncoderDecoder), "only an encoder-decoder generates texts"
     with torch.inference_mode(), autocast(forward.precision, forward.device):
         return beam_search(
             model,
