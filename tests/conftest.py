@@ -1,4 +1,4 @@
-"""What every process that tests does once."""
+"""Setup that every process of the tests does once."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import gc
 
 
 def pytest_collection_finish() -> None:
-    """Leave what has been imported out of garbage collection, which would look through all of it again and again."""
+    """Exclude imported modules from garbage collection, which would otherwise scan them again and again."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)

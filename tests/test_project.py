@@ -1,4 +1,4 @@
-"""What a published project has: metadata, an image, extras; and a line where its packages are somebody else's."""
+"""The metadata, image and extras of the published project, and the message if its packages belong to another one."""
 
 from __future__ import annotations
 

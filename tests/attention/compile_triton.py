@@ -1,8 +1,8 @@
-"""Compiles the Triton programs for GPUs that needn't be there, and prints what each takes: a line of JSON a problem.
+"""Compile the Triton programs for GPUs that needn't exist, and print what each needs: one line of JSON per problem.
 
-python compile_triton.py SHAPES CAPABILITY...: so many of the shapes, for each of these GPUs.
+python compile_triton.py SHAPES CAPABILITY...: compile the first SHAPES shapes for each of these GPUs.
 
-A driver that stands in for CUDA's names a GPU, is told what is launched, and launches nothing.
+A stand-in for CUDA's driver names a GPU, records what is launched, and launches nothing.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""docs/adding_a_variant.md: its examples are the files of the project, and what it says of settings is so."""
+"""docs/adding_a_variant.md: its examples are files of the project, and its statements about settings are true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled kernel: equal to the reference at sizes that cross its tiles, the same bits again, how it is built."""
+"""The compiled kernel: it equals the reference at sizes around those of its tiles, repeats its bits, and is built."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from attention.layers.attend import attend
 
 @pytest.fixture
 def threads(monkeypatch):
-    """threads(N): N threads here, which share examples however small; as many as there were afterwards. First two."""
+    """threads(N): let torch use N threads, which share examples of any size. It starts with two, and is undone."""
     monkeypatch.setattr(compiled, "SHARED_WEIGHTS", 1)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -86,7 +86,7 @@ def test_a_projection_of_another_dtype_is_refused_and_never_read_as_one():
 
 @pytest.mark.parametrize(("heads", "B", "N", "K"), [(6, 2, 100, 8), (24, 1, 128, 16), (4, 2, 257, 32), (3, 1, 33, 5)])
 def test_is_as_exact_as_its_dtype(heads, B, N, K):
-    """In bf16 at least as the reference is, which rounds every map to it; few numbers may fall one way or the other."""
+    """In bf16 it is at least as exact as the reference, which rounds every map to bf16, except for a few numbers."""
     exact = leaves(B, N, (heads, heads, heads), K, K)
     for projection in exact[3:]:
         projection.data *= heads**-0.5
@@ -113,7 +113,7 @@ def test_the_same_again_is_the_same_bit_by_bit(threads, B, dropout):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("causal", [False, True])
 def test_more_threads_than_examples_share_their_sums_in_one_order(threads, dtype, causal):
-    """With 2 threads each has an example of its own before they share the third; 9 share all, several at a time."""
+    """With 2 threads, each computes one example before they share the third; 9 threads share all, several at a time."""
     tensors = leaves(3, 90, (5, 7, 3), 9, 5, dtype)
     plain = [tensor.detach().requires_grad_() for tensor in leaves(3, 90, (5, 5, 5), 9, 9, dtype)[:3]]
 
@@ -205,7 +205,7 @@ def test_a_second_derivative_is_refused():
 
 @pytest.fixture
 def elsewhere(monkeypatch, tmp_path):
-    """The cache, with nothing built yet in this process and on this disk; what is to be built is built in no time."""
+    """An empty cache, in a process that has not loaded the kernel; a build takes no time here."""
     sources = tmp_path / "sources"
     sources.mkdir()
     code = 'extern "C" long workspace_bytes() { return 0; }\nextern "C" void attend() {}\n'
@@ -238,7 +238,7 @@ def test_another_source_compiler_or_flag_is_another_library(elsewhere, monkeypat
 
 
 def another_user(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever runs this now isn't the file's owner."""
+    """Let the process seem to run as another user than the file's owner."""
     lstat = Path.lstat
 
     def found(each: Path) -> SimpleNamespace:
@@ -331,7 +331,7 @@ def test_an_interrupted_build_leaves_no_process_and_no_file(elsewhere, monkeypat
     status = Path("/proc") / (tmp_path / "pid").read_text().strip() / "status"
 
     def is_dead() -> bool:
-        """Gone, or not yet waited for by the process that adopts it."""
+        """Whether the process has ended; its new parent may not have waited for it yet."""
         try:
             return "State:\tZ" in status.read_text()
         except (FileNotFoundError, ProcessLookupError):

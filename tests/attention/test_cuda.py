@@ -46,7 +46,7 @@ def results(tensors: list[torch.Tensor], backend: str, **options) -> list[torch.
 
 
 def skip_if_refused(tensors: list[torch.Tensor]) -> None:
-    """A GPU with little shared memory doesn't take many heads, and none takes many in float32."""
+    """Skip a problem that the kernel refuses: too many heads for the GPU's shared memory, or many heads in float32."""
     try:
         results([each[:, :1] if each.ndim == 4 else each for each in tensors], "triton")
     except ValueError as refusal:

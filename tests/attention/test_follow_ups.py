@@ -82,7 +82,7 @@ def test_collaborative(text, backend):
 
 
 def test_the_content_bias_is_what_a_bias_of_the_queries_does(text):
-    """(x W + c) K^T = x W K^T + M b with b = W_k^T c, and what a key's bias adds is the same for all positions."""
+    """(x W + c) K^T = x W K^T + M b with b = W_k^T c. A bias of the keys adds the same to all positions."""
     x, memory, mask = text
     plain = made(multi_head, "reference", scaled=True)
     layer = made(collaborative, "reference", start="concatenated")

@@ -1,4 +1,4 @@
-"""Every kernel against the reference, forward and gradient, and what the blocked kernel promises beside."""
+"""Every kernel against the reference, forward and gradient, and further promises of the blocked kernel."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ def test_the_backward_of_blocked_may_run_under_another_autocast():
 
 
 def saved_numbers(leaves: dict[str, Tensor], backend: str) -> int:
-    """Numbers that the graph keeps beside the leaves."""
+    """How many numbers the graph keeps besides the leaves."""
     saved: dict[int, int] = {}
     own = {leaf.untyped_storage().data_ptr() for leaf in leaves.values()}
 

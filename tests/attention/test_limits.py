@@ -1,6 +1,6 @@
-"""In a limit of its own a mechanism is multi-head attention: the same outputs and gradients from the same weights.
+"""In some limit a mechanism is multi-head attention: the same weights give the same outputs and gradients.
 
-A function a mechanism, named as its file; a mechanism without such a limit has none.
+Each mechanism with such a limit has a function here, with the name of its file.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ SIZES: dict[str, Any] = {"hidden_size": 12, "memory_size": 10, "heads": 3, "key_
 
 
 def multi_head_like(limit: nn.Module, **sizes: Any) -> multi_head.Attention:
-    """A multi-head layer with the weights of the limit that have the same names."""
+    """A multi-head layer with those weights of the limit that have the same names."""
     layer = multi_head.Attention(**(SIZES | sizes), scaled=True)
     layer.load_state_dict(limit.state_dict(), strict=False)
     return layer
 
 
 def additive_limit() -> Pair:
-    """v = 0 against queries of 0: both weigh all positions alike."""
+    """v = 0, compared with queries of 0: both give all positions equal weights."""
     limit = additive.Attention(**SIZES)
     for parameter in (limit.comparison.weight, limit.query.weight, limit.query.bias):
         nn.init.zeros_(parameter)
@@ -53,7 +53,7 @@ def additive_limit() -> Pair:
 
 
 def collaborative_limit() -> Pair:
-    """Concatenated, with content biases of 0, against queries and keys without bias."""
+    """start=concatenated with content biases of 0, compared with queries and keys without bias."""
     limit = collaborative.Attention(**SIZES, start="concatenated")
     nn.init.zeros_(limit.content_bias.weight)
     layer = multi_head_like(limit)
@@ -63,7 +63,7 @@ def collaborative_limit() -> Pair:
 
 
 def gated_limit() -> Pair:
-    """W = 0, where every gate is a half, against an output map half as large."""
+    """W = 0, so that every gate is 1/2, compared with an output map half as large."""
     limit = gated.Attention(**SIZES, scaled=True)
     nn.init.zeros_(limit.gate.weight)
     layer = multi_head_like(limit)
@@ -82,13 +82,13 @@ def general_bilinear_limit() -> Pair:
 
 
 def grouped_query_limit() -> Pair:
-    """A group for each head."""
+    """One group for each head."""
     limit = grouped_query.Attention(**SIZES, groups=3)
     return limit, multi_head_like(limit)
 
 
 def knocking_heads_limit() -> Pair:
-    """The layer as it starts."""
+    """The layer with its starting values."""
     limit = knocking_heads.Attention(**SIZES, scaled=True)
     return limit, multi_head_like(limit)
 
@@ -101,7 +101,7 @@ def latent_limit() -> Pair:
 
 
 def linear_limit() -> Pair:
-    """Keys that are all the same: both weigh all positions alike."""
+    """Keys that are all the same, so that both give all positions equal weights."""
     limit = linear.Attention(**SIZES)
     nn.init.zeros_(limit.key.weight)
     return limit, multi_head_like(limit)
@@ -132,7 +132,7 @@ def multi_token_limit() -> Pair:
 
 
 def qk_norm_limit() -> Pair:
-    """A division by almost the same number, sqrt(epsilon), which the gains take back."""
+    """A large epsilon: the norms divide by almost the same number, sqrt(epsilon), and the gains undo this."""
     limit = qk_norm.Attention(**SIZES, epsilon=1e20)
     nn.init.constant_(limit.query_norm.weight, 1e10)
     nn.init.constant_(limit.key_norm.weight, 1e10)
@@ -140,14 +140,14 @@ def qk_norm_limit() -> Pair:
 
 
 def sinks_limit() -> Pair:
-    """Sinks that take up no weight."""
+    """Sinks with a weight of 0."""
     limit = sinks.Attention(**SIZES)
     nn.init.constant_(limit.sink.logit, -1e4)
     return limit, multi_head_like(limit)
 
 
 def sliding_window_limit() -> Pair:
-    """A memory of its own, which is attended to as a whole."""
+    """Attention to another sequence, which is attended to as a whole."""
     limit = sliding_window.Attention(**SIZES, window=1)
     return limit, multi_head_like(limit)
 
@@ -161,7 +161,7 @@ def talking_heads_limit() -> Pair:
 
 
 def value_residual_limit() -> Pair:
-    """The layer's own values alone."""
+    """Only the layer's own values."""
     limit = value_residual.Attention(**SIZES)
     limit.balance.weight.data.copy_(torch.tensor([0.0, 1.0]))
     return limit, multi_head_like(limit)

@@ -1,4 +1,4 @@
-"""scripts/mutations.py: its mutants are changes of lines that are there, and docs/testing.md lists them."""
+"""scripts/mutations.py: its mutants change lines that exist, and docs/testing.md lists them."""
 
 from __future__ import annotations
 

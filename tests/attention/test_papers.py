@@ -1,4 +1,4 @@
-"""The mechanisms against what others wrote: torch's multi-head layer, and the papers' equations, written out again."""
+"""The mechanisms against torch's multi-head layer, and against the papers' equations, written out here."""
 
 # n query, m memory, i hidden, j memory width, k key size, v value size; a key heads, h softmax heads, c value heads
 
@@ -56,7 +56,7 @@ def test_multi_head_is_torchs_multihead_attention_with_masks_and_gradients(backe
 
 
 def talking_heads_equations(layer: talking_heads.Attention, X: Tensor, M: Tensor, mask: Tensor, bias: Tensor) -> Tensor:
-    """The pseudo-code of 2003.02436, with one matrix P a pair of positions: the sum of its static and dynamic terms."""
+    """The pseudo-code of 2003.02436, with one matrix P for each pair of positions, the sum of its terms."""
     h_k, h, h_v = layer.key_heads, layer.softmax_heads, layer.value_heads
     P_q = layer.query.weight.view(h_k, -1, HIDDEN)
     P_k = layer.key.weight.view(h_k, -1, MEMORY)
@@ -126,7 +126,7 @@ def test_zero_dynamic_terms_are_the_static_form():
 
 
 def test_a_mask_mixed_by_the_logits_projection_would_be_nan_and_after_it_is_exact():
-    """A -inf put in before P_l comes out as +inf or NaN; put in after it, masked memory might as well not exist."""
+    """P_l turns -inf into +inf or NaN. With -inf after P_l, the result is as if masked memory did not exist."""
     torch.manual_seed(0)
     query, key, value = (torch.randn(1, 4, 3, 5, dtype=torch.float64) for _ in range(3))
     P_l = torch.tensor([[1.0, -1.0, 0.5], [0.5, 1.0, -1.0], [-2.0, 1.0, 1.0]], dtype=torch.float64)

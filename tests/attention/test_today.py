@@ -106,7 +106,7 @@ def test_a_sink_comes_after_no_position_and_a_bias_leaves_it_as_it_is():
 
 
 def test_linear_is_its_recurrence(monkeypatch):
-    """Position after position with a state [K, V] and its norm [K]; over several chunks, the last not full."""
+    """It equals one position after the other, with a state [K, V] and a norm [K], also if the last chunk isn't full."""
     monkeypatch.setattr(linear, "CHUNK", 3)
     torch.manual_seed(0)
     layer, x = (

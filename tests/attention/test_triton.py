@@ -25,14 +25,14 @@ pytest.importorskip("triton", reason="Triton isn't installed: the extra `test` b
 if not triton_kernel.interpreted():
     pytest.skip("there is a GPU: test_cuda.py runs the programs on it", allow_module_level=True)
 
-# numpy, of the log of the zero of a row that may attend nowhere
+# numpy's warning for log(0) in a row that may attend nowhere
 pytestmark = pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning")
 
 BOTH = ("logits.static", "weights.static")
 
 
 def tile(rows: int, columns: int):
-    """Other tiles than a GPU's: large ones are interpreted faster."""
+    """Larger tiles than on a GPU, because the interpreter is faster with them."""
     return mock.patch.multiple(triton_kernel, ROWS=rows, COLUMNS=columns)
 
 
@@ -224,7 +224,7 @@ def test_what_it_cannot_do_it_refuses_by_name(change, message):
     ("device", "kernels"), [("cpu", {"blocked", "compiled", "sdpa"}), ("cuda", {"blocked", "sdpa"})]
 )
 def test_auto_does_not_take_it(device, kernels):
-    """On a GPU it takes what is made of torch's own operators alone, none of ours."""
+    """On a GPU, auto chooses only kernels that consist of torch's own operators."""
     with FakeTensorMode(), torch.device(device):
         tensor, eye = torch.zeros(1, 5, 2, 4), Projection(torch.eye(2))
         problems = (Problem.of(tensor, tensor, tensor, logits_projection=mixing) for mixing in (eye, None))
@@ -243,9 +243,9 @@ COMPILE = Path(__file__).with_name("compile_triton.py")
 
 @pytest.mark.campaign
 def test_the_kernel_says_what_shared_memory_its_programs_ask_of_a_gpu(tmp_path, tries):
-    """The interpreter takes what the compiler doesn't: a variable that changes its type, a tile of 3 x 5.
+    """Compile the programs, because the interpreter accepts what the compiler doesn't, such as a tile of 3 x 5.
 
-    Small: two shapes for one GPU, a minute. Large: twenty for four, which takes an hour.
+    The small campaign compiles two shapes for one GPU, in a minute. The large one compiles twenty for four, in an hour.
     """
     shapes, gpus = tries(2, 20), ["80", "89", "90", "100"][: tries(1, 4)]
     environment = {key: value for key, value in os.environ.items() if not key.startswith("TRITON")}

@@ -1,4 +1,4 @@
-"""What every variant gets for free: each YAML of conf/variant is built and held to contract 2."""
+"""The tests that every variant gets for free: each YAML file of conf/variant is built and checked."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SIZES = {
 
 
 def group(variant: str) -> DictConfig:
-    """The YAML, on top of those in its defaults list."""
+    """The content of the YAML file, on top of the files in its defaults list."""
     own = OmegaConf.load(ROOT / f"conf/variant/{variant}.yaml")
     return OmegaConf.merge(*map(group, own.pop("defaults", [])), own)
 
@@ -45,7 +45,7 @@ def module(variant: str) -> ModuleType:
 
 
 def arguments(variant: str, **changes: object) -> dict:
-    """What the class is built with: interpolations resolved at small sizes; changes replace keys that are there."""
+    """The arguments of the class, with interpolations resolved at small sizes. `changes` replace existing keys."""
     resolved = OmegaConf.to_container(OmegaConf.create({**SIZES, "variant": group(variant)}).variant, resolve=True)
     keys = {key: value for key, value in resolved.items() if key not in ("name", "module")}
     assert set(changes) <= set(keys)

@@ -1,4 +1,4 @@
-"""What an answer costs, by hand and by training."""
+"""The cost of an answer, computed by hand and measured by training."""
 
 import json
 import math

@@ -57,7 +57,7 @@ def misspelt(word: str, chance: random.Random) -> str:
 
 
 def bad_command(chance: random.Random, keys: list[str]) -> list[str]:
-    """A command that trains nothing, whatever becomes of it."""
+    """A random command that trains nothing, even if it should be accepted."""
     key, group = chance.choice(keys), chance.choice(groups())
     value = chance.choice(VALUES)
     override = chance.choice(
@@ -95,19 +95,19 @@ def test_bad_commands_are_refused_in_a_line_or_two_and_change_nothing(attn, tmp_
         except BaseException as error:
             raise AssertionError(f"{shown}: {type(error).__name__}: {str(error)[:300]}") from error
         took = time.process_time() - began
-        # 1: a folder of runs that can be none
+        # 1: the folder of the runs can't be a folder
         assert done.returncode in (0, 1, 2), f"{shown}: {done}"
         assert took < 20, f"{shown}: {took} seconds of the processor"
         assert not list(tmp_path.iterdir()), f"{shown}: {list(tmp_path.iterdir())}"
         if done.returncode:
             lines = [line for line in done.stderr.splitlines() if line.strip()]
-            # Typer frames a wrong option in its usage; wrong cells are named one by one, to a limit
+            # Typer prints a frame around a wrong option; of wrong cells, a limited number is listed
             assert 1 <= len(lines) <= 13 and "Traceback" not in done.stderr, f"{shown}: {done.stderr[:500]}"
             assert not done.stdout, f"{shown}: {done.stdout[:300]}"
 
 
 def misspelling(chance: random.Random, keys: list[str], run: str) -> tuple[list[str], str]:
-    """A command with a slip of the fingers in one word of four letters or more, and the word that was meant."""
+    """A command with a typing error in a word of at least four letters, and the right word."""
     long = [key for key in keys if len(key.rpartition(".")[2]) > 3]
     choices = [(group, option) for group in sorted(groups_of("config")) for option in options(group) if len(option) > 3]
     key, (group, option) = chance.choice(long), chance.choice(choices)

@@ -45,7 +45,7 @@ def options(scope: str = "attention", peers: bool = False) -> BenchOptions:
 
 
 class Inside(Worker):
-    """A contender within this process: the same is run, its memory is not told apart."""
+    """A contender within this process. It runs the same code, but its memory can't be measured separately."""
 
     def __init__(self, contender):
         self.device, self.built = contender.device, build(contender)
@@ -63,7 +63,7 @@ class Inside(Worker):
 
 @pytest.fixture
 def inside(short_timings, monkeypatch):
-    """No process a contender, and short timings."""
+    """Run the contenders within this process, with short timings."""
     monkeypatch.setattr(rounds, "Worker", Inside)
 
 

@@ -1,4 +1,4 @@
-"""How commands end that a signal, an output that takes nothing, or the system ends."""
+"""How commands end after a signal, when their output is closed, and when the system ends them."""
 
 from __future__ import annotations
 

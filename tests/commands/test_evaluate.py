@@ -62,7 +62,7 @@ def test_the_precision_is_that_of_the_training_unless_another_is_asked_for(score
 
 @pytest.fixture
 def copied(runs, tmp_path) -> Path:
-    """The run's folder, somewhere else, to be changed."""
+    """A copy of the run's folder that a test may change."""
     (path,) = (path.parent for path in runs.glob("*/result.json"))
     return shutil.copytree(path, tmp_path / "runs" / path.name)
 

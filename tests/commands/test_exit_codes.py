@@ -1,4 +1,4 @@
-"""Exit codes are the same in the code, in the documentation and in the help; only a user's mistake looks like one."""
+"""Exit codes agree in code, documentation and help, and only a mistake of the user is reported as one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def attn(monkeypatch, capsys):
-    """attn(*words): the exit code and what was said on stderr, of `main` in this process."""
+    """attn(*words): run `main` in this process; returns its exit code and its stderr."""
     monkeypatch.setenv("ATTN_TUNED", "")
     monkeypatch.delenv("ATTN_TRACEBACK", raising=False)
 

@@ -1,4 +1,4 @@
-"""Runs as folders with their code, loaded by transformers in a process that has no attn."""
+"""Runs exported as folders with their code, which transformers loads in a process without attn."""
 
 from __future__ import annotations
 

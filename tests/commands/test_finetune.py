@@ -238,12 +238,12 @@ def test_a_run_that_is_not_finished_is_refused(pretrained, tmp_path, monkeypatch
     assert [path.name for path in tmp_path.iterdir()] == ["begun"]
 
 
-# a decoder alone, and an encoder with a decoder, which tells sentences apart by no token types
+# the models that need other settings: a decoder, and an encoder-decoder, which has no token types
 MODELS = {"causal": [], "span_corruption": ["objective.sentinels=20", "model.position=relative"]}
 
 
 def tuned_from(objective: str, tune, home: Path, tmp_path: Path, *more: str):
-    """The result of a fine-tuning of what another objective trained."""
+    """The result of fine-tuning a model that another objective trained."""
     own = [f"runs={tmp_path / 'own'}", f"cache={home / 'cache'}", "data=text", f"data.train={home / 'text.txt'}"]
     model = MODELS.get(objective, ["model.token_types=2"])
     assert execute(compose([*PRETRAINING, *own, f"objective={objective}", *model])) == 0

@@ -28,7 +28,7 @@ TREE = "\n".join(
 
 @pytest.fixture
 def one_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The figures of two runs are of the same kinds: those of talking heads, which has one more, are drawn."""
+    """Draw only the figures of talking heads. Those of the other run are of the same kinds, except for one."""
     save = report.save_sections
 
     def save_some(sections: Sequence[Section], folder: Path) -> None:

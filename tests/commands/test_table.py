@@ -85,7 +85,7 @@ def test_a_table_is_made_rendered_and_shared(attn, short, tmp_path, heads_table,
 
 
 def outcome(settings, tokens_per_second: float, padding: float = 0.0):
-    """The outcome of 8 steps; a share of their tokens is padding, which isn't counted."""
+    """The outcome of 8 steps. A share of their tokens is padding, which doesn't count."""
     from experiments.launch.worker import Outcome, folder_of
 
     sides = 2 if settings.objective.kind == "translation" else 1

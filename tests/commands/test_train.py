@@ -1,4 +1,4 @@
-"""The whole way, as a newcomer goes it: train, look, score, go on."""
+"""The steps of a new user: train, compare, evaluate, continue."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def lines(losses: list[float], seconds: float = 1.0) -> list[dict[str, Any]]:
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    """make(name, **config) writes a finished run; with finished=False one that was cut."""
+    """make(name, **config): write a finished run, or with finished=False an interrupted one."""
 
     def run(
         name: str, losses: tuple[float, ...] = (6.0, 5.0, 4.5, 4.0), finished: bool = True, speed: float = 5000.0,
@@ -66,7 +66,7 @@ def make(tmp_path: Path) -> Make:
 
 @pytest.fixture
 def measured() -> Callable[..., None]:
-    """measured(folder) leaves there what `attn heads` would: two layers, of two heads and of one, in another order.
+    """measured(folder): write what `attn heads` would, for two layers with two heads and one, in another order.
 
     value_head: the second layer has two heads of values. sides: the run is an encoder-decoder, with three kinds of
     attention; the entropy of each is 10 nats higher than that of the one before.
@@ -113,7 +113,7 @@ def of_sides(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def table(tmp_path: Path) -> Callable[..., None]:
-    """table(name) leaves there what `attn table` would: two rows and two claims."""
+    """table(name): write what `attn table` would, with two rows and two claims."""
 
     def leave(name: str, title: str = "Heads") -> None:
         rows = [
@@ -133,7 +133,7 @@ def table(tmp_path: Path) -> Callable[..., None]:
 
 @pytest.fixture
 def open_runs(chromium, tmp_path):
-    """open_runs(): the page of what `make` has left."""
+    """open_runs(): open the page of the runs that `make` has written."""
 
     def opened(width: int = 1280) -> Opened:
         write_dashboard([], tmp_path / "runs", tmp_path / "page.html", watch=False, show=False)

@@ -12,7 +12,7 @@ from tests.fixtures.record import leave_result
 
 @pytest.fixture
 def grouped(make, tmp_path):
-    """grouped(): names of configurations, by what is said of their conditions, with their finished and other seeds."""
+    """grouped(): configurations by the text about their conditions, with their finished and other seeds."""
 
     def read() -> dict:
         data = page_data([], tmp_path / "runs")

@@ -10,7 +10,7 @@ from tests.fixtures.record import leave_result
 
 
 def sweep(make, seeds: int, better: float = 0.2, **more) -> None:
-    """Runs of two variants whose losses are `better` apart, but for a little noise of each seed."""
+    """Runs of two variants whose losses differ by `better`, plus a little noise for each seed."""
     for variant in ("multi_head", "talking_heads"):
         for seed in range(seeds):
             last = 4.0 + 0.1 * seed + (0.001 * seed - better if variant == "talking_heads" else 0)

@@ -1,4 +1,4 @@
-"""A hub of our own answers, or doesn't: other interpreters are told by the library's own variables where it is."""
+"""A stand-in for the hub answers, refuses or stays silent. The library's own variables say where it is."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def closed() -> str:
 
 @pytest.fixture
 def mute() -> Iterator[str]:
-    """A hub that takes the question and never answers."""
+    """A hub that accepts requests and never answers."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
@@ -87,7 +87,7 @@ def mute() -> Iterator[str]:
 
 
 class Refusing(BaseHTTPRequestHandler):
-    """Knows owner/set and its branch main, as the hub answers."""
+    """Answers as the hub does for owner/set and its branch main."""
 
     def do_GET(self) -> None:
         code = "RepoNotFound" if "/owner/set/" not in self.path else "RevisionNotFound"

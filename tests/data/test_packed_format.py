@@ -1,4 +1,4 @@
-"""The bytes of a packed text belong to the FORMAT of packing, by which the cache and the digest of the code go."""
+"""The bytes of a packed text must change only with the FORMAT of packing, which names it in caches and digests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What docs/extending.md and docs/adding_a_variant.md add works as it stands there: a copy trains with it."""
+"""The files that docs/extending.md and docs/adding_a_variant.md add work: a copy of the project trains with them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SHORT = [word for word in TINY if not word.startswith(LIMITS)] + ["max_steps=2",
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory, with_kernel) -> Path:
-    """A copy of the project with all that the two pages add; the variants are there by their pages alone."""
+    """A copy of the project with all files of the two pages. Its variants come only from these pages."""
     copy = tmp_path_factory.mktemp("extended")
     for name in ("experiments", "attention", "conf"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))

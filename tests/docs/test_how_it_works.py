@@ -1,4 +1,4 @@
-"""The page that explains the house names only what is there, and its picture is drawn from the house of today."""
+"""docs/how_it_works.md names only files that exist, and its picture shows the present packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pages that are written from the code are those of today; what other pages quote and point to is there."""
+"""Pages that are generated from the code are up to date, and what other pages quote and link to exists."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_map_is_matched_the_better_the_more_rank_there_is_and_exactly_at_one_l
 
 @cache
 def messages() -> tuple[str, ...]:
-    """Every text of the code, with ... for what is filled in."""
+    """Every string of the code, with ... in place of values."""
 
     def text(node: ast.AST) -> str:
         if isinstance(node, ast.JoinedStr):

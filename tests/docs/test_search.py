@@ -1,4 +1,4 @@
-"""The sweep of W&B on the page about searches, as an agent would start its runs."""
+"""The W&B sweep on the page about searches, with runs started as W&B's agent starts them."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def base(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module", params=CONFIGS)
 def family(request, base) -> str:
-    """A family whose model has been imported, and was that of its source."""
+    """A family whose model has been imported, with a check that it equals its source."""
     source, text = save(request.param, base / request.param), base / "text.txt"
     words = ["data=text", f"data.train={text}", f"cache={base / 'cache'}", "precision=fp32", "trainer.device=cpu"]
     import_checkpoint(str(source), request.param, base / "runs", words, check=True)

@@ -97,7 +97,7 @@ def test_a_new_1_1_is_tied_as_transformers_makes_it_and_a_trained_one_is_not(bat
     for theirs, tied in ((new, new.lm_head.weight is new.shared.weight), (trained, False)):
         state = theirs.state_dict()
         if tied:
-            # as its file is
+            # the file of a tied model does not hold this tensor
             del state["lm_head.weight"]
         ours, settings = ours_of(*FORMAT.overrides(FORMAT.completed(theirs.config.to_dict(), state)))
         assert (settings.model.tied, settings.model.output_scaled) == (tied, False)

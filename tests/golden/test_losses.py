@@ -1,6 +1,6 @@
-"""Whatever can be chosen trains; each variant's first losses are those stored in losses.json.
+"""Everything that can be chosen trains, and the first losses of each variant are those in losses.json.
 
-After a change that is meant to change them, or to add a new variant's, write them anew and look at the difference:
+After a change that should change losses, or for a new variant, write them again and look at the difference:
 
     ATTN_GOLDEN=write python -m pytest -n 0 tests/golden
 """

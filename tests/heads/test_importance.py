@@ -1,4 +1,4 @@
-"""Importance against removal by brute force; what is left out is left out."""
+"""Importance of heads compared with removing them, and models from which heads are removed."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_holding_activations_and_norms_changes_no_output(bert_of, batch, norm, n
 
 @pytest.mark.parametrize("variant", options("variant"))
 def test_relevance_goes_to_the_heads_as_their_share_of_the_logit(bert_of, batch, variant):
-    """With the rest held, the last layer's heads reach the logit by a linear map."""
+    """With everything else fixed, the logit is a linear function of the outputs of the last layer's heads."""
     model = bert_of(variant, norm="pre", linear_bias=False)
     alone = first_predictions(batch)
     relevance = head_relevance(model, alone)

@@ -1,4 +1,4 @@
-"""Layers that share their attention are looked at one by one all the same; what would take heads out refuses."""
+"""Layers that share their attention are analysed separately, and removing heads from them is refused."""
 
 from __future__ import annotations
 

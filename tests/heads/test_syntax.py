@@ -73,6 +73,6 @@ def test_a_head_that_looks_at_the_previous_word_finds_what_stands_there(known, t
     assert used == 2 and len(rows) == 8 and {row["count"] for row in rows} == {3}
     first = [row for row in rows if row["head"] == 1]
     to, away = (row["accuracy"] for row in first)
-    # from its head: right in `a b`, where there is no other word; wrong where the word before is another
+    # from the head to the word it is right in `a b`, where there is no other word, and wrong after another word
     assert to == 1 and 1 / 3 <= away <= 2 / 3
     assert [(row["baseline"], row["offset"]) for row in first] == [(1.0, -1), (1.0, 1)]

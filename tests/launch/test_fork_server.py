@@ -1,4 +1,4 @@
-"""Cells in forked processes: they come to the same as elsewhere, bit by bit, and leave nothing behind."""
+"""Cells in forked processes give the same results as in fresh ones, bit by bit, and leave nothing behind."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def cells(tiny, tmp_path, cache):
 
 
 def numbers_of(outcome: Outcome) -> dict:
-    """All that is the same however often and wherever a cell runs."""
+    """Everything that is the same wherever and however often a cell runs."""
     assert outcome.done, outcome.reason
     folder = outcome.folder
     metrics = [{key: line[key] for key in line.keys() - MEASURED} for line in folder.metrics.read()]
@@ -66,7 +66,7 @@ def test_forked_cells_side_by_side_are_those_of_fresh_processes_bit_by_bit(serve
     assert [outcome.result.cells_at_once for outcome in (*forked, fresh)] == [at_once, at_once, 1]
     environment = forked[0].folder.environment()
     assert environment["usable_cores"] == 1 and environment["torch"]["threads"] == 1
-    # the memory of a cell is its own, in a process that began as a copy of another
+    # the memory of a cell counts only its own, although its process began as a copy of another
     assert forked[0].result.peak_memory_bytes == pytest.approx(fresh.result.peak_memory_bytes, rel=0.05)
     assert (forked[0].folder.path / "output.txt").read_text().count(": done\n") == 1
 
@@ -82,7 +82,7 @@ def test_a_cell_that_cannot_train_ends_no_other(server, cells):
 
 @pytest.mark.campaign
 def test_cells_leave_no_descriptor_behind(server, cells, scale):
-    # what is asked for anew is found done: a process that does next to nothing
+    # cells that are done already take processes that do next to nothing
     done = run_cells(cells("again"), ResourcePool(2), server)
     assert all(outcome.done for outcome in done)
 

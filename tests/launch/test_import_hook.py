@@ -1,4 +1,4 @@
-"""Signals while a library is imported whose C++ takes no exception."""
+"""Signals during the import of a library whose C++ code can't handle exceptions."""
 
 from __future__ import annotations
 

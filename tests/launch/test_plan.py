@@ -80,7 +80,7 @@ def test_a_sweep_is_known_by_its_words_not_their_order():
 
 
 def test_cells_are_the_same_however_they_are_composed():
-    """What is put into places, and what is interpolated anew, as if each cell were composed by itself."""
+    """Values and interpolations are the same as if each cell were composed separately."""
     overrides = ["seed=3,4", "variant=multi_head,talking_heads", "heads=2,4", "learning_rate=1e-3,2e-3", "length=16"]
     combinations = itertools.product(*(values.split(",") for values in (each.split("=")[1] for each in overrides)))
     keys = [each.split("=")[0] for each in overrides]

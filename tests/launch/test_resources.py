@@ -1,4 +1,4 @@
-"""Which cells run side by side, and what each has for itself."""
+"""Which cells run side by side, and the cores and devices that each gets."""
 
 from __future__ import annotations
 

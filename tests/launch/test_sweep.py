@@ -69,9 +69,9 @@ def saved(runs: Path, seed: int) -> bool:
 
 @pytest.fixture
 def begun(tiny, tmp_path, environment):
-    """begun(*words): a sweep of three long cells, when as many as have a core, at most two, have saved; their folders.
+    """begun(*words): start a sweep of three long cells, and return its process and the folders of its runs.
 
-    The process and what it started are gone at the end.
+    It waits until one cell for each core, at most two, has saved a checkpoint. The processes are killed at the end.
     """
     sweeps = []
 
@@ -136,7 +136,7 @@ def test_every_cell_saves_and_ends_when_its_sweep_is_killed(begun, tmp_path):
 
 
 def test_a_failed_cell_gives_its_reason_and_the_sweep_goes_on(attn, tiny, tmp_path):
-    # the first cell's text is too short for one batch, which only its data can show
+    # the text is too short for one batch of the first cell, which is known only once the text is prepared
     words = [word for word in tiny if not word.startswith("batch_size")]
     done = attn("train", "-m", "batch_size=10000,4", *words)
     assert done.returncode == 3, done.stdout + done.stderr
@@ -146,7 +146,7 @@ def test_a_failed_cell_gives_its_reason_and_the_sweep_goes_on(attn, tiny, tmp_pa
 
 
 def test_a_cell_that_leaves_no_folder_behind_gives_its_reason_too(attn, tiny, tmp_path):
-    # what its preparation refuses is left behind by no run, and so neither is what the cell said
+    # if preparation fails, no run folder remains, and so no output.txt either
     short = tmp_path / "short.txt"
     short.write_text("too few words")
     words = [word for word in tiny if not word.startswith("data.train")]

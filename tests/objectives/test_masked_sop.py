@@ -23,7 +23,7 @@ def objective(**changes) -> MaskedSopObjective:
 
 
 def unmasked(tokens, seed=0, step=0):
-    """The batch with what was masked put back."""
+    """The batch with the masked tokens restored."""
     batch = objective().batch(tokens, seed, step)
     whole = batch.tokens.flatten().index_put((batch.positions,), batch.targets).view_as(batch.tokens)
     return batch, whole.tolist()

@@ -68,7 +68,7 @@ def test_every_batch_has_its_lengths_and_gives_back_the_text(length, rate, mean_
 
 
 def put_back(inputs: np.ndarray, targets: np.ndarray) -> list[int]:
-    """The text, each sentinel of the inputs replaced by what follows it in the targets; each stands once, in order."""
+    """The text with each sentinel of the inputs replaced by its span in the targets. Sentinels occur once, in order."""
     spans: dict[int, list[int]] = {}
     for token in targets.tolist():
         if token >= 900:
@@ -135,7 +135,7 @@ def test_more_spans_than_sentinels_are_refused():
 
 
 def test_a_target_leaks_into_no_prediction_before_it():
-    """Exhaustively on a small model: whatever a target is, the logits it and the ones before it are read from stay."""
+    """For every target of a small model: if it changes, its own logits and those of earlier targets don't."""
     settings = compose(["model=t5_nano", "hidden_size=12", "heads=3", "layers=2", "length=16", "model.initial_std=0.3"])
     model = build("encoder_decoder", settings.model, settings.variant, 1000, 0).double().eval()
     batch = SpanCorruptionObjective(T5, VOCABULARY).batch(rows_of(16, 2), 0, 0)

@@ -65,7 +65,7 @@ def test_a_replacement_is_not_seen_before_it_is_whole(tmp_path):
 
 @pytest.fixture
 def synchronized(monkeypatch):
-    """Paths in the order in which they were put to the disk."""
+    """The paths in the order in which they were synchronized to the disk."""
     paths = []
     fsync = os.fsync
 

@@ -339,7 +339,7 @@ def test_an_unwritable_folder(settings):
 
 
 def fill(folder):
-    """Append until the disk refuses, then say what it said, and leave what was there in order."""
+    """Append until the disk is full, check that the existing lines are intact, and return the text of the error."""
     with pytest.raises(RunFolderError) as caught:
         for step in range(1, 10**6):
             folder.metrics.append({"step": step, "filler": "x" * 300})

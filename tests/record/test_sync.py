@@ -1,4 +1,4 @@
-"""W&B online, against a server in this process that keeps what is sent to it, and against servers that are not well."""
+"""W&B online, with a server in this process that keeps what it receives, and with servers that fail."""
 
 from __future__ import annotations
 

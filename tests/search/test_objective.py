@@ -1,4 +1,4 @@
-"""The numbers of a result that a search can be for."""
+"""The numbers of a result that a search can optimize."""
 
 from __future__ import annotations
 

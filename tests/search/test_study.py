@@ -1,4 +1,4 @@
-"""The study that processes share: who has which trial, and what a killed process leaves behind."""
+"""The study that processes share: which process has which trial, and what a killed process leaves behind."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def loss(trial) -> list[float]:
 
 
 def finish(study: Study, limit: int = 100) -> list[dict[str, str]]:
-    """Try what there is; the points, in order."""
+    """Finish the trials that are available, and return their points in order."""
     points = []
     while len(points) < limit and (trial := study.claim()):
         study.tell(trial, f"run-{trial.number}", loss(trial))

@@ -1,4 +1,4 @@
-"""JSON and YAML that anybody may have written: plain values or one ValueError, soon."""
+"""JSON and YAML from untrusted sources give plain values, or a ValueError within a short time."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def tree():
 
 @given(data=st.data())
 def test_settings_with_any_value_at_any_key_are_settings_or_a_mistake(tree, data):
-    """Of a file with the right digest, as somebody may write it on purpose."""
+    """The settings of a file with a right digest, which somebody may have written on purpose."""
     changed = json.loads(json.dumps(tree))
     node = changed
     while True:

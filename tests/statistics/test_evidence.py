@@ -1,4 +1,4 @@
-"""Both kinds of evidence against their definitions, by hand, and by simulation where nothing is to be found."""
+"""Both kinds of evidence against their definitions, against numbers by hand, and by simulation without a difference."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def test_a_mean_at_the_edge_of_the_interval_has_the_level_as_its_p_value(evidenc
     ("count", "widths"), [(4, 7.2), (5, 5.4), (8, 4.2), (12, 3.8), (20, 3.6), (30, 3.6)], ids=lambda each: f"{each}"
 )
 def test_half_widths_in_standard_errors(count, widths):
-    """For g = 4: computed apart from this code."""
+    """Half widths for g = 4, computed independently of this code."""
     assert Anytime().half_width(count, math.sqrt(count)) == pytest.approx(widths, abs=0.05)
 
 
 @pytest.mark.parametrize(("count", "t"), [(2, 3.0), (5, 1.2), (9, 4.0)])
 def test_the_e_value_is_the_mixture_that_it_is_said_to_be(count, t):
-    """The ratio of t's density, its noncentrality averaged over effects of variance g, to that of no effect."""
+    """The ratio of t's density, averaged over effects of variance g in its noncentrality, to that without an effect."""
 
     def averaged(effect):
         density = stats.nct.pdf(t, count - 1, effect * math.sqrt(count))
@@ -59,7 +59,7 @@ def test_the_e_value_is_the_mixture_that_it_is_said_to_be(count, t):
 
 
 def test_looking_after_every_seed_raises_few_false_alarms():
-    """Sequences without a difference, looked at from 2 to 100 seeds; Student's t looked at so is wrong for many."""
+    """For sequences without a difference, tested after each of 2 to 100 seeds. Student's t would be wrong for many."""
     random = np.random.default_rng(20261122)
     values = random.normal(size=(4000, 100))
     counts = np.arange(1, 101)

@@ -1,4 +1,4 @@
-"""Theorem 1 as numbers: exact where the theorem says so, impossible where its counter-example says so."""
+"""Theorem 1 in numbers: an exact fit where the theorem promises one, and none in its counter-example."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every table's YAML: whole, composable at every budget, and its published numbers as the sources have them."""
+"""The YAML file of every table is complete, composes at every budget, and finds its published numbers."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def runs(name: str, budget: str) -> Runs:
 
 
 def composed(name: str, budget: str, rows: dict[str, Row]) -> Runs:
-    """The first seed's runs of rows of a table; where they are fine-tuned, that is checked too."""
+    """The runs of the first seed of a table's rows. If they are fine-tuned, this is composed and checked, too."""
     source = source_of(Request(name, load(name), budget, range(1)), rows)
     runs = source.pretraining if isinstance(source, FinetunedRuns) else source
     assert isinstance(runs, Runs)
@@ -101,7 +101,7 @@ def test_rows_that_look_at_one_run_share_it(name):
 
 
 def test_a_cell_that_two_tables_share_is_one_run():
-    """So both show the same number."""
+    """Both tables then show the same number."""
     rows = {
         "shazeer2020/heads": "mh16@rotary",
         "bhojanapalli2020/table1": "quarter@rotary",
@@ -158,7 +158,7 @@ def check_rows(name: str, budget: str, rows: dict[str, Row]) -> None:
 
 
 def check_rates(name: str) -> None:
-    """Every family at nano has the best of the learning rates that were tried, where any were."""
+    """Check that every family at nano has the best of its learning rates that were tried, if any."""
     table = load(name)
     rates = table.budgets["nano"].learning_rates
     source, rows = runs(name, "nano"), definitions(name, "nano")
@@ -170,7 +170,7 @@ def check_rates(name: str) -> None:
 
 @pytest.mark.parametrize("name", TRAINED)
 def test_nano_tries_the_claims(name):
-    """All but those whose rows two cores have no hour for."""
+    """All claims are tested at nano, except those whose rows take more than an hour on two cores."""
     from experiments.tables.definition import inequality
 
     table = load(name)

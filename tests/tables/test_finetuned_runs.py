@@ -59,7 +59,7 @@ sys.exit(command.show_table("me2026/heads", sys.argv[1:], command.TableOptions(f
 
 @pytest.fixture
 def words(tiny, tmp_path, monkeypatch) -> list[str]:
-    """Those after `attn table me2026/heads`, a table that is there for the test."""
+    """The arguments after `attn table me2026/heads`, a table that exists only for the test."""
     from experiments.tables.definition import folder
 
     (tmp_path / "tables" / "me2026").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Tables of what is measured of trained models: rows share runs, and a number is kept until its run changes."""
+"""Tables of measurements on trained models: rows share runs, and a number is kept until its run changes."""
 
 from __future__ import annotations
 

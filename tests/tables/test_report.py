@@ -1,4 +1,4 @@
-"""A table put together from outcomes that are known, in every format."""
+"""A table made from known outcomes, in every format."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from experiments.tables.step_times import StepTimes
 from tests.fixtures.latex import overfull_boxes
 from tests.fixtures.tables import NAME
 
-# F1 falls with heads in print; here the loss of 16 and 32 heads is worse, but theirs change places
+# the printed F1 falls with the number of heads; here more heads have a higher loss, but 32 heads a lower one than 16
 LOSSES = {
     "h8": (4.00, 4.02, 4.01, 4.00, 4.02, 4.01),
     "h16": (4.30, 4.35, 4.32, 4.31, 4.34, 4.32),
@@ -38,7 +38,7 @@ pytestmark = pytest.mark.usefixtures("heads_table")
 
 
 class Known:
-    """A source whose outcomes are given."""
+    """A source with given outcomes."""
 
     def __init__(self, outcomes: dict[tuple[str, int], CellOutcome]) -> None:
         self.outcomes = outcomes

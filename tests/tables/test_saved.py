@@ -1,4 +1,4 @@
-"""Every rendering leaves the table for others to show: as JSON and Markdown, the old one or the new one, whole."""
+"""Every rendering also saves the table as JSON and Markdown; each is always complete, either the old or the new one."""
 
 from __future__ import annotations
 

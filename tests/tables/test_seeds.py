@@ -1,4 +1,4 @@
-"""Which seeds are trained and which count: plans, seeds where they decide most, and all that have begun."""
+"""Which seeds are trained and which count: planned seeds, seeds where they decide most, and seeds that have begun."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUIET = Console(file=io.StringIO())
 
 
 class Made:
-    """A source whose cells are drawn instead of trained: each row has a mean, each seed a luck that all rows share."""
+    """A source with random scores instead of trained cells: a mean for each row, plus luck for each seed."""
 
     def __init__(self, rows: dict[str, float], spread: float, seeds=range(4), done=None) -> None:
         self.rows, self.spread, self.seeds = rows, spread, seeds
@@ -86,7 +86,7 @@ def test_a_table_is_made_until_every_claim_is_decided(tmp_path):
 
 
 def test_the_next_seed_goes_to_what_still_decides(tmp_path):
-    """The first two rows are far apart from the start, the other two are near: only these get more."""
+    """The first two rows differ clearly, the other two only slightly, so only the latter get more seeds."""
     asked = request(tmp_path)
     source = Made({"h8": 4.0, "h16": 6.0, "h32": 6.03}, spread=0.02)
     last = until_resolved(asked, source, reported(asked), hours=1, workers=1, console=QUIET)
@@ -123,7 +123,7 @@ def test_rows_that_are_equal_end_as_no_difference(tmp_path):
     ("count", "looks"), [(40, (3, 5, 7, 9, 11)), pytest.param(120, range(3, 12), marks=pytest.mark.campaign)]
 )
 def test_the_whole_machine_is_seldom_wrong_where_nothing_is_to_be_found(tmp_path, count, looks):
-    """Equal rows, a verdict again and again, in the campaign after every seed: at most 5% of claims are called."""
+    """With equal rows and a verdict after every other seed (campaign: every seed), at most 5% of claims are decided."""
     asked, wrong = request(tmp_path, range(FIRST_SEEDS)), 0
     for turn in range(count):
         source = Made({"h8": 4.0, "h16": 4.0, "h32": 4.0}, spread=0.1)

@@ -1,4 +1,4 @@
-"""Verdicts on numbers that are known: never from a sign, never from one seed."""
+"""Verdicts on known numbers. A sign alone, or a single seed, never decides a claim."""
 
 from __future__ import annotations
 

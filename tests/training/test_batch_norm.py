@@ -1,4 +1,4 @@
-"""BatchNorm in a run: its running statistics are part of what a run goes on from."""
+"""BatchNorm in a run: its running statistics are part of the state from which a run continues."""
 
 from __future__ import annotations
 

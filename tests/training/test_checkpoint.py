@@ -91,7 +91,7 @@ def test_a_pickle_is_not_read(tmp_path, said):
 
 @pytest.fixture
 def file_size_limit():
-    """A process may write no file longer than 64 KiB: what a full disk is like, to one process."""
+    """Files of this process are limited to 64 KiB, which is like a full disk for it."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
     yield

@@ -1,4 +1,4 @@
-"""Several processes take the steps of one run: it is the same run, whatever their number and whatever befalls them.
+"""Several processes take the steps of one run, which gives the same results for any number of them, and after faults.
 
 Here they are forked from the process of the test, which costs nothing; tests/launch/test_processes.py starts them as a
 user does.

@@ -25,7 +25,7 @@ WORDS, OTHERS = ("abcdefghij", "klmnopqrst")
 
 
 def translations(number: int) -> set[tuple[str, str]]:
-    """Sentences of a language of ten letters, and the same said backwards in the letters of another."""
+    """Sentences of a language of ten letters, and the same sentences backwards in another alphabet."""
     chance = random.Random(0)
     said = ([chance.randrange(10) for _ in range(chance.randint(2, 6))] for _ in range(number))
     return {(" ".join(WORDS[i] for i in each), " ".join(OTHERS[i] for i in reversed(each))) for each in said}
@@ -86,7 +86,7 @@ def test_a_cut_run_ends_as_one_that_was_not(overrides_of, go, outcome, monkeypat
 
 
 def test_a_run_cut_in_its_translations_goes_on_with_them(overrides_of, go, monkeypatch):
-    """Nor are the time and the memory of the training those of the translations, or too little memory the end."""
+    """The time and memory of translating don't count as those of the training, and too little memory doesn't end it."""
     settings = compose([*overrides_of("transformer_nano"), "max_steps=2", "trainer.evaluate_every=2"])
     real, sizes = texts.decode, []
 
@@ -117,7 +117,7 @@ def test_memory_is_predicted_without_training(overrides_of, model):
 
 @pytest.mark.campaign
 def test_a_model_learns_to_translate(overrides_of, go):
-    """A language's letters in another's, backwards: only what attends to the right place of the source can know."""
+    """The target is the source backwards in other letters, so the model must attend to the right places."""
     changes = ["max_steps=300", "batch_size=64", "learning_rate=5e-3", "model.dropout=0", "objective.bleu_pairs=50"]
     rare = [
         "trainer.log_every=50",

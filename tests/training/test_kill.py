@@ -121,7 +121,7 @@ def test_signals_finish_the_step_and_keep_it(settings, go, tmp_path, monkeypatch
 
 
 def check_interrupted(folder: RunFolder, number: signal.Signals, steps: int) -> int:
-    """The step with which a run would go on is after the last one logged: none was lost."""
+    """Check that the next step of a run is the one after the last logged step, so that none was lost."""
     result = folder.result()
     assert result.status == "interrupted" and number.name in result.reason
     assert result.steps == folder.metrics.read()[-1]["step"] < steps

@@ -1,4 +1,4 @@
-"""Metrics that were lost or changed before a run goes on: mended from the checkpoint, and said."""
+"""Metrics that were lost or changed before a run continues are restored from the checkpoint, with a message."""
 
 from __future__ import annotations
 

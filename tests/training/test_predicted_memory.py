@@ -39,7 +39,7 @@ def test_bf16_keeps_less_than_fp32():
 
 @functools.cache
 def growth(*overrides) -> int:
-    """What 64 sequences more need: activations alone. One layer, in float32."""
+    """The bytes that 64 more sequences need, which are only activations, for one layer in float32."""
     sizes = (64, 128)
     small, large = (predicted(*overrides, "layers=1", "precision=fp32", f"batch_size={size}") for size in sizes)
     return large - small

@@ -1,4 +1,4 @@
-"""Training in segments: what a memory is worth, and a run that is cut."""
+"""Training in segments: the memory lowers the loss, and an interrupted run continues."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def packed(tokens: np.ndarray) -> Packed:
 
 
 def test_what_stands_in_the_segment_before_lowers_the_loss(causal):
-    """The second segment repeats the first, which alone can tell of it; one that repeats another can't be told."""
+    """The second segment repeats the first, so the memory predicts it. One that repeats another row can't be."""
     no_dropout = {"model__dropout": 0.0, "model__attention_dropout": 0.0, "variant__dropout": 0.0}
     exact = {"model__relative_buckets": 32, "model__relative_distance": 64, "model__initial_std": 0.2}
     config = causal(**no_dropout, **exact, layers=1, batch_size=32, length=8)
@@ -66,7 +66,7 @@ def test_what_stands_in_the_segment_before_lowers_the_loss(causal):
 
 
 def test_a_run_that_was_cut_ends_as_one_that_was_not(causal, go, outcome, monkeypatch):
-    """Dropout included: what a step's memory holds is made in the step."""
+    """Also with dropout, because the memory of a step is computed within the step."""
     config = causal(max_steps=4, trainer__checkpoint_every=1, trainer__evaluate_every=2, schedule__warmup_steps=1)
     _, whole = go(config, "whole")
     real = train_module.take_step

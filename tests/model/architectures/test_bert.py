@@ -37,7 +37,7 @@ def test_padding_does_not_leak(bert_of, tokens, norm, position):
     changed = bert(other, mask=mask, token_types=torch.where(mask, token_types, 1 - token_types))
     assert_close(logits[mask], changed[mask], rtol=0, atol=1e-12)
     assert not torch.allclose(logits[mask], bert(tokens, token_types=token_types)[mask])
-    # a sequence alone, without its padding, is the same sequence
+    # a sequence without its padding, in a batch of its own, gives the same
     assert_close(logits[1:2, :4], bert(tokens[1:2, :4], token_types=token_types[1:2, :4]), rtol=0, atol=1e-12)
 
 

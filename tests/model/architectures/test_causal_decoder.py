@@ -19,7 +19,7 @@ PAIRS |= set(itertools.product(["multi_head", "talking_heads"], POSITIONS))
 
 @pytest.mark.parametrize(("variant", "position"), sorted(PAIRS))
 def test_no_logit_knows_a_later_token(bert_of, tokens, variant, position):
-    """Every token is changed in turn: exactly the logits at it and after it change."""
+    """If a token is changed, exactly the logits at it and after it change."""
     model = bert_of(variant, architecture="causal_decoder", position=position)
     logits = model(tokens)
     for place in range(7):

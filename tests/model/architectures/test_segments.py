@@ -110,7 +110,7 @@ def test_the_gradient_is_that_of_one_segment_after_the_other(decoder_of, text, v
 
 
 def test_no_gradient_flows_into_the_segment_before(decoder_of, text):
-    """It would in one long sequence, and the memory is read: a change of the segment before changes this one."""
+    """In one long sequence it would. The memory is used: a change of the segment before changes this one."""
     model = decoder_of(4)
     streams = []
     model.embedding.register_forward_hook(lambda _, __, x: streams.append(x) or x.retain_grad())
@@ -134,7 +134,7 @@ def test_a_logit_knows_so_many_segments_back_as_there_are_layers(decoder_of, tex
 
 
 def test_padding_is_not_attended_to(decoder_of, text):
-    """As where a text ends within its second segment."""
+    """A text may end within its second segment."""
     model = decoder_of(4)
     real = torch.arange(12) < torch.tensor([[12], [6]])
     logits = model(text, mask=real)

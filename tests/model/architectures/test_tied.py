@@ -30,7 +30,7 @@ def words():
 
 @pytest.mark.parametrize("std", [0.005, 0.02])
 def test_the_logits_start_as_far_apart_tied_or_not(words, std):
-    """By std sqrt(d); where they are tied, the token that is read has the logit std d, which spreads them further."""
+    """Their deviation is std sqrt(d). If tied, the token that is read has the logit std d, which adds to it."""
     for tied in (True, False):
         deviation, own = start(words, tied=tied, initial_std=std)
         spread = 1 + WIDTH / VOCABULARY if tied else 1
@@ -40,7 +40,7 @@ def test_the_logits_start_as_far_apart_tied_or_not(words, std):
 
 
 def test_tied_embeddings_of_deviation_one_start_with_the_token_that_is_read(words):
-    """Untied ones have an output embedding of 1 / sqrt(d)."""
+    """Untied models have an output embedding of deviation 1 / sqrt(d)."""
     tied, own = start(words, tied=True, initial_std=None)
     assert tied == pytest.approx(math.sqrt(WIDTH), rel=0.1) and own > 5 * math.sqrt(WIDTH)
     assert start(words, tied=False, initial_std=None)[0] == pytest.approx(1.0, rel=0.05)

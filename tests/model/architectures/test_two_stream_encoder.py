@@ -27,7 +27,7 @@ def xlnet_of(bert_of):
 @pytest.mark.parametrize("variant", [name for name in options("variant") if name not in PLACED])
 @pytest.mark.parametrize("position", POSITIONS)
 def test_a_logit_knows_what_comes_before_it_in_the_order_and_nothing_else(xlnet_of, tokens, variant, position):
-    """Every token is changed in turn: exactly the predictions of what is later in the order change."""
+    """If a token is changed, exactly the predictions of tokens that are later in the order change."""
     model = xlnet_of(variant, position=position)
     logits = model(tokens, order=ORDER)
     for place in range(7):

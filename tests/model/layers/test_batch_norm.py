@@ -42,7 +42,7 @@ def test_masked_statistics_are_those_of_the_real_tokens():
 
 @pytest.mark.parametrize("padding", [1, 20])
 def test_what_padding_does(padding):
-    """More padding, the same text: batch statistics change, masked ones and those of a layer norm don't."""
+    """With more padding for the same text, batch statistics change; masked ones and those of a layer norm don't."""
     padded = torch.cat([X, torch.zeros(3, padding, 5, dtype=torch.float64)], dim=1)
     mask = (torch.arange(7 + padding) < 7).expand(3, -1)
     counted, masked, layer = norm_of(), norm_of(masked=True), nn.LayerNorm(5).double()

@@ -22,7 +22,7 @@ def test_a_window_over_the_whole_text_is_attention_to_all(bert_of, tokens, padde
 
 
 def test_what_reaches_a_token_is_as_far_as_the_windows(bert_of, tokens):
-    """The first of two layers attends to all: only the second one's window shows, by a change in its stream."""
+    """The first of two layers attends to all tokens, so the window is tested by changing the input of the second."""
     model = bert_of(layers=2, local_window=2, global_every=2)
     stream = torch.randn(1, 7, 12, generator=torch.Generator().manual_seed(0)).double().requires_grad_()
     last = model.encoder.layers[1]

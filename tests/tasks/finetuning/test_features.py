@@ -1,4 +1,4 @@
-"""The bytes of windows belong to the FORMAT of features, by which the cache and the digest of the code go."""
+"""The bytes of windows must change only with the FORMAT of features, which names them in caches and digests."""
 
 from __future__ import annotations
 

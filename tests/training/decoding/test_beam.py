@@ -36,7 +36,7 @@ def sources():
 
 
 def log_likelihood(model, tokens, mask, target):
-    """The log-likelihood of a target, by one forward pass over the whole of it."""
+    """The log likelihood of a target, by one forward pass over the whole target."""
     logits = model(tokens[None], torch.tensor([[START, *target[:-1]]]), mask=mask[None])[0]
     return float(logits.log_softmax(-1)[range(len(target)), target].sum())
 
