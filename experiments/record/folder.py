@@ -123,8 +123,8 @@ class RunFolder:
         self.path = Path(path).absolute()
         self.name = self.path.name
         self.checkpoint = self.path / "checkpoint"
-        self.metrics = Metrics(self.path / METRICS)
         self._lock = Lock(self.path / "lock")
+        self.metrics = Metrics(self.path / METRICS, self._lock.check)
         self._made = False
 
     def __enter__(self) -> RunFolder:
@@ -210,6 +210,7 @@ class RunFolder:
 
     def write_result(self, result: Result) -> None:
         """Write the result, as the last act of a run. Its presence says that the run has ended, and how."""
+        self._lock.check()
         write_sealed(self.path / RESULT, {**result.to_dict(), FILES: self._digests()})
 
     def result(self) -> Result | None:

@@ -21,6 +21,7 @@ class Lock:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._descriptor: int | None = None
+        self._line = ""  # that names this process
 
     def acquire(self) -> None:
         """Take the lock until `release`. Raises RunFolderError if another process has it, or if locks do not work."""
@@ -35,11 +36,27 @@ class Lock:
                     time.sleep(0.05)
                 self._check_place()
                 os.ftruncate(self._descriptor, 0)
-                holder = f"process {os.getpid()} on {platform.node()} since {time.strftime('%Y-%m-%d %H:%M:%S')}\n"
-                os.pwrite(self._descriptor, holder.encode(), 0)
+                self._line = f"process {os.getpid()} on {platform.node()} since {time.strftime('%Y-%m-%d %H:%M:%S')}"
+                os.pwrite(self._descriptor, f"{self._line}\n".encode(), 0)
+                # a network file system shows it to other hosts only then
+                os.fsync(self._descriptor)
             except BaseException:
                 self.release()
                 raise
+
+    def check(self) -> None:
+        """Raises RunFolderError if another process has the lock too, as on a file system whose locks are not shared by
+        hosts; does nothing if this object does not have it.
+        """
+        if self._descriptor is None:
+            return
+        with disk_errors_as_failures(self.path), open_regular(self.path) as file:
+            holder = file.readline().decode(errors="replace").strip()
+        if holder != self._line:
+            raise RunFolderError(
+                f"{self.path.parent}: {holder or 'another process'} trains in it too, because this file system does "
+                "not share its locks; stop one of them, or set runs= to another folder"
+            )
 
     @property
     def held(self) -> bool:

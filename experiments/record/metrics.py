@@ -32,11 +32,14 @@ class HeldLines:
 class Metrics:
     """The lines of a run. Anyone may `read` them. Writing begins with `clear` or `return_to` and ends with `close`.
 
+    check: called before every write; it raises RunFolderError if this process may not write.
+
     Every method raises RunFolderError: one line with the path, the reason, and a remedy.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, check: Callable[[], None] = lambda: None) -> None:
         self.path = path
+        self._check = check
         self._descriptor: int | None = None
         self._last_step = -1
         self._lines = self._size = 0
@@ -78,6 +81,7 @@ class Metrics:
         assert self._descriptor is not None
         assert metrics["step"] > self._last_step, f"step {metrics['step']} after step {self._last_step}"
         line = (to_json(metrics) + "\n").encode()
+        self._check()
         with disk_errors_as_failures(self.path):
             size = os.fstat(self._descriptor).st_size
             left = line
@@ -93,6 +97,7 @@ class Metrics:
 
     def persist(self) -> None:
         """Make all lines so far survive a power cut; to be called before a checkpoint that follows them."""
+        self._check()
         if self._descriptor is not None:
             with disk_errors_as_failures(self.path):
                 os.fsync(self._descriptor)

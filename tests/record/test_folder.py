@@ -264,6 +264,26 @@ def test_a_folder_that_cannot_be_begun_is_removed_and_one_that_was_there_is_not(
         assert path.exists() == existing
 
 
+def test_of_two_hosts_with_locks_of_their_own_the_first_stops_before_it_writes(folder, settings, result, monkeypatch):
+    folder.metrics.append({"step": 1, "loss": 2.0})
+    # every host gets a lock that it does not share
+    monkeypatch.setattr("experiments.record.lock.take_lock", lambda descriptor, *, wait=False: True)
+    monkeypatch.setattr("platform.node", lambda: "elsewhere")
+    with RunFolder(folder.path) as other:
+        other.create(settings)
+        for write_something in (
+            lambda: folder.metrics.append({"step": 2, "loss": 1.0}),
+            folder.metrics.persist,
+            lambda: folder.write_result(result),
+        ):
+            with pytest.raises(RunFolderError, match=r"process [0-9]+ on elsewhere .* trains in it too"):
+                write_something()
+        other.metrics.append({"step": 2, "loss": 1.5})
+        other.write_result(result)
+    assert [line["loss"] for line in folder.metrics.read()] == [2.0, 1.5]
+    RunFolder(folder.path).check_files()
+
+
 def test_a_lock_whose_folder_was_removed_meanwhile_is_none(folder, settings, monkeypatch):
     def take_when_removed(descriptor, *, wait=False):
         folder.discard()

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from experiments.record.durable import RunFolderError
 from experiments.training import train as train_module
 from experiments.training.step import Learner
 
@@ -105,6 +106,26 @@ def test_the_guard_is_bounded(settings, go, disturb):
         result, _ = go(settings(trainer__guard=guard, trainer__guard_limit=2), guard)
         assert result.status == "nan" and result.reason.startswith("step 5 ")
         assert "trainer.guard_limit=2 is reached" in result.reason
+
+
+def test_two_hosts_whose_locks_do_not_reach_each_other_damage_no_run(settings, go, disturb, monkeypatch, outcome):
+    config = settings(trainer__log_every=2, trainer__checkpoint_every=5)
+    _, whole = go(config, "whole")
+    monkeypatch.setattr("experiments.record.lock.take_lock", lambda descriptor, *, wait=False: True)
+    others = []
+
+    def at_step(step):
+        if step == 13 and not others:
+            others.append("elsewhere")
+            monkeypatch.setattr("platform.node", lambda: "elsewhere")
+            others.append(go(config, "shared"))
+
+    disturb(at_step)
+    with pytest.raises(RunFolderError, match=r"on elsewhere .* trains in it too"):
+        go(config, "shared")
+    _, folder = others[1]
+    folder.check_files()
+    assert folder.result().status == "done" and outcome(folder) == outcome(whole)
 
 
 @pytest.mark.parametrize(
