@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from experiments.settings.mistake import Mistake, nearest
@@ -15,7 +16,9 @@ def find_runs(name: str, runs: Path) -> list[Path]:
     if exact := [folder for folder in (path, runs / path) if _is_run(folder)]:
         return exact[:1]
     folder = path.parent if len(path.parts) > 1 else runs
-    folders = sorted(filter(_is_run, folder.glob(f"{path.name.rstrip('*')}*")))
+    # . and / have no name
+    pattern = f"{path.name}*" if path.name else ""
+    folders = sorted(each for each in folder.glob("*") if fnmatchcase(each.name, pattern) and _is_run(each))
     if not folders:
         known = sorted(each.name for each in folder.glob("*") if _is_run(each))
         hint = "`attn compare` lists the finished ones"

@@ -136,6 +136,10 @@ def test_a_run_is_named_by_its_name_or_the_start_of_it(runs):
 def test_a_pattern_that_no_shell_has_read_is_looked_for_in_its_own_folder(runs, monkeypatch):
     monkeypatch.chdir(runs.parent)
     assert find_runs("[ab]*", runs) == find_runs(f"{runs}/[ab]*", Path("elsewhere")) == [runs / "a", runs / "b"]
+    assert find_runs("a**", runs) == [runs / "a"]
+    for name in ("b**a", ".", "/"):
+        with pytest.raises(Mistake, match="there is no run"):
+            find_runs(name, runs)
     with pytest.raises(Mistake, match="no run 'elsewhere/a' in elsewhere/"):
         find_runs("elsewhere/a", runs)
     (runs / "talking_heads-l2-post").mkdir()
