@@ -36,7 +36,13 @@ def _refuse_foreign_packages() -> None:
 # before anything is imported from them
 _refuse_foreign_packages()
 
-from experiments.commands.ending import interrupted_by_signals, message_and_exit_code, silent_on_ctrl_c, stdout_flushed
+from experiments.commands.ending import (
+    interrupted_by_signals,
+    message_and_exit_code,
+    open_missing_streams,
+    silent_on_ctrl_c,
+    stdout_flushed,
+)
 
 # these imports take a tenth of a second, before `main` can report anything
 with silent_on_ctrl_c():
@@ -548,6 +554,7 @@ def _command(name: str) -> Iterator[None]:
 
 def main() -> None:
     """Run the command line of this process, and exit."""
+    open_missing_streams()
     if "GLIBC_TUNABLES" in set_performance_variables() and sys.argv[1:2] and sys.argv[1] in TENSOR_COMMANDS:
         # glibc reads its tunables only at the start of a program; signals wait until the new program can handle them
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)

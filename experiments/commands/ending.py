@@ -94,15 +94,25 @@ def silent_on_ctrl_c() -> Iterator[None]:
         yield
 
 
+def open_missing_streams() -> None:
+    """Open the null device in place of stdin, stdout and stderr where this process began without them.
+
+    The next file that is opened would get the number of a missing one, and what libraries print would go into it.
+    """
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            os.set_inheritable(number, True)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", errors="backslashreplace"))
+
+
 @contextmanager
 def stdout_flushed() -> Iterator[None]:
     """A block whose output is written when it ends, so that an output that accepts nothing is noticed in time."""
     try:
         yield
     finally:
-        # None where the process began without one
-        if sys.stdout is not None:
-            sys.stdout.flush()
+        sys.stdout.flush()
 
 
 def _folder_is_gone() -> bool:
@@ -117,6 +127,5 @@ def _give_up_output() -> None:
     """Discard the rest of stdout's buffer, which Python would otherwise try to write at its end, with an error
     message.
     """
-    if sys.stdout is not None:
-        with suppress(OSError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -110,6 +110,8 @@ def _allowed(error: Any) -> str:
             return "true or false"
         case "string_type" | "string_too_short":
             return "a text"
+        case "string_unicode":
+            return "a text in UTF-8"
         case "list_type":
             return "a list, such as [a,b]"
         case other:

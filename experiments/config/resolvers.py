@@ -5,6 +5,7 @@ A launcher of Hydra's sends them to its jobs, so this file imports none of the s
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable
 from typing import Any
@@ -37,6 +38,14 @@ def _choices(name: str) -> str:
     return choices(name)
 
 
+def _cache_folder() -> str:
+    if named := os.environ.get("ATTN_CACHE"):
+        return named
+    if "HOME" not in os.environ:
+        raise LookupError("Environment variable 'HOME' not found")
+    return f"{os.environ['HOME']}/.cache/attn"
+
+
 def register() -> None:
     """Register the functions with OmegaConf."""
     functions: dict[str, Callable[..., Any]] = {
@@ -45,6 +54,7 @@ def register() -> None:
         "minus": _minus,
         "choices": _choices,
         "groups": _groups,
+        "cache_folder": _cache_folder,
         "interpreter": platform.python_version,
     }
     for name, function in functions.items():

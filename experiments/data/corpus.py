@@ -30,6 +30,8 @@ class Corpus:
     identity: dict[str, Any]  # JSON-able; changes when the text does
     documents: Callable[[], Iterator[tuple[str, str]]]  # (split, document), in one pass; raises DataError
     size: Callable[[], int | None]  # about how many bytes of text there are, if known: for progress
+    # raises DataError if the text is no longer the one that was identified; called when it has been read
+    check: Callable[[], None] = lambda: None
 
 
 class DataKind(DataSettings):

@@ -23,7 +23,8 @@ def find(key: str, pattern: str) -> list[Path]:
 
     `key` is the setting for messages. Raises DataError.
     """
-    path = Path(pattern).expanduser()
+    # a user that does not exist stays as it is
+    path = Path(os.path.expanduser(pattern))  # noqa: PTH111
     if glob.has_magic(pattern) and not path.exists():
         matches = (Path(name) for name in glob.glob(str(path), recursive=True))  # noqa: PTH207, a pattern may be absolute
         paths = sorted(path for path in matches if path.is_file())
@@ -113,14 +114,16 @@ def parquet_texts(path: Path, columns: dict[str, str]) -> Iterator[tuple[str, ..
             for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=list(columns.values())):
                 values = zip(*(batch.column(name).to_pylist() for name in columns.values()), strict=True)
                 yield from (texts for texts in values if None not in texts)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         raise DataError(f"{path} is not a Parquet file, or is damaged: {first_line(error)}") from error
 
 
 def check_column(place: str, column: str, columns: list[str], key: str = "data.column") -> None:
-    """Raises DataError if a place lacks the column. `key` is the setting that asks for it."""
+    """Raises DataError if a place lacks the column, or has two. `key` is the setting that asks for it."""
     if column not in columns:
         raise DataError(f"{key}={column}: {place} has no such column{suggestion(column, columns)}")
+    if columns.count(column) > 1:
+        raise DataError(f"{key}={column}: {place} has {columns.count(column)} columns of this name; rename all but one")
 
 
 def parquet_size(path: Path, column: str) -> int:

@@ -99,7 +99,13 @@ def _obtain(
     tokenizer_identity |= {"vocabulary_size": extended.vocabulary_size, "digest": extended.digest}
     key = digest([FORMAT, corpus.identity, extended.digest, length])
     pack = packing_pairs.pack if data.holds_pairs else _pack
-    folder, facts = store.obtain("packed", key, lambda partial: pack(partial, corpus, extended, length, report))
+
+    def make(partial: Path) -> dict[str, Any]:
+        facts = pack(partial, corpus, extended, length, report)
+        corpus.check()
+        return facts
+
+    folder, facts = store.obtain("packed", key, make)
     splits = {split: _open(folder, split, fact, length, facts["dtype"]) for split, fact in facts["splits"].items()}
     return Dataset(
         train=splits["train"],

@@ -201,6 +201,7 @@ def obtain(
         texts, size = _sample(corpus, report)
         report("training the tokenizer", 0, None)
         train(texts, settings).save(folder / TOKENIZER_FILE)
+        corpus.check()
         return {"sample_documents": len(texts), "sample_bytes": size}
 
     described = settings.model_dump()

@@ -17,17 +17,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 # sets the search path before it imports anything: `python -m` and `python -c` would look in the current folder first;
 # a parent that blocks signals, as a worker of Ray does, hands this down
-BOOTSTRAP = f"""\
+BOOTSTRAP = """\
 import sys
-sys.path[:] = sys.argv.pop(1).split({os.pathsep!r})
-plugins, module = sys.argv.pop(1), sys.argv.pop(1)
+sys.path[:], plugins, module = {places!r}, {plugins!r}, sys.argv.pop(1)
 import signal
 signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
 from experiments.launch.import_hook import hold_signals_in_imports
 hold_signals_in_imports()
 if plugins:
     from experiments.settings.plugins import add
-    add(plugins.splitlines())
+    add(plugins)
 import runpy
 runpy.run_module(module, run_name="__main__", alter_sys=True)
 """
@@ -39,8 +38,9 @@ def process_arguments(module: str, argument: Path | str, environment: Mapping[st
     The child runs the same code as this process, with the user's additions, and finds the same packages, whatever files
     lie in its current folder.
     """
-    arguments = [search_path(), "\n".join(plugins.arguments()), module, str(argument)]
-    return {"args": [sys.executable, "-c", BOOTSTRAP, *arguments], "env": dict(environment)}
+    # as literals: a folder's name may hold any character
+    program = BOOTSTRAP.format(places=search_path(), plugins=plugins.arguments())
+    return {"args": [sys.executable, "-c", program, module, str(argument)], "env": dict(environment)}
 
 
 def end_with_parent(number: int) -> None:
@@ -55,13 +55,13 @@ def end_with_parent(number: int) -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def search_path() -> str:
+def search_path() -> list[str]:
     """The module search path of this process, with its own folders first.
 
     The current folder is left out unless modules of the project are found there.
     """
     places = [str(ROOT), *(place for place in sys.path if place and Path(place).resolve() != Path.cwd())]
-    return os.pathsep.join(dict.fromkeys(places))
+    return list(dict.fromkeys(places))
 
 
 def why_ended(code: int, output: str) -> str:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -22,6 +23,9 @@ from experiments.settings.mistake import Failure
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 
+# what the process prints, whatever the locale
+IN_UTF8 = {"PYTHONIOENCODING": "utf-8:backslashreplace"}
+
 
 def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
     """Make the corpus if the cache lacks it; progress goes to stderr. Raises DataError, Failure."""
@@ -32,8 +36,8 @@ def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
     started = time.monotonic()
     try:
         process = subprocess.run(
-            **process_arguments("experiments.launch.prepare", folder.path),
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+            **process_arguments("experiments.launch.prepare", folder.path, os.environ | IN_UTF8),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, encoding="utf-8",
         )  # fmt: skip
     finally:
         # a signal or a lack of memory has ended it

@@ -94,8 +94,11 @@ def made_folder(path: Path) -> bool:
     try:
         path.mkdir()
     except FileExistsError:
-        if not path.is_dir():
-            raise
-        return False
+        if path.is_dir():
+            return False
+        if path.is_symlink() and not path.exists():
+            message = f"it is a link to {path.readlink()}, which does not exist"
+            raise FileNotFoundError(errno.ENOENT, message, str(path)) from None
+        raise
     to_disk(path.parent)
     return True

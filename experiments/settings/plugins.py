@@ -8,6 +8,7 @@ names one. A file adds and never replaces.
 from __future__ import annotations
 
 import ast
+import os
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
@@ -136,7 +137,8 @@ def add(arguments: list[str]) -> None:
     code, conf = [], []
     for argument in arguments:
         key, _, name = argument.partition("=")
-        folder = Path(name).expanduser().absolute()
+        # a user that does not exist stays as it is
+        folder = Path(os.path.expanduser(name)).absolute()  # noqa: PTH111
         if not name or not folder.is_dir():
             raise Mistake(f"{argument}: there is no folder {name!r}", f"{key}=FOLDER names one of yours")
         if key == "plugins":

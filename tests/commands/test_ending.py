@@ -14,6 +14,7 @@ import pytest
 
 import cli
 from experiments.commands.ending import interrupted_by_signals, message_and_exit_code, silent_on_ctrl_c
+from experiments.config.compose import compose
 from experiments.settings.exit_code import ExitCode
 from experiments.training.interruption import Interrupted
 from tests.fixtures.command import ROOT
@@ -37,6 +38,8 @@ def test_a_folder_that_is_gone_and_a_missing_home_are_named(attn, tmp_path, monk
     monkeypatch.delenv("HOME")
     done = attn("train", "--dry-run")
     assert done.returncode == 2 and "the environment has no HOME" in done.stderr and "cache=FOLDER" in done.stderr
+    monkeypatch.setenv("ATTN_CACHE", "elsewhere")
+    assert compose([]).cache == "elsewhere"
     gone = tmp_path / "gone"
     gone.mkdir()
     monkeypatch.chdir(gone)
@@ -106,6 +109,17 @@ def test_a_refused_run_leaves_no_folder_of_runs(attn, tmp_path):
     done = attn("train", "data=text", "data.train=missing", "logger.wandb=off")
     assert done.returncode == 2 and "data.train=missing: there is no such file" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_streams_that_are_missing_are_the_null_device(tmp_path):
+    code = (
+        "import os, sys\nfrom experiments.commands.ending import open_missing_streams\nopen_missing_streams()\n"
+        "file = open(sys.argv[1], 'w')\nprint('lost', file=sys.stderr, flush=True)\nos.system('echo lost >&2')\n"
+        "file.write(f'{file.fileno() > 2} {sys.stdin.read()!r} {sys.stdout.isatty()}')"
+    )
+    closed = ["sh", "-c", 'exec "$@" <&- >&- 2>&-', "sh"]
+    subprocess.run([*closed, sys.executable, "-c", code, tmp_path / "file"], cwd=ROOT, check=True, timeout=60)
+    assert (tmp_path / "file").read_text() == "True '' False"
 
 
 COMMANDS = (["--help"], ["--version"], ["variants"], ["train", "--cfg", "job"], ["compare", "--help"])

@@ -59,6 +59,14 @@ def test_a_file_in_two_splits_is_refused(cache: Cache, text_data: Callable[..., 
         open_corpus(text_data(train=f"{text_file.parent}/*.txt", validation=str(text_file)), cache)
 
 
+def test_a_copy_of_a_text_in_two_splits_is_refused(
+    cache: Cache, text_data: Callable[..., TextFiles], text_file: Path
+) -> None:
+    (copy := text_file.with_name("copy.txt")).write_bytes(text_file.read_bytes())
+    with pytest.raises(DataError, match=r"data.train and data.validation: .*train.txt and .*copy.txt have the same"):
+        open_corpus(text_data(validation=str(copy)), cache)
+
+
 def test_wrong_bytes_are_found_at_once_wherever_they_are(
     cache: Cache, text_data: Callable[..., TextFiles], text_file: Path
 ) -> None:

@@ -72,6 +72,8 @@ def test_what_cannot_be_found_is_said(tmp_path: Path) -> None:
         find("data.train", f"{tmp_path}/corpsu.txt")
     with pytest.raises(DataError, match=r"\*.parquet: no file matches in "):
         find("data.train", f"{tmp_path}/*.parquet")
+    with pytest.raises(DataError, match="no such file, nor a folder ~nobody-of-this-name"):
+        find("data.train", "~nobody-of-this-name/corpus.txt")
     with pytest.raises(DataError, match="no such file, nor a folder"):
         find("data.train", f"{tmp_path}/missing/corpus.txt")
     with pytest.raises(DataError, match="is a folder; name its files"):
@@ -112,3 +114,14 @@ def test_damaged_parquet_is_said(tmp_path: Path) -> None:
     (tmp_path / "hole.parquet").write_bytes(whole[:4] + bytes(200) + whole[204:])
     with pytest.raises(DataError, match="or is damaged"):
         list(parquet_rows(tmp_path / "hole.parquet", "text"))
+
+
+def test_a_column_that_stands_twice_or_is_not_utf8_is_said(tmp_path: Path) -> None:
+    twice = pa.table([["one"], ["two"]], names=["text", "text"])
+    pq.write_table(twice, tmp_path / "twice.parquet")
+    with pytest.raises(DataError, match=r"data.column=text: .* has 2 columns of this name; rename all but one"):
+        list(parquet_rows(tmp_path / "twice.parquet", "text"))
+    wrong = pa.Array.from_buffers(pa.string(), 1, [None, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff")])
+    pq.write_table(pa.table({"text": wrong}), tmp_path / "wrong.parquet")
+    with pytest.raises(DataError, match=r"wrong.parquet is not a Parquet file, or is damaged: 'utf-8' codec"):
+        list(parquet_rows(tmp_path / "wrong.parquet", "text"))

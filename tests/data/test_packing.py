@@ -55,6 +55,21 @@ def documents_of(packed: Packed, tokenizer: tokenizer.Tokenizer) -> list[str]:
     return [tokenizer.decode(ids[ids != tokenizer.sep_id]) for ids in np.split(stream, ends + 1)][:-1]
 
 
+@pytest.mark.parametrize("when", ["training the tokenizer", "packing train"])
+def test_a_text_that_changes_while_it_is_read_is_refused(
+    text_data: Settings, byte_bpe: TrainedTokenizer, text_file: Path, tmp_path: Path, when: str
+) -> None:
+    def change(stage: str, done: int, total: int | None) -> None:
+        if stage == when:
+            with text_file.open("a") as file:
+                file.write("more")
+
+    with pytest.raises(DataError, match=r"train.txt changed while it was read"):
+        prepare(text_data(), byte_bpe, LENGTH, tmp_path / "cache", change)
+    made = "tokenizers" if when == "training the tokenizer" else "packed"
+    assert not [path for path in (tmp_path / "cache" / made).iterdir() if path.is_dir()]
+
+
 def test_sequences_are_the_documents_shuffled(dataset: Dataset, texts: list[str]) -> None:
     assert dataset.test is not None
     found: Counter[str] = Counter()

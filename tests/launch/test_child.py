@@ -41,6 +41,15 @@ def test_it_is_the_code_of_the_parent_that_runs(hostile):
     assert not (hostile / "imported").exists()
 
 
+def test_a_folder_may_have_any_name(tmp_path, monkeypatch):
+    place = tmp_path / "a:b\nc 'd\u00e9 {e}"
+    place.mkdir()
+    (place / "shows.py").write_text("print(__file__.encode())\n")
+    monkeypatch.syspath_prepend(place)
+    done = subprocess.run(**process_arguments("shows", ""), cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == f"{str(place / 'shows.py').encode()}\n", done.stderr
+
+
 def test_signals_that_the_parent_blocks_reach_the_child(tmp_path):
     ours = process_arguments("timeit", "import os, signal; os.kill(os.getpid(), signal.SIGTERM)")
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM,))

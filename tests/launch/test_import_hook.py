@@ -88,9 +88,8 @@ def test_without_the_hook_a_signal_breaks_in(library):
     assert (library / "begun").exists() and not (library / "ended").exists()
 
 
-def test_children_have_the_hook(tmp_path):
+def test_children_have_the_hook(tmp_path, monkeypatch):
     (tmp_path / "shows.py").write_text("import sys\nprint(type(sys.meta_path[0]).__module__)\n")
-    described = process_arguments("shows", "")
-    described["args"][3] += os.pathsep + str(tmp_path)
-    done = subprocess.run(**described, capture_output=True, text=True)
+    monkeypatch.syspath_prepend(tmp_path)
+    done = subprocess.run(**process_arguments("shows", ""), capture_output=True, text=True)
     assert done.stdout.strip() == import_hook.__name__, done.stderr

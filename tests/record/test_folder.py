@@ -342,6 +342,10 @@ def test_a_file_where_the_folder_should_be(tmp_path, settings):
     for path in (tmp_path / "runs", tmp_path / "runs" / "name"):
         with pytest.raises(RunFolderError, match="a file stands where a folder should be"):
             RunFolder(path).create(settings)
+    (tmp_path / "link").symlink_to("unmounted")
+    for path in (tmp_path / "link", tmp_path / "link" / "name"):
+        with pytest.raises(RunFolderError, match="it is a link to unmounted, which does not exist"):
+            RunFolder(path).create(settings)
 
 
 def test_an_unwritable_folder(settings):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from experiments.data import files, hub
-from experiments.data.errors import OTHER_EXAMPLES, DataError, suggestion
+from experiments.data.errors import OTHER_EXAMPLES, DataError
 from experiments.data.store import Cache
 from experiments.settings.finetuning import Benchmark
 from experiments.settings.mistake import first_line
@@ -92,8 +92,7 @@ def _checked(columns: dict[str, str]) -> Callable[[str, list[str]], list[str]]:
 
     def check(place: str, names: list[str]) -> list[str]:
         for column, key in columns.items():
-            if column not in names:
-                raise DataError(f"{key}={column}: {place} has no such column{suggestion(column, names)}")
+            files.check_column(place, column, names, key)
         return list(columns)
 
     return check
@@ -108,7 +107,7 @@ def _parquet(path: Path, columns: dict[str, str]) -> Iterator[Row]:
             names = _checked(columns)(str(path), file.schema_arrow.names)
             for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=names):
                 yield from batch.to_pylist()
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         raise DataError(f"{path} is not a Parquet file, or is damaged: {first_line(error)}") from error
 
 
@@ -127,7 +126,7 @@ def _json(path: Path, columns: dict[str, str]) -> Iterator[Row]:
             yield row
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8") from error
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"{path} must be a JSON list of objects, or have an object in each line: {error}") from error
 
 

@@ -113,6 +113,8 @@ def test_numbers(tmp_path):
         ("rows.json", b"", "empty"),
         ("rows.json", b"[]", "no rows"),
         ("rows.jsonl", b"{not json}", "must be a JSON list of objects, or have an object in each line"),
+        ("rows.jsonl", b"[" * 100_000, "must be a JSON list of objects"),
+        ("rows.jsonl", b'{"label": ' + b"1" * 5000 + b"}", "must be a JSON list of objects"),
         ("rows.json", b"[\xff]", "not UTF-8"),
         ("rows.parquet", b"PAR0", "not a Parquet file"),
     ],
