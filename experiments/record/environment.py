@@ -48,6 +48,17 @@ def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dic
     }
 
 
+def rounds_differently(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """The changes between the environments of two starts by which sums are rounded differently; empty without one."""
+    pairs = zip(_rounding(before), _rounding(now), strict=True)
+    return ", ".join(f"{old} -> {new}" for old, new in pairs if old != new and old is not None)
+
+
+def _rounding(facts: dict[str, Any]) -> list[str | None]:
+    torch = facts["torch"]
+    return [f"torch {facts['packages']['torch']}", torch["device"], torch.get("instructions")]
+
+
 def versions() -> str:
     """A line for a bug report: the versions of attn, Python and torch, the commit of a checkout, and the system."""
     checkout = _git()

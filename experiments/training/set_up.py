@@ -20,7 +20,7 @@ from experiments.model.kernel import keep_kernel, why_slower
 from experiments.model.layers.attention import wrong_arguments
 from experiments.record.code_digest import code_digests
 from experiments.record.durable import replacing
-from experiments.record.environment import describe
+from experiments.record.environment import describe, rounds_differently
 from experiments.record.folder import TOKENIZER, RunFolder, configuration_digest
 from experiments.record.mirrors.choose import Mirrors
 from experiments.settings.digest import digest
@@ -68,8 +68,12 @@ def set_up(
     begin(run)
     align(run)
     folder.go_on()
+    facts = describe(torch_facts(run), settings.seed, run.backend)
+    before = folder.environment()
+    if before is not None and (changes := rounds_differently(before, facts)):
+        run.say(f"since the last start this has changed, so sums may be rounded differently: {changes}")
     folder.write_environment(
-        describe(torch_facts(run), settings.seed, run.backend)
+        facts
         | {"waited_for_cores": neighbours.waited_share(), "code": code_digests(settings.model_dump(), run.backend)}
     )
     say_how_busy(run)
@@ -227,6 +231,8 @@ def torch_facts(run: Run) -> dict[str, Any]:
     return {
         "device": device_name(run.forward.device),
         "threads": torch.get_num_threads(),
+        # of the processor, which torch's kernels use
+        "instructions": torch.backends.cpu.get_cpu_capability(),
         "compiled": run.progress.compiled,
         "cuda": torch.version.cuda,
     }
