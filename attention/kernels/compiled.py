@@ -269,7 +269,7 @@ class Library(NamedTuple):
     absence: str | None
 
 
-_folder: Path | None = None
+_folder = Path.home() / ".cache" / "attn"
 _report: Callable[[str], None] | None = None
 
 
@@ -301,7 +301,7 @@ def _build() -> Path:
     sources = [path.read_bytes() for path in sorted(SOURCES.iterdir())]
     parts = [*sources, macros, " ".join(FLAGS).encode(), torch.__version__.encode()]
     key = hashlib.sha256(b"\0".join(parts)).hexdigest()[:32]
-    folder = (_folder or Path.home() / ".cache" / "attn") / f"kernels-{os.geteuid()}"
+    folder = _folder / f"kernels-{os.geteuid()}"
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     _check_own(folder)
     path = folder / f"compiled-{key}.so"

@@ -369,13 +369,6 @@ def test_without_a_compiler_auto_quietly_computes_in_blocks(elsewhere, monkeypat
         attend(query, query, query, backend="compiled")
 
 
-def test_a_user_without_a_home_has_no_library(elsewhere, monkeypatch):
-    monkeypatch.setattr(compiled, "_folder", None)
-    monkeypatch.delenv("HOME", raising=False)
-    monkeypatch.setattr("pwd.getpwuid", dict[int, object]().__getitem__)
-    assert "home directory" in compiled.library().absence
-
-
 def test_a_library_that_was_cut_short_is_built_again(elsewhere):
     path = compiled._build()
     whole = path.read_bytes()
