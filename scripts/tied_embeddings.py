@@ -43,7 +43,7 @@ class Scale(NamedTuple):
     own: float  # logit of the token at the position itself, minus the mean logit of the position
 
 
-class Outcome(NamedTuple):
+class Measured(NamedTuple):
     """The results of one run."""
 
     start: Scale
@@ -62,7 +62,7 @@ def scale(model: Transformer, tokens_BN: Tensor) -> Scale:
     return Scale(float(centred.square().mean(-1).sqrt().mean()), float(own.mean()))
 
 
-def train(settings: Settings) -> Outcome:
+def train(settings: Settings) -> Measured:
     """Train in memory, with the same steps as a run of `attn train`."""
     torch.set_num_threads(1)
     source, steps = task_of(settings), settings.max_steps
@@ -85,10 +85,10 @@ def train(settings: Settings) -> Outcome:
         micro_batch=64,
     )
     parameters = learner.model.parameter_counts()["total"]
-    return Outcome(start, scale(learner.model, held_out), losses[0], score.loss, parameters)
+    return Measured(start, scale(learner.model, held_out), losses[0], score.loss, parameters)
 
 
-def row(start: str, tied: bool, outcomes: list[Outcome]) -> str:
+def row(start: str, tied: bool, outcomes: list[Measured]) -> str:
     """A line of the table: means over the seeds, and the validation loss of each seed."""
 
     def mean(values: list[float]) -> float:

@@ -38,7 +38,7 @@ from experiments.statistics.evidence import standard_error
 
 ASSETS = Path(__file__).parent / "assets"
 SCRIPTS = (
-    "numbers.js", "words.js", "drawing.js", "export.js", "chart_reader.js", "chart.js", "facets.js", "forest.js",
+    "numbers.js", "filter.js", "drawing.js", "export.js", "chart_reader.js", "chart.js", "facets.js", "forest.js",
     "heatmap.js", "parallel.js", "table.js", "panels.js", "differences.js", "curves.js", "heads.js", "searches.js",
     "paper_tables.js", "page.js",
 )  # fmt: skip

@@ -14,10 +14,13 @@ import textwrap
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 PLAIN_SECONDS = 5.0
 
@@ -145,7 +148,7 @@ class Display:
 class _Live:
     """A bar and a line of numbers at the foot of a terminal; messages scroll by above."""
 
-    def __init__(self, console: Any) -> None:
+    def __init__(self, console: Console) -> None:
         from rich.live import Live
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
         from rich.text import Text

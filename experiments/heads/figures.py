@@ -182,7 +182,11 @@ def head_plane(points: Array, layers: Sequence[int], heads: Sequence[int], withi
 
 
 @styled
-def pruning_curve(curves: Mapping[str, tuple[Sequence[int], Sequence[float]]], spread: Any, unigram: float) -> Figure:
+def pruning_curve(
+    curves: Mapping[str, tuple[Sequence[int], Sequence[float]]],
+    spread: tuple[Sequence[int], Sequence[float], Sequence[float]],
+    unigram: float,
+) -> Figure:
     """Loss over the number of remaining heads, with a line for each order of removal.
 
     `spread`: (heads left, lowest, highest) of random orders.

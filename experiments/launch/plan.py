@@ -122,9 +122,9 @@ def _validated(kind: type[G], node: DictConfig, name: str) -> G:
 
 
 def _ends(space: Space, name: str) -> Iterator[Combination]:
-    for words in space.ends():
-        ((_, outcome),) = grid(space.overrides(words), name)
-        yield Combination(" ".join(f"{key}={word}" for key, word in words.items()), outcome)
+    for point in space.ends():
+        ((_, outcome),) = grid(space.overrides(point), name)
+        yield Combination(" ".join(f"{key}={value}" for key, value in point.items()), outcome)
 
 
 def _checked(grid: Iterable[Combination], launcher: str) -> list[Settings]:

@@ -19,7 +19,7 @@ from experiments.launch.worker import Cell, Outcome, earlier_outcome, run_drawn
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 from experiments.search.objective import value_of
-from experiments.search.study import Ended, Judge, Study, Trial, read_ended
+from experiments.search.study import EndedTrial, Judge, Study, Trial, read_ended
 from experiments.settings.digest import digest
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
@@ -71,14 +71,14 @@ def run_search(
     if left:
         prepare_corpora(planned.cells, to_train=False)
     with SweepProgress(left, console).shown() as progress, fork_server(cells, console) as server:
-        here = _Trials(study, planned.search, folder, name, progress)
+        trials = _Trials(study, planned.search, folder, name, progress)
         try:
-            run_drawn(here.cells(), pool, server, progress.watch, here.end)
+            run_drawn(trials.cells(), pool, server, progress.watch, trials.end)
         finally:
             study.release()
     _print_study(study, search, console)
-    print_failed(here.outcomes, console, "the same command draws new ones for them")
-    return ExitCode.SWEEP_FAILED if any(each.failed for each in here.outcomes) else ExitCode.DONE
+    print_failed(trials.outcomes, console, "the same command draws new ones for them")
+    return ExitCode.SWEEP_FAILED if any(each.failed for each in trials.outcomes) else ExitCode.DONE
 
 
 class _Trials:
@@ -134,7 +134,7 @@ class _Trials:
 
     def _settings(self, trial: Trial) -> Settings:
         """The checked settings of a point. Raises Mistake."""
-        ((_, outcome),) = grid(self._space.overrides(trial.words), self._name)
+        ((_, outcome),) = grid(self._space.overrides(trial.point), self._name)
         if isinstance(outcome, Mistake):
             raise outcome
         check_cell(outcome, runs_here=True)
@@ -177,7 +177,7 @@ def _print_study(study: Study, search: Search, console: Console) -> None:
     console.print(_counts(found.ended), markup=False, highlight=False)
 
 
-def _counts(ended: list[Ended]) -> str:
+def _counts(ended: list[EndedTrial]) -> str:
     """The number of trials by outcome."""
     states = [each.state for each in ended]
     counts = [f"{count} {state}" for state in ("done", "pruned", "failed") if (count := states.count(state))]

@@ -19,20 +19,20 @@ class Choice:
     """One of several values without an order."""
 
     key: str
-    words: tuple[str, ...]  # the values, as overrides write them
+    values: tuple[str, ...]  # as overrides write them
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """The words that are checked beforehand, which are all of them."""
-        return self.words
+        """The values that are checked beforehand, which are all of them."""
+        return self.values
 
     @property
     def points(self) -> int | None:
         """The number of values; None for any number."""
-        return len(self.words)
+        return len(self.values)
 
     def __str__(self) -> str:
-        return f"one of {', '.join(self.words)}"
+        return f"one of {', '.join(self.values)}"
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Interval:
 
     @property
     def ends(self) -> tuple[str, ...]:
-        """The words that are checked beforehand: those of the lowest and the highest value."""
-        return self.word(self.low), self.word(self.high)
+        """The values that are checked beforehand: the lowest and the highest, as overrides write them."""
+        return self.written(self.low), self.written(self.high)
 
     @property
     def points(self) -> int | None:
@@ -62,14 +62,14 @@ class Interval:
             return None
         return round((self.high - self.low) / (self.step or 1)) + 1
 
-    def word(self, value: float) -> str:
+    def written(self, value: float) -> str:
         """A value in the form of an override."""
         # steps of 0.1 end in 0.3, not in 0.30000000000000004
         return repr(value) if self.step is None or self.whole else f"{value:.12g}"
 
     def __str__(self) -> str:
         steps = f" in steps of {self.step:.12g}" if self.step is not None else ", whole numbers" if self.whole else ""
-        return f"{self.word(self.low)} to {self.word(self.high)}{steps}{', logarithmic' if self.log else ''}"
+        return f"{self.written(self.low)} to {self.written(self.high)}{steps}{', logarithmic' if self.log else ''}"
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,17 @@ class Space:
     fixed: tuple[str, ...]  # overrides
     parameters: tuple[Choice | Interval, ...]
 
-    def overrides(self, words: Mapping[str, str]) -> list[str]:
-        """The overrides of the point at which each key has its word."""
-        return [*self.fixed, *(f"{key}={word}" for key, word in words.items())]
+    def overrides(self, point: Mapping[str, str]) -> list[str]:
+        """The overrides of a point, which has a value for each key."""
+        return [*self.fixed, *(f"{key}={value}" for key, value in point.items())]
 
     def ends(self) -> Iterator[dict[str, str]]:
-        """Yield the words of a point for each end of each parameter; the other parameters have their first word."""
+        """Yield a point for each end of each parameter; the other parameters have their first value."""
         first = {parameter.key: parameter.ends[0] for parameter in self.parameters}
         yield first
         for parameter in self.parameters:
-            for word in parameter.ends[1:]:
-                yield first | {parameter.key: word}
+            for value in parameter.ends[1:]:
+                yield first | {parameter.key: value}
 
     @property
     def points(self) -> int | None:
@@ -121,10 +121,10 @@ def _parameter(override: Override, text: str) -> Choice | Interval:
         return _checked(Interval(key, values[0], values[-1], None if whole and step == 1 else step, log), text)
     if log:
         raise Mistake(f"{text}: the tag log works only with interval(...) and range(...)")
-    words = tuple(value.text.partition("=")[2] for value in values_of(override))
-    if not words:
+    written = tuple(value.text.partition("=")[2] for value in values_of(override))
+    if not written:
         raise Mistake(f"{text}: lists no value")
-    return Choice(key, words)
+    return Choice(key, written)
 
 
 def _is_log(sweep: Sweep, text: str) -> bool:

@@ -35,11 +35,11 @@ class Trial(NamedTuple):
     """A point that this process is to try."""
 
     number: int
-    words: dict[str, str]  # value of each key, as in an override
+    point: dict[str, str]  # the value of each key, as in an override
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndedTrial:
     """A trial that has ended, with its outcome."""
 
     number: int
@@ -54,7 +54,7 @@ class Findings:
     """What the trials of a study have found."""
 
     objectives: dict[str, Direction]
-    ended: list[Ended]
+    ended: list[EndedTrial]
     best: list[int]  # numbers of the trials that no other beats in every objective; of one objective, the best trial
     importances: list[dict[str, float]]  # for each objective, the shares of the keys, the largest first
 
@@ -110,7 +110,7 @@ class Study:
         while self._claimed:
             self._claimed.popitem()[1].release()
 
-    def ended(self) -> list[Ended]:
+    def ended(self) -> list[EndedTrial]:
         """The trials that have ended, in order."""
         return ended_trials(self._study)
 
@@ -142,7 +142,7 @@ class Study:
         trial = self._journal.trial(number)
         with _quiet():
             self._study.sampler = _sampler(self._search, number, at_random)
-            words = {each.key: _draw(trial, each) for each in self._space.parameters}
+            point = {each.key: _draw(trial, each) for each in self._space.parameters}
         for other in self._study.get_trials(deepcopy=False):
             earlier = other.number < number or other.state is not TrialState.RUNNING
             if (
@@ -155,7 +155,7 @@ class Study:
                 return None
         lock.acquire()
         self._claimed[number] = lock
-        return Trial(number, words)
+        return Trial(number, point)
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Judge:
         return f"step {step}: the lowest validation loss is above the median of the finished trials at this step"
 
 
-def read_ended(folder: Path) -> list[Ended]:
+def read_ended(folder: Path) -> list[EndedTrial]:
     """The ended trials of a study that may not have begun; changes nothing. Raises RunFolderError."""
     path = folder / JOURNAL
     with disk_errors_as_failures(path):
@@ -195,13 +195,13 @@ def read_findings(journal: bytes) -> Findings | None:
     return _findings(study) if study else None
 
 
-def ended_trials(study: optuna.Study) -> list[Ended]:
+def ended_trials(study: optuna.Study) -> list[EndedTrial]:
     """The trials of an Optuna study that have ended, in order, without those that were closed as repetitions."""
     from optuna.trial import TrialState
 
     states = {TrialState.COMPLETE: "done", TrialState.PRUNED: "pruned", TrialState.FAIL: "failed"}
     return [
-        Ended(
+        EndedTrial(
             trial.number,
             dict(trial.params),
             tuple(trial.values) if trial.state is TrialState.COMPLETE else (),
@@ -337,11 +337,11 @@ def _sampler(search: Search, number: int, at_random: bool) -> optuna.samplers.Ba
 
 def _draw(trial: optuna.Trial, parameter: Choice | Interval) -> str:
     if isinstance(parameter, Choice):
-        return str(trial.suggest_categorical(parameter.key, parameter.words))
+        return str(trial.suggest_categorical(parameter.key, parameter.values))
     if parameter.whole:
         low, high, step = int(parameter.low), int(parameter.high), int(parameter.step or 1)
-        return parameter.word(trial.suggest_int(parameter.key, low, high, step=step, log=parameter.log))
-    return parameter.word(
+        return parameter.written(trial.suggest_int(parameter.key, low, high, step=step, log=parameter.log))
+    return parameter.written(
         trial.suggest_float(parameter.key, parameter.low, parameter.high, step=parameter.step, log=parameter.log)
     )
 

@@ -19,10 +19,10 @@ ROWS = [
 
 @pytest.fixture(scope="module")
 def js():
-    """js("f", *arguments): call a function of numbers.js, words.js or export.js."""
+    """js("f", *arguments): call a function of numbers.js, filter.js or export.js."""
     racer = pytest.importorskip("py_mini_racer", reason="mini-racer is not installed: pip install -e '.[test]'")
     context = racer.MiniRacer()
-    for name in ("numbers.js", "words.js", "export.js"):
+    for name in ("numbers.js", "filter.js", "export.js"):
         context.eval((ASSETS / name).read_text())
 
     def call(name: str, *arguments):

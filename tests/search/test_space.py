@@ -31,9 +31,9 @@ def test_an_override_of_several_values_is_a_parameter(override, parameter, point
 
 def test_a_value_is_written_as_a_sweep_would_write_it():
     steps = Interval("learning_rate", 0.1, 0.4, step=0.1)
-    assert steps.word(0.1 + 2 * 0.1) == "0.3"
-    assert Interval("heads", 2, 6).word(3) == "3"
-    assert float(Interval("learning_rate", 0.1, 0.4).word(0.1 + 2 * 0.1)) == 0.1 + 2 * 0.1
+    assert steps.written(0.1 + 2 * 0.1) == "0.3"
+    assert Interval("heads", 2, 6).written(3) == "3"
+    assert float(Interval("learning_rate", 0.1, 0.4).written(0.1 + 2 * 0.1)) == 0.1 + 2 * 0.1
 
 
 def test_the_ends_of_a_space_differ_from_the_first_in_one_key_and_show_every_choice():

@@ -27,7 +27,7 @@ def opened(folder, overrides=CONTINUOUS, **keys) -> Study:
 
 
 def loss(trial) -> list[float]:
-    return [abs(float(trial.words.get("learning_rate", trial.words.get("layers"))) - 0.25)]
+    return [abs(float(trial.point.get("learning_rate", trial.point.get("layers"))) - 0.25)]
 
 
 def finish(study: Study, limit: int = 100) -> list[dict[str, str]]:
@@ -35,7 +35,7 @@ def finish(study: Study, limit: int = 100) -> list[dict[str, str]]:
     points = []
     while len(points) < limit and (trial := study.claim()):
         study.tell(trial, f"run-{trial.number}", loss(trial))
-        points.append(trial.words)
+        points.append(trial.point)
     return points
 
 
@@ -48,7 +48,7 @@ def test_the_same_seed_draws_the_same_points_however_often_it_was_cut(tmp_path):
     begun = killed.claim()
     killed.release()
     rest = finish(opened(tmp_path / "cut"))
-    assert [*cut, *rest] == whole and rest[0] == begun.words
+    assert [*cut, *rest] == whole and rest[0] == begun.point
     assert [each.number for each in opened(tmp_path / "cut").ended()] == list(range(8))
     assert finish(opened(tmp_path / "other", seed=1)) != whole
 
@@ -71,7 +71,7 @@ def test_every_point_of_a_finite_space_is_tried_once(tmp_path):
     while claimed := [trial for study in studies for trial in [study.claim()] if trial]:
         for study, trial in zip(studies, claimed, strict=False):
             study.tell(trial, "run", loss(trial))
-            points.append(tuple(trial.words.items()))
+            points.append(tuple(trial.point.items()))
     assert len(points) == len(set(points)) == 6
 
 
@@ -124,7 +124,7 @@ def test_what_decides_is_what_the_best_values_of_an_objective_depend_on(tmp_path
     keys = {"minimize": [], "maximize": [], direction: ["mfu"]}
     study = opened(tmp_path, trials=40, sampler="random", **keys)
     while trial := study.claim():
-        rate, heads = float(trial.words["learning_rate"]), int(trial.words["heads"])
+        rate, heads = float(trial.point["learning_rate"]), int(trial.point["heads"])
         # the best values follow from the rate, the worst from the heads
         study.tell(trial, "run", [sign * (rate - 1 if rate < 0.2 else float(heads))])
     (shares,) = study.findings().importances

@@ -116,12 +116,14 @@ def linearized(model: Transformer) -> Iterator[None]:
                 setattr(module, name, original)
 
 
-def _linearized_norm(norm: Any) -> Callable[[Tensor], Tensor]:
+def _linearized_norm(norm: nn.LayerNorm | nn.RMSNorm) -> Callable[[Tensor], Tensor]:
     def forward(x: Tensor) -> Tensor:
         centred = x - x.mean(-1, keepdim=True) if isinstance(norm, nn.LayerNorm) else x
+        assert norm.eps is not None
         scale = (centred.square().mean(-1, keepdim=True) + norm.eps).rsqrt().detach()
-        bias = getattr(norm, "bias", None)
-        return centred * scale * norm.weight + (0 if bias is None else bias)
+        scaled = centred * scale * norm.weight
+        # a norm without biases has None
+        return scaled + norm.bias if isinstance(norm, nn.LayerNorm) and norm.bias is not None else scaled
 
     return forward
 
