@@ -12,7 +12,7 @@ import hydra
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.config_store import ConfigStore
 from hydra.core.plugins import Plugins
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -133,8 +133,11 @@ def _mistake_and_hint(error: BaseException, overrides: Iterable[str], name: str)
     line = first_line(error)
     if line.startswith("Ambiguous value"):
         return line, "to sweep over the values add -m; to give a list write key=[a,b]"
-    if type(error).__name__ == "OverrideParseException":
-        return line, "write key=value; quote parts that the shell or Hydra's grammar would split"
+    if isinstance(error, OverrideParseException):
+        return (
+            f"{error.override!r} cannot be read",
+            "write key=value; quote parts that the shell or Hydra's grammar would split",
+        )
     return line, ""
 
 

@@ -207,16 +207,27 @@ def _check_conf(folder: Path) -> None:
         if len(name.parts) == 1 or name.parts[0] not in groups:
             meant = nearest(name.parts[0], groups)
             raise Mistake(f"{path}: {name.parts[0]} is not a group{meant}", f"there are: {', '.join(groups)}")
+        try:
+            tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+        except (yaml.YAMLError, UnicodeError) as error:
+            raise Mistake(f"{path}: {' '.join(str(error).split())}") from error
         if name.parts[0] == "variant":
-            _check_variant(path)
+            _check_variant(path, tree)
 
 
-def _check_variant(path: Path) -> None:
+class _Loader(yaml.SafeLoader):
+    """Refuses a mapping with two equal keys, as Hydra does."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        keys = [key.value for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.YAMLError(f"the key {key} is given twice")
+        return super().construct_mapping(node, deep)
+
+
+def _check_variant(path: Path, tree: Any) -> None:
     """Raises Mistake where a variant goes under the name of another."""
-    try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeError) as error:
-        raise Mistake(f"{path}: {' '.join(str(error).split())}") from error
     named = tree.get("name") if isinstance(tree, dict) else None
     if named != path.stem:
         raise Mistake(f"{path}: name = {named!r}: must be {path.stem!r}, like the file")

@@ -132,6 +132,7 @@ def test_no_configuration_can_import_anything(path):
         (["tokenizer=file"], ["tokenizer.path has no value"]),
         (["heads=6,12"], ["Ambiguous", "add -m"]),
         (["seed=-1"], ["seed = -1", "at least 0"]),
+        (["cache=~/else where"], ["'cache=~/else where' cannot be read", "quote"]),
         (["objective=translation"], ["objective.kind = 'translation'", "data=pairs"]),
         (["data=wmt14"], ["data.kind = 'hub_pairs'", "objective=translation"]),
     ],

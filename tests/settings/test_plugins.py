@@ -39,6 +39,8 @@ def test_a_folder_of_yaml_alone_follows_its_flag(tmp_path, unplugged):
         ({"conf/config.yaml": ""}, "config.yaml: attn itself has conf/config.yaml"),
         ({"conf/variant/loud.yaml": "name: multi_head"}, "loud.yaml: name = 'multi_head': must be 'loud'"),
         ({"conf/variant/loud.yaml": "name: [loud"}, "loud.yaml: while parsing a flow sequence"),
+        ({"conf/variant/loud.yaml": LOUD_YAML + "gain: 2\n"}, "loud.yaml: the key gain is given twice"),
+        ({"conf/data/mine.yaml": "kind: [text"}, "mine.yaml: while parsing a flow sequence"),
         ({"conf/variants/loud.yaml": LOUD_YAML}, "variants is not a group (did you mean variant?)"),
         (
             {"attention/layers/mine.py": ""},
