@@ -48,18 +48,23 @@ times them on your machine.
 
 ![Multiplications and parameters of each variant, relative to multi-head attention](variants.svg)
 
-The picture shows one attention layer of width 192 and length 64, with 6 heads and with 24. As in the papers, only the
-multiplications of matrix products count. If a finished table has tested a variant, its section shows the verdicts from
-the [results](results/README.md); [tables](tables.md) explains the verdicts. `python scripts/write_variants.py` writes
-this page.
+The picture and the table show one attention layer of width 192 and length 64, with 6 heads and with 24. "Relative
+multiplies" is the number of multiplications over that of multi-head attention; as in the papers, only matrix products
+count. "Cached numbers" is what a decoder keeps of the 64 positions to attend to them later, divided by 64. None of
+these numbers is a time. `attn bench` measures the time of a layer.
+
+If a finished table has tested a variant, its section shows the verdicts from the [results](results/README.md), with the
+size of the runs (`nano` is the [smallest](tables.md#the-nano-budget)) and the number of seeds.
+[Tables](tables.md#how-a-claim-is-decided) explains the verdicts. `python scripts/write_variants.py` writes this page.
 """
 
 
 class Layer(NamedTuple):
-    """The cost of one attention layer for one sequence."""
+    """The cost of one attention layer for one sequence; `cached` is that of each position."""
 
     parameters: int
     multiplies: int
+    cached: int
 
 
 class Ratios(NamedTuple):
@@ -76,7 +81,7 @@ def costs(sizes: str) -> dict[str, Layer]:
         settings = compose([*sizes.split(), f"variant={name}"])
         with torch.device("meta"):
             cost = build_attention(settings.variant).cost(settings.length, settings.length)
-        found[name] = Layer(cost.parameters, cost.multiplies)
+        found[name] = Layer(cost.parameters, cost.multiplies, cost.cached // settings.length)
     return found
 
 
@@ -128,13 +133,17 @@ def page() -> str:
     decided = verdicts((ROOT / "docs" / "results" / "README.md").read_text(encoding="utf-8"))
     rows = [
         f"| [`{name}`](#{name}) "
-        + " ".join(f"| {of[name].parameters:,} | {over_multi_head(of, name).multiplies:.2f}" for of in (few, many))
+        + " ".join(
+            f"| {of[name].parameters:,} | {over_multi_head(of, name).multiplies:.2f} | {of[name].cached:,}"
+            for of in (few, many)
+        )
         + " |"
         for name in few
     ]
     heads = [
-        "| variant | parameters, 6 heads | relative multiplies | parameters, 24 heads | relative multiplies |",
-        "|---|---:|---:|---:|---:|",
+        "| variant | parameters, 6 heads | relative multiplies | cached numbers "
+        "| parameters, 24 heads | relative multiplies | cached numbers |",
+        "|---|---:|---:|---:|---:|---:|---:|",
     ]
     sections = [section(name, decided.get(name, [])) for name in few]
     return "\n".join([HEAD, *heads, *rows, "", *sections])

@@ -38,11 +38,13 @@ def printed(elsewhere, text_file, with_kernel) -> str:
 
 
 def test_the_examples_run_outside_the_repository(printed, elsewhere):
-    assert len(EXAMPLES) == 2
+    assert len(EXAMPLES) == 3
     assert printed.count("torch.Size([2, 10, 512])") == 3 and "'talking_heads'" in printed
     assert len(re.findall(r"^done [\d.]+ \d+$", printed, re.MULTILINE)) == 2
     assert re.search(r"6 torch.Size\(\[1, \d+, 300\]\)", printed)
     assert len(list((elsewhere / "runs").glob("*/result.json"))) == 2
+    # the run, and its validation losses
+    assert len(re.findall(r"^(?:multi_head|talking_heads)-\S+ \[\d\.\d+", printed, re.MULTILINE)) == 2
 
 
 def test_runs_are_rows_and_a_model_computes_what_was_evaluated(printed, elsewhere, monkeypatch):
