@@ -183,8 +183,8 @@ def table(
 
 
 def sentence(text: str) -> str:
-    """A comment as a cell of a table."""
-    return text.replace("|", "\\|").replace("<", "&lt;")
+    """A comment as a cell of a table; the name of a page in it is a link."""
+    return re.sub(r"\b(?:docs/)?(\w+)\.md\b", r"[\1](\1.md)", text.replace("|", "\\|").replace("<", "&lt;"))
 
 
 def allowed(model: type[Group], field: str) -> str:

@@ -168,7 +168,7 @@ class FinetuningSettings(Settings):
     pretrained: Text  # folder of the pretrained run
     checkpoint: WhichCheckpoint  # checkpoint of the pretrained run
     origin: Origin
-    epochs: Positive | None  # limit on steps; the first limit that is reached ends the run
+    epochs: Positive | None  # limit on epochs; the first limit that is reached ends the run
     task: Benchmark
 
     @property

@@ -14,7 +14,7 @@ class TrainedTokenizer(Group):
 
     kind: Literal["byte_bpe", "wordpiece"]
     vocabulary_size: Annotated[int, Field(ge=300)]  # ids, special tokens included; a small text may support fewer
-    # number of most common characters that WordPiece keeps; null: by script, see `tokenizer.alphabet_of`
+    # characters that WordPiece knows; null: 1,000 letters, and Chinese characters in half of the vocabulary
     alphabet: Size | None = None
 
     @model_validator(mode="after")
