@@ -19,7 +19,7 @@ from experiments.settings.digest import digest
 from experiments.settings.finetuning import Benchmark
 from experiments.tasks.finetuning.examples import read
 from experiments.tasks.finetuning.kind import kind_of
-from experiments.tasks.finetuning.rows import identity, places
+from experiments.tasks.finetuning.rows import identity, is_local, places
 from experiments.tasks.finetuning.windows import Window
 
 FORMAT = 1  # part of the cache's key: raise it when the same examples make other windows
@@ -41,9 +41,16 @@ def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, rep
     """The windows, from the cache or made. Raises DataError, and MissingError if the cache may not make them."""
     corpus = identity(task, cache)
     key = digest([FORMAT, corpus, tokenizer.digest, length])
-    folder, facts = cache.obtain(
-        "examples", key, lambda partial: _make(partial, task, tokenizer, length, cache, report)
-    )
+
+    def make(partial: Path) -> dict[str, dict[str, int]]:
+        facts = _make(partial, task, tokenizer, length, cache, report)
+        if is_local(task) and identity(task, cache) != corpus:
+            raise DataError(
+                f"task={task.name}: a file changed while it was read; give the command again when it is whole"
+            )
+        return facts
+
+    folder, facts = cache.obtain("examples", key, make)
     width = length + 2 + task.targets
 
     def open_rows(name: str) -> np.ndarray:

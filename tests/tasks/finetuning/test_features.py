@@ -9,6 +9,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from experiments.config.messages import CONF
+from experiments.data.errors import DataError
 from experiments.data.store import Cache
 from experiments.data.tokenizer import SPECIAL, from_vocabulary
 from experiments.settings.finetuning import Benchmark
@@ -41,16 +42,30 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_other_windows_are_another_format(tmp_path, name):
-    (tmp_path / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n", encoding="utf-8")
-    (tmp_path / "rows.json").write_text(json.dumps(EXAMPLES[name]), encoding="utf-8")
+def obtain(folder, name, report):
+    """The task, and its windows of the examples, which are written into the folder."""
+    (folder / "vocab.txt").write_text("\n".join([*SPECIAL, *WORDS]) + "\n", encoding="utf-8")
+    (folder / "rows.json").write_text(json.dumps(EXAMPLES[name]), encoding="utf-8")
     tree = yaml.safe_load((CONF / "task" / f"{name}.yaml").read_text(encoding="utf-8"))["task"]
-    tree |= {"train": str(tmp_path / "rows.json"), "validation": str(tmp_path / "rows.json")}
+    tree |= {"train": str(folder / "rows.json"), "validation": str(folder / "rows.json")}
     tree |= {"document_stride": 4, "max_question": 2} if name == "squad" else {}
     task = TypeAdapter(Benchmark).validate_python(tree)
-    tokenizer = from_vocabulary(tmp_path / "vocab.txt", lowercase=True)
-    made = features.obtain(task, tokenizer, 12, Cache(tmp_path / "cache", lambda message: None), lambda *_: None)
+    tokenizer = from_vocabulary(folder / "vocab.txt", lowercase=True)
+    return task, features.obtain(task, tokenizer, 12, Cache(folder / "cache", lambda message: None), report)
+
+
+def test_a_file_that_changes_while_it_is_read_is_refused(tmp_path):
+    def change(*_):
+        (tmp_path / "rows.json").write_text(json.dumps(EXAMPLES["sst2"][:1]), encoding="utf-8")
+
+    with pytest.raises(DataError, match="task=sst2: a file changed while it was read"):
+        obtain(tmp_path, "sst2", change)
+    assert not [path for path in (tmp_path / "cache" / "examples").iterdir() if path.is_dir()]
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_other_windows_are_another_format(tmp_path, name):
+    task, made = obtain(tmp_path, name, lambda *_: None)
     parts = [made.train.tobytes(), made.validation.tobytes()]
     parts += [(made.folder / name).read_bytes() for name in kind_of(task).own_files if "." not in name]
     assert hashlib.sha256(b"".join(parts)).hexdigest() == MADE[features.FORMAT][name], (
