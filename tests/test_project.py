@@ -61,6 +61,8 @@ def test_a_package_of_another_distribution_is_said_in_a_line(tmp_path, name, how
 def test_a_missing_library_names_who_needs_it_and_the_line_that_installs_it(monkeypatch, tmp_path):
     with pytest.raises(Mistake, match=r'attn heads needs none_such\n  pip install -c constraints.txt -e "\.\[heads\]"'):
         check_installed("heads", "attn heads", "re", "none_such")
+    with pytest.raises(Mistake, match=r"attn heads needs none_such\.part\n"):
+        check_installed("heads", "attn heads", "none_such.part")
     monkeypatch.setattr("experiments.settings.extras.CONSTRAINTS", tmp_path / "constraints.txt")
     assert install_line("heads") == 'pip install "attn[heads]"'
 

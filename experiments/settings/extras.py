@@ -19,8 +19,16 @@ def check_installed(extra: str, purpose: str, *libraries: str) -> None:
 
     purpose: the part that needs them, as the subject of the message: `attn heads`. Imports none of them.
     """
-    if missing := [library for library in libraries if find_spec(library) is None]:
+    if missing := [library for library in libraries if not _is_there(library)]:
         raise MissingExtra(f"{purpose} needs {', '.join(missing)}", install_line(extra))
+
+
+def _is_there(library: str) -> bool:
+    try:
+        return find_spec(library) is not None
+    except ModuleNotFoundError:
+        # not even the package that it would be a part of
+        return False
 
 
 def install_line(extra: str) -> str:
