@@ -35,7 +35,7 @@ SHORT = 24  # characters of a value, which may be a digest
 class Configuration:
     """Runs that differ only in the seed."""
 
-    name: str
+    name: str  # unique among those with the same conditions
     comparison: int  # number of its conditions
     runs: list[int] = field(default_factory=list)
     finished: dict[int, int] = field(default_factory=dict)  # seed -> run that has ended with a loss
@@ -74,7 +74,7 @@ def comparable(results: Sequence[dict[str, Any]], rows: Sequence[Row], settings:
         if is_finished(result):
             configurations[place].finished[result["seed"]] = number
     says = _says([known[key] for key in order])
-    return Comparable(columns, _named_apart(list(configurations.values()), says), says)
+    return Comparable(columns, list(configurations.values()), says)
 
 
 def is_finished(result: Mapping[str, Any]) -> bool:
@@ -132,30 +132,31 @@ def _name(columns: Sequence[str], row: Row) -> str:
     return ", ".join(said) or str(row["variant"])
 
 
-def _named_apart(configurations: list[Configuration], says: Sequence[str]) -> list[Configuration]:
-    """Add the conditions to the names of configurations that differ in them from most."""
-    seen: set[str] = set()
-    for each in configurations:
-        each.name += f" ({says[each.comparison]})" if each.comparison else ""
-        # two different digests may begin with the same shown characters
-        each.name += f" [{each.runs[0]}]" if each.name in seen else ""
-        seen.add(each.name)
-    return configurations
-
-
 def _is_condition(column: str) -> bool:
     return any(f"config.{column}.".startswith(f"{place}.") for place in CONDITIONS.values())
 
 
 def _says(conditions: Sequence[dict[str, Any]]) -> list[str]:
-    """Sets of conditions in words, as far as they differ; digests only if nothing else tells them apart."""
+    """Sets of conditions in words, as far as they differ and as far as it takes to tell them apart."""
     flat = [dict(_leaves(each)) for each in conditions]
     names = dict.fromkeys(name for each in flat for name in each)
-    differing = [name for name in names if len({str(each.get(name)) for each in flat}) > 1]
-    settings = [name for name in differing if name not in DIGESTS]
-    if len({tuple(str(each.get(name)) for name in settings) for each in flat}) == len(flat):
-        differing = settings
-    return [", ".join(f"{name} {str(each[name])[:SHORT]}" for name in differing if name in each) for each in flat]
+    differing = [name for name in names if _different(flat, name) > 1 and not _follows_from_kind(flat, name)]
+    settings = [name for name in differing if name.partition(".")[0] not in DIGESTS]
+    differing = settings if _different(flat, *settings) == len(flat) else differing
+    says = [", ".join(f"{name} {str(each[name])[:SHORT]}" for name in differing if name in each) for each in flat]
+    # two different digests may begin with the same shown characters
+    return [text if says.index(text) == number else f"{text} [{number}]" for number, text in enumerate(says)]
+
+
+def _different(flat: Sequence[Mapping[str, Any]], *names: str) -> int:
+    """The number of different values of these names, taken together."""
+    return len({tuple(str(each.get(name)) for name in names) for each in flat})
+
+
+def _follows_from_kind(flat: Sequence[Mapping[str, Any]], name: str) -> bool:
+    """Whether a setting of a group differs only because the group's kind does."""
+    kind = f"{name.rpartition('.')[0]}.kind"
+    return name != kind and _different(flat, kind, name) == _different(flat, kind) > 1
 
 
 def _leaves(tree: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

@@ -130,6 +130,15 @@ def attention_maps(maps: Mapping[str, Array], heads: int, queries: Sequence[str]
     return figure
 
 
+def colour_range(values: Array) -> tuple[float, float]:
+    """The range of a colour scale that shows how values differ: from the lowest to the highest.
+
+    It begins at 0 if they differ by less than a hundredth of the highest, because so little means nothing.
+    """
+    low, high = float(np.nanmin(values)), float(np.nanmax(values))
+    return (low, high) if high - low > abs(high) / 100 else (0.0, high or 1.0)
+
+
 @styled
 def layer_head_heatmaps(panels: Mapping[str, Array], columns: int = 2) -> Figure:
     """A heat map [L, H] for each quantity, each with its own scale; `nan` where a layer has fewer heads."""
@@ -139,7 +148,8 @@ def layer_head_heatmaps(panels: Mapping[str, Array], columns: int = 2) -> Figure
     for each in axes.flat[len(panels) :]:
         each.set_visible(False)
     for each, (title, values) in zip(axes.flat, panels.items(), strict=False):
-        image = each.imshow(values, cmap="cividis", vmin=0, aspect="auto", interpolation="nearest")
+        low, high = colour_range(values)
+        image = each.imshow(values, cmap="cividis", vmin=low, vmax=high, aspect="auto", interpolation="nearest")
         each.set_title(title)
         each.set_yticks(range(layers), [str(layer) for layer in range(1, layers + 1)])
         shown = [head for head in range(heads) if heads <= 12 or head in (0, heads - 1) or (head + 1) % 6 == 0]
@@ -170,8 +180,9 @@ def head_plane(points: Array, layers: Sequence[int], heads: Sequence[int], withi
             place = {"ha": "center", "va": "center_baseline", "fontsize": 5}
             plane.text(*points[index], str(heads[index]), color="white" if dark else "black", **place)
     plane.set_aspect("equal", adjustable="datalim")
-    plane.set(xticks=[], yticks=[], title="the heads: near ones attend alike")
-    plane.spines[:].set_visible(False)
+    plane.set(xlabel="distance in two dimensions (square root of nats)", title="the heads: near ones attend alike")
+    for axis in (plane.xaxis, plane.yaxis):
+        axis.set_major_locator(MaxNLocator(4))
     plane.legend(fontsize=7, loc="best", handletextpad=0.1, borderpad=0)
     depth.plot(list(within), list(within.values()), color=GREY, zorder=0)
     depth.scatter(list(within), list(within.values()), s=40, color=[colours[layer - 1] for layer in within])

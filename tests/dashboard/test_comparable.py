@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from experiments.dashboard.comparable import comparable, telling
@@ -12,13 +14,13 @@ from tests.fixtures.record import leave_result
 
 @pytest.fixture
 def grouped(make, tmp_path):
-    """grouped(): configurations by the text about their conditions, with their finished and other seeds."""
+    """grouped(): configurations, each with its conditions, and the numbers of its finished and other seeds."""
 
     def read() -> dict:
         data = page_data([], tmp_path / "runs")
         says = [each["says"] for each in data["comparisons"]]
         return {
-            each["name"]: (says[each["comparison"]], len(each["ended"]), len(each["runs"]) - len(each["ended"]))
+            (each["name"], says[each["comparison"]]): (len(each["ended"]), len(each["runs"]) - len(each["ended"]))
             for each in data["configurations"]
         }
 
@@ -30,7 +32,7 @@ def test_seeds_are_one_configuration_and_only_finished_ones_count(make, grouped)
     make("a1", seed=1)
     make("a2", seed=2, finished=False)
     make("b0", heads=24)
-    assert grouped() == {"heads 6": ("", 2, 1), "heads 24": ("", 1, 0)}
+    assert grouped() == {("heads 6", ""): (2, 1), ("heads 24", ""): (1, 0)}
 
 
 @pytest.mark.parametrize(
@@ -51,9 +53,9 @@ def test_another_budget_corpus_tokenizer_or_objective_is_another_comparison(make
     make("b", **alike | more)
     make("c", heads=12, **alike | more)
     assert grouped() == {
-        "heads 6": (said[0], 2, 0),
-        f"heads 6 ({said[1]})": (said[1], 1, 0),
-        f"heads 12 ({said[1]})": (said[1], 1, 0),
+        ("heads 6", said[0]): (2, 0),
+        ("heads 6", said[1]): (1, 0),
+        ("heads 12", said[1]): (1, 0),
     }
 
 
@@ -63,8 +65,19 @@ def test_another_text_under_the_same_settings_is_another_comparison(make, groupe
         leave_result(folder, **RunFolder(folder).result().to_dict() | {"corpus": {"kind": "text", "sha256": text}})
     # its text is known when it has ended: until then it stands beside those of the same settings
     make("a3", seed=3, finished=False)
-    variants = {"multi_head": ("corpus.sha256 aa", 2, 1), "multi_head (corpus.sha256 bb)": ("corpus.sha256 bb", 1, 0)}
-    assert grouped() == variants
+    assert grouped() == {("multi_head", "corpus.sha256 aa"): (2, 1), ("multi_head", "corpus.sha256 bb"): (1, 0)}
+
+
+def test_conditions_are_told_apart_in_few_words(make, grouped):
+    masked, causal = {"kind": "masked", "rate": 0.4}, {"kind": "causal"}
+    for name, objective, text in (("a", masked, "aa"), ("b", causal, "bb"), ("c", masked | {"rate": 0.2}, "aa")):
+        folder = make(name, objective=objective)
+        leave_result(folder, **RunFolder(folder).result().to_dict() | {"corpus": {"sha256": text}})
+    masked_says = {f"objective.kind masked, objective.rate {rate}" for rate in (0.4, 0.2)}
+    assert {says for _, says in grouped()} == {"objective.kind causal", *masked_says}
+    # the rate belongs to masked tokens
+    shutil.rmtree(folder)
+    assert {says for _, says in grouped()} == {"objective.kind causal", "objective.kind masked"}
 
 
 def test_settings_that_tell_nothing_more_are_left_out():

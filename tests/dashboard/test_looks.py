@@ -48,6 +48,8 @@ def test_means_over_other_seeds_are_hollow_and_on_no_front(sweep, open_runs):
     assert shown.count("#losses .symbol.hollow") == 1 and "only their differences compare" in shown.text(
         "#curves .note"
     )
+    saved = shown.js("return tableText(table.text(), 'md')")
+    assert "| lucky * | 3 |" in saved and "*: over other seeds than the baseline's." in saved
     assert "lucky, higher by 0.05" in shown.text("#answer") and shown.complaints() == []
 
 
@@ -169,3 +171,49 @@ def test_any_of_fifteen_configurations_can_be_the_baseline(make, open_runs):
     assert len(shown.options("baseline")) == 15
     shown.choose("baseline", "variant7")
     assert shown.count("#forest .row") == 14 and shown.complaints() == []
+
+
+def test_names_say_no_conditions_that_all_that_are_compared_share(make, open_runs):
+    for kind in ("masked", "causal"):
+        for variant in ("multi_head", "talking_heads"):
+            make(f"{kind}-{variant}", variant=variant, objective={"kind": kind})
+    shown = open_runs()
+    shown.choose("comparison", "1")
+    assert "causal" not in shown.text("#answer") + shown.text("#forest") and shown.count("#forest .row") == 1
+    shown.click("#rest")
+    names = "return [...document.querySelectorAll('tbody [data-name]')].map((each) => each.title)"
+    others = ["multi_head (objective.kind causal)", "talking_heads (objective.kind causal)"]
+    assert sorted(shown.js(names)) in (
+        sorted(["multi_head", "talking_heads", *others]),
+        sorted(["multi_head", "talking_heads", *(name.replace("causal", "masked") for name in others)]),
+    )
+    assert shown.complaints() == []
+
+
+def test_what_all_that_are_compared_share_stands_above_the_table(sweep, open_runs):
+    sweep("multi_head", max_steps=40, speed=5000.0)
+    sweep("talking_heads", 0.2, max_steps=40, speed=6000.0)
+    sweep("multi_head", seeds=2, heads=6, max_steps=60)
+    shown = open_runs()
+    columns = "return [...document.querySelectorAll('thead [data-column]')].map((each) => each.dataset.column)"
+    assert "max_steps 40" in shown.text("#shared") and "max_steps" not in shown.js(columns)
+    assert {"loss", "tokens_per_second"} <= set(shown.js(columns))
+    # with those of other conditions it differs
+    shown.click("#rest")
+    assert "max_steps 40" not in shown.text("#shared") and "max_steps" in shown.js(columns)
+    assert shown.complaints() == []
+
+
+def test_pictures_are_printed_as_wide_as_the_sheet_whatever_they_were_on_the_screen(sweep, open_runs):
+    sweep("multi_head", seeds=2)
+    sweep("talking_heads", 0.2, seeds=2)
+    shown = open_runs(1280)
+    shown.js("for (const each of [parallel, forest]) each.surface.style.width = '1200px'")
+    shown.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    try:
+        for panel in ("forest", "parallel"):
+            assert shown.box(f"#{panel} > svg, #{panel} .scroll svg")["width"] == pytest.approx(
+                shown.js("return document.querySelector(`#${arguments[0]} figcaption`).clientWidth", panel), abs=1
+            )
+    finally:
+        shown.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})

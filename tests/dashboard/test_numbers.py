@@ -124,11 +124,11 @@ def test_long_names_are_cut_in_the_middle(js):
 
 def test_tables_as_text(js):
     lines = [["name", "loss"], ['a,b "c"', "4.5"], ["=x_1 | <5%", "\u22120.1 \u00b12"]]
-    table = {"lines": lines, "units": ["", "nats"], "numeric": [False, True]}
+    table = {"lines": lines, "units": ["", "nats"], "numeric": [False, True], "notes": ["A \u00b1 note."]}
     assert js("tableText", {"lines": lines}, "csv") == 'name,loss\n"a,b ""c""",4.5\n\'=x_1 | <5%,\u22120.1 \u00b12\n'
     assert js("tableText", table, "md").splitlines() == [
         "| name | loss (nats) |", "| --- | ---: |", '| a,b "c" | 4.5 |', "| =x_1 \\| <5% | \u22120.1 \u00b12 |",
-        "", "\u00b1: standard error of the mean over seeds.",
+        "", "A \u00b1 note.",
     ]  # fmt: skip
     tex = js("tableText", table, "tex")
     assert "\\begin{tabular}{lr}" in tex and "=x\\_1 | $<$5\\% & $-$0.1 $\\pm$2 \\\\" in tex
@@ -136,7 +136,7 @@ def test_tables_as_text(js):
 
 def test_a_table_as_latex_compiles_and_fits_the_page(js, tmp_path):
     lines = [["Configuration", *["Peak memory"] * 20], ["talking_heads, 50% & more #1", *["1,234.5 \u00b16.7"] * 20]]
-    table = {"lines": lines, "units": ["", *["tokens/s"] * 20], "numeric": [False, *[True] * 20]}
+    table = {"lines": lines, "units": ["", *["tokens/s"] * 20], "numeric": [False, *[True] * 20], "notes": []}
     assert overfull_boxes(js("tableText", table, "tex"), ("graphicx",), tmp_path) == []
 
 

@@ -24,12 +24,18 @@ def test_the_legend_of_relations_covers_no_row():
     assert not any(legend.overlaps(text.get_window_extent()) for text in [*axes.texts, axes.title])
 
 
+def test_colours_show_differences_and_nothing_where_there_are_none():
+    assert figures.colour_range(np.array([[0.12, 0.16], [0.13, np.nan]])) == (0.12, 0.16)
+    assert figures.colour_range(np.array([[4.16, 4.1601]])) == (0, 4.1601)
+    assert figures.colour_range(np.zeros((2, 3))) == (0, 1)
+
+
 def test_pictures_side_by_side_have_the_same_scales():
     low, high = ({"entropy": np.array([[0.1, top]]), "confidence": np.array([[0.2, top / 2]])} for top in (0.4, 1.6))
     alike = [figures.layer_head_heatmaps(panels) for panels in (low, high)]
     figures.share_scales(alike)
     limits = [[image.get_clim() for axes in figure.axes for image in axes.images] for figure in alike]
-    assert limits[0] == limits[1] == [(0, 1.6), (0, 0.8)]
+    assert limits[0] == limits[1] == [(0.1, 1.6), (0, 0.8)]
     curves = [
         figures.pruning_curve({"by gradient": ([2, 0], [4.0, top])}, ([2, 0], [4, 4], [4, top]), 6.0)
         for top in (5.0, 9.0)

@@ -16,6 +16,7 @@ from experiments.tables.definition import published
 from experiments.tables.definition.inequality import parse
 from experiments.tables.definition.published import Number
 from experiments.tables.definition.request import Request, load
+from experiments.tables.rendering.latex import tex
 from experiments.tables.rendering.published_difference import published_difference
 from experiments.tables.rendering.render import claim_rows, render, write_all
 from experiments.tables.report import Report, report
@@ -292,6 +293,20 @@ def test_latex_is_booktabs_and_escaped():
 
 def test_latex_compiles_and_fits_the_page(tmp_path):
     assert overfull_boxes(render(made(), "latex"), ("booktabs", "graphicx"), tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "written"),
+    [
+        ("P_l and P_w", "$P_l$ and $P_w$"),
+        ("q k / sqrt(d_k), d_k = 8", r"q k / $\sqrt{d_k}$, $d_k$ = 8"),
+        ("drawn d_k^-0.5 as large", "drawn $d_k^{-0.5}$ as large"),
+        ("-0.03 [-0.05, +0.01]", "$-$0.03 [$-$0.05, +0.01]"),
+        ("seeds 0-3, h_vx, -, a^b", r"seeds 0-3, h\_vx, -, a\^{}b"),
+    ],
+)
+def test_mathematics_is_mathematics(text, written):
+    assert tex(text) == written
 
 
 def test_latex_says_as_much_of_a_claim_as_the_other_formats():

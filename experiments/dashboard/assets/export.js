@@ -16,12 +16,11 @@ const DRAWN = [
 ];
 
 /** Lines of text cells, the first their titles, in a format: csv, md or tex. `units`: of the columns, `numeric`: whether
-    a column is of numbers; csv needs neither. */
-function tableText({ lines, units, numeric }, format) {
+    a column is of numbers, `notes`: sentences below; csv needs none of them. */
+function tableText({ lines, units, numeric, notes }, format) {
   if (format === "csv") return lines.map((cells) => cells.map(csvCell).join(",")).join("\n") + "\n";
   const [titles, ...rest] = lines;
-  const hasErrors = rest.flat().some((cell) => cell.includes("\u00b1"));
-  const note = hasErrors ? "\n\u00b1: standard error of the mean over seeds.\n" : "";
+  const note = notes.map((each) => `\n${each}\n`).join("");
   if (format === "md") {
     const line = (cells) => `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |\n`;
     const head = line(titles.map((each, place) => (units[place] ? `${each} (${units[place]})` : each)));
@@ -33,7 +32,7 @@ function tableText({ lines, units, numeric }, format) {
   const tabular = `\\begin{tabular}{${sides}}\n\\hline\n${head}\\hline\n${rest.map(line).join("")}\\hline\n\\end{tabular}`;
   // scaled down to the width of the text where it is wider
   const width = "\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi";
-  return `% needs \\usepackage{graphicx}\n\\noindent\\resizebox{${width}}{!}{%\n${tabular}}\n${texCell(note)}`;
+  return `% needs \\usepackage{graphicx}\n\\medskip\\noindent\\resizebox{${width}}{!}{%\n${tabular}}\\par\\medskip\n${texCell(note)}`;
 }
 
 // a spreadsheet would take text that begins like a formula for one

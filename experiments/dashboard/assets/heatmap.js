@@ -1,7 +1,7 @@
 // Heat maps side by side in one SVG; hover and arrow keys read out cells. Colours are the style sheet's.
 "use strict";
 
-const TILE = { top: 24, left: 30, bottom: 20, right: 12, letter: 7.2, most: 30, least: 5 };
+const TILE = { top: 24, left: 30, bottom: 20, right: 12, letter: 7.2, most: 30, least: 5, roomy: 20 };
 
 /** Heat maps in `figure`. draw(what) shows
     {tiles: [{title, values: [[number or null]]}], range: [low, high], diverging, most: the size of a cell, across: tiles
@@ -33,7 +33,9 @@ class HeatMap {
     const besides = TILE.left + TILE.right;
     const letters = Math.max(...what.tiles.map((tile) => tile.title.length));
     const least = Math.max(TILE.left + TILE.letter * letters, besides + TILE.least * columns);
-    const together = what.across ?? 1;
+    // where all fit beside each other, with cells that a finger can meet, they are in one line
+    const fits = width / what.tiles.length >= Math.max(least, besides + TILE.roomy * columns);
+    const together = fits ? what.tiles.length : (what.across ?? 1);
     // lines of the same length, as far as it goes
     const across = Math.ceil(together / Math.ceil(together / Math.max(1, Math.floor(width / least))));
     const size = Math.min(what.most ?? TILE.most, (width / across - besides) / columns);

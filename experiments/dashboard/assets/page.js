@@ -7,7 +7,7 @@ const entries = (names, values) => Object.fromEntries(names.map((name, place) =>
 const runs = data.runs.map((values, number) => ({ ...entries(data.run_columns, values), number }));
 const configurations = data.configurations.map((each, number) => {
   const row = {
-    ...entries(data.settings, each.values), ...entries(data.measures, each.means), number, name: each.name,
+    ...entries(data.settings, each.values), ...entries(data.measures, each.means), number, name: each.name, short: each.name,
     comparison: each.comparison, runs: each.runs.map((run) => runs[run]), ended: each.ended.map((run) => runs[run]),
     errors: entries(data.measures, each.errors), halves: each.halves,
   }; // prettier-ignore
@@ -91,7 +91,11 @@ function draw() {
   const groups = groupsOf();
   const groupName = (row) => (groups.numbers.has(String(row[state.by])) ? String(row[state.by]) : "others");
   const group = (row) => groups.numbers.get(groupName(row)) ?? -1;
-  for (const row of configurations) row.compared = row.comparison === state.comparison && row.ended.length > 0;
+  for (const row of configurations) {
+    const isOfThese = row.comparison === state.comparison;
+    row.compared = isOfThese && row.ended.length > 0;
+    row.name = isOfThese ? row.short : `${row.short} (${data.comparisons[row.comparison].says})`;
+  }
   const { test, faults } = parsedFilter(state.filter, columns, configurations);
   const kept = configurations.filter((row) => test(row) && !state.hidden.includes(groupName(row)));
   const axes = [
@@ -122,7 +126,7 @@ function draw() {
   drawScatter(speed, shownRows, others, group, "tokens_per_second", "high");
   drawScatter(memory, shownRows, others, group, "peak_memory_bytes", "low");
   drawHeads(shownRows, group);
-  drawTable(rest ? visible : shownRows, group, baseline);
+  drawTable(rest ? visible : shownRows, rest ? [] : all, group, baseline);
   drawSearches();
   drawHeadsOfRun(visible);
   drawCounts(shownRows, all, faults);

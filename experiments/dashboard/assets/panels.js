@@ -225,36 +225,42 @@ function drawParallel(what, shownRows) {
   note("parallel", said);
 }
 
-function drawTable(rows, group, baseline) {
+/** The table of rows. What is the same in `all` that are compared stands above it, unless its column is chosen. */
+function drawTable(rows, all, group, baseline) {
   const differing = data.measures.filter((column) => column === "loss" || !(column in data.shared));
-  const all = ["seeds", ...data.settings, ...differing];
+  const same = all.length > 1 ? [...data.settings, ...differing].filter((column) => isSame(all, column)) : [];
+  const known = ["seeds", ...data.settings, ...differing];
   const columns = state.columns
-    ? all.filter((column) => state.columns.includes(column))
-    : all.filter((column) => !data.telling.includes(column) || data.telling.length < 6);
-  drawColumnChoice(all, columns);
+    ? known.filter((column) => state.columns.includes(column))
+    : known.filter((column) => !same.includes(column) && (!data.telling.includes(column) || data.telling.length < 6));
+  drawColumnChoice(known, columns);
   table.draw({
     rows,
     columns,
-    sort: ["name", ...all].includes(state.sort.replace(/^-/, "")) ? state.sort : "loss",
+    sort: ["name", ...known].includes(state.sort.replace(/^-/, "")) ? state.sort : "loss",
     pinned: state.pinned,
     open: state.open,
     limit: state.rows,
     selected: state.chosen,
     group,
   });
-  const value = (column) =>
-    html("b", {}, `${shown(data.shared[column], column)} ${column === "wall_seconds" ? "" : unit(column)}`.trim());
-  const shared = Object.keys(data.shared).filter((column) => column !== "status");
+  const common = { ...data.shared, ...Object.fromEntries(same.map((column) => [column, all[0][column]])) };
+  delete common.status;
+  const value = (column) => `${shown(common[column], column)} ${column === "wall_seconds" ? "" : unit(column)}`.trim();
+  const shared = Object.keys(common).filter((column) => common[column] !== null);
   byId("shared").replaceChildren(
-    ...(shared.length
-      ? ["All runs: ", ...shared.map((column) => html("span", {}, `${title(column)} `, value(column)))]
-      : []),
+    ...(shared.length ? [same.length ? "All that are compared: " : "All runs: "] : []),
+    ...shared.map((column) => html("span", {}, `${title(column)} `, html("b", {}, value(column)))),
   );
   byId("unlike").hidden = !rows.some((row) => row.unlike);
   const chosen = configurations.find((row) => row.name === state.chosen);
   byId("chosen").hidden = !chosen;
   if (chosen) sayChosen(chosen, baseline);
 }
+
+/** Whether all rows have the same in a column, and every seed of theirs. The loss always has its column. */
+const isSame = (rows, column) =>
+  column !== "loss" && rows.every((row) => row[column] === rows[0][column] && !row.errors[column]);
 
 function sayChosen(chosen, baseline) {
   const parts = [html("b", {}, chosen.name)];

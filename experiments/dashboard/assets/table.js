@@ -157,10 +157,15 @@ class Table {
   /** All rows as text cells under their titles and units, as a person reads them. */
   text() {
     const cells = this.sorted.map((row) => [
-      row.name,
+      row.name + (row.unlike ? " *" : ""),
       ...this.columns.map((column) => this.cell(row, column).map((part) => part.textContent ?? part).join("")),
     ]);
+    const notes = [
+      ...(cells.flat().some((cell) => cell.includes("±")) ? ["±: standard error of the mean over seeds."] : []),
+      ...(this.sorted.some((row) => row.unlike) ? ["*: over other seeds than the baseline's."] : []),
+    ];
     return {
+      notes,
       lines: [["Configuration", ...this.columns.map(title)], ...cells],
       units: ["", ...this.columns.map(unit)],
       numeric: [false, ...this.columns.map((column) => this.isNumeric(column))],

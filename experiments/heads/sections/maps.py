@@ -61,7 +61,8 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section:
         pictures[part.of("maps")] = figures.attention_maps(named, len(of_part[0][present[0]]), queries, memory)
     text = (
         "Rows are the tokens that look, columns the tokens that are looked at; the darker, the more weight; "
-        "the darkest is the largest of its map. Choose a map to enlarge it."
+        "the darkest is the largest of its map. A map is named by its layer and its head: 2-3 is head 3 of layer 2. "
+        "Choose a map to enlarge it."
     )
     return Section("Attention maps", text, pictures, {"maps": rows}, viewer)
 

@@ -21,13 +21,13 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     rows = profile_heads(run)
     titles = {
         "entropy": "entropy (nats)",
-        "confidence": "confidence",
+        "confidence": "confidence (largest weight)",
         "special": "weight on special tokens",
-        "rarest": "points to the rarest token",
+        "rarest": "points to the rarest token (share of tokens)",
         "previous": "weight on the previous token",
         "next": "weight on the next token",
         "current": "weight on the token itself",
-        "offset_share": "points to one fixed offset",
+        "offset_share": "points to one fixed offset (share of tokens)",
     }
     figures_by_name = {}
     for part in parts_of(run.model):

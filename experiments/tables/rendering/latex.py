@@ -20,8 +20,9 @@ from experiments.tables.report import Report
 SPECIAL = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"$\sim$", "^": r"\^{}"} | {
     each: f"\\{each}" for each in "&%$#_"
 }
-SIGNS = {"+-": r"$\pm$", "<": "$<$", ">": "$>$", "|": "$|$"}
-SYMBOL = re.compile(r"\b([hd])_([kv])\b")  # h_k, d_v
+SYMBOL = r"[hd]_[kv]\b|P_[lw]\b"  # h_k, d_v, P_l
+ROOT, POWER, NEGATIVE = rf"sqrt\((?:{SYMBOL})\)", r"\^-?\d+(?:\.\d+)?", r"(?<![\w.)^-])-(?=\d)"
+MATHEMATICS = re.compile(rf"(\b(?:{SYMBOL})|\b{ROOT}|{POWER}|{NEGATIVE}|\+-|[<>|])")
 
 
 def latex(report: Report) -> str:
@@ -41,14 +42,21 @@ def latex(report: Report) -> str:
 
 def tex(text: str) -> str:
     """A text for LaTeX: special characters escaped, symbols and signs as mathematics."""
-    pieces = re.split(r"(\b[hd]_[kv]\b|\+-|[<>|])", text)
-    return "".join(_piece(piece) for piece in pieces)
+    # every second piece is mathematics
+    pieces = "".join(
+        _formula(piece) if place % 2 else "".join(SPECIAL.get(each, each) for each in piece)
+        for place, piece in enumerate(MATHEMATICS.split(text))
+    )
+    # a symbol and its power are one formula
+    return pieces.replace("$$", "")
 
 
-def _piece(piece: str) -> str:
-    if symbol := SYMBOL.fullmatch(piece):
-        return f"${symbol[1]}_{symbol[2]}$"
-    return SIGNS.get(piece) or "".join(SPECIAL.get(each, each) for each in piece)
+def _formula(piece: str) -> str:
+    if re.fullmatch(ROOT, piece):
+        return rf"$\sqrt{{{piece[5:-1]}}}$"
+    if re.fullmatch(POWER, piece):
+        return f"$^{{{piece[1:]}}}$"
+    return r"$\pm$" if piece == "+-" else f"${piece}$"
 
 
 def _tabular(rows: list[Row]) -> str:
@@ -58,9 +66,9 @@ def _tabular(rows: list[Row]) -> str:
     body = [_line([readable(key, row[key]) for key in keys]) for row in rows]
     tabular = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", header, r"\midrule", *body, r"\bottomrule"]
     fitted = [
-        r"\noindent\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        r"\medskip\noindent\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         *tabular,
-        r"\end{tabular}}",
+        r"\end{tabular}}\par\medskip",
         "",
     ]
     return "\n".join(fitted)
