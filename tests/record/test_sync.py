@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,8 +14,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from experiments.record.folder import RunFolder
+from experiments.record.folder import RunFolder, config_text
 from experiments.record.mirrors import wandb_sync
+from tests.fixtures.record import ROOT, leave_result
 
 KEY = "0123456789" * 4
 
@@ -202,6 +205,54 @@ threading.Thread(target=watch, daemon=True).start()
     assert "[1/6]" in again and again.count("uploaded before") >= 2
     posts = server.posts
     assert train(sync_all, **login(server.server_port)).stdout.count("uploaded before") == 6 and server.posts == posts
+
+
+def finished(folder, settings):
+    """The folder of a finished run of four logged steps."""
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(config_text(settings))
+    (folder / "metrics.jsonl").write_text(
+        "".join(json.dumps({"step": 10 * n, "loss": 5.0}) + "\n" for n in range(1, 5))
+    )
+    leave_result(folder, config=settings, validation_loss=5.125, perplexity=168.2)
+
+
+@pytest.mark.campaign
+def test_many_runs_are_uploaded_once_each_by_a_sync_that_is_killed_and_refused(
+    server, settings, environment, tmp_path, tries, chance, say
+):
+    count, kills = tries(12, 2000), tries(2, 6)
+    for seed in range(count):
+        finished(tmp_path / "runs" / f"run-{seed:04}", {**settings, "seed": seed})
+
+    def begun(share):
+        """A sync that runs when this share of the runs has reached the server."""
+        with (tmp_path / "said").open("a") as said:
+            command = [sys.executable, str(ROOT / "cli.py"), "sync"]
+            begun = subprocess.Popen(
+                command, cwd=tmp_path, env=environment | login(server.server_port), stdout=said, stderr=said
+            )
+        while len(server.runs) < share * count and begun.poll() is None:
+            time.sleep(0.01)
+        return begun
+
+    for turn in range(kills):
+        process = begun((turn + 1) / (kills + 2))
+        time.sleep(chance.uniform(0, 0.2))
+        process.kill()
+        assert process.wait() == -9
+    process = begun((kills + 1) / (kills + 2))
+    server.status = 500
+    assert process.wait() in (1, 2)
+    server.status = 200
+    began = time.monotonic()
+    assert begun(0).wait() == 0
+    assert len(server.runs) == count and all(run["complete"] for run in server.runs.values())
+    assert [steps(run) for run in server.runs.values()] == [[10, 20, 30, 40]] * count
+    posts = server.posts
+    say(f"{count} runs, {kills} kills; the last sync took {time.monotonic() - began:.0f} s")
+    assert begun(0).wait() == 0 and server.posts == posts
+    assert (tmp_path / "said").read_text().count("uploaded before") >= count
 
 
 def test_sync_uploads_to_the_project_that_is_named_and_then_no_second_time(train, server):
