@@ -24,6 +24,7 @@ from experiments.heads.measures.profile import (
     weight_at,
     weight_on,
 )
+from experiments.heads.sections.distances import trend_with_depth
 
 # one sequence, two heads, two tokens, the first of them special
 WEIGHTS = torch.tensor([[[[0.75, 0.25], [0.5, 0.5]], [[0.0, 1.0], [1.0, 0.0]]]], dtype=torch.float64)
@@ -104,3 +105,9 @@ def test_a_model_whose_heads_are_known(known, trained_run_of):
     # between one position and all eight alike
     expected = jensenshannon([1, *7 * [0]], 8 * [1 / 8]) ** 2
     assert distances[0, 1] == pytest.approx(expected, abs=1e-3)
+
+
+def test_heads_that_attend_alike_have_no_trend():
+    assert trend_with_depth({1: 1e-5, 2: 9e-5}, 5e-5, 6e-5).startswith("All heads attend alike")
+    assert "falls with depth: 0.300 in the first, 0.100 in the last" in trend_with_depth({1: 0.3, 2: 0.1}, 0.2, 0.3)
+    assert trend_with_depth({1: 0.3}, 0.3, 0.3) == ""

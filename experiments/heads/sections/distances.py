@@ -15,6 +15,8 @@ from experiments.heads.parts import parts_of
 from experiments.heads.section import Section
 from experiments.heads.trained_run import TrainedRun
 
+ALIKE = 0.001  # nats: a smaller mean distance is none
+
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     """The section; None without a softmax."""
@@ -27,7 +29,7 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         points = distance.embed_in_plane(head_distances)
         layers = [layer for layer, _ in layer_heads]
         within = distance.within_layers(head_distances, np.array(layers))
-        trend = _trend(within, *distance.within_and_between(head_distances, np.array(layers)))
+        trend = trend_with_depth(within, *distance.within_and_between(head_distances, np.array(layers)))
         sentences.append(f"{part.title}: {trend}" if part.title and trend else trend)
         tables["distances"] += [
             part.row | {"layer": layer, "head": head, "other_layer": other_layer, "other_head": other_head,
@@ -52,10 +54,12 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     return Section("Which heads attend alike", text, pictures, tables)
 
 
-def _trend(within: dict[int, float], within_mean: float, between_mean: float) -> str:
+def trend_with_depth(within: dict[int, float], within_mean: float, between_mean: float) -> str:
     """Whether the heads of a layer are more alike than others, and how that changes with depth."""
     if len(within) < 2:
         return ""
+    if max(within_mean, between_mean) < ALIKE:
+        return f"All heads attend alike: they are less than {ALIKE} nats apart on average."
     trend = float(spearmanr(list(within), list(within.values())).statistic)
     first, *_, last = within.values()
     falls = "falls" if trend < -0.5 else "rises" if trend > 0.5 else "neither falls nor rises"
