@@ -55,7 +55,7 @@ class Attention(ProjectedAttention):
             backend=backend,
             sdpa_refusal="it can't mix heads",
         )
-        self.balance = Balance(sizes.key_size, lambda_init)
+        self.balance = Lambda(sizes.key_size, lambda_init)
         self.head_norm = nn.RMSNorm(sizes.value_size, eps=EPSILON)
 
     def attend(
@@ -80,7 +80,7 @@ class Attention(ProjectedAttention):
         return super().cost(queries, memory) + mixing + own
 
 
-class Balance(nn.Module):
+class Lambda(nn.Module):
     """lambda = exp(q1 k1) - exp(q2 k2) + initial, of four vectors [K]."""
 
     def __init__(self, size: int, initial: float) -> None:

@@ -35,7 +35,7 @@ class Attention(multi_head.Attention):
         backend: str = "auto",
     ) -> None:
         super().__init__(hidden_size, heads, key_size, value_size, memory_size, scaled, linear_bias, dropout, backend)
-        self.balance = Balance()
+        self.balance = WeightedSum()
 
     def attend(
         self, x: Tensor, memory: Tensor, query: Tensor, key: Tensor, value: Tensor, options: AttendOptions
@@ -49,7 +49,7 @@ class Attention(multi_head.Attention):
         return super().cost(queries, memory) + Cost(parameters=2)
 
 
-class Balance(nn.Module):
+class WeightedSum(nn.Module):
     """The sum a V_1 + b V, with learned a and b."""
 
     def __init__(self) -> None:

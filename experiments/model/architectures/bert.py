@@ -30,7 +30,9 @@ class Bert(Transformer):
     def __init__(self, model: Model, variant: dict[str, Any], vocabulary_size: int) -> None:
         super().__init__(model, variant, vocabulary_size)
         if model.output_scaled:
-            raise Mistake("model.output_scaled=true: of an encoder-decoder (objective=span_corruption) only")
+            raise Mistake(
+                "model.output_scaled=true: only an encoder-decoder (objective=span_corruption) has it; set false"
+            )
         attentions = [build_attention(variant) for _ in range(model.layers)]
         self.embedding = Embedding(model, vocabulary_size)
         self.rotary = rotation(model)

@@ -41,8 +41,8 @@ class CausalDecoder(Bert):
         self.segment_length = model.segment_length
         if self.segment_length is not None and self.layers[0].attention.positional:
             raise Mistake(
-                f"variant={variant['name']}: it attends by places in one sequence, and with "
-                f"model.segment_length={self.segment_length} there are two segments; set null"
+                f"variant={variant['name']}: it attends by positions within one sequence, but with "
+                f"model.segment_length={self.segment_length} a segment also attends to the one before; set null"
             )
 
     def encode(

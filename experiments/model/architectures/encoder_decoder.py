@@ -44,7 +44,7 @@ class EncoderDecoder(Transformer):
             )
         refuse_local(model, "an encoder-decoder")
         if model.norm == "deep":
-            raise Mistake("norm=deep: its constants are those of an encoder or a decoder alone; use post or pre")
+            raise Mistake("norm=deep: its constants are for an encoder or a decoder alone; use post or pre")
         self.length = model.length  # longest sequence of either side
         self_attentions = [build_attention(variant) for _ in range(2 * model.layers)]
         cross_attentions = [build_attention(variant) for _ in range(model.layers)]

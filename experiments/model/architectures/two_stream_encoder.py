@@ -38,8 +38,8 @@ class TwoStreamEncoder(Bert):
         refuse_local(model, "a two-stream encoder")
         if self.layers[0].attention.positional:
             raise Mistake(
-                f"variant={variant['name']}: it attends by places in one sequence, and here two streams lie behind "
-                "each other; use another objective than permutation"
+                f"variant={variant['name']}: it attends by positions within one sequence, but a two-stream encoder "
+                "joins two streams in one; use another objective than permutation"
             )
         self.query = nn.Embedding(1, model.embedding_size)
 

@@ -153,8 +153,8 @@ class RelativeBias(nn.Module):
         exact = buckets // (2 if causal else 4)
         if distance <= exact:
             raise Mistake(
-                f"model.relative_distance={distance}: must be above {exact}, the distances that each have one of the "
-                f"model.relative_buckets={buckets} to themselves"
+                f"model.relative_distance={distance}: must be above {exact}, the number of distances that "
+                f"have a bucket each with model.relative_buckets={buckets}"
             )
         self.distance, self.causal = distance, causal
         self.table = nn.Embedding(buckets, heads)

@@ -49,7 +49,7 @@ class CausalObjective:
         predicts[:, :-1] = ~begins & ~np.isin(tokens_BN[:, 1:], list(self.vocabulary.special))
         positions = np.flatnonzero(predicts)
         if not positions.size:
-            raise Mistake("a batch without two tokens of a document in a row: there is nothing to predict")
+            raise Mistake("the batch has no two adjacent tokens of one document: there is nothing to predict")
         return Batch.of_arrays(
             {"tokens": tokens_BN}, positions, tokens_BN.reshape(-1)[positions + 1], tokens_BN.shape[1]
         )

@@ -74,7 +74,7 @@ class MaskedObjective:
         flat = tokens_BN.reshape(-1).astype(np.int64)
         candidates = np.flatnonzero(~np.isin(flat, list(special)))
         if not candidates.size:
-            raise Mistake("a batch of special tokens only: there is nothing to mask")
+            raise Mistake("the batch has only special tokens: there is nothing to mask")
         random = step_random(b"mask", seed, step)
         count = max(1, round(settings.rate * candidates.size))
         positions = np.sort(random.choice(candidates, count, replace=False, shuffle=False))

@@ -45,7 +45,7 @@ class MaskedSopObjective(MaskedObjective):
         length = tokens_BN.shape[1]
         texts = [text for row in tokens_BN if len(text := self.longest_text(row)[: length - 3]) > 1]
         if not texts:
-            raise Mistake("a batch without two tokens of a document in a row: there are no segments to order")
+            raise Mistake("the batch has no two adjacent tokens of one document: there are no segments to order")
         random = step_random(b"swap", seed, step)
         swapped = random.random(len(texts)) < 0.5
         parting = 1 + (random.random(len(texts)) * [len(text) - 1 for text in texts]).astype(np.int64)

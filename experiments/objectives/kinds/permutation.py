@@ -47,7 +47,7 @@ class PermutationObjective:
         """The batch, a pure function of the arguments. Raises Mistake if all tokens are special."""
         ordinary = ~np.isin(tokens_BN, list(self.vocabulary.special))
         if not ordinary.any():
-            raise Mistake("a batch of special tokens only: there is nothing to predict")
+            raise Mistake("the batch has only special tokens: there is nothing to predict")
         random = step_random(b"perm", seed, step)
         # -1 puts the special tokens first, so that they are given
         drawn = np.where(ordinary, random.random(tokens_BN.shape), -1.0)

@@ -68,7 +68,7 @@ class SpanCorruption(ObjectiveKind):
         if spans > self.sentinels:
             raise ValueError(
                 f"objective.sentinels = {self.sentinels}: length={length} has {spans} spans, "
-                "and each needs one of its own"
+                "and each needs its own sentinel"
             )
 
 
@@ -112,7 +112,7 @@ class SpanCorruptionObjective:
         sentinels = np.array(self.vocabulary.sentinel_ids, dtype=np.int64)
         runs = int(first_BR[0].sum())
         if runs > len(sentinels):
-            raise Mistake(f"objective.sentinels={len(sentinels)}: {runs} spans need one each")
+            raise Mistake(f"objective.sentinels={len(sentinels)}: {runs} spans need a sentinel each")
         collapsed_BR = text_BR.copy()
         collapsed_BR[first_BR] = np.tile(sentinels[:runs], len(text_BR))
         shortened = collapsed_BR[~masked_BR | first_BR].reshape(len(text_BR), -1)

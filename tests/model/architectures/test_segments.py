@@ -152,7 +152,7 @@ def test_flops_are_those_that_torch_counts(decoder_of, text):
 
 @pytest.mark.parametrize("variant", sorted(PLACED))
 def test_attention_that_looks_at_places_is_refused(decoder_of, variant):
-    with pytest.raises(Mistake, match=f"variant={variant}: it attends by places"):
+    with pytest.raises(Mistake, match=f"variant={variant}: it attends by positions"):
         decoder_of(4, variant)
 
 

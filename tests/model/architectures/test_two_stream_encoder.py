@@ -41,7 +41,7 @@ def test_a_logit_knows_what_comes_before_it_in_the_order_and_nothing_else(xlnet_
 
 @pytest.mark.parametrize("variant", PLACED)
 def test_attention_that_looks_at_places_is_refused(xlnet_of, variant):
-    with pytest.raises(Mistake, match=f"variant={variant}: it attends by places"):
+    with pytest.raises(Mistake, match=f"variant={variant}: it attends by positions"):
         xlnet_of(variant)
 
 
