@@ -111,7 +111,8 @@ def test_cells_are_jobs_of_an_array_and_what_is_done_is_skipped(sweep, ask, tmp_
     for _ in range(2):
         ends_well(sweep("seed=0,1"))
     assert statuses(tmp_path) == ["done", "done"]
-    assert ask("sacct", "-X", "-n", "-o", "State") == ["COMPLETED"] * 4
+    # the accounting hears of a job some time after its end
+    until(lambda: ask("sacct", "-X", "-n", "-o", "State") == ["COMPLETED"] * 4)
     assert [*(tmp_path / "runs" / "sweeps").glob("*/.submitit/*")]
 
 
