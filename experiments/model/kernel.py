@@ -32,9 +32,9 @@ def keep_kernel(settings: Settings, say: Callable[[str], None] | None = None) ->
 
     say: receives a line before the kernel is built and one after it.
     """
-    from attention.kernels import compiled
+    from attention.kernels import cpu_library
 
-    compiled.build_in(Path(settings.cache), say)
+    cpu_library.build_in(Path(settings.cache), say)
 
 
 def why_slower(settings: Settings, device: torch.device) -> str | None:

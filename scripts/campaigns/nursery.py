@@ -136,11 +136,11 @@ def main() -> None:
 
 def build_kernel() -> None:
     """Build the compiled kernel in the folder of the first argument."""
-    from attention.kernels import compiled
+    from attention.kernels import cpu_library
 
-    compiled.build_in(Path(sys.argv[1]))
-    if compiled.absence() is not None:
-        sys.exit(f"attn: {compiled.absence()}")
+    cpu_library.build_in(Path(sys.argv[1]))
+    if cpu_library.library().absence is not None:
+        sys.exit(f"attn: {cpu_library.library().absence}")
 
 
 def table_of() -> int:

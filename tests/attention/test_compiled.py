@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from attention.kernels import compiled
+from attention.kernels import compiled, cpu_library
 from attention.kernels.problem import Projection
 from attention.layers.attend import attend
 
@@ -210,30 +210,30 @@ def elsewhere(monkeypatch, tmp_path):
     sources.mkdir()
     code = 'extern "C" long workspace_bytes() { return 0; }\nextern "C" void attend() {}\n'
     (sources / "attend.cpp").write_text(code)
-    monkeypatch.setattr(compiled, "SOURCES", sources)
-    monkeypatch.setattr(compiled, "_folder", tmp_path / "nowhere")
+    monkeypatch.setattr(cpu_library, "SOURCES", sources)
+    monkeypatch.setattr(cpu_library, "_folder", tmp_path / "nowhere")
     # the library that this process has loaded is there again afterwards
-    monkeypatch.setattr(compiled, "library", functools.cache(compiled.library.__wrapped__))
-    compiled.build_in(tmp_path / "cache")
+    monkeypatch.setattr(cpu_library, "library", functools.cache(cpu_library.library.__wrapped__))
+    cpu_library.build_in(tmp_path / "cache")
     return tmp_path / "cache"
 
 
 def test_it_is_built_once_and_leaves_nothing_else_behind(elsewhere):
-    built = compiled._build()
+    built = cpu_library._build()
     made = built.stat().st_mtime_ns
-    assert compiled._build() == built and built.stat().st_mtime_ns == made
+    assert cpu_library._build() == built and built.stat().st_mtime_ns == made
     assert sorted(elsewhere.rglob("*")) == [built.parent, built, built.parent / "lock"]
     assert stat.S_IMODE(built.stat().st_mode) == 0o500 and stat.S_IMODE(built.parent.stat().st_mode) == 0o700
 
 
 def test_another_source_compiler_or_flag_is_another_library(elsewhere, monkeypatch):
-    made = {compiled._build()}
-    (compiled.SOURCES / "another.h").write_text("// changed\n")
-    made.add(compiled._build())
-    monkeypatch.setattr(compiled, "FLAGS", (*compiled.FLAGS, "-DATTENTION_OTHER"))
-    made.add(compiled._build())
+    made = {cpu_library._build()}
+    (cpu_library.SOURCES / "another.h").write_text("// changed\n")
+    made.add(cpu_library._build())
+    monkeypatch.setattr(cpu_library, "FLAGS", (*cpu_library.FLAGS, "-DATTENTION_OTHER"))
+    made.add(cpu_library._build())
     monkeypatch.setattr(torch, "__version__", "0.0")
-    made.add(compiled._build())
+    made.add(cpu_library._build())
     assert len(made) == 4 and all(path.is_file() for path in made)
 
 
@@ -259,12 +259,12 @@ def a_link(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("change", [another_user, writable_by_others, a_link])
 @pytest.mark.parametrize("which", ["library", "folder"])
 def test_what_another_user_may_have_put_there_is_not_loaded(elsewhere, monkeypatch, change, which):
-    library = compiled._build()
+    library = cpu_library._build()
     loaded: list[str] = []
-    monkeypatch.setattr(compiled.ctypes, "CDLL", loaded.append)
+    monkeypatch.setattr(cpu_library.ctypes, "CDLL", loaded.append)
     path = library if which == "library" else library.parent
     change(path, monkeypatch)
-    assert compiled.library().functions is None and f"{path} is a link, another user's" in str(compiled.absence())
+    assert cpu_library.library().functions is None and f"{path} is a link, another user's" in str(compiled.absence())
     query, told = torch.randn(1, 3, 2, 4), []
     attend(query, query, query, logits_projection=Projection(torch.eye(2)), report=told.append)
     assert told == ["blocked"] and not loaded
@@ -278,28 +278,28 @@ def test_processes_that_build_at_once_build_it_once(elsewhere, monkeypatch, tmp_
     counting.chmod(0o700)
     monkeypatch.setenv("CXX", str(counting))
     with multiprocessing.get_context("spawn").Pool(3) as pool:
-        paths = pool.map(_built, 3 * [(compiled.SOURCES, elsewhere)])
+        paths = pool.map(_built, 3 * [(cpu_library.SOURCES, elsewhere)])
     assert len(set(paths)) == 1 and compiled.absence() is None and log.read_text() == "\n"
 
 
 def test_what_a_killed_build_has_left_is_removed_by_the_next(elsewhere):
-    path = compiled._build()
+    path = cpu_library._build()
     path.unlink()
     (path.parent / "building-abc").mkdir()
     (path.parent / "building-abc" / "half.so").write_bytes(b"half")
-    assert compiled._build() == path and sorted(path.parent.iterdir()) == [path, path.parent / "lock"]
+    assert cpu_library._build() == path and sorted(path.parent.iterdir()) == [path, path.parent / "lock"]
 
 
 def test_a_compiler_is_stopped_by_the_processor_time_it_takes_and_not_by_the_clock(elsewhere, monkeypatch, tmp_path):
     endless = tmp_path / "endless"
     endless.write_text("#!/bin/sh\nwhile :; do :; done\n")
     endless.chmod(0o700)
-    monkeypatch.setattr(compiled, "COMPILE_SECONDS", 1)
+    monkeypatch.setattr(cpu_library, "COMPILE_SECONDS", 1)
     monkeypatch.setenv("CXX", str(endless))
     assert f"{endless} was ended by SIGXCPU" in str(compiled.absence())
-    monkeypatch.setattr(compiled, "WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(cpu_library, "WAIT_SECONDS", 0.05)
     endless.write_text("#!/bin/sh\nexec sleep 60\n")
-    compiled.library.cache_clear()
+    cpu_library.library.cache_clear()
     assert f"{endless} has not ended after 0.05 seconds" in str(compiled.absence())
 
 
@@ -318,7 +318,7 @@ def test_an_interrupted_build_leaves_no_process_and_no_file(elsewhere, monkeypat
                         time.sleep(0.01)
                     signal.raise_signal(signal.SIGINT)
 
-        monkeypatch.setattr(compiled.subprocess, "Popen", Interrupted)
+        monkeypatch.setattr(cpu_library.subprocess, "Popen", Interrupted)
     # as g++ does, it has another process write into TMPDIR; and it presses Ctrl-C
     starts = f'sleep 60 & echo $! > {tmp_path}/pid; touch "$TMPDIR/half.s" {tmp_path}/started; {interrupt}; wait'
     compiler.write_text(f'#!/bin/sh\ncase "$*" in *-dM*) ;; *) {starts};; esac\n')
@@ -326,7 +326,7 @@ def test_an_interrupted_build_leaves_no_process_and_no_file(elsewhere, monkeypat
     monkeypatch.setenv("CXX", str(compiler))
     monkeypatch.setenv("TMPDIR", str(elsewhere))
     with pytest.raises(KeyboardInterrupt):
-        compiled._build()
+        cpu_library._build()
     assert [path.name for path in elsewhere.rglob("*") if path.is_file()] == ["lock"]
     status = Path("/proc") / (tmp_path / "pid").read_text().strip() / "status"
 
@@ -344,9 +344,9 @@ def test_an_interrupted_build_leaves_no_process_and_no_file(elsewhere, monkeypat
 
 
 def _built(folders: tuple[Path, Path]) -> str:
-    compiled.SOURCES, cache = folders
-    compiled.build_in(cache)
-    return str(compiled._build())
+    cpu_library.SOURCES, cache = folders
+    cpu_library.build_in(cache)
+    return str(cpu_library._build())
 
 
 @pytest.mark.parametrize(
@@ -370,11 +370,11 @@ def test_without_a_compiler_auto_quietly_computes_in_blocks(elsewhere, monkeypat
 
 
 def test_a_library_that_was_cut_short_is_built_again(elsewhere):
-    path = compiled._build()
+    path = cpu_library._build()
     whole = path.read_bytes()
     path.chmod(0o700)
     path.write_bytes(whole[:1000])
-    assert compiled._build() == path and path.stat().st_size == len(whole)
+    assert cpu_library._build() == path and path.stat().st_size == len(whole)
     assert compiled.absence() is None
 
 
@@ -384,10 +384,10 @@ def test_the_folder_is_the_callers_and_a_loaded_library_stays(elsewhere, monkeyp
     monkeypatch.setenv("CXX", "false")
     assert "false ended with code 1" in str(compiled.absence())
     monkeypatch.delenv("CXX")
-    compiled.build_in(another, said.append)
+    cpu_library.build_in(another, said.append)
     assert compiled.absence() is None and len(said) == 2
     assert said[0].startswith("building the attention kernel with ") and said[1].startswith("the kernel was built in ")
     assert list(another.rglob("*.so")) and not elsewhere.exists()
-    loaded = compiled.library()
-    compiled.build_in(elsewhere)
-    assert compiled.library() is loaded
+    loaded = cpu_library.library()
+    cpu_library.build_in(elsewhere)
+    assert cpu_library.library() is loaded
