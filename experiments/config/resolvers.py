@@ -29,7 +29,9 @@ def _minus(number: Any, other: Any) -> int | None:
 
 
 def _groups(name: str) -> str:
-    return "\n".join(f"{group}: {', '.join(options(group))}" for group in sorted(groups_of(name)))
+    # Hydra's own groups have no options among ours
+    of_groups = {group: options(group) for group in sorted(groups_of(name))}
+    return "\n".join(f"{group}: {', '.join(found)}" for group, found in of_groups.items() if found)
 
 
 def _choices(name: str) -> str:

@@ -21,7 +21,7 @@ from experiments.settings.plain import from_json
 
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _ANOTHER_DISK = "free some space or set runs= to another disk, then give the same command again"
-_ANOTHER_FOLDER = "set runs= to a folder that you may write"
+_ANOTHER_FOLDER = "choose a folder that you may write (runs=FOLDER for a training; --runs or --out for another command)"
 _IN_THE_WAY = "a file stands where a folder should be; remove it or set runs= to another folder"
 _NO_LOCKS = (
     "this file system has no file locks (flock), which keep a run to one process at a time; set runs= to a folder on "

@@ -14,7 +14,7 @@ import pytest
 from experiments.config.command_line import answer, check_overrides, split_arguments
 from experiments.config.completion import complete
 from experiments.config.compose import compose
-from experiments.config.messages import groups_of
+from experiments.config.messages import groups_of, options
 from experiments.settings.mistake import Mistake
 from experiments.settings.position import POSITION_KINDS
 
@@ -234,4 +234,6 @@ def test_an_answer_that_nobody_reads_is_an_error_of_the_output_and_two_questions
 def test_the_help_lists_the_groups_that_the_command_takes(attn):
     for command, name in (("train", "config"), ("finetune", "finetune")):
         listed = attn(command, "--help").stdout.split("Groups (")[1].split("Settings (")[0]
-        assert {line.split(":")[0] for line in listed.splitlines()[2:] if line} == groups_of(name)
+        lines = [line.partition(": ") for line in listed.splitlines()[2:] if line]
+        assert {group for group, _, _ in lines} == {group for group in groups_of(name) if options(group)}
+        assert all(choices for _, _, choices in lines)

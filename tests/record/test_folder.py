@@ -356,7 +356,7 @@ def test_an_unwritable_folder(settings):
             # permissions don't bind root
             os.seteuid(65534)
         try:
-            with pytest.raises(RunFolderError, match="permission denied; set runs="):
+            with pytest.raises(RunFolderError, match="permission denied; choose a folder"):
                 RunFolder(Path(runs) / "name").create(settings)
         finally:
             os.seteuid(user)
