@@ -16,12 +16,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 # sets the search path before it imports anything: `python -m` and `python -c` would look in the current folder first;
-# a parent that blocks signals, as a worker of Ray does, hands this down
+# a parent that blocks signals, as a worker of Ray does, hands this down; before the time of a job ends, Slurm sends
+# SIGUSR2 to all of its processes, but only the parent knows what to do
 BOOTSTRAP = """\
 import sys
 sys.path[:], plugins, module = {places!r}, {plugins!r}, sys.argv.pop(1)
 import signal
 signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
+for number in (signal.SIGUSR1, signal.SIGUSR2):
+    signal.signal(number, signal.SIG_IGN)
 from experiments.launch.import_hook import hold_signals_in_imports
 hold_signals_in_imports()
 if plugins:

@@ -12,6 +12,7 @@ from omegaconf import DictConfig
 from experiments.config.compose import resolve
 from experiments.launch.claims import ClaimedResources
 from experiments.launch.plan import labelled_with_sweep
+from experiments.launch.submitit_jobs import saved_before_requeue
 from experiments.launch.worker import earlier_outcome, run_cell
 from experiments.settings.mistake import Mistake
 
@@ -28,10 +29,11 @@ def job(config: DictConfig) -> float | None:
     except Mistake as mistake:
         _note(ledger, " ".join(HydraConfig.get().overrides.task), str(mistake))
         return None
+    launcher = HydraConfig.get().runtime.choices["hydra/launcher"]
     # other launchers share out cores and GPUs themselves
-    shares = HydraConfig.get().runtime.choices["hydra/launcher"] in SIDE_BY_SIDE
-    pool = ClaimedResources(Path(settings.cache) / "claims") if shares else None
-    outcome = earlier_outcome(settings) or run_cell(settings, pool)
+    pool = ClaimedResources(Path(settings.cache) / "claims") if launcher in SIDE_BY_SIDE else None
+    with saved_before_requeue(launcher):
+        outcome = earlier_outcome(settings) or run_cell(settings, pool)
     _note(ledger, outcome.folder.path.name, outcome.reason or "done")
     return outcome.result.validation_loss if outcome.done and outcome.result is not None else None
 

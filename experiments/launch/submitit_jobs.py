@@ -1,20 +1,24 @@
-"""Jobs of submitit of which some may be killed.
-
-Hydra's launcher would give up at the first one, while the others still run.
-"""
+"""Jobs of submitit, of which some may be killed, and whose time may be shorter than a cell takes."""
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 from hydra.core.utils import JobReturn, JobStatus
 
+from experiments.training.interruption import Interrupted
+
 
 @contextmanager
 def every_job_awaited(launcher: str) -> Iterator[None]:
-    """A block in which Hydra's submitit launchers wait for every job. A job that was killed has returned nothing."""
+    """A block in which Hydra's submitit launchers wait for every job. A job that was killed has returned nothing.
+
+    By themselves, they would give up at the first job that was killed, while the others still run.
+    """
     if not launcher.startswith("submitit_"):
         yield
         return
@@ -34,3 +38,36 @@ def every_job_awaited(launcher: str) -> Iterator[None]:
         yield
     finally:
         Job.results = results  # type: ignore[method-assign]
+
+
+@contextmanager
+def saved_before_requeue(launcher: str) -> Iterator[None]:
+    """A block in which the signal that comes before the end of a job's time first ends the cell, as SIGTERM does.
+
+    Then submitit has the job requeued. If it did so at once, Slurm would kill the cell within a second, before it has
+    saved.
+    """
+    if not launcher.startswith("submitit_"):
+        yield
+        return
+    from submitit import JobEnvironment
+
+    number = getattr(signal, f"SIG{JobEnvironment.USR_SIG}")
+    requeue = signal.getsignal(number)
+    received = False
+
+    def end_cell(number: int, frame: FrameType | None) -> None:
+        nonlocal received
+        received = True
+        signal.raise_signal(signal.SIGTERM)
+
+    signal.signal(number, end_cell)
+    try:
+        yield
+    except Interrupted:
+        if not received:
+            raise
+    finally:
+        signal.signal(number, requeue)
+    if received:
+        signal.raise_signal(number)

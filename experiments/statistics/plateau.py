@@ -40,9 +40,8 @@ def marks(compared: Compared, stuck: Mapping[str, str], late_gains: Mapping[str,
     unfinished = {row: gain for row in compared.rows if (gain := late_gains.get(row, 0.0)) >= decided}
     if unfinished:
         row = max(unfinished, key=lambda row: unfinished[row])
-        reasons.append(
-            f"{row} gained {unfinished[row]:.2g} in the last tenth of its training; {decided:.2g} is to decide"
-        )
+        late = f"{row} still gained {unfinished[row]:.2g} in the last tenth of its training"
+        reasons.append(f"{late}, no less than the difference to be decided ({decided:.2g})")
     return reasons
 
 

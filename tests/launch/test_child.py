@@ -58,3 +58,9 @@ def test_signals_that_the_parent_blocks_reach_the_child(tmp_path):
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
     assert done.returncode == -signal.SIGTERM, done.stderr
+
+
+def test_a_signal_to_all_processes_of_a_job_is_left_to_the_parent(tmp_path):
+    ours = process_arguments("timeit", "import os, signal; os.kill(os.getpid(), signal.SIGUSR2); os._exit(0)")
+    done = subprocess.run(**ours, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr

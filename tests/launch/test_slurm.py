@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -102,6 +103,12 @@ def losses(folder: Path) -> list[list[tuple[int, float]]]:
     return [[(line["step"], line["loss"]) for line in map(json.loads, each) if "loss" in line] for each in lines]
 
 
+def continued_from(folder: Path) -> list[int]:
+    """The steps from which runs have gone on."""
+    logs = [(run.path / "log.txt").read_text(encoding="utf-8") for run in runs(folder)]
+    return [int(step) for log in logs for step in re.findall(r"going on from step (\d+)", log)]
+
+
 def begun(folder: Path) -> bool:
     """Whether every run has logged a loss."""
     return all((run.path / "metrics.jsonl").is_file() for run in runs(folder)) and all(losses(folder) or [[]])
@@ -138,7 +145,8 @@ def test_a_job_that_is_requeued_saves_and_goes_on_to_the_same_numbers(sweep, ask
     ends_well(process)
     assert "REQUEUED" in ask("sacct", "-X", "-D", "-n", "-j", job, "-o", "State")
     (run,) = runs(tmp_path)
-    # it did not begin anew: the file of metrics is that of one training
+    assert [step > 0 for step in continued_from(tmp_path)] == [True]
+    # the file of metrics is that of one training
     (tmp_path / "alone").mkdir()
     alone = shell("train", "seed=0", *instead(LONG, tiny), cwd=tmp_path / "alone")
     assert alone.returncode == 0, alone.output
@@ -149,10 +157,11 @@ def test_a_job_that_is_requeued_saves_and_goes_on_to_the_same_numbers(sweep, ask
 def test_a_cell_that_takes_longer_than_its_job_may_goes_on_in_the_next(sweep, ask, tmp_path):
     # a minute is the shortest limit that Slurm knows
     limit = ("timeout_min=1", "signal_delay_s=10", "max_num_timeout=50")
-    longer = instead(["max_steps=2500", "trainer.evaluate_every=2500"], LONG)
+    longer = instead(["max_steps=5000", "trainer.evaluate_every=5000"], LONG)
     ends_well(sweep("seed=0", *longer, *(f"hydra.launcher.{word}" for word in limit)))
     assert statuses(tmp_path) == ["done"]
-    assert "REQUEUED" in ask("sacct", "-X", "-D", "-n", "-o", "State", "-S", "now-5minutes")
+    steps = continued_from(tmp_path)
+    assert steps and steps == sorted(set(steps)) and steps[0] > 0
 
 
 def test_a_job_that_is_killed_fails_its_cell_alone_and_the_same_command_trains_it(sweep, ask, tmp_path):

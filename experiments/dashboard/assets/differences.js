@@ -15,7 +15,8 @@ function drawAnswer(shownRows, baseline) {
   };
   const better = found.filter((row) => row.difference.word === "better");
   const [lowest] = found;
-  const why = (row) => `: ${row.difference.word}${row.difference.why ? `, ${row.difference.why}` : ""}.`;
+  const because = ({ word, why }) => (why ? `, ${word === "not tested" ? "because " : ""}${why}` : "");
+  const why = ({ difference }) => `: ${difference.word}${because(difference)}.`;
   const named = (row) => html("b", {}, row.name);
   const sentence = better.length
     ? [

@@ -1,0 +1,60 @@
+"""A job of submitit whose time is about to end."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from experiments.launch.submitit_jobs import saved_before_requeue
+from experiments.training.interruption import Interrupted, Interruption
+
+submitit = pytest.importorskip("submitit", reason="needs attn[slurm]")
+NUMBER = getattr(signal, f"SIG{submitit.JobEnvironment.USR_SIG}")
+
+
+@pytest.fixture
+def events():
+    """What happens, in order; a handler in place of submitit's appends "requeued"."""
+    happened: list[str] = []
+    earlier = signal.signal(NUMBER, lambda *_: happened.append("requeued"))
+    yield happened
+    signal.signal(NUMBER, earlier)
+
+
+def train(events: list[str], number: int | None = None) -> None:
+    """A training that receives a signal in the middle of a step."""
+    with Interruption() as interruption:
+        with interruption.deferred():
+            if number is not None:
+                signal.raise_signal(number)
+            events.append("step")
+        if interruption.pending:
+            events.append("saved")
+        interruption.check()
+
+
+def test_a_cell_saves_before_its_job_is_requeued(events):
+    with saved_before_requeue("submitit_slurm"):
+        train(events, NUMBER)
+    assert events == ["step", "saved", "requeued"]
+
+
+def test_a_cell_that_ends_in_time_is_not_requeued(events):
+    with saved_before_requeue("submitit_slurm"):
+        train(events)
+    assert events == ["step"]
+    signal.raise_signal(NUMBER)
+    assert events == ["step", "requeued"]
+
+
+def test_another_signal_ends_the_job(events):
+    with pytest.raises(Interrupted), saved_before_requeue("submitit_slurm"):
+        train(events, signal.SIGTERM)
+    assert events == ["step", "saved"]
+
+
+def test_other_launchers_keep_the_signal(events):
+    with saved_before_requeue("joblib"):
+        train(events, NUMBER)
+    assert events == ["requeued", "step"]
