@@ -56,6 +56,14 @@ class Throughput:
         return time.process_time() - self._processor_started
 
     @contextmanager
+    def paused(self) -> Iterator[None]:
+        """A block whose time counts neither as elapsed nor as processor time."""
+        began, processor_began = time.perf_counter(), time.process_time()
+        yield
+        self._started += time.perf_counter() - began
+        self._processor_started += time.process_time() - processor_began
+
+    @contextmanager
     def step(self) -> Iterator[Counted]:
         """Times one step, which notes its tokens, padding not counted. A step that raises isn't counted."""
         counted = Counted()

@@ -79,7 +79,7 @@ def set_up(
     say_how_busy(run)
     if (reason := why_slower(settings, device)) is not None:
         run.say(reason)
-    mirrors.start(folder, settings.model_dump())
+    mirrors.prepare(folder, settings.model_dump())
     if planned is not None and planned <= settings.schedule.warmup_steps:
         run.say(
             f"the learning rate only rises: schedule.warmup_steps={settings.schedule.warmup_steps} of the "

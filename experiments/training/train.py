@@ -85,6 +85,10 @@ def take_steps(run: Run, interruption: Interruption) -> None:
     trainer = run.settings.trainer
     while not run.progress.ended:
         advance(run)
+        if not run.mirrors.started:
+            # their libraries take a second to import, so the first step comes first
+            with run.throughput.paused():
+                run.mirrors.start()
         run.progress.ended = run.limit_reached()
         log_and_evaluate(run)
         why_hopeless = verdict(run)

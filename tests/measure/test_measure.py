@@ -70,6 +70,16 @@ def test_what_lies_between_steps_is_no_part_of_the_rate(clock):
     assert meter.elapsed() == 1004.0
 
 
+def test_a_pause_is_no_part_of_the_time(clock):
+    meter = Throughput()
+    steps(meter, clock, [1.0])
+    with meter.paused():
+        clock[0] += 1000.0
+    steps(meter, clock, [3.0])
+    assert meter.recent() == 50.0
+    assert meter.elapsed() == 4.0
+
+
 def test_too_few_steps_are_said(clock):
     meter = Throughput()
     steps(meter, clock, [1.0] * (WARMUP_STEPS + 1))

@@ -19,6 +19,7 @@ from experiments.record import code_digest as code_digest_module
 from experiments.record.mirrors.choose import Mirrors
 from experiments.settings.mistake import Mistake
 from experiments.training import train as train_module
+from experiments.training.micro_batches import OutOfMemoryError
 from experiments.training.step import Learner
 from experiments.training.train import train
 
@@ -207,6 +208,32 @@ def test_losses_and_perplexity_are_those_without_label_smoothing(settings, go, p
     # before the first step every token is about as likely
     assert smoothed["smoothed_loss"] != smoothed["loss"] == pytest.approx(smoothed["smoothed_loss"], rel=0.05)
     assert "smoothed_loss" not in plain
+
+
+def test_mirrors_start_after_the_first_step_and_have_its_metrics(settings, go, monkeypatch):
+    events = []
+    taken, started, logged = train_module.take_step, Mirrors.start, Mirrors.log
+
+    def noted(event, call):
+        return lambda owner, *values: (events.append(event), call(owner, *values))
+
+    monkeypatch.setattr(train_module, "take_step", noted("step", taken))
+    monkeypatch.setattr(Mirrors, "start", noted("start", started))
+    monkeypatch.setattr(Mirrors, "log", noted("log", logged))
+    go(settings(max_steps=2, trainer__max_steps=2))
+    assert events == ["step", "start", "log", "step", "log"]
+
+
+def test_a_run_that_fails_at_its_first_step_is_mirrored(settings, go, monkeypatch, tmp_path):
+    pytest.importorskip("tensorboard")
+
+    def no_memory(run, step):
+        raise OutOfMemoryError("not even one sequence fits")
+
+    monkeypatch.setattr(train_module, "take_step", no_memory)
+    result, _ = go(settings(logger__tensorboard=True))
+    assert result.status == "oom"
+    assert [*(tmp_path / "tensorboard" / "run").glob("events.out.tfevents.*")]
 
 
 def test_a_checkpoint_of_another_configuration_is_refused(settings, plain_copy):

@@ -33,20 +33,29 @@ class Mirrors:
     """
 
     def __init__(self) -> None:
+        self.started = False
         self._mirrors: list[Mirror] = []
         self._folder: RunFolder | None = None
+        self._begin: Callable[[Mirror], None] = lambda mirror: None
 
-    def start(self, folder: RunFolder, settings: dict[str, Any], group: str | None = None) -> None:
-        """Begin to mirror `folder`; see `Mirror.start`."""
+    def prepare(self, folder: RunFolder, settings: dict[str, Any], group: str | None = None) -> None:
+        """Choose the mirrors of `folder`; see `Mirror.start` for the arguments."""
         self._folder, self._mirrors = folder, [*_named(settings["logger"])]
-        self._each(lambda mirror: mirror.start(folder, settings, group))
+        self._begin = lambda mirror: mirror.start(folder, settings, group)
+
+    def start(self) -> None:
+        """Begin to mirror the folder, which may take seconds, as libraries are imported."""
+        self.started = True
+        self._each(self._begin)
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:
         """Mirror the metrics of one step."""
         self._each(lambda mirror: mirror.log(step, metrics))
 
     def finish(self, result: Result) -> None:
-        """Mirror the result and end; does nothing before `start`."""
+        """Mirror the result and end; does nothing before `prepare`."""
+        if not self.started:
+            self.start()
         self._each(lambda mirror: mirror.finish(result))
         self._mirrors = []
 
