@@ -14,6 +14,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 
+def _leave_out_current_folder() -> None:
+    """Remove the current folder from the search path if nothing but an empty entry of PYTHONPATH put it there.
+
+    Such an entry, as in `PYTHONPATH=$PYTHONPATH:folder` where the variable was empty, is not meant. Files of this
+    folder would replace modules of the same name.
+    """
+    entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if "" not in entries or entries == [""]:
+        return
+    named = [Path(entry).resolve() for entry in entries if entry]
+    # a folder that has been removed is in no search path
+    with suppress(FileNotFoundError):
+        here = Path.cwd()
+        if here not in (*named, Path(__file__).resolve().parent):
+            sys.path[:] = [place for place in sys.path if Path(place).resolve() != here]
+
+
 def _refuse_foreign_packages() -> None:
     """Exit with a message if another distribution has a package with the name, or the files, of one of ours."""
     # the beginning of each package's docstring
@@ -34,6 +51,7 @@ def _refuse_foreign_packages() -> None:
 
 
 # before anything is imported from them
+_leave_out_current_folder()
 _refuse_foreign_packages()
 
 from experiments.commands.ending import (

@@ -6,7 +6,7 @@ import codecs
 import glob
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 from experiments.data.documents import LONGEST
@@ -16,6 +16,7 @@ from experiments.settings.mistake import first_line, nearest
 
 BYTE_ORDER_MARK = "\ufeff"
 ROWS_AT_ONCE = 256  # rows of a Parquet file in memory at once
+TRAINED_ON = "a text for evaluation must not be trained on"
 
 
 def find(key: str, pattern: str) -> list[Path]:
@@ -51,6 +52,27 @@ def _beside(path: Path) -> str:
         return f", nor a folder {folder}"
     names = [other.name for other in folder.iterdir() if not other.name.startswith(".")]
     return f" in {folder.resolve()}{nearest(path.name, names)}"
+
+
+def digests_of_splits(splits: Mapping[str, list[Path]], digest: Callable[[Path], str]) -> dict[Path, str]:
+    """The digest of every file. `splits`: the files of each split, by its setting.
+
+    Raises DataError for a file that is in two splits, or has the content of one in another split.
+    """
+    owners: dict[Path, str] = {}
+    for key, paths in splits.items():
+        for path in paths:
+            if (other := owners.setdefault(path.resolve(), key)) != key:
+                raise DataError(f"{other} and {key} both contain {path}; {TRAINED_ON}")
+    digests: dict[Path, str] = {}
+    firsts: dict[str, tuple[str, Path]] = {}
+    for key, paths in splits.items():
+        for path in paths:
+            digests[path] = digest(path)
+            other, first = firsts.setdefault(digests[path], (key, path))
+            if other != key:
+                raise DataError(f"{other} and {key}: {first} and {path} have the same content; {TRAINED_ON}")
+    return digests
 
 
 def text_bytes(path: Path) -> Iterator[bytes]:

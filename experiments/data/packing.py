@@ -18,7 +18,7 @@ from experiments.data.corpus import SPLITS, Corpus, open_corpus
 from experiments.data.errors import DataError
 from experiments.data.shuffle import keys, permute
 from experiments.data.store import Cache, MissingError
-from experiments.data.tokenizer import Report, Tokenizer, obtain
+from experiments.data.tokenizer import Report, Tokenizer, obtain, shortfall
 from experiments.settings.data import DataSettings
 from experiments.settings.digest import digest
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
@@ -53,6 +53,7 @@ class Dataset(NamedTuple):
     tokenizer: Tokenizer
     unigram: np.ndarray  # [vocabulary] int64: how often a token occurs in the training documents; special tokens 0
     identity: dict[str, Any]  # corpus, tokenizer and splits, JSON-able, for the record
+    remark: str = ""  # what a run should say of its data
 
 
 def prepare(
@@ -95,6 +96,7 @@ def _obtain(
 ) -> Dataset:
     corpus = open_corpus(data, store)
     obtained, tokenizer_identity = obtain(tokenizer, corpus, store, report)
+    remark = shortfall(tokenizer_identity)
     extended = obtained.with_sentinels(sentinels)
     tokenizer_identity |= {"vocabulary_size": extended.vocabulary_size, "digest": extended.digest}
     key = digest([FORMAT, corpus.identity, extended.digest, length])
@@ -114,6 +116,7 @@ def _obtain(
         tokenizer=extended,
         unigram=np.fromfile(folder / "unigram", dtype="<i8"),
         identity={"corpus": corpus.identity, "tokenizer": tokenizer_identity, "length": length, **facts, "packed": key},
+        remark=remark,
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from experiments.data.errors import DataError
 from experiments.settings.digest import blocks, bytes_digest, digest, sealed, unsealed
-from experiments.settings.disk import lock_file, make_folder, read_bytes, take_lock, to_disk
+from experiments.settings.disk import lock_file, make_folder, open_regular, read_bytes, take_lock, to_disk
 from experiments.settings.mistake import first_line
 from experiments.settings.plain import from_json
 
@@ -99,18 +99,22 @@ class Cache:
         return self.root / "notes" / digest(key)[:32]
 
     def _facts(self, folder: Path) -> dict[str, Any]:
-        """The content of the manifest. Raises _UnusableError unless it and every file are as they were written."""
-        if not folder.exists():
-            raise _UnusableError
+        """The facts of the manifest. Raises _UnusableError unless it and every file are as they were written."""
+        with self._unreadable():
+            if not folder.exists():
+                raise _UnusableError
         try:
-            manifest = unsealed(from_json(read_bytes(folder / MANIFEST)))
+            with self._unreadable():
+                manifest = unsealed(from_json(read_bytes(folder / MANIFEST)))
         except (OSError, ValueError) as error:
             raise _UnusableError(f"{MANIFEST}: {first_line(error)}") from error
         if manifest["of"] != _name(folder):
             raise _UnusableError(f"{MANIFEST}: it is of {manifest['of']}")
         for name, (size, sha256) in manifest["files"].items():
             try:
-                same = (folder / name).stat().st_size == size and self.file_digest(folder / name) == sha256
+                # opened even if its digest is remembered
+                with self._unreadable(), open_regular(folder / name) as file:
+                    same = os.fstat(file.fileno()).st_size == size and self.file_digest(folder / name) == sha256
             except OSError as error:
                 raise _UnusableError(f"{name}: {error.strerror}") from error
             if not same:
@@ -154,6 +158,19 @@ class Cache:
             with lock_file(partial.with_suffix(".lock")) as lock:
                 if take_lock(lock):
                     shutil.rmtree(partial, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _unreadable(self) -> Iterator[None]:
+        """A block that reads. A folder without the right to read it is not made again, because that could take hours
+        and fail in the end.
+        """
+        try:
+            yield
+        except PermissionError as error:
+            raise DataError(
+                f"cache={self.root}: {error.filename} cannot be read: {error.strerror}",
+                "change its rights, or choose another cache: cache=FOLDER, or ATTN_CACHE in the environment",
+            ) from error
 
     @contextlib.contextmanager
     def _unwritable(self) -> Iterator[None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -207,11 +207,14 @@ def obtain(
     described = settings.model_dump()
     folder, facts = cache.obtain("tokenizers", digest([described, corpus.identity, SPECIAL, SAMPLE, LETTERS]), make)
     tokenizer = load(folder / TOKENIZER_FILE)
-    if tokenizer.vocabulary_size < settings.vocabulary_size:
-        reached = f"the text supports a vocabulary of {tokenizer.vocabulary_size:,} of the {settings.vocabulary_size:,}"
-        report(f"{reached} asked for", 0, None)
     size = {"vocabulary_size_asked": settings.vocabulary_size, "vocabulary_size": tokenizer.vocabulary_size}
     return tokenizer, described | facts | size | {"digest": tokenizer.digest}
+
+
+def shortfall(identity: Mapping[str, Any]) -> str:
+    """A sentence if a text has fewer tokens than were asked for; empty otherwise. `identity`: as of `obtain`."""
+    reached, asked = identity["vocabulary_size"], identity.get("vocabulary_size_asked", 0)
+    return f"the text supports a vocabulary of {reached:,} of the {asked:,} asked for" if reached < asked else ""
 
 
 def _sample(corpus: Corpus, report: Report) -> tuple[list[str], int]:

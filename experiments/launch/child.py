@@ -59,12 +59,10 @@ def end_with_parent(number: int) -> None:
 
 
 def search_path() -> list[str]:
-    """The module search path of this process, with its own folders first.
-
-    The current folder is left out unless modules of the project are found there.
+    """The module search path of this process, with the project first, and without the current folder of an interactive
+    interpreter.
     """
-    places = [str(ROOT), *(place for place in sys.path if place and Path(place).resolve() != Path.cwd())]
-    return list(dict.fromkeys(places))
+    return list(dict.fromkeys([str(ROOT), *filter(None, sys.path)]))
 
 
 def why_ended(code: int, output: str) -> str:

@@ -77,8 +77,9 @@ def set_up(
         | {"waited_for_cores": neighbours.waited_share(), "code": code_digests(settings.model_dump(), run.backend)}
     )
     say_how_busy(run)
-    if (reason := why_slower(settings, device)) is not None:
-        run.say(reason)
+    for remark in (dataset.remark, why_slower(settings, device)):
+        if remark:
+            run.say(remark)
     mirrors.prepare(folder, settings.model_dump())
     if planned is not None and planned <= settings.schedule.warmup_steps:
         run.say(

@@ -181,6 +181,8 @@ def test_mistakes_of_the_run_and_the_data(words, tmp_path, monkeypatch):
     assert "a and b: several values need a sweep\n  add -m" in refused("a", "b", "task=squad")
     assert "no such file" in refused(*words("sst2", "task.train=absent.jsonl"))
     assert "no such column" in refused(*words("sst2", other))
+    both = [word.replace("labelled_train", "labelled_dev") for word in words("sst2")]
+    assert "task.train and task.validation both contain" in refused(*both)
     assert "has 200 windows" in refused(*words("sst2", "batch_size=1000"))
     assert "no such file" in refused(*words("sst2", "task.train=absent.jsonl", "seed=0,1"), "-m")
 

@@ -44,6 +44,16 @@ def test_a_finished_run_is_returned_at_once_and_scored_on_other_text(attn, tiny,
     assert refused.returncode == 2 and "was trained for objective=masked only" in refused.stderr
 
 
+def test_a_vocabulary_that_the_text_does_not_support_is_said_once_by_every_run(attn, tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("ATTN_CACHE", str(tmp_path / "cache"))
+    words = [word.replace("vocabulary_size=300", "vocabulary_size=9000") for word in tiny]
+    for seed in (0, 1):
+        done = attn("train", "heads=2", f"seed={seed}", *words)
+        assert done.returncode == 0 and done.stderr.count("of the 9,000 asked for") == 1, done.stderr
+    logs = [path.read_text() for path in tmp_path.glob("runs/*/log.txt")]
+    assert [log.count("of the 9,000 asked for") for log in logs] == [1, 1]
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="glibc's")
 def test_as_a_shell_runs_it_the_process_is_tuned_and_wandb_has_the_run(attn, shell, tiny, tmp_path):
     # the tokens are in the cache then

@@ -5,6 +5,7 @@ import fcntl
 import os
 import random
 import signal
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -210,6 +211,33 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"cache=.*file cannot be written: .*; choose another, cache=FOLDER"):
         Cache(tmp_path / "file", print).obtain("kind", "key", content("x"))
+
+
+@pytest.mark.parametrize("name", ["", "key", "key/manifest.json", "key/file"])
+@pytest.mark.parametrize("may_make", [False, True])
+def test_what_may_not_be_read_is_named_with_the_remedy_and_stays(
+    monkeypatch: pytest.MonkeyPatch, name: str, may_make: bool
+) -> None:
+    # so that the digest of the file is known without opening it
+    monkeypatch.setattr(store, "REMEMBERED", 1)
+    user = os.geteuid()
+    with tempfile.TemporaryDirectory() as root:
+        if user == 0:
+            # permissions don't bind root
+            Path(root).chmod(0o777)
+            os.seteuid(65534)
+        forbidden = Path(root, "kind", name)
+        try:
+            Cache(Path(root), print).obtain("kind", "key", content("first"))
+            cache = Cache(Path(root), print if may_make else None)
+            mode = forbidden.stat().st_mode
+            forbidden.chmod(0)
+            with pytest.raises(DataError, match=rf"{forbidden}\S* cannot be read: Permission denied\n.* ATTN_CACHE"):
+                cache.obtain("kind", "key", never)
+            forbidden.chmod(mode)
+            assert cache.obtain("kind", "key", never)[1] == {"text": "first"}
+        finally:
+            os.seteuid(user)
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(python, tmp_path: Path) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from experiments.launch.child import process_arguments
+from experiments.launch.child import ROOT, process_arguments
 
 SHADOWS = ("json", "random", "runpy", "torch", "numpy", "tokenizers", "attention", "sitecustomize")
 
@@ -39,6 +41,29 @@ def test_it_is_the_code_of_the_parent_that_runs(hostile):
     # it has come as far as to look for the configuration of the run
     assert done.returncode == 1 and "config.yaml" in done.stderr, done.stderr
     assert not (hostile / "imported").exists()
+
+
+def test_an_empty_entry_of_pythonpath_is_not_the_current_folder(hostile):
+    # Python itself imports this one
+    (hostile / "sitecustomize.py").unlink()
+    for entries in (["", ""], [str(hostile.parent), ""]):
+        command = [sys.executable, str(ROOT / "cli.py"), "train", "--cfg", "job"]
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join([*entries, *filter(None, sys.path)])}
+        done = subprocess.run(command, cwd=hostile, env=environment, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0 and "\nseed: 0\n" in done.stdout, done.stderr
+        assert not (hostile / "imported").exists()
+
+
+def test_a_folder_that_the_user_has_named_is_searched_by_parent_and_child(tmp_path):
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(["", str(tmp_path), *filter(None, sys.path)])}
+    (tmp_path / "helper.py").write_text("print('found')\n", encoding="utf-8")
+    show = (
+        "import cli, helper, subprocess; from experiments.launch.child import process_arguments;"
+        "subprocess.run(**process_arguments('helper', ''), check=True)"
+    )
+    command = [sys.executable, "-c", show]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "found\n" * 2, done.stderr
 
 
 def test_a_folder_may_have_any_name(tmp_path, monkeypatch):

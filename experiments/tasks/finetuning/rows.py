@@ -58,6 +58,12 @@ def identity(task: Benchmark, cache: Cache) -> dict[str, Any]:
     return {"task": settings, "splits": exact}
 
 
+def check_splits(task: Benchmark, cache: Cache) -> None:
+    """Raises DataError for a local file that is in two splits, or of which another split has a copy."""
+    local = {place.key: files.find(place.key, place.value) for place in places(task).values() if place.is_file}
+    files.digests_of_splits(local, cache.file_digest)
+
+
 def is_local(task: Benchmark) -> bool:
     """Whether all examples lie in local files, so that no network is needed."""
     return all(place.is_file for place in places(task).values())

@@ -11,7 +11,7 @@ from experiments.data.tokenizer import TOKENIZER_FILE, Report, Tokenizer, load
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.tasks.finetuning.features import Features, check_batch, obtain
 from experiments.tasks.finetuning.kind import kind_of
-from experiments.tasks.finetuning.rows import identity, is_local
+from experiments.tasks.finetuning.rows import check_splits, identity, is_local
 from experiments.tasks.finetuning.weights import pretrained_weights
 
 if TYPE_CHECKING:
@@ -36,9 +36,11 @@ class Finetuning:
         return identity(task, Cache(self.cache, None)) if is_local(task) else None
 
     def is_ready(self) -> bool:
-        """Whether the windows are in the cache."""
+        """Whether the windows are in the cache. Raises DataError also if a run would be scored on what it learns."""
+        cache = Cache(self.cache, None)
+        check_splits(self.settings.task, cache)
         try:
-            self._obtain(Cache(self.cache, None), lambda stage, done, total: None)
+            self._obtain(cache, lambda stage, done, total: None)
         except MissingError:
             return False
         return True

@@ -16,7 +16,7 @@ from experiments.data.errors import DataError
 from experiments.data.store import Cache
 from experiments.settings.finetuning import Benchmark
 from experiments.tasks.finetuning.examples import read
-from experiments.tasks.finetuning.rows import identity, places
+from experiments.tasks.finetuning.rows import check_splits, identity, places
 
 GOOD = {"premise": "a man eats", "hypothesis": "he eats", "label": 0}
 ASKED = {"id": "1", "question": "who", "context": "a man eats", "answers": {"text": ["man"], "answer_start": [2]}}
@@ -128,6 +128,20 @@ def test_wrong_files(tmp_path, name, content, said):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(DataError, match=r"task\.train=.*no such file"):
         identity(task("mnli", tmp_path / "absent.parquet"), Cache(tmp_path, None))
+
+
+@pytest.mark.parametrize("how", ["same", "link", "copy"])
+def test_examples_of_which_another_split_has_a_copy_are_refused(tmp_path, how):
+    train, other = write(tmp_path / "rows.json", [GOOD]), tmp_path / "other.json"
+    if how == "link":
+        other.symlink_to(train)
+    elif how == "copy":
+        other.write_bytes(train.read_bytes())
+    validation = str(train if how == "same" else other)
+    said = {"same": "both contain .*rows.json", "link": "both contain .*other.json", "copy": "have the same content"}
+    for keys, name in ((validation, "task.validation"), ({"matched": validation}, "task.validation.matched")):
+        with pytest.raises(DataError, match=rf"task\.train and {name}.* {said[how]}; a text for evaluation must not"):
+            check_splits(task("mnli", train, validation=keys), Cache(tmp_path, None))
 
 
 def test_parquet_json_and_lines_hold_the_same_examples(tmp_path):
