@@ -69,7 +69,7 @@ class Attention(ProjectedAttention):
 
 
 class Comparison(nn.Module):
-    """v^T tanh(q + k), with v [H, K]."""
+    """The comparison v^T tanh(q + k) of a query with a key in each head, with v [H, K]."""
 
     def __init__(self, heads: int, key_size: int) -> None:
         super().__init__()
@@ -81,7 +81,7 @@ class Comparison(nn.Module):
         nn.init.normal_(self.weight, std=self.weight.shape[1] ** -0.5)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """query [B, N, H, K], key [B, M, H, K] -> logits [B, H, N, M]."""
+        """Compare each query with each key: query [B, N, H, K], key [B, M, H, K] -> logits [B, H, N, M]."""
         rows = max(1, BLOCK_VALUES // max(1, key.numel()))
         blocks = [
             checkpoint(self._compare, part, key, use_reentrant=False, preserve_rng_state=False)

@@ -107,5 +107,5 @@ class Mixing(nn.Module):
             self.weight.copy_(own)
 
     def forward(self, query: Tensor) -> Tensor:
-        """[B, N, K] -> [B, N, H, K]."""
+        """Reweigh the queries for each head: [B, N, K] -> [B, N, H, K]."""
         return query.unsqueeze(2) * self.weight

@@ -17,7 +17,8 @@ class Attention(ProjectedAttention):
     """softmax(Q_i K_g^T / sqrt(key_size)) V_g in head i of group g; neighbouring heads make a group.
 
     groups = heads is multi-head attention, and groups = 1 is multi-query attention. If the number of groups doesn't
-    divide the number of heads, some groups have one head more than others.
+    divide the number of heads, some groups have one head more than others. Raises ValueError unless groups is 1 to
+    heads.
     """
 
     group_of_head: Tensor  # int64 [H]

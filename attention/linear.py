@@ -96,7 +96,7 @@ class Attention(ProjectedAttention):
 
 
 def features(x: Tensor) -> Tensor:
-    """Compute elu(x) + 1, without cancellation for negative x."""
+    """Compute elu(x) + 1 of each number of x, without cancellation for negative ones."""
     return torch.where(x > 0, x + 1, x.clamp(max=0).exp())
 
 
@@ -125,7 +125,7 @@ def attend_causally(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
 
 
 def sum_before(chunks: Tensor) -> Tensor:
-    """[B, c, ...] -> [B, c, ...]: for each chunk the sum of all chunks before it, in float32 or better."""
+    """Sum, for each chunk, all chunks before it: [B, c, ...] -> [B, c, ...], in float32 or better."""
     wide = torch.promote_types(chunks.dtype, torch.float32)
     sums = chunks[:, :-1].cumsum(1, dtype=wide).to(chunks.dtype)
     return torch.cat([torch.zeros_like(chunks[:, :1]), sums], dim=1)

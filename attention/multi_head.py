@@ -11,7 +11,17 @@ from attention.layers.projected import ProjectedAttention
 
 
 class Attention(ProjectedAttention):
-    """softmax(QK^T / sqrt(key_size)) V in each head, concatenated and projected; scaled=False omits the division."""
+    """softmax(QK^T / sqrt(key_size)) V in each head, concatenated and projected; scaled=False omits the division.
+
+    hidden_size: D, the width of inputs and outputs. key_size and value_size: the widths of a head; None means
+    hidden_size / heads. memory_size: D_M, the width of the memory; None means hidden_size. linear_bias: whether the
+    four maps have biases. dropout: the probability that a weight is dropped in training. backend: auto, or the kernel
+    that must run.
+
+    The other mechanisms share these arguments. Raises ValueError for a size under 1, for heads that don't divide
+    hidden_size and have no size of their own, for a dropout out of range, and for a backend that can't run the
+    mechanism.
+    """
 
     def __init__(
         self,

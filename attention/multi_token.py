@@ -92,7 +92,7 @@ class Convolution(nn.Module):
             self.weight[:, -1, self.weight.shape[2] // 2] = 1.0
 
     def forward(self, logits: Tensor) -> Tensor:
-        """[B, H, N, M] -> [B, H, N, M]: weighted sums over c_q queries up to each one and c_k keys around each one."""
+        """Convolve logits [B, H, N, M] over c_q queries up to each one and c_k keys around each one."""
         rows, columns = self.weight.shape[1:]
         around = F.pad(logits, (columns // 2, (columns - 1) // 2, rows - 1, 0))
         return F.conv2d(around, self.weight[:, None].to(logits.dtype), groups=len(self.weight))

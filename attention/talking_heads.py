@@ -125,8 +125,11 @@ class Attention(ProjectedAttention):
 class HeadProjection(nn.Module):
     """P_l or P_w from h_in to h_out heads, as the sum of its terms. Without terms, the maps stay as they are.
 
-    static [h_in, h_out] is one matrix for all positions. query [D, h_in, h_out] and memory [D_M, h_in, h_out] give each
-    position a matrix (x2l or x2w, m2l or m2w). query_size is D and memory_size is D_M, or 0 to omit the term.
+    heads and mixed_heads: h_in and h_out, each after its name in messages. static [h_in, h_out] is one matrix for all
+    positions. query [D, h_in, h_out] and memory [D_M, h_in, h_out] give each position a matrix (x2l or x2w, m2l or
+    m2w). query_size is D and memory_size is D_M, or 0 to omit the term.
+
+    Raises ValueError if h_in and h_out differ and there is no term, or the static one starts as the identity.
     """
 
     def __init__(

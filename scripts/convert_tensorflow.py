@@ -34,6 +34,7 @@ TABLES = ("word_embeddings", "position_embeddings", "token_type_embeddings")
 
 
 def main() -> None:
+    """Convert the folder in the first argument into that in the second."""
     if len(sys.argv) != 3:
         sys.exit("python scripts/convert_tensorflow.py FOLDER TARGET")
     folder, target = map(Path, sys.argv[1:])

@@ -144,6 +144,7 @@ PICTURES = {"bottleneck": bottleneck, "mixing": mixing, "heads": heads, "norms":
 
 
 def main(folder: Path) -> None:
+    """Write every picture into the folder. The same versions of the libraries give the same bytes."""
     folder.mkdir(exist_ok=True)
     with mpl.rc_context({"svg.hashsalt": "attn", "font.size": 9}):
         for name, draw in PICTURES.items():

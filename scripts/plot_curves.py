@@ -12,6 +12,7 @@ COLOURS = {"multi_head": "#0072B2", "talking_heads": "#D55E00"}  # by Okabe and 
 
 
 def main(runs: Path, picture: Path) -> None:
+    """Draw a line for every finished run in `runs`, and one for the loss of single-token frequencies."""
     figure, axes = plt.subplots(figsize=(7, 4.2))
     named: set[str] = set()
     unigram = None

@@ -29,6 +29,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def main(path: Path) -> None:
+    """Replace the versions in the file by those that pip resolves on both Pythons."""
     lines = path.read_text(encoding="utf-8").splitlines()
     required = requirements()
     resolved = {python: newest(required, python) for python in (OLDEST, NEWER)}

@@ -62,6 +62,10 @@ def measure(settings: Settings, world: World, clock: Clock) -> tuple[float, floa
 
 
 def work(rank: int, settings: Settings, store: str, pipe) -> None:
+    """Measure in rounds, as one of two processes; the first one sends what was measured through `pipe`.
+
+    A round is (seconds of a step alone, of a step of both, of the sums in it, of a sum of all gradients; their bytes).
+    """
     clock = Clock()
     with joined(Member(rank, 2, rank), dist.FileStore(store, 2), on_gpu=False) as group:
         rounds = []
@@ -81,6 +85,7 @@ def work(rank: int, settings: Settings, store: str, pipe) -> None:
 
 
 def main() -> None:
+    """Start both processes, and print the medians of their rounds."""
     settings = compose([*sys.argv[1:], "trainer.device=cpu", "trainer.compile=false"])
     task_of(settings).prepare(lambda *_: None)
     with tempfile.TemporaryDirectory() as folder:

@@ -31,6 +31,7 @@ KINDS = {
 
 
 def main() -> None:
+    """Profile a few steps of the model, and print the milliseconds of each kind of work."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", default="")
     parser.add_argument("--operators", action="store_true", help="show each operator")
@@ -62,6 +63,7 @@ def main() -> None:
 
 
 def kind(operator: str) -> str:
+    """The kind of work that an operator of torch does, by its name."""
     return next((name for name, parts in KINDS.items() if any(part in operator for part in parts)), "the rest")
 
 

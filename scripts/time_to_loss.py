@@ -34,6 +34,7 @@ CALIBRATION = 150  # steps
 
 
 def main() -> None:
+    """Find how many steps fit into the minutes, train that many, and print the loss."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kind", choices=KINDS)
     parser.add_argument("learning_rate", type=float)
@@ -74,6 +75,7 @@ def main() -> None:
 
 
 def peer(kind: str, settings: Settings, vocabulary_size: int) -> nn.Module:
+    """The library's model at the sizes of the settings, without dropout."""
     configuration, model = KINDS[kind]
     made: nn.Module = model(
         configuration(

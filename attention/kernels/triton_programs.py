@@ -74,19 +74,19 @@ def store_matrix(base, matrix, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def compare(left, right, DTYPE: tl.constexpr):
-    """[h, r, s] and [h, t, s] -> [h, r, t], one product for each head."""
+    """Multiply [h, r, s] and [h, t, s] -> [h, r, t], one product for each head."""
     return tl.dot(left.to(DTYPE), tl.permute(right.to(DTYPE), (0, 2, 1)), input_precision="ieee")
 
 
 @triton.jit
 def combine(maps, vectors, DTYPE: tl.constexpr):
-    """[h, r, t] and [h, t, s] -> [h, r, s], one product for each head."""
+    """Multiply [h, r, t] and [h, t, s] -> [h, r, s], one product for each head."""
     return tl.dot(maps.to(DTYPE), vectors.to(DTYPE), input_precision="ieee")
 
 
 @triton.jit
 def mix(matrix, maps, DTYPE: tl.constexpr):
-    """[g, h] and [h, r, t] -> [g, r, t], by one wide product. If the matrix is None, the maps stay as they are."""
+    """Mix [g, h] and [h, r, t] -> [g, r, t], by one wide product. If the matrix is None, the maps stay as they are."""
     mixed = maps
     if matrix is not None:
         flat = tl.reshape(maps.to(DTYPE), (maps.shape[0], maps.shape[1] * maps.shape[2]))
@@ -97,7 +97,7 @@ def mix(matrix, maps, DTYPE: tl.constexpr):
 
 @triton.jit
 def correlate(left, right, DTYPE: tl.constexpr):
-    """[h, r, t] and [g, r, t] -> [h, g], summed over the tile: the gradient of a projection."""
+    """Multiply [h, r, t] and [g, r, t] -> [h, g], summed over the tile: the gradient of a projection."""
     first = tl.reshape(left.to(DTYPE), (left.shape[0], left.shape[1] * left.shape[2]))
     second = tl.reshape(right.to(DTYPE), (right.shape[0], right.shape[1] * right.shape[2]))
     return tl.dot(first, tl.trans(second), input_precision="ieee")
@@ -105,7 +105,7 @@ def correlate(left, right, DTYPE: tl.constexpr):
 
 @triton.jit
 def logits(left, right, scale, matrix, mask, rows, columns, M, CAUSAL: tl.constexpr, DTYPE: tl.constexpr):
-    """(J, L) of a tile of queries and keys, or of keys and queries; rows and columns must broadcast to the tile."""
+    """Compute (J, L) of a tile of queries and keys, or of keys and queries; rows and columns must broadcast to it."""
     J = compare(left, right, DTYPE) * scale
     allowed = columns < M
     if CAUSAL:

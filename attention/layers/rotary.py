@@ -23,7 +23,7 @@ class Rotary:
         self.base = base
 
     def __call__(self, x: Tensor, first: int = 0) -> Tensor:
-        """[B, N, H, K] -> [B, N, H, K], with index n rotated as position `first` + n; angles in float32 or better."""
+        """Rotate index n of x [B, N, H, K] as position `first` + n; angles are in float32 or better."""
         N, H, K = x.shape[1:]
         half = K // 2
         dtype = torch.promote_types(x.dtype, torch.float32)

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.recorded import config_here, override
+from experiments.data.corpus import SPLITS
 from experiments.display.rows import show
 from experiments.model.kernel import keep_kernel, why_slower
 from experiments.record.find import find_run
-from experiments.record.folder import RunFolder
+from experiments.record.folder import TOKENIZER, RunFolder
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake, nearest
@@ -18,7 +19,6 @@ from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.choose import task_of
 
 RUNTIME_KEYS = {"length", "dropout", "attention_dropout", "backend"}  # of a model: what doesn't make it another one
-SPLITS = ("train", "validation", "test")
 
 
 def evaluate_run(
@@ -36,7 +36,7 @@ def evaluate_run(
         if not settings.objective.generates:
             raise Mistake(f"--bleu: {folder.name} has objective={settings.objective.kind}, which does not translate")
         settings.objective.check_scorer("--bleu")
-    own_tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
+    own_tokenizer = FileTokenizer(kind="file", path=str(folder.path / TOKENIZER))
     tokenizer_source: dict[str, object] = {"tokenizer": own_tokenizer}
     if isinstance(settings, FinetuningSettings):
         if split != "validation":

@@ -31,8 +31,7 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
     from experiments.data.tokenizer import load
     from experiments.record.checkpoint import MODEL, load_weights, weights
 
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise Mistake(f"{target} exists already", "name a folder that is new or empty")
+    check_target(target)
     run = RunFolder(find_run(name, runs))
     settings = pretraining(run)
     tokenizer = load(run.path / TOKENIZER)
@@ -53,6 +52,12 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
     print(f"{target}: {config['architectures'][0]} of {run.name}")
     if note := format.note(settings):
         print(note)
+
+
+def check_target(target: Path) -> None:
+    """Raises Mistake unless the folder of an export is new or empty."""
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise Mistake(f"{target} exists already", "name a folder that is new or empty")
 
 
 def _fitting_format(

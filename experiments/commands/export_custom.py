@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from experiments.commands.export_checkpoint import tokenizer_config
+from experiments.commands.export_checkpoint import check_target, tokenizer_config
 from experiments.config.recorded import pretraining
 from experiments.record.code_digest import code_digests
 from experiments.record.durable import new_folder, to_json
@@ -32,8 +32,7 @@ def export_custom(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoi
     from experiments.data.tokenizer import load
     from experiments.record.checkpoint import MODEL, load_weights, weights
 
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise Mistake(f"{target} exists already", "name a folder that is new or empty")
+    check_target(target)
     run = RunFolder(find_run(name, runs))
     settings = pretraining(run)
     tokenizer = load(run.path / TOKENIZER)

@@ -68,7 +68,7 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
         show(rows, listed_format, caption=caption)
         return ExitCode.DONE
     if options.plan is not None:
-        from experiments.tables.plan import make_plan
+        from experiments.tables.seed_plan import make_plan
 
         source.check()
         print(make_plan(request, source, options.plan))
@@ -140,8 +140,8 @@ def _make(
 
 def _report(request: Request, source: Source, published: Published | None) -> Report:
     """The report of the requested seeds; if the user named none, of all that have begun."""
-    from experiments.tables.plan import evidence_for, line_of, plans
     from experiments.tables.report import report
+    from experiments.tables.seed_plan import evidence_for, line_of, plans
 
     planned = plans(request)
     if not request.names_seeds:

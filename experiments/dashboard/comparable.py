@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from experiments.display.comparison import telling
 from experiments.display.rows import Row
 from experiments.record.dotted import values_at
 from experiments.record.folder import FINAL
@@ -55,7 +56,9 @@ def comparable(results: Sequence[dict[str, Any]], rows: Sequence[Row], settings:
 
     results: the runs. rows: their columns. settings: the columns that are settings and sufficient to distinguish runs.
     """
-    columns = [column for column in telling(rows, settings) if column != "seed" and not _is_condition(column)]
+    values = {column: [row[column] for row in rows] for column in settings}
+    told = telling(values, [()] * len(rows))
+    columns = [column for column in told if column != "seed" and not _is_condition(column)]
     conditions = _conditions(results)
     keys = [_key(each) for each in conditions]
     known = dict(zip(keys, conditions, strict=True))
@@ -80,19 +83,6 @@ def comparable(results: Sequence[dict[str, Any]], rows: Sequence[Row], settings:
 def is_finished(result: Mapping[str, Any]) -> bool:
     """Whether a run was trained to its end and has a loss."""
     return result["status"] in FINAL and result.get("validation_loss") is not None
-
-
-def telling(rows: Sequence[Row], settings: Sequence[str]) -> list[str]:
-    """The settings that distinguish rows which earlier settings do not."""
-    columns: list[str] = []
-    alike: list[Any] = [()] * len(rows)
-    for column in settings:
-        apart = [(before, str(row[column])) for before, row in zip(alike, rows, strict=True)]
-        numbers = {key: number for number, key in enumerate(dict.fromkeys(apart))}
-        if len(numbers) > len(set(alike)):
-            columns.append(column)
-            alike = [numbers[key] for key in apart]
-    return columns
 
 
 def _conditions(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:

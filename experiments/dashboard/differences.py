@@ -8,7 +8,7 @@ from typing import Any
 from experiments.dashboard.comparable import Configuration
 from experiments.statistics.comparison import Compared, Word, claim_p_value, claim_word
 from experiments.statistics.evidence import ALPHA, Anytime, holm_levels, interval, mean_and_deviation, standard_error
-from experiments.statistics.plateau import at_plateau, late_gain, marks
+from experiments.statistics.plateau import late_gain, marks, stuck
 
 MARGIN = 0.01  # nats: a difference that would matter
 # maximum number of differences, over all configurations that may be the baseline
@@ -55,7 +55,7 @@ def differences(baseline: int, configurations: Mapping[int, Configuration], resu
     """
     losses = {number: of_seeds(each, results) for number, each in configurations.items()}
     ended = {number: [results[run] for run in each.finished.values()] for number, each in configurations.items()}
-    stuck = {number: why for number, each in configurations.items() if (why := _stuck(each, results, ended[number]))}
+    whys = {number: why for number, each in configurations.items() if (why := _stuck(each, results, ended[number]))}
     gains = {number: gain for number, each in ended.items() if (gain := late_gain(each)) is not None}
     compared: dict[int, Compared] = {}
     for number in configurations:
@@ -65,7 +65,7 @@ def differences(baseline: int, configurations: Mapping[int, Configuration], resu
             rows = (configurations[number].name, configurations[baseline].name)
             made = Compared("", ">", paired, -1, MARGIN, rows)
             of = {configurations[each].name: each for each in (number, baseline)}
-            reasons = marks(made, _named(stuck, of), _named(gains, of))
+            reasons = marks(made, _named(whys, of), _named(gains, of))
             compared[number] = Compared("", ">", paired, -1, MARGIN, rows, marks=reasons)
     # a single pair can show nothing, so it takes no share of the allowed error
     family = [number for number, each in compared.items() if len(each.values) > 1]
@@ -93,8 +93,7 @@ def _shown(compared: Compared, level: float) -> dict[str, Any]:
 
 def _stuck(configuration: Configuration, results: Results, ended: Results) -> str:
     diverged = sum(results[run]["status"] == "nan" for run in configuration.runs)
-    said = [f"diverged with {diverged} of {len(configuration.runs)} seeds"] if diverged else []
-    return " and ".join([*said, *filter(None, [at_plateau(ended)])])
+    return stuck(ended, diverged, len(configuration.runs))
 
 
 def _named(values: Mapping[int, Any], names: Mapping[str, int]) -> dict[str, Any]:

@@ -7,7 +7,9 @@ import glob
 import itertools
 import os
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from experiments.data.documents import LONGEST
 from experiments.data.errors import DataError, suggestion
@@ -123,19 +125,28 @@ def parquet_rows(path: Path, column: str) -> Iterator[str]:
 def parquet_texts(path: Path, columns: dict[str, str]) -> Iterator[tuple[str, ...]]:
     """The values of the columns; a row with a null is left out. `columns`: by the key that asks."""
     import pyarrow as pa
+
+    with parquet_file(path) as file:
+        for key, column in columns.items():
+            check_column(str(path), column, file.schema_arrow.names, key)
+            kind = file.schema_arrow.field(column).type
+            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+                texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
+                raise DataError(f"{key}={column}: {path} has {kind} there, not text{suggestion(column, texts)}")
+        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=list(columns.values())):
+            values = zip(*(batch.column(name).to_pylist() for name in columns.values()), strict=True)
+            yield from (texts for texts in values if None not in texts)
+
+
+@contextmanager
+def parquet_file(path: Path) -> Iterator[Any]:
+    """A block that reads an open `pyarrow.parquet.ParquetFile`. Raises DataError if it is none, or damaged."""
+    import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
         with pq.ParquetFile(path) as file:
-            for key, column in columns.items():
-                check_column(str(path), column, file.schema_arrow.names, key)
-                kind = file.schema_arrow.field(column).type
-                if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-                    texts = [field.name for field in file.schema_arrow if pa.types.is_string(field.type)]
-                    raise DataError(f"{key}={column}: {path} has {kind} there, not text{suggestion(column, texts)}")
-            for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=list(columns.values())):
-                values = zip(*(batch.column(name).to_pylist() for name in columns.values()), strict=True)
-                yield from (texts for texts in values if None not in texts)
+            yield file
     except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
         raise DataError(f"{path} is not a Parquet file, or is damaged: {first_line(error)}") from error
 

@@ -24,14 +24,14 @@ class LocalFiles(SplitData):
     @property
     @abstractmethod
     def grouping(self) -> Documents:
-        """Which rows make a document."""
+        """How rows become documents."""
 
     def columns(self, path: Path) -> list[str]:
-        """The columns that are read of a Parquet file; none of a text."""
+        """The columns to read from a Parquet file; none for a text."""
         return []
 
     def open(self, cache: Cache) -> Corpus:
-        """Raises DataError for a file that isn't there, or that is in two splits."""
+        """Find the files. Raises DataError for one that does not exist, and for one that is in two splits."""
         paths = {split: files.find(f"data.{split}", pattern) for split, pattern in self.places().items()}
 
         def texts(split: str, paths: list[Path]) -> Iterator[str]:

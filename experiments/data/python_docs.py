@@ -24,9 +24,9 @@ PUNCTUATION = ".,;:!?()'\"`*"
 
 
 def documents(library: Path | None = None) -> Iterator[str]:
-    """One document a topic of the language reference, then one a module, in a fixed order.
+    """Yield a document for each topic of the language reference, then one for each module, in a fixed order.
 
-    Paragraphs are parted by blank lines, and none occurs twice. `library` is the folder of the standard library, by
+    Blank lines separate paragraphs, and no paragraph occurs twice. `library` is the folder of the standard library, by
     default the running interpreter's; a folder without sources has no documents.
     """
     folder = Path(sysconfig.get_path("stdlib")) if library is None else library
@@ -72,14 +72,14 @@ def topics(tree: ast.Module) -> Iterator[str]:
 
 
 def docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
-    """Line and text of every docstring of a module."""
+    """The line and the text of every docstring of a module."""
     for node in ast.walk(tree):
         if isinstance(node, DOCUMENTED) and (text := ast.get_docstring(node)):
             yield node.body[0].lineno, text
 
 
 def comments(source: str) -> Iterator[tuple[int, str]]:
-    """First line and text of every run of lines that hold nothing but a comment."""
+    """The first line and the text of every run of lines that hold nothing but a comment."""
     lines = ((number, line.strip()) for number, line in enumerate(source.split("\n"), 1))
     for is_comment, run in groupby(lines, key=lambda numbered: numbered[1].startswith("#")):
         if is_comment:

@@ -105,9 +105,10 @@ class Tokenizer:
         return Tokenizer(inner)
 
     def with_frame(self, single: str, pair: str) -> Tokenizer:
-        """One that frames a text, or a pair of texts, as the templates say, unless its file has a frame of its own.
+        """A copy that frames a text, or a pair of texts, as the templates say, unless its file has a frame of its own.
 
-        So `[CLS] $A [SEP]` and `[CLS] $A [SEP] $B:1 [SEP]:1`, with our names of the special tokens.
+        The templates are such as `[CLS] $A [SEP]` and `[CLS] $A [SEP] $B:1 [SEP]:1`, with our names of the special
+        tokens.
         """
         from tokenizers import processors
 
@@ -177,7 +178,7 @@ def load(path: Path) -> Tokenizer:
 
 
 def from_vocabulary(path: Path, *, lowercase: bool) -> Tokenizer:
-    """BERT's WordPiece of a vocab.txt, a token a line. Raises DataError."""
+    """BERT's WordPiece with the tokens of a vocab.txt, one on each line. Raises DataError."""
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except UnicodeDecodeError as error:
@@ -271,8 +272,9 @@ def _byte_bpe(texts: list[str], size: int) -> tokenizers.Tokenizer:
 def alphabet_of(counts: Counter[str], size: int, most: int | None) -> list[str]:
     """The characters that a WordPiece of `size` ids knows: the `most` commonest.
 
-    With most None they are the commonest LETTERS, in half of the vocabulary as each is in it twice, within a word and
-    at its start; and Chinese characters, each a word, in the other half: 4,000 of them are all but 0.6% of a text.
+    If `most` is None, one half of the vocabulary is for the commonest letters, at most LETTERS of them. Each has two
+    ids, at the start of a word and within one. The other half is for Chinese characters, each of which is a word: 4,000
+    of them cover all but 0.6% of a text.
     """
     commonest = sorted((char for char in counts if not char.isspace()), key=lambda char: (-counts[char], char))
     if most is not None:

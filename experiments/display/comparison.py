@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 from pathlib import Path
 from typing import Any
@@ -83,12 +83,11 @@ def table_of(results: list[dict[str, Any]]) -> list[Row]:
     """
     columns = _subject(results)
     columns |= {column: place for column, place in COLUMNS.items() if place.startswith("config.")} | {"seed": "seed"}
-    # results with the same number are alike in every column so far
-    alike = _numbered(list(zip(*(map(str, values_at(results, place)) for place in columns.values()), strict=True)))
-    for place in _differing([result["config"] or {} for result in results]):
-        apart = _numbered(list(zip(alike, map(str, values_at(results, place)), strict=True)))
-        if max(apart) > max(alike):
-            alike, columns[place.removeprefix("config.")] = apart, place
+    so_far = list(zip(*(map(str, values_at(results, place)) for place in columns.values()), strict=True))
+    settings = {
+        place: values_at(results, place) for place in _differing([result["config"] or {} for result in results])
+    }
+    columns |= {place.removeprefix("config."): place for place in telling(settings, so_far)}
     columns |= _measured(results)
     return rows_of(results, columns)
 
@@ -124,6 +123,19 @@ def rows_of(results: list[dict[str, Any]], columns: dict[str, str]) -> list[Row]
 def place_of(key: str) -> str:
     """The place of a column, or of a setting by its dotted keys, in a result."""
     return NAMED.get(key, f"config.{key}")
+
+
+def telling(columns: Mapping[str, Sequence[object]], so_far: Sequence[Hashable]) -> Iterator[str]:
+    """The names of the columns that distinguish rows which earlier columns do not.
+
+    so_far: what already distinguishes each row.
+    """
+    alike = _numbered(so_far)
+    for name, values in columns.items():
+        apart = _numbered(list(zip(alike, map(str, values), strict=True)))
+        if max(apart, default=0) > max(alike, default=0):
+            alike = apart
+            yield name
 
 
 def _numbered(values: Sequence[Hashable]) -> list[int]:

@@ -10,12 +10,10 @@ import torch
 from torch import Tensor
 
 from experiments.formats.format import Format
-from experiments.formats.requirements import head_size, our_activation, require, require_config
+from experiments.formats.requirements import THEIR_ACTIVATIONS, head_size, our_activation, require, require_config
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
-ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
-THEIRS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 FIXED = {
     "variant.name": "multi_head",
     "variant.scaled": True,
@@ -70,7 +68,7 @@ class AlbertFormat(Format):
     unused: ClassVar[str] = r"albert\.embeddings\.position_ids"
 
     def overrides(self, config: Mapping[str, Any]) -> list[str]:
-        """The overrides that make our model theirs. Mistake: names what we don't have."""
+        """The overrides that make our model theirs. Raises Mistake that names what we don't have."""
         config = DEFAULTS | dict(config)
         require_config(config, {"inner_group_num": 1, "tie_word_embeddings": True})
         groups, layers = config["num_hidden_groups"], config["num_hidden_layers"]
@@ -82,7 +80,7 @@ class AlbertFormat(Format):
                 "hidden_size, because our model has no map between equal sizes"
             )
         pretraining = "AlbertForPreTraining" in (config.get("architectures") or [])
-        activation = our_activation(config["hidden_act"], ACTIVATIONS)
+        activation = our_activation(config["hidden_act"])
         return [
             f"objective={'masked_sop' if pretraining else 'masked'}",
             "variant=multi_head",
@@ -111,7 +109,7 @@ class AlbertFormat(Format):
         ]
 
     def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
-        """A `config.json` for our model. Mistake: names what ALBERT doesn't have."""
+        """A `config.json` for our model. Raises Mistake that names what ALBERT doesn't have."""
         _check(settings)
         model = settings.model
         pretraining = settings.objective.kind == "masked_sop"
@@ -126,7 +124,7 @@ class AlbertFormat(Format):
             "inner_group_num": 1,
             "num_attention_heads": settings.heads,
             "intermediate_size": model.intermediate_size,
-            "hidden_act": THEIRS[model.activation],
+            "hidden_act": THEIR_ACTIVATIONS[model.activation],
             "hidden_dropout_prob": model.dropout,
             "attention_probs_dropout_prob": model.attention_dropout,
             "max_position_embeddings": model.length,
@@ -137,7 +135,7 @@ class AlbertFormat(Format):
         }
 
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Our state dict of theirs. Mistake: a name that such a model does not have.
+        """Their state dict under our names. Raises Mistake for a name that such a model does not have.
 
         A pooler without the classifier that it is for is left out: nothing of ours is made of it.
         """
@@ -160,7 +158,7 @@ class AlbertFormat(Format):
         return ours
 
     def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
-        """Their state dict of ours. Mistake: names what ALBERT doesn't have."""
+        """Our state dict under their names. Raises Mistake that names what ALBERT doesn't have."""
         _check(settings)
         named = {ours: name for name, ours in MODULES.items()}
         inner = {ours: name for name, ours in GROUP_MODULES.items()}

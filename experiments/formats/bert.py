@@ -15,11 +15,11 @@ import torch
 from torch import Tensor
 
 from experiments.formats.format import Format
-from experiments.formats.requirements import our_activation, require_config, text
+from experiments.formats.requirements import ACTIVATIONS, THEIR_ACTIVATIONS, our_activation, require_config, text
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
-ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}
+READ_ACTIVATIONS = ACTIVATIONS | {"gelu_pytorch_tanh": "gelu_tanh"}
 # what our model must be for theirs to be the same function; a group's key, or a key that people vary
 FIXED = {
     "norm": "post",
@@ -93,7 +93,7 @@ class BertFormat(Format):
     defaults: ClassVar[dict[str, Any]] = DEFAULTS
 
     def overrides(self, config: Mapping[str, Any]) -> list[str]:
-        """The overrides that make our model theirs. Mistake: names what we don't have."""
+        """The overrides that make our model theirs. Raises Mistake that names what we don't have."""
         complete = self.defaults | dict(config)
         if missing := sorted(set(self.same_numbers.values()) - set(complete)):
             raise Mistake(f"config.json lacks {', '.join(missing)}")
@@ -117,7 +117,7 @@ class BertFormat(Format):
             "key_size": complete.get("attention_key_size") or value_size,
             "value_size": value_size,
             "model.embedding_size": complete.get("embedding_size") or numbers["hidden_size"],
-            "model.activation": our_activation(complete[self.activation], ACTIVATIONS),
+            "model.activation": our_activation(complete[self.activation], READ_ACTIVATIONS),
             "model.tied": bool(complete["tie_word_embeddings"]),
         }
         return [f"{key}={text(value)}" for key, value in values.items()]
@@ -128,13 +128,12 @@ class BertFormat(Format):
         """
         if problems := list(self._inexpressible(settings)):
             raise Mistake("; ".join(problems))
-        named = {ours: theirs for theirs, ours in ACTIVATIONS.items() if theirs != "gelu_pytorch_tanh"}
         written = {
             "architectures": [self.architecture],
             "model_type": self.model_type,
             "vocab_size": vocabulary_size,
             **{theirs: _value(settings, ours) for ours, theirs in self.same_numbers.items()},
-            self.activation: named[settings.model.activation],
+            self.activation: THEIR_ACTIVATIONS[settings.model.activation],
             "tie_word_embeddings": settings.model.tied,
         }
         if not _has_plain_heads(settings):
@@ -158,7 +157,7 @@ class BertFormat(Format):
         return f"for `attn import`, as transformers does not load such weights: {sizes}"
 
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Leave the output embedding out if it is the input's."""
+        """Their state dict under our names; without an output embedding if it is the input's."""
         complaint = f"is no weight of a {self.architecture}"
         ours = {_renamed(_modern(name), self.renamed, complaint): state[name] for name in state}
         if "head.bias" not in ours and "head.output.bias" not in ours:
@@ -172,7 +171,7 @@ class BertFormat(Format):
         return ours
 
     def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
-        """Their names of our weights; the output bias is stored by each name that it has."""
+        """Our state dict under their names; the output bias is stored under each name that it has."""
         names = {ours: theirs for theirs, ours in self.renamed.items()}
         output, bias = names["head.output"], state["head.bias"]
         rest = {name: value for name, value in state.items() if name != "head.bias" or "head" in names}

@@ -12,13 +12,10 @@ import torch
 from torch import Tensor
 
 from experiments.formats.format import Format
-from experiments.formats.requirements import head_size, our_activation, require, require_config
+from experiments.formats.requirements import THEIR_ACTIVATIONS, head_size, our_activation, require, require_config
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
-ACTIVATIONS = {"gelu_new": "gelu_tanh", "gelu": "gelu", "relu": "relu"}
-# the first of those that are the same function is what we write
-THEIRS = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
 FIXED = {
     "objective.kind": "causal",
     "variant.name": "multi_head",
@@ -68,11 +65,11 @@ class Gpt2Format(Format):
     frame: ClassVar[tuple[str, str]] = ("[CLS] $A", "[CLS] $A [SEP] $B")
 
     def overrides(self, config: Mapping[str, Any]) -> list[str]:
-        """The overrides that make our model theirs. Mistake: names what we don't have."""
+        """The overrides that make our model theirs. Raises Mistake that names what we don't have."""
         config = DEFAULTS | dict(config)
         needed = {"scale_attn_by_inverse_layer_idx": False, "add_cross_attention": False}
         require_config(config, {**needed, "embd_pdrop": config["resid_pdrop"]})
-        activation = our_activation(config["activation_function"], ACTIVATIONS)
+        activation = our_activation(config["activation_function"])
         inner = config.get("n_inner") or 4 * config["n_embd"]
         return [
             "objective=causal",
@@ -101,7 +98,7 @@ class Gpt2Format(Format):
         ]
 
     def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
-        """A `config.json` for our model. Mistake: names what GPT-2 doesn't have."""
+        """A `config.json` for our model. Raises Mistake that names what GPT-2 doesn't have."""
         _check(settings)
         model = settings.model
         return {
@@ -113,7 +110,7 @@ class Gpt2Format(Format):
             "n_layer": model.layers,
             "n_head": settings.heads,
             "n_inner": model.intermediate_size,
-            "activation_function": THEIRS[model.activation],
+            "activation_function": THEIR_ACTIVATIONS[model.activation],
             "resid_pdrop": model.dropout,
             "embd_pdrop": model.dropout,
             "attn_pdrop": model.attention_dropout,
@@ -124,7 +121,10 @@ class Gpt2Format(Format):
         }
 
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Our state dict of theirs; without an output embedding if it is the input's. Mistake: an unknown name."""
+        """Their state dict under our names; without an output embedding if it is the input's.
+
+        Raises Mistake for an unknown name.
+        """
         ours: dict[str, Tensor] = {}
         for published, tensor in state.items():
             name = f"transformer.{published}" if PUBLISHED.fullmatch(published) else published
@@ -148,7 +148,7 @@ class Gpt2Format(Format):
         return {name: tensor.contiguous() for name, tensor in ours.items()}
 
     def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
-        """Their state dict of ours. Mistake: names what GPT-2 doesn't have."""
+        """Our state dict under their names. Raises Mistake that names what GPT-2 doesn't have."""
         _check(settings)
         state = dict(state)
         theirs: dict[str, Tensor] = {}
@@ -174,7 +174,7 @@ class Gpt2Format(Format):
 
 
 def _layer_and_module(module: str) -> tuple[str | None, str]:
-    """("3", "attn.c_attn") of transformer.h.3.attn.c_attn; (None, "") of what is in no layer."""
+    """("3", "attn.c_attn") for transformer.h.3.attn.c_attn; (None, "") for a name outside of the layers."""
     match = re.fullmatch(r"transformer\.h\.(\d+)\.(.+)", module)
     return (match[1], match[2]) if match else (None, "")
 

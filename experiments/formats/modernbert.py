@@ -80,7 +80,7 @@ class ModernBertFormat(Format):
     model_type: ClassVar[str] = "modernbert"
 
     def overrides(self, config: Mapping[str, Any]) -> list[str]:
-        """The overrides that make our model theirs. Mistake: names what we don't have."""
+        """The overrides that make our model theirs. Raises Mistake that names what we don't have."""
         complete = DEFAULTS | dict(config)
         activation = complete["hidden_activation"]
         require_config(complete, NEEDED | {"classifier_activation": activation})
@@ -102,7 +102,10 @@ class ModernBertFormat(Format):
         return [f"{key}={text(value)}" for key, value in values.items()]
 
     def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
-        """A config.json that old and new versions of transformers read alike. Mistake: what ModernBERT doesn't have."""
+        """A config.json that old and new versions of transformers read alike.
+
+        Raises Mistake that names what ModernBERT doesn't have.
+        """
         _check(settings)
         model, tree = settings.model, settings.model_dump()
         activation = {ours: theirs for theirs, ours in ACTIVATIONS.items()}[model.activation]
@@ -131,7 +134,10 @@ class ModernBertFormat(Format):
         }
 
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Our state dict of theirs, whose map before the output may have no bias. Mistake: an unknown name."""
+        """Their state dict under our names, where the map before the output may have no bias.
+
+        Raises Mistake for an unknown name.
+        """
         ours: dict[str, Tensor] = {}
         for name, tensor in state.items():
             module, _, parameter = name.rpartition(".")
@@ -156,7 +162,7 @@ class ModernBertFormat(Format):
         return {name: tensor.contiguous() for name, tensor in ours.items()}
 
     def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
-        """Their state dict of ours. Mistake: names what ModernBERT doesn't have."""
+        """Our state dict under their names. Raises Mistake that names what ModernBERT doesn't have."""
         _check(settings)
         named = {ours: theirs for theirs, ours in MODULES.items()}
         inner = {ours: theirs for theirs, ours in LAYER_MODULES.items()}
@@ -183,7 +189,7 @@ def _layer_and_module(module: str) -> tuple[str | None, str]:
 
 
 def _global_every(config: Mapping[str, Any]) -> int:
-    """Of how many layers the first attends to all tokens: one number in old configurations, a list of all in new."""
+    """The number of layers of which the first attends to all tokens, in an old or a new configuration."""
     types = config.get("layer_types")
     if types is None:
         return int(config["global_attn_every_n_layers"])

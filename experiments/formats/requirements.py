@@ -10,6 +10,10 @@ from experiments.record.dotted import value_at
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
+# ours by the names that most models of transformers have, and the other way round
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh"}
+THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
+
 
 def require(name: str, settings: Settings, needed: dict[str, Any]) -> None:
     """Raises Mistake that names the settings, by dotted keys, which a model of this name can't have."""
@@ -34,7 +38,7 @@ def require_config(config: Mapping[str, Any], needed: dict[str, Any]) -> None:
         raise Mistake("; ".join(wrong))
 
 
-def our_activation(theirs: str, known: dict[str, str]) -> str:
+def our_activation(theirs: str, known: Mapping[str, str] = ACTIVATIONS) -> str:
     """Our name of an activation. Raises Mistake for one that we don't have."""
     if theirs not in known:
         raise Mistake(f"activation {theirs!r} of config.json: must be one of {', '.join(known)}")

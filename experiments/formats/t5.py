@@ -12,13 +12,11 @@ from typing import Any, ClassVar
 from torch import Tensor
 
 from experiments.formats.format import Format
-from experiments.formats.requirements import require, text
+from experiments.formats.requirements import ACTIVATIONS, THEIR_ACTIVATIONS, require, text
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.settings.variant import module_of
 
-# of theirs; "gated-gelu" is the one name that does not mean what it says
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh"}
 # what our model has to be
 REQUIRED = {
     "objective.kind": "span_corruption",
@@ -44,7 +42,7 @@ class T5Format(Format):
     def completed(self, config: Mapping[str, Any], state: Mapping[str, Tensor]) -> dict[str, Any]:
         """The config.json with `tie_word_embeddings` as its weights have it: transformers 5 writes true for every T5.
 
-        A 1.1 that it has just made is tied, too; a trained one is not. Whether the output is scaled says the version.
+        An untrained model of version 1.1 is tied too. The version therefore says whether the output is scaled.
         """
         output, embedding = state.get("lm_head.weight"), state.get("shared.weight")
         tied = output is None or (embedding is not None and output.equal(embedding))
@@ -86,10 +84,10 @@ class T5Format(Format):
         return [f"{key}={text(value)}" for key, value in values.items()]
 
     def config(self, settings: Settings, vocabulary_size: int) -> dict[str, Any]:
-        """The config.json of our model. Raises Mistake that names what T5's format can't say."""
+        """The config.json of our model. Raises Mistake that names what T5's format can't express."""
         _check(settings)
         model = settings.model
-        theirs = {ours: name for name, ours in ACTIVATIONS.items()}[model.activation]
+        theirs = THEIR_ACTIVATIONS[model.activation]
         if model.gated:
             theirs = "gated-gelu" if model.activation == "gelu_tanh" else f"gated-{theirs}"
         tied = model.tied and model.output_scaled
@@ -113,14 +111,14 @@ class T5Format(Format):
         }
 
     def with_tokens(self, config: Mapping[str, Any], tokens: Mapping[str, int]) -> dict[str, Any]:
-        """A T5 has no token before a text but that before its targets."""
+        """The config.json with special tokens, of which T5 has one before its targets and none before its inputs."""
         rest = {name: value for name, value in tokens.items() if name != "bos_token_id"}
         return {**config, **rest, "decoder_start_token_id": tokens["bos_token_id"]}
 
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Our state dict, with the same tensors; without an output embedding if it is the input's.
 
-        Mistake: a name that such a model does not have.
+        Raises Mistake for a name that such a model does not have.
         """
         layers = len({match[1] for name in state if (match := re.match(r"encoder\.block\.(\d+)\.", name))})
         ours = {theirs: ours for ours, theirs in names(layers, gated=any("wi_0" in name for name in state)).items()}
@@ -133,7 +131,7 @@ class T5Format(Format):
         return taken
 
     def to_hugging_face(self, state: Mapping[str, Tensor], settings: Settings) -> dict[str, Tensor]:
-        """The scale of the logits goes into the query maps, that of the output into its map."""
+        """Our state dict under their names; the query maps and the output map take up the scales of their products."""
         _check(settings)
         model, variant = settings.model, settings.variant
         theirs = {name: state[ours] for ours, name in names(model.layers, model.gated).items() if ours in state}
@@ -178,6 +176,7 @@ def names(layers: int, gated: bool) -> dict[str, str]:
 def _activation(name: str) -> tuple[bool, str]:
     """(gated, ours) of T5's feed_forward_proj."""
     gated, activation = name.startswith("gated-"), name.removeprefix("gated-")
+    # the one name that does not mean what it says
     if name == "gated-gelu":
         activation = "gelu_new"
     if activation not in ACTIVATIONS:

@@ -12,9 +12,6 @@ from typing import Any
 
 from experiments.settings import plugins
 
-ROOT = Path(__file__).resolve().parents[2]
-
-
 # sets the search path before it imports anything: `python -m` and `python -c` would look in the current folder first;
 # a parent that blocks signals, as a worker of Ray does, hands this down; before the time of a job ends, Slurm sends
 # SIGUSR2 to all of its processes, but only the parent knows what to do
@@ -62,7 +59,7 @@ def search_path() -> list[str]:
     """The module search path of this process, with the project first, and without the current folder of an interactive
     interpreter.
     """
-    return list(dict.fromkeys([str(ROOT), *filter(None, sys.path)]))
+    return list(dict.fromkeys([str(plugins.ROOT), *filter(None, sys.path)]))
 
 
 def why_ended(code: int, output: str) -> str:

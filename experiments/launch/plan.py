@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
@@ -139,12 +139,17 @@ def _checked(grid: Iterable[Combination], launcher: str) -> list[Settings]:
             cells.append(outcome)
         except Mistake as mistake:
             wrong.append(f"{label}: {mistake}" if label else str(mistake))
-    if wrong:
-        total = len(wrong) + len(cells)
-        more = [f"and {len(wrong) - MAX_CELLS_NAMED:,} more"] if len(wrong) > MAX_CELLS_NAMED else []
-        count = f"{len(wrong):,} of {total:,} cells are wrong; none was started" if total > 1 else ""
-        raise Mistake("\n".join([*wrong[:MAX_CELLS_NAMED], *more]), count)
+    refuse(wrong, len(wrong) + len(cells))
     return list({repr(cell.model_dump()): cell for cell in reversed(cells)}.values())[::-1]
+
+
+def refuse(wrong: Sequence[str], total: int) -> None:
+    """Raises Mistake with the lines about wrong cells, if there are any. total: the number of all cells."""
+    if not wrong:
+        return
+    more = [f"and {len(wrong) - MAX_CELLS_NAMED:,} more"] if len(wrong) > MAX_CELLS_NAMED else []
+    count = f"{len(wrong):,} of {total:,} cells are wrong; none was started" if total > 1 else ""
+    raise Mistake("\n".join([*wrong[:MAX_CELLS_NAMED], *more]), count)
 
 
 def check_cell(settings: Settings, *, runs_here: bool) -> None:

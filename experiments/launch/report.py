@@ -14,6 +14,7 @@ from rich.table import Column
 from experiments.display.comparison import COLUMNS, table_of, tables_of
 from experiments.display.rows import show
 from experiments.launch.cell import finished_result, folder_of
+from experiments.launch.plan import refuse
 from experiments.launch.worker import Outcome, RunningCell
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
@@ -21,7 +22,6 @@ from experiments.tasks.choose import task_of
 from experiments.training.run_length import planned_steps
 
 T = TypeVar("T")
-MAX_CELLS_NAMED = 10  # wrong cells
 # settings that parameters and memory depend on, also in a fine-tuned run
 MEMORY_KEYS: dict[str, Any] = {
     **dict.fromkeys(("variant", "model", "objective", "tokenizer", "task", "pretrained", "length", "backend"), True),
@@ -45,11 +45,8 @@ def check_buildable(cells: list[Settings]) -> list[int]:
             return error
 
     counts = _for_each_size(cells, count)
-    wrong = [(cell, error) for cell, error in zip(cells, counts, strict=True) if isinstance(error, Mistake)]
-    if wrong:
-        said = [f"{folder_of(cell).name}: {error}" for cell, error in wrong[:MAX_CELLS_NAMED]]
-        more = [f"and {len(wrong) - MAX_CELLS_NAMED:,} more"] if len(wrong) > MAX_CELLS_NAMED else []
-        raise Mistake("\n".join([*said, *more]), f"{len(wrong)} of {len(cells)} cells are wrong; none was started")
+    pairs = zip(cells, counts, strict=True)
+    refuse([f"{folder_of(cell).name}: {error}" for cell, error in pairs if isinstance(error, Mistake)], len(cells))
     return [each for each in counts if isinstance(each, int)]
 
 

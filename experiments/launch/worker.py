@@ -20,6 +20,7 @@ from experiments.launch.child import process_arguments, why_ended
 from experiments.launch.fork_server import ForkServer
 from experiments.launch.resources import ResourcePool, Resources
 from experiments.record.folder import RunFolder
+from experiments.record.lock import in_use
 from experiments.record.result import Result
 from experiments.search.study import Judge
 from experiments.settings.exit_code import ExitCode
@@ -148,7 +149,7 @@ class RunningCell:
     def _outcome_of_another(self) -> Outcome | None:
         """The outcome if another process trains in the folder, or has finished the run in the meantime."""
         if holder := self.folder.holder():
-            return Outcome(self.folder, None, f"{self.folder.path}: {holder} trains in it; wait for it, or stop it")
+            return Outcome(self.folder, None, in_use(self.folder.path, holder))
         return earlier_outcome(self.settings)
 
 

@@ -1,8 +1,11 @@
-"""A loss in nats per token, converted to other units."""
+"""A loss in nats per token, converted to other units, and the loss that the frequencies of tokens alone reach."""
 
 from __future__ import annotations
 
 import math
+
+import numpy as np
+import numpy.typing as npt
 
 
 def perplexity(loss: float) -> float:
@@ -20,3 +23,18 @@ def bits_per_byte(loss: float, tokens: int, text_bytes: int) -> float:
     those of the split's documents.
     """
     return loss / math.log(2) * tokens / text_bytes
+
+
+def unigram_loss(targets: npt.NDArray[np.int64], unigram: npt.NDArray[np.int64], special: frozenset[int]) -> float:
+    """The mean loss, in nats per target, of predicting the targets from the frequencies of single tokens.
+
+    targets and unigram are counts [vocabulary]. One is added to each count of `unigram`, so a token that was never seen
+    has a finite loss. Special tokens don't occur in text, so they get their frequency among the targets.
+    """
+    probabilities = (unigram + 1.0) / (unigram.sum() + len(unigram))
+    ids = sorted(special)
+    shares = targets[ids] / targets.sum()
+    probabilities *= 1.0 - shares.sum()
+    probabilities[ids] = shares
+    there = targets > 0
+    return float(-(targets[there] * np.log(probabilities[there])).sum() / targets.sum())

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from experiments.record.durable import disk_errors_as_failures, write_sealed
-from experiments.settings.digest import bytes_digest, file_digest, unsealed
+from experiments.settings.digest import DIFFERS, MISSING, bytes_digest, file_digest, unsealed
 from experiments.settings.plain import from_json
 
 DIGESTS = "digests.json"
@@ -31,5 +31,5 @@ def check_digest(name: str, content: bytes, digests: dict[str, str] | None) -> N
     none.
     """
     if (digests or {}).get(name) != bytes_digest([content]):
-        reason = "it was changed: its digest differs" if name in (digests or {}) else "it has no digest"
+        reason = DIFFERS if name in (digests or {}) else MISSING
         raise ValueError(f"{name}: {reason}")

@@ -31,7 +31,7 @@ from experiments.record.durable import (
 from experiments.record.lock import Lock
 from experiments.record.metrics import Metrics
 from experiments.record.result import Result
-from experiments.settings.digest import bytes_digest, digest, file_digest
+from experiments.settings.digest import DIFFERS, bytes_digest, digest, file_digest
 from experiments.settings.disk import made_folder, read_bytes
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake, nearest
@@ -89,7 +89,7 @@ def parse_config(content: bytes) -> dict[str, Any]:
     if not seal:
         raise ValueError("its last line, with the digest, is missing")
     if stored.decode("ascii", errors="replace") != bytes_digest([text]) + "\n":
-        raise ValueError("it was changed: its digest differs")
+        raise ValueError(DIFFERS)
     settings = from_yaml(text)
     if not isinstance(settings, dict) or not isinstance(settings.get("variant"), dict):
         raise ValueError("it is not a mapping of settings")

@@ -34,7 +34,7 @@ class Lock:
                 while not take_lock(self._descriptor):
                     if time.monotonic() > deadline:
                         holder = self.holder() or "another process"
-                        raise RunFolderError(f"{self.path.parent}: {holder} trains in it; wait for it, or stop it")
+                        raise RunFolderError(in_use(self.path.parent, holder))
                     time.sleep(0.05)
                 self._check_place()
                 os.ftruncate(self._descriptor, 0)
@@ -92,3 +92,8 @@ class Lock:
             except OSError:
                 return None
             return None if free else file.read(1000).decode(errors="replace").strip() or "another process"
+
+
+def in_use(folder: Path, holder: str) -> str:
+    """A message about a run folder in which another process trains."""
+    return f"{folder}: {holder} trains in it; wait for it, or stop it"

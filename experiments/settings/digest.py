@@ -12,6 +12,8 @@ from experiments.settings.disk import open_regular
 
 BLOCK = 1 << 20
 SEAL = "digest"  # key of the digest of all the other keys
+# what is wrong with a content, in words
+DIFFERS, MISSING = "it was changed: its digest differs", "it has no digest"
 
 
 def digest(value: object) -> str:
@@ -31,7 +33,7 @@ def unsealed(content: Any) -> dict[str, Any]:
         raise ValueError(f"it is a {type(content).__name__} instead of a mapping")
     rest = {key: value for key, value in content.items() if key != SEAL}
     if content.get(SEAL) != digest(rest):
-        raise ValueError("it was changed: its digest differs" if SEAL in content else "it has no digest")
+        raise ValueError(DIFFERS if SEAL in content else MISSING)
     return rest
 
 

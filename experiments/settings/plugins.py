@@ -51,18 +51,18 @@ def conf_folders() -> list[Path]:
 
 
 def yaml_files(pattern: str) -> list[Path]:
-    """The YAML of all folders that a pattern below one fits, such as `variant/*.yaml`."""
+    """The YAML files of all folders that match a pattern, such as `variant/*.yaml`."""
     return [path for folder in conf_folders() for path in sorted(folder.glob(pattern))]
 
 
 def yaml_file(group: str, option: str) -> Path:
-    """The YAML of an option of a group; a path in the project where there is none."""
+    """The YAML file of an option of a group; a path in the project if there is none."""
     places = [folder / group / f"{option}.yaml" for folder in conf_folders()]
     return next((path for path in places if path.is_file()), places[0])
 
 
 def module_file(module: str) -> Path | None:
-    """The file of a folder in use that is a module; None for a module of the project's, or of none."""
+    """The file of an added module; None for a module of the project, and for one that does not exist."""
     paths = (folder.joinpath(*module.split(".")).with_suffix(".py") for folder in _code)
     return next((path for path in paths if path.is_file()), None)
 
@@ -95,9 +95,9 @@ def take(arguments: list[str]) -> list[str]:
 
 
 def use_plugins(folder: str | Path) -> None:
-    """Use what a folder adds, as `plugins=FOLDER` of a command does: of a program, the first thing that it does.
+    """Use what a folder adds, as `plugins=FOLDER` of a command does. A program calls it before anything else.
 
-    Raises Mistake, also where the kinds that there are have been listed already.
+    Raises Mistake, also if the kinds have been listed already.
     """
     add([f"plugins={folder}"])
 
@@ -111,7 +111,7 @@ def arguments() -> list[str]:
 def with_plugins(function: Callable[..., T]) -> Callable[..., T]:
     """The function for another process, which first uses the folders that this one uses.
 
-    It is pickled by value, so that nothing is imported before: the settings list what there is when they are imported.
+    It is pickled by value, so that nothing is imported before: the kinds are listed when the settings are imported.
     """
     added = arguments()
     if not added:
@@ -175,7 +175,7 @@ def _modules_below(folder: Path) -> Iterator[Path]:
 
 
 def _check_plugins(folder: Path) -> None:
-    """Raises Mistake for a module that has the name of another, that nothing would find or that is no Python."""
+    """Raises Mistake for a module that has the name of another, that nothing would find, or that is not Python."""
     modules = list(_modules_below(folder))
     if not modules and not (folder / "conf").is_dir():
         raise Mistake(f"plugins={folder}: adds nothing", "it must contain conf/GROUP/NAME.yaml, attention/NAME.py, ...")

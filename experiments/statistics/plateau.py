@@ -21,8 +21,17 @@ def at_plateau(results: Sequence[Mapping[str, Any]]) -> str:
     counted.
     """
     gaps = [gap for result in results if (gap := _gap(result)) is not None]
-    stuck = sum(gap < PLATEAU for gap in gaps)
-    return f"ended less than {PLATEAU:g} nats below unigram_loss with {seeds(stuck, len(gaps))}" if stuck else ""
+    low = sum(gap < PLATEAU for gap in gaps)
+    return f"ended less than {PLATEAU:g} nats below unigram_loss with {_seeds(low, len(gaps))}" if low else ""
+
+
+def stuck(results: Sequence[Mapping[str, Any]], diverged: int, count: int) -> str:
+    """Why a row may not decide a claim: how many of its runs diverged or ended at the plateau. Empty if none did.
+
+    results: those of the runs that ended with a loss. count: the number of all runs.
+    """
+    reasons = f"diverged with {_seeds(diverged, count)}" if diverged else "", at_plateau(results)
+    return " and ".join(filter(None, reasons))
 
 
 def late_gain(results: Sequence[Mapping[str, Any]]) -> float | None:
@@ -45,8 +54,7 @@ def marks(compared: Compared, stuck: Mapping[str, str], late_gains: Mapping[str,
     return reasons
 
 
-def seeds(count: int, of: int) -> str:
-    """A count of seeds in words."""
+def _seeds(count: int, of: int) -> str:
     return f"{count} of {of} seeds"
 
 

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from experiments.data.packing import Packed
-from experiments.measure.quality import bits_per_byte, perplexity
+from experiments.measure.quality import bits_per_byte, perplexity, unigram_loss
 from experiments.objectives.loss import LossSums
 from experiments.objectives.objective import Batch, Objective, ScoredObjective, Vocabulary
 from experiments.training.compiling import eager
@@ -106,6 +106,18 @@ def evaluate(
     totals, logits = np.zeros(len(LossSums._fields)), [part for _, _, part in everywhere if part is not None]
     for _, sums_of_part, _ in everywhere:
         totals += sums_of_part
+    return _scores(objective, packed, unigram, counts, totals, logits)
+
+
+def _scores(
+    objective: Objective,
+    packed: Packed,
+    unigram: npt.NDArray[np.int64],
+    counts: TargetCounts,
+    totals: npt.NDArray[np.float64],
+    logits: list[npt.NDArray[np.floating]],
+) -> Evaluation:
+    """The scores of a split from the sums of its losses, `totals`, and the logits [P, C] of its parts in order."""
     nats, _, order_nats, correct = totals.tolist()
     loss = nats / counts.tokens
     if isinstance(objective, ScoredObjective):
@@ -122,21 +134,6 @@ def evaluate(
         order_loss=order_nats / counts.labels if counts.labels else None,
         order_accuracy=correct / counts.labels if counts.labels else None,
     )
-
-
-def unigram_loss(targets: npt.NDArray[np.int64], unigram: npt.NDArray[np.int64], special: frozenset[int]) -> float:
-    """The mean loss, in nats per target, of predicting the targets from the frequencies of single tokens.
-
-    targets and unigram are counts [vocabulary]. One is added to each count of `unigram`, so a token that was never seen
-    has a finite loss. Special tokens don't occur in text, so they get their frequency among the targets.
-    """
-    probabilities = (unigram + 1.0) / (unigram.sum() + len(unigram))
-    ids = sorted(special)
-    shares = targets[ids] / targets.sum()
-    probabilities *= 1.0 - shares.sum()
-    probabilities[ids] = shares
-    there = targets > 0
-    return float(-(targets[there] * np.log(probabilities[there])).sum() / targets.sum())
 
 
 def unknown_share(packed: Packed, vocabulary: Vocabulary) -> float:

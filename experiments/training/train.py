@@ -32,9 +32,6 @@ from experiments.training.set_up import align, set_up
 from experiments.training.step import Learner
 from experiments.training.summary import flops_per_token, summarize
 
-# the metrics that are measured; on a CPU all others are the same bit by bit, however often a run was killed
-MEASURED = ("tokens_per_second", "peak_memory_bytes", "wall_seconds", "mfu")
-
 
 def train(
     settings: Settings,

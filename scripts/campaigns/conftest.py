@@ -13,6 +13,7 @@ from scripts.campaigns.nursery import Nursery
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark every test of this folder as a campaign."""
     here = Path(__file__).parent
     for item in items:
         if here in item.path.parents:
@@ -21,6 +22,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def nursery(environment: dict[str, str]) -> Iterator[Nursery]:
+    """A nursery with the environment of the tests, for all campaigns of a process."""
     with Nursery(environment) as nursery:
         yield nursery
 

@@ -36,6 +36,7 @@ class Child:
         self.pid, self._nursery, self._output = pid, nursery, output
 
     def kill(self, number: int = signal.SIGKILL) -> None:
+        """Send the process a signal."""
         os.kill(self.pid, number)
 
     def wait(self) -> int:
@@ -44,6 +45,7 @@ class Child:
 
     @property
     def output(self) -> str:
+        """Everything that the process has printed so far, on stdout and stderr."""
         return self._output.read_text(errors="replace")
 
 
@@ -67,6 +69,7 @@ class Nursery:
         self._outputs.cleanup()
 
     def ask(self, **request: Any) -> int:
+        """Send a request, if there is one, and return the number that answers it."""
         if request:
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
@@ -121,6 +124,7 @@ def serve(answers: int) -> Callable[[], object] | None:
 
 
 def main() -> None:
+    """Import what commands need, then serve; in a forked process, call the requested function."""
     # standard output is for answers, so what libraries print goes to standard error
     answers = os.dup(1)
     os.dup2(2, 1)

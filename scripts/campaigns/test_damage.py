@@ -40,6 +40,7 @@ def cut(nursery, training, tmp_path) -> Path:
 
 @pytest.fixture
 def uncut(nursery, training, tmp_path) -> Path:
+    """A folder with the same run, which was not killed."""
     folder = tmp_path / "uncut"
     folder.mkdir()
     code, said = nursery.run(*training, cwd=folder)

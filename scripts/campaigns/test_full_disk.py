@@ -37,6 +37,7 @@ def fill(spoiled, tmp_path, say, tries):
 
 
 def check_said(code: int, said: str) -> None:
+    """Check that a command which met a full disk said so, in place of a traceback."""
     assert code in (1, 2) and "Traceback" not in said, (code, said)
     assert "No space left" in said or "the disk is full" in said, said
 

@@ -54,6 +54,7 @@ def mutated(tree: dict[str, Any], draw: st.DataObject) -> dict[str, Any]:
 
 @pytest.fixture
 def run(nursery, training, tmp_path) -> Path:
+    """The folder of a finished run."""
     code, said = nursery.run(*training, cwd=tmp_path)
     assert code == 0, said
     (folder,) = (tmp_path / "runs").glob("multi_head-*")
@@ -97,6 +98,7 @@ TREES = st.recursive(HOSTILE, lambda inner: st.dictionaries(st.text(max_size=9),
 
 
 def as_yaml(tree: Any) -> bytes:
+    """A tree in YAML, with characters beyond ASCII as they are."""
     return yaml.safe_dump(tree, allow_unicode=True).encode()
 
 

@@ -46,6 +46,7 @@ def test_a_signal(nursery, words, pretrained, training, tmp_path, chance, tries,
 
 
 def check_left(folder: Path, temporary: Path) -> None:
+    """Check that a command has left no partial and no temporary files."""
     # torch keeps the files of its compiler for the next time
     assert not [name for name in left_in(temporary) if not name.startswith("torchinductor")]
     assert not [name for name in left_in(folder) if ".partial" in name or "building-" in name]

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from experiments.dashboard.comparable import comparable, telling
+from experiments.dashboard.comparable import comparable
 from experiments.dashboard.page import page_data
 from experiments.record.folder import RunFolder
 from tests.fixtures.record import leave_result
@@ -78,11 +78,6 @@ def test_conditions_are_told_apart_in_few_words(make, grouped):
     # the rate belongs to masked tokens
     shutil.rmtree(folder)
     assert {says for _, says in grouped()} == {"objective.kind causal", "objective.kind masked"}
-
-
-def test_settings_that_tell_nothing_more_are_left_out():
-    rows = [{"heads": 6, "key_size": 16, "seed": seed} for seed in (0, 1)] + [{"heads": 12, "key_size": 8, "seed": 0}]
-    assert telling(rows, ["heads", "key_size", "seed"]) == ["heads", "seed"]
 
 
 def test_a_run_without_a_loss_is_not_finished():

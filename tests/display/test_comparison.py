@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from experiments.commands.compare import compare_runs
-from experiments.display.comparison import matching, table_of, tables_of
+from experiments.display.comparison import matching, table_of, tables_of, telling
 from experiments.display.rows import show
 from experiments.record.find import find_run, find_runs
 from experiments.record.folder import config_text
@@ -151,6 +151,14 @@ def test_a_pattern_that_no_shell_has_read_is_looked_for_in_its_own_folder(runs, 
     # a folder that is no run hides none
     (runs.parent / "d").mkdir(exist_ok=True)
     assert find_runs("d", runs) == [runs / "d"]
+
+
+def test_columns_that_tell_nothing_more_are_left_out():
+    columns = {"heads": [6, 6, 12], "key_size": [16, 16, 8], "seed": [0, 1, 0]}
+    assert list(telling(columns, [()] * 3)) == ["heads", "seed"]
+    assert list(telling(columns, ["a", "a", "b"])) == ["seed"]
+    assert list(telling(columns, ["a", "b", "c"])) == []
+    assert list(telling({"heads": []}, [])) == []
 
 
 def test_settings_that_alone_tell_runs_apart_get_a_column():

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from experiments.launch.child import ROOT, process_arguments
+from experiments.launch.child import process_arguments
+from experiments.settings.plugins import ROOT
 
 SHADOWS = ("json", "random", "runpy", "torch", "numpy", "tokenizers", "attention", "sitecustomize")
 

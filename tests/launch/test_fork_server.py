@@ -17,7 +17,7 @@ from experiments.launch.resources import ResourcePool
 from experiments.launch.worker import Outcome, run_cell, run_cells
 from experiments.measure.cores import usable
 from experiments.settings.run import Settings
-from experiments.training.train import MEASURED
+from tests.fixtures.outcome import MEASURED
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="a fork is no whole process here")
 

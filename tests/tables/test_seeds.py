@@ -11,10 +11,10 @@ from rich.console import Console
 
 from experiments.config.compose import compose
 from experiments.settings.mistake import Mistake
-from experiments.tables import plan as plans_module
+from experiments.tables import seed_plan
 from experiments.tables.definition.request import Request, load
-from experiments.tables.plan import evidence_for, line_of, make_plan, plans
 from experiments.tables.report import report
+from experiments.tables.seed_plan import evidence_for, line_of, make_plan, plans
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.source import CellOutcome, TableCell
 from experiments.tables.until_resolved import FIRST_SEEDS, next_step, until_resolved
@@ -186,7 +186,7 @@ def test_a_plan_of_another_definition_or_code_is_none(tmp_path, monkeypatch):
     (plan,) = plans(asked)
     assert line_of(plan, asked, source) == plan.says
     assert line_of(plan, other, source) == f"{plan.says}; void, because the table or its overrides changed since"
-    monkeypatch.setattr(plans_module, "code_digests", lambda settings, backend: {"other": "code"})
+    monkeypatch.setattr(seed_plan, "code_digests", lambda settings, backend: {"other": "code"})
     monkeypatch.setattr(Made, "timed", lambda source, row: compose([]))
     assert line_of(plan, asked, source).endswith("; void, because the code changed since")
 
@@ -204,7 +204,7 @@ def test_seeds_that_have_begun_can_not_be_planned(tmp_path):
 
 
 def test_a_file_that_is_no_plan_is_named(tmp_path):
-    folder = tmp_path / "tables" / plans_module.PLANS
+    folder = tmp_path / "tables" / seed_plan.PLANS
     folder.mkdir(parents=True)
     (folder / "me2026-heads-nano-0-3.json").write_text("[]")
     with pytest.raises(Mistake, match=r"me2026-heads-nano-0-3\.json: is not a plan"):

@@ -45,11 +45,11 @@ class HubSet(SplitData):
 
     @property
     def place(self) -> hub.HubPlace:
-        """Where on the hub the set is."""
+        """The set's place on the hub."""
         return hub.HubPlace(self.path, self.name, self.revision, self.streaming, self.instead)
 
     def open(self, cache: Cache) -> Corpus:
-        """Raises DataError for a set that is not there, or not within reach."""
+        """Find the set. Raises DataError if it does not exist or cannot be reached."""
         exact = hub.source(self.place, cache)
 
         def texts(split: str, expression: str) -> Iterator[str]:
@@ -100,5 +100,5 @@ class Hub(HubSet):
         return {"data.column": self.column}
 
     def text_of(self, row: dict[str, Any]) -> object:
-        """What stands in the column."""
+        """The text in the column."""
         return row[self.column]

@@ -26,7 +26,7 @@ class PairFiles(LocalFiles):
         return "row"
 
     def columns(self, path: Path) -> list[str]:
-        """The two columns of a Parquet file; none of lines of text."""
+        """The two columns of a Parquet file; none for lines of text."""
         return [self.source, self.target] if pairs.is_parquet(path) else []
 
     def rows(self, path: Path) -> Iterator[str]:

@@ -30,7 +30,7 @@ class PythonDocs(DataKind):
     python: Text  # version of the interpreter, as the corpus differs between versions
 
     def open(self, cache: Cache) -> Corpus:
-        """Raises DataError for the text of another Python, or where this one has no documentation."""
+        """Find the text. Raises DataError if it is that of another Python, or if this one has no documentation."""
         if self.python != platform.python_version():
             raise DataError(
                 f"data.python={self.python}: this interpreter is {platform.python_version()}, whose documentation is "
@@ -58,7 +58,7 @@ class PythonDocs(DataKind):
 
 
 def made_from(cache: Cache) -> list[object]:
-    """All that the text depends on: the interpreter, its library, and the code that makes the text."""
+    """Everything that the text depends on: the interpreter, its library, and the code that makes the text."""
     library = Path(sysconfig.get_path("stdlib"))
     maker = cache.file_digest(Path(python_docs.__file__))
     return ["python_docs", sys.version, str(library), library.stat().st_mtime_ns, maker]

@@ -15,9 +15,9 @@ from experiments.heads.options import HeadsOptions
 from experiments.heads.parts import parts_of
 from experiments.heads.section import Section, layer_head_matrix
 from experiments.heads.trained_run import TrainedRun
+from experiments.measure.quality import unigram_loss
 from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Batch
-from experiments.training.evaluate import unigram_loss
 
 RANDOM_ORDERS = 3
 NEGLIGIBLE_LOSS = 0.05  # nats; a smaller growth of the loss counts as none

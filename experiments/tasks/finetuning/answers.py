@@ -29,7 +29,7 @@ class QuestionWindows(NamedTuple):
 
     @classmethod
     def open(cls, folder: Path, length: int) -> QuestionWindows:
-        """Those of a folder of the cache, for windows of N = `length` tokens."""
+        """The windows in a folder of the cache, each of N = `length` tokens."""
         return cls(
             owner=np.memmap(folder / "owner", dtype="<i4", mode="r"),
             offsets=np.memmap(folder / "offsets", dtype="<i4", mode="r").reshape(-1, length, 2),

@@ -43,7 +43,7 @@ def f1(prediction: str, answer: str) -> float:
 
 
 def bare(text: str) -> str:
-    """Lower case, without punctuation."""
+    """The text in lower case, without punctuation."""
     return "".join(char for char in text.lower().strip() if char not in PUNCTUATION)
 
 
@@ -53,7 +53,7 @@ def pieces(text: str) -> list[str]:
 
 
 def longest_run(first: Sequence[str], second: Sequence[str]) -> int:
-    """The length of the longest run of pieces that stands in both."""
+    """The length of the longest run of pieces that both have."""
     longest, before = 0, [0] * (len(second) + 1)
     for piece in first:
         ending = [0, *(before[i] + 1 if piece == other else 0 for i, other in enumerate(second))]

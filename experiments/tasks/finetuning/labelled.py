@@ -48,7 +48,7 @@ class LabelledKind(TaskKind[Settings, LabelledExample]):
         """Predictions as `predictions.json` has them."""
 
     def example(self, row: Row, place: str) -> LabelledExample:
-        """The texts, some of which are empty in what is published, and the label."""
+        """The texts, some of which are empty in published data sets, and the label."""
         texts = [text_of(row, column, place, empty=True) for column in self.task.texts]
         return LabelledExample(texts, self.label(row[self.task.label], place))
 
@@ -72,7 +72,7 @@ class LabelledKind(TaskKind[Settings, LabelledExample]):
 
 
 def text_window(texts: list[np.ndarray], tokenizer: Tokenizer, length: int, target: int) -> Window:
-    """One text or two; what is too long is cut, of two the longer one first."""
+    """The window of one text or two. A text that is too long is cut; of two texts, the longer one first."""
     ends: list[tuple[int, ...]] = [(tokenizer.sep_id,)]
     if len(texts) == 2:
         ends.insert(0, tokenizer.between)

@@ -12,7 +12,6 @@ from experiments.data import files, hub
 from experiments.data.errors import OTHER_EXAMPLES, DataError
 from experiments.data.store import Cache
 from experiments.settings.finetuning import Benchmark
-from experiments.settings.mistake import first_line
 
 Row = dict[str, Any]
 FILES = (".parquet", ".json", ".jsonl")
@@ -105,16 +104,10 @@ def _checked(columns: dict[str, str]) -> Callable[[str, list[str]], list[str]]:
 
 
 def _parquet(path: Path, columns: dict[str, str]) -> Iterator[Row]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    try:
-        with pq.ParquetFile(path) as file:
-            names = _checked(columns)(str(path), file.schema_arrow.names)
-            for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=names):
-                yield from batch.to_pylist()
-    except (pa.ArrowException, UnicodeDecodeError, OSError) as error:
-        raise DataError(f"{path} is not a Parquet file, or is damaged: {first_line(error)}") from error
+    with files.parquet_file(path) as file:
+        names = _checked(columns)(str(path), file.schema_arrow.names)
+        for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=names):
+            yield from batch.to_pylist()
 
 
 def _json(path: Path, columns: dict[str, str]) -> Iterator[Row]:

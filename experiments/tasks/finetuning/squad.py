@@ -41,6 +41,6 @@ def f1(prediction: str, answer: str) -> float:
 
 
 def normalized(text: str) -> str:
-    """Lower case, without ASCII punctuation, without articles, words apart by one blank: in this order."""
+    """The text in lower case, without ASCII punctuation and articles, with one blank between words; in this order."""
     bare = "".join(character for character in text.lower() if character not in PUNCTUATION)
     return " ".join(ARTICLES.sub(" ", bare).split())

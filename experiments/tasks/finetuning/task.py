@@ -31,7 +31,7 @@ class Finetuning:
         self.features: Features | None = None
 
     def identity(self) -> dict[str, Any] | None:
-        """What the examples are, where they are local files."""
+        """The identity of the examples, if they are local files."""
         task = self.settings.task
         return identity(task, Cache(self.cache, None)) if is_local(task) else None
 
@@ -80,7 +80,7 @@ class Finetuning:
         return self.tokenizer().vocabulary_size
 
     def build_model(self, vocabulary_size: int) -> FinetunedEncoder:
-        """The pretrained layers with a new head, without values; of an encoder and a decoder the encoder's."""
+        """The pretrained layers with a new head, without values; for an encoder-decoder, the layers of its encoder."""
         from experiments.model.architectures.bert import Bert
         from experiments.model.architectures.finetuned_encoder import FinetunedEncoder
         from experiments.tasks.pretraining import Pretraining
@@ -95,7 +95,7 @@ class Finetuning:
         return FinetunedEncoder(body, settings.model, settings.task.outputs)
 
     def build_initialized_model(self, vocabulary_size: int) -> Transformer:
-        """The new head is drawn from the seed."""
+        """The pretrained layers with a new head, which is drawn from the seed."""
         import torch
 
         from experiments.model.initial import initialize

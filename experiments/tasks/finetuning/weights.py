@@ -18,7 +18,7 @@ ENCODER_BIAS, BIAS = "model/encoder_relative.", "model/relative."
 def pretrained_weights(settings: FinetuningSettings) -> dict[str, Tensor]:
     """`model/NAME` of the weights that `settings.origin` names. Raises Mistake if they no longer exist.
 
-    Of a learned position table it has the rows for windows of `settings.length`.
+    A learned position table has only the rows for windows of `settings.length`.
     """
     from experiments.record.checkpoint import MODEL, check_origin, load
 

@@ -32,7 +32,7 @@ def context_starts(size: int, room: int, stride: int) -> list[int]:
 def widest(starts: list[int], size: int, room: int) -> np.ndarray:
     """Bool [W, C]: for each token, the window with the most context on the token's shorter side (Devlin's code).
 
-    Of equals the longer window, then the first.
+    Of equal windows the longest counts, then the first.
     """
     begin = np.array(starts)[:, None]
     end = np.minimum(begin + room, size)

@@ -32,7 +32,7 @@ class Kind(LabelledKind[Regression]):
         return np.ascontiguousarray(stored).reshape(-1).astype(np.int32).view(np.float32)
 
     def target_counts(self, stored: npt.NDArray[np.integer], length: int) -> npt.NDArray[np.int64]:
-        """None: no guess at a number goes by counts."""
+        """Empty, because a guess at a number does not use counts."""
         return np.zeros(0, dtype=np.int64)
 
     def predicted(self, logits_WC: Logits) -> npt.NDArray[np.floating]:

@@ -57,7 +57,7 @@ class Kind(TaskKind[Span, Question]):
         return Question(name, question, context, texts, start)
 
     def identifier(self, example: Question) -> str:
-        """The question's id, which its predicted answer is filed under."""
+        """The question's id, under which its predicted answer is stored."""
         return f"{self.task.id} {example.id!r}"
 
     def windows(self, examples: list[Question], tokenizer: Tokenizer, length: int) -> Iterator[list[Window]]:
@@ -71,7 +71,9 @@ class Kind(TaskKind[Span, Question]):
     def write(
         self, files: dict[str, BinaryIO], example: Question, number: int, windows: list[Window], length: int
     ) -> None:
-        """Append the question, and of each window its number, the offsets of its tokens and where it shows most."""
+        """Append the question. For each window, append its number, the offsets of its tokens, and for which of them it
+        has the most context.
+        """
         for window in windows:
             assert window.offsets is not None and window.widest is not None
             missing = (0, length - len(window.tokens))

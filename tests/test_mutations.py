@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 
 
 def test_every_mutant_changes_one_place_and_is_listed():
@@ -15,6 +15,6 @@ def test_every_mutant_changes_one_place_and_is_listed():
     spec.loader.exec_module(mutations)
     assert len(mutations.MUTATIONS) >= 20
     for each in mutations.MUTATIONS:
-        assert (ROOT / "attention" / each.file).read_text(encoding="utf-8").count(each.old) == 1, each
-        assert (ROOT / "tests" / "attention" / each.tests).is_file(), each
+        assert (ROOT / each.file).read_text(encoding="utf-8").count(each.old) == 1, each
+        assert (ROOT / "tests" / each.tests).is_file(), each
     assert mutations.table() in (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
