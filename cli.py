@@ -113,7 +113,7 @@ app = typer.Typer(
   attn heads talking_heads                                       what the heads of a run do
   attn variants                                                  all attention variants
 
-Every command takes plugins=FOLDER: variants, tables and more in a folder of your own (docs/extending.md).
+Every command takes plugins=FOLDER, a folder with variants, tables and more of your own (docs/extending.md).
 
 \b
 Exit codes:
@@ -146,7 +146,18 @@ def _complete(ctx: typer.Context, incomplete: str) -> list[str]:
     return complete([*arguments, *ctx.args], incomplete, "finetune" if ctx.info_name == "finetune" else "config")
 
 
-Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", autocompletion=_complete)]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[KEY=VALUE]...", help="Settings, as `attn train --help` lists them.", autocompletion=_complete
+    ),
+]
+Selection = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[RUN | KEY=VALUE]...", help="Runs by name or by settings (key=a,b: either); default: every run."
+    ),
+]
 Run = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, its name, or a unique start of its name.")]
 Runs = Annotated[Path, typer.Option(help="The folder of the run folders.")]
 Checkpoint = Annotated[
@@ -190,7 +201,7 @@ def train(ctx: typer.Context, overrides: Overrides = None) -> None:
 
 @app.command(context_settings=PASS_ON, add_help_option=False)
 def finetune(ctx: typer.Context, arguments: Overrides = None) -> None:
-    """Fine-tune a pretrained run on a task: SQuAD, MNLI and others of GLUE, and three in Chinese.
+    """Fine-tune a pretrained run on a task, such as SQuAD or MNLI.
 
     \b
       attn finetune talking_heads task=squad               a run folder, its name, or the start of it
@@ -210,7 +221,9 @@ def variants(
     overrides: Overrides = None,
     format: Format = "table",
 ) -> None:
-    """List every attention variant: definition, paper, parameters and multiplications at the given sizes.
+    """List every attention variant with its paper and its cost.
+
+    The cost is the parameters, the multiplications and the cache of a layer of the given sizes.
 
     \b
       attn variants
@@ -231,7 +244,9 @@ def evaluate(
     bleu: Annotated[bool, typer.Option("--bleu", help="Also translate by beam search, and compute BLEU.")] = False,
     format: Format = "table",
 ) -> None:
-    """Score a run's checkpoint, for example on another split, another text or with another mask rate.
+    """Score a run's checkpoint, for example on another split.
+
+    Settings such as the text, the length and the mask rate may differ from those of the training.
 
     \b
       attn evaluate runs/talking_heads-l4-...      the validation split
@@ -247,7 +262,7 @@ def evaluate(
 
 @app.command()
 def compare(
-    selection: Annotated[list[str] | None, typer.Argument(metavar="[RUN | KEY=VALUE]...")] = None,
+    selection: Selection = None,
     runs: Runs = RUNS,
     sort: Annotated[str, typer.Option(help="Column to sort by; a leading - reverses the order.")] = "loss",
     format: Format = "table",
@@ -310,7 +325,9 @@ def table(
     out: Annotated[Path | None, typer.Option(help="Also write every format into this folder.")] = None,
     wandb: Annotated[bool, typer.Option("--wandb", help="Also log the table to W&B, and add it to a report.")] = False,
 ) -> None:
-    """Reproduce a paper's table: train the missing runs, and decide with intervals which of its claims hold.
+    """Reproduce a paper's table, and decide which claims hold.
+
+    The missing runs are trained first. The claims are decided by confidence intervals.
 
     \b
       attn table                                         list all tables
@@ -322,8 +339,8 @@ def table(
       attn table su2020/key_size data=text data.train=book.txt
       attn table shazeer2020/heads --render-only --format markdown
 
-    A cell is a row with one seed. Overrides apply to every cell. Cells are runs of `attn train` and are shared with it.
-    The same command continues a table that was interrupted.
+    A cell is a row trained with one seed, which is a run of `attn train`. Settings apply to every cell. The same
+    command continues a table that was interrupted.
     """
     with _command("table"):
         from experiments.commands.table import TableOptions, show_table
@@ -338,7 +355,7 @@ def table(
 
 @app.command()
 def dashboard(
-    selection: Annotated[list[str] | None, typer.Argument(metavar="[RUN | KEY=VALUE]...")] = None,
+    selection: Selection = None,
     runs: Runs = RUNS,
     out: Annotated[
         Path | None, typer.Option(help="The HTML file; default: dashboard.html in the folder of the runs.")
@@ -348,7 +365,9 @@ def dashboard(
     wandb: Annotated[bool, typer.Option("--wandb", help="Make or update a workspace in W&B instead.")] = False,
     project: Project = None,
 ) -> None:
-    """Write one HTML file that compares runs: curves, speed, memory, heads, settings. It needs no network.
+    """Write one HTML file that compares runs. It needs no network.
+
+    It shows curves, speed, memory, heads and settings.
 
     \b
       attn dashboard
@@ -383,13 +402,15 @@ def heads(
     sentence: Annotated[str | None, typer.Option(help="The text whose attention maps are shown.")] = None,
     treebank: Annotated[Path | None, typer.Option(help="A treebank for syntactic heads: CoNLL-U or Parquet.")] = None,
     export: Annotated[int | None, typer.Option(help="Also write the model with only this many heads.")] = None,
-    equal: Annotated[int | None, typer.Option(help="Also train this many steps from equal heads.")] = None,
+    equal: Annotated[int | None, typer.Option(help="Also train this many steps from heads that start equal.")] = None,
     gates: Annotated[
         int | None, typer.Option(help="Also fine-tune this many steps with L0 gates on the heads.")
     ] = None,
     penalty: Annotated[float, typer.Option(help="Penalty of the gates, in nats for each open head.")] = 0.02,
 ) -> None:
-    """Show what a run's heads do: a page, pictures and tables in RUN/heads; two runs side by side.
+    """Show what the heads of a run do, or of two runs side by side.
+
+    A page, pictures and tables are written into RUN/heads.
 
     \b
       attn heads talking_heads-l4-d192-h24
@@ -423,7 +444,7 @@ def bench(
         Path | None, typer.Option(help="Also draw a figure: a file that ends in .svg, .png or .pdf.")
     ] = None,
 ) -> None:
-    """Time variants, kernels and sizes: attention forward and backward, training steps, or what an answer costs.
+    """Time attention layers or training steps side by side.
 
     \b
       attn bench variant=multi_head,talking_heads heads=24 length=128,512
@@ -454,11 +475,13 @@ def import_(
     ] = False,
     runs: Runs = RUNS,
 ) -> None:
-    """Make a run folder from a Hugging Face checkpoint, for evaluate, heads, finetune and export.
+    """Make a run folder from a Hugging Face checkpoint.
+
+    attn evaluate, heads, finetune and export accept this folder like that of a training.
 
     \b
       attn import google-bert/bert-base-uncased --name bert       from the hub
-      attn import ./my_bert --check                               a local folder; is it the same model?
+      attn import ./my_bert --check                               a local folder, compared with transformers
       attn import ./my_bert --name mine data=text data.train=book.txt
 
     If there is no local folder NAME, it is looked up on the Hugging Face hub.
@@ -480,7 +503,7 @@ def export(
         typer.Option(help="A model_type of config.json, or transformers-custom; default: the first that fits."),
     ] = None,
 ) -> None:
-    """Write a run's model as a folder that Hugging Face's transformers can load.
+    """Write a run's model as a folder for transformers.
 
     \b
       attn export multi_head-l12-d768 my_bert
@@ -524,7 +547,9 @@ def sync(
     runs: Runs = RUNS,
     project: Project = None,
 ) -> None:
-    """Upload runs that were logged offline to W&B. An interrupted and continued run is one run there.
+    """Upload runs that were logged offline to W&B.
+
+    A run that was interrupted and continued is one run there.
 
     \b
       wandb login

@@ -28,7 +28,7 @@ MEANINGS = {
     ExitCode.FAILED: "failed: a full disk, a kernel that gives wrong results; or a bug of attn, after its traceback",
     ExitCode.MISTAKE: "a mistake in the command line, the settings or the data",
     ExitCode.SWEEP_FAILED: "a cell of a sweep or a table failed; the same command tries it again",
-    ExitCode.NOT_FINITE: "the loss is no longer finite (status nan)",
+    ExitCode.NOT_FINITE: "the loss is not finite (status nan)",
     ExitCode.OUT_OF_MEMORY: "not one sequence fits into the memory (status oom)",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the same command continues",
     ExitCode.TERMINATED: "terminated by SIGTERM; the same command continues",

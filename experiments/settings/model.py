@@ -53,8 +53,8 @@ class Model(Group):
     output_scaled: bool  # the input of the output embedding is divided by sqrt(hidden_size)
     dropout: Fraction  # dropout of embeddings and of each sub-layer's output
     attention_dropout: Fraction  # dropout of the attention weights
-    # standard deviation of the normal start of linear maps and embeddings; null: 1 / sqrt(inputs) of a map, for queries
-    # of unscaled logits 1 / sqrt(inputs key_size), 1 of embeddings
+    # standard deviation of the starting values; null: 1 for embeddings, 1 / sqrt(inputs) for linear maps,
+    # 1 / sqrt(inputs key_size) for queries of unscaled logits
     initial_std: Positive | None
 
     @model_validator(mode="after")
