@@ -11,7 +11,7 @@ from typing import Any
 from experiments.display.comparison import matching, named_folders, near_value, tables_of
 from experiments.display.rows import Row, show
 from experiments.measure.cores import BUSY
-from experiments.record.checked_results import marked_result
+from experiments.record.checked_results import marked_result, other_code
 from experiments.record.folder import RESULT
 from experiments.record.index import Index
 from experiments.settings.mistake import Mistake, nearest
@@ -30,6 +30,8 @@ def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> No
     tables = sorted_tables(sort, tables)
     if beside := sum(map(_shared_its_machine, results)):
         print(f"tokens_per_second of {beside} of {len(results)} runs were measured beside other work", file=sys.stderr)
+    if line := other_code(results):
+        print(line, file=sys.stderr)
     if format in ("table", "markdown"):
         for number, rows in enumerate(tables):
             if number:

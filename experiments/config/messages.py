@@ -134,11 +134,18 @@ def _mistake_and_hint(error: BaseException, overrides: Iterable[str], name: str)
     if line.startswith("Ambiguous value"):
         return line, "to sweep over the values add -m; to give a list write key=[a,b]"
     if isinstance(error, OverrideParseException):
-        return (
-            f"{error.override!r} cannot be read",
-            "write key=value; quote parts that the shell or Hydra's grammar would split",
-        )
-    return line, ""
+        return f"{error.override!r} cannot be read", _readable(str(error.override))
+    place = re.search(r"full_key: (\S+)", text)
+    return (f"{place[1]}: {line}" if place else line), ""
+
+
+def _readable(override: str) -> str:
+    """How to write an override that Hydra's grammar does not accept: as the shell takes it, where that is known."""
+    key, equals, value = override.partition("=")
+    # a list, a mapping or a sweep that is not complete is not meant as a text
+    if equals and value and re.fullmatch(r"[\w./]+", key) and not re.search(r"""["'`$\\!\n\[\]{}(),]""", value):
+        return f"""write {key}="'{value}'" """.rstrip()
+    return "write key=value; quote parts that the shell or Hydra's grammar would split"
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

@@ -10,7 +10,7 @@ from typing import Any
 from experiments.dashboard.curves import curve_of
 from experiments.display.comparison import TASK, matching, named_folders, near_value
 from experiments.measure.quality import perplexity
-from experiments.record.checked_results import marked_result
+from experiments.record.checked_results import marked_result, other_code
 from experiments.record.dotted import value_at
 from experiments.record.folder import CONFIG, RunFolder, parse_config
 from experiments.record.index import Index
@@ -36,7 +36,10 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[dict[str
         raise Mistake(
             f"these runs belong to several tasks: {', '.join(sorted(map(str, by_task)))}", "choose one with task=NAME"
         )
-    return by_task.get(None) or next(iter(by_task.values()))
+    chosen = by_task.get(None) or next(iter(by_task.values()))
+    if line := other_code(chosen):
+        print(line, file=sys.stderr)
+    return chosen
 
 
 def _readable(folders: list[Path], index: Index) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ from experiments.settings.mistake import Mistake, nearest
 OTHER_DATA = "data=python_docs needs no network; data=text data.train=FILE reads a text of your own"
 OTHER_EXAMPLES = "task.train=FILE and task.validation=FILE read examples of your own"
 OTHER_PAIRS = "data=pairs data.train=FILE reads pairs of your own"
+TRAINED_ON = "a text for evaluation must not be trained on"
 
 
 class DataError(Mistake):

@@ -12,13 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from experiments.data.documents import LONGEST
-from experiments.data.errors import DataError, suggestion
+from experiments.data.errors import TRAINED_ON, DataError, suggestion
 from experiments.settings.digest import blocks
 from experiments.settings.mistake import first_line, nearest
 
 BYTE_ORDER_MARK = "\ufeff"
 ROWS_AT_ONCE = 256  # rows of a Parquet file in memory at once
-TRAINED_ON = "a text for evaluation must not be trained on"
 
 
 def find(key: str, pattern: str) -> list[Path]:
@@ -38,6 +37,8 @@ def find(key: str, pattern: str) -> list[Path]:
     for path in paths:
         if path.is_dir():
             raise DataError(f"{key}={pattern} is a folder; name its files: {key}='{path}/*'")
+        if path.is_symlink() and not path.exists():
+            raise DataError(f"{key}={pattern}: it is a link to {path.readlink()}, where there is no file")
         if not path.exists():
             raise DataError(f"{key}={pattern}: there is no such file{_beside(path)}")
         if not os.access(path, os.R_OK):

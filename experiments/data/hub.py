@@ -7,13 +7,15 @@ question with a time limit. If it does not answer, the library works offline, so
 from __future__ import annotations
 
 import contextlib
+import itertools
+import math
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.data.errors import OTHER_DATA, DataError
+from experiments.data.errors import OTHER_DATA, TRAINED_ON, DataError
 from experiments.data.store import Cache
 from experiments.settings.digest import digest
 from experiments.settings.mistake import first_line
@@ -21,6 +23,7 @@ from experiments.settings.mistake import first_line
 PATIENCE = 3.0  # seconds for the hub to answer
 ROWS_AT_ONCE = 256  # rows in memory at once
 COMMIT = re.compile("[0-9a-f]{40}")
+SLICE = re.compile(r"(?P<split>[\w.-]+)(\[(?P<from>(?P<start>-?\d+)?%?):(?P<to>(?P<stop>-?\d+)?%?)\])?(\(\w+\))?")
 
 
 class HubKeys(NamedTuple):
@@ -52,6 +55,19 @@ class HubPlace(NamedTuple):
         return f"{self.of_path} {self.keys.name}={self.name or 'null'}"
 
 
+class _Slice(NamedTuple):
+    """A part of a split expression, such as train[:95%]."""
+
+    split: str
+    start: int
+    stop: int | None  # None: to the end
+    unit: str  # "%", or "" for rows
+
+    @property
+    def is_whole(self) -> bool:
+        return self.start == 0 and self.stop is None
+
+
 class UnreachableError(Exception):
     """The hub did not answer."""
 
@@ -78,6 +94,40 @@ def source(data: HubPlace, cache: Cache) -> dict[str, str]:
         return {"commit": cache.remember(key, _ask(data, data.revision))}
     except UnreachableError as error:
         return {"commit": _downloaded(data, error)}
+
+
+def check_splits(training: tuple[str, str], others: Mapping[str, str]) -> None:
+    """Raises DataError if a split is evaluated that is certain to share rows with the training split.
+
+    `training`: the setting and its split expression; `others`: the expressions by their settings.
+    """
+    key, expression = training
+    for other, evaluated in others.items():
+        pairs = itertools.product(_slices(expression), _slices(evaluated))
+        if any(_share_rows(first, second) for first, second in pairs):
+            hint = f"write slices without a common row, such as {key}=train[:95%] {other}=train[95%:]"
+            raise DataError(f"{key}={expression} and {other}={evaluated} have common rows; {TRAINED_ON}", hint)
+
+
+def _slices(expression: str) -> Iterator[_Slice]:
+    """The parts of a split expression. One that cannot be read is left to the library."""
+    for part in expression.split("+"):
+        if match := SLICE.fullmatch(part.strip()):
+            start, stop = match["start"], match["stop"]
+            unit = "%" if "%" in f"{match['from']}{match['to']}" else ""
+            yield _Slice(match["split"], int(start or 0), int(stop) if stop else None, unit)
+
+
+def _share_rows(first: _Slice, second: _Slice) -> bool:
+    """Whether two slices certainly have a common row. How many rows there are is not known."""
+    if first.split != second.split:
+        return False
+    if first.is_whole or second.is_whole:
+        return True
+    bounds = [(each.start, math.inf if each.stop is None else each.stop) for each in (first, second)]
+    counted_from_the_end = min(map(min, bounds)) < 0
+    starts, stops = zip(*bounds, strict=True)
+    return first.unit == second.unit and not counted_from_the_end and max(starts) < min(stops)
 
 
 def rows(

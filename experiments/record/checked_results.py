@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from experiments.record.code_digest import code_digest
+from experiments.record.dotted import value_at
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import (
     CONFIG,
@@ -25,6 +28,8 @@ from experiments.record.result import Result
 from experiments.settings.digest import file_digest, unsealed
 from experiments.settings.plain import from_json
 
+# the settings on which the files of code that a run computes with depend
+DECIDES_CODE = ("variant", "objective.kind", "task.kind", "data.kind", "model.norm_kind", "model.position")
 CHANGED = "changed"  # status of a run with a file that has changed since its result was written: no numbers
 BESIDE = (CONFIG, ENVIRONMENT, METRICS, TOKENIZER, PREDICTIONS)
 
@@ -45,6 +50,39 @@ def marked_result(folder: Path, index: Index, say: Callable[[str], None]) -> dic
         return result and result | {"run": folder.name}
     config = _settings(folder)
     return {"run": folder.name, "status": CHANGED, "config": config, "seed": (config or {}).get("seed")}
+
+
+def other_code(results: Sequence[Mapping[str, Any]]) -> str:
+    """A line about the results that were computed with other code than the present one; empty if there are none.
+
+    results: as of `marked_result`.
+    """
+    known: dict[str, str | None] = {}
+    others = []
+    for result in results:
+        config, backend = result.get("config") or {}, result.get("backend")
+        if (then := result.get("code_digest")) is None:
+            continue
+        key = json.dumps([backend, *(value_at(config, place) for place in DECIDES_CODE)])
+        if key not in known:
+            known[key] = _present_code(config, backend)
+        if known[key] != then:
+            others.append(str(result["run"]))
+    if not others:
+        return ""
+    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
+    return (
+        f"computed with other code than the present one: {others[0]}{more} of {len(results)} runs; "
+        "to train them again, give their commands with runs=FOLDER"
+    )
+
+
+def _present_code(config: dict[str, Any], backend: str | None) -> str | None:
+    """The digest of the code with which a run would be computed; None if this checkout does not have all of it."""
+    try:
+        return code_digest(config, backend)
+    except (AssertionError, LookupError, TypeError, OSError):
+        return None
 
 
 def _parse(folder: Path, content: bytes) -> dict[str, Any]:

@@ -208,9 +208,13 @@ class RunFolder:
             raise _damaged(self.path / ENVIRONMENT, ValueError("it has no list of earlier starts"))
         return facts
 
+    def check_held(self) -> None:
+        """Raises RunFolderError if another process trains here too, or if the folder is no longer in its place."""
+        self._lock.check()
+
     def write_result(self, result: Result) -> None:
         """Write the result, as the last act of a run. Its presence says that the run has ended, and how."""
-        self._lock.check()
+        self.check_held()
         write_sealed(self.path / RESULT, {**result.to_dict(), FILES: self._digests()})
 
     def result(self) -> Result | None:

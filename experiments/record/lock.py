@@ -36,7 +36,9 @@ class Lock:
                         holder = self.holder() or "another process"
                         raise RunFolderError(in_use(self.path.parent, holder))
                     time.sleep(0.05)
-                self._check_place()
+                if not self._is_in_place():
+                    gone = "removed by another process in the meantime; give the same command again"
+                    raise OSError(errno.ESTALE, gone)
                 os.ftruncate(self._descriptor, 0)
                 self._line = f"process {os.getpid()} on {platform.node()} since {time.strftime('%Y-%m-%d %H:%M:%S')}"
                 os.pwrite(self._descriptor, f"{self._line}\n".encode(), 0)
@@ -48,10 +50,15 @@ class Lock:
 
     def check(self) -> None:
         """Raises RunFolderError if another process has the lock too, as on a file system whose locks are not shared by
-        hosts; does nothing if this object does not have it.
+        hosts, and if the folder is no longer in its place; does nothing if this object does not have the lock.
         """
         if self._descriptor is None:
             return
+        if not self._is_in_place():
+            raise RunFolderError(
+                f"{self.path.parent}: it was moved, removed or replaced while this run trained in it; put it back, and "
+                "the same command continues"
+            )
         with disk_errors_as_failures(self.path), open_regular(self.path) as file:
             holder = file.readline().decode(errors="replace").strip()
         if holder != self._line:
@@ -65,11 +72,13 @@ class Lock:
         """Whether this object has the lock."""
         return self._descriptor is not None
 
-    def _check_place(self) -> None:
-        """Raises OSError if the path is another file by then, because the previous holder removed the folder."""
+    def _is_in_place(self) -> bool:
+        """Whether the path is still the file that was opened."""
         assert self._descriptor is not None
-        if not self.path.exists() or not os.path.samestat(os.fstat(self._descriptor), self.path.stat()):
-            raise OSError(errno.ESTALE, "removed by another process in the meantime; give the same command again")
+        try:
+            return os.path.samestat(os.fstat(self._descriptor), self.path.stat())
+        except FileNotFoundError:
+            return False
 
     def release(self) -> None:
         """Release the lock; does nothing if it is not held."""

@@ -261,6 +261,7 @@ def validation_metrics(run: Run) -> dict[str, Any]:
         progress.best_loss = evaluation.loss
         header = {"step": progress.step, "validation_loss": evaluation.loss, "precision": run.forward.precision}
         header |= origin(settings.model_dump(), dataset.tokenizer.digest)
+        run.folder.check_held()
         save(run.folder.checkpoint, "best", progress.step, weights(run.model), header)
     if evaluation.predictions is not None:
         write(run.folder.path / PREDICTIONS, to_json(evaluation.predictions) + "\n")

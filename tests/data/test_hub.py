@@ -215,3 +215,36 @@ def test_the_folder_changes_and_so_does_its_identity(folder: Path, tmp_path: Pat
     assert open_corpus(settings, cache).identity != before
     with pytest.raises(DataError):
         list(open_corpus(settings.model_copy(update={"column": "none"}), cache).documents())
+
+
+@pytest.mark.parametrize(
+    ("train", "other", "shared"),
+    [
+        ("train", "train", True),
+        ("train", "train[:5%]", True),
+        ("train[10:]", "train", True),
+        ("train[:95%]", "train[90%:]", True),
+        ("train[:100]", "train[99:200]", True),
+        ("validation+train[:50%]", "test+train[10%:20%](pct1_dropremainder)", True),
+        ("train[:95%]", "train[95%:]", False),
+        ("train[:100]", "train[100:200]", False),
+        ("train", "validation", False),
+        # it depends on the number of rows
+        ("train[:100]", "train[5%:]", False),
+        ("train[:-100]", "train[-100:]", False),
+    ],
+)
+def test_splits_that_share_rows_are_refused_before_the_hub_is_asked(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, train: str, other: str, shared: bool
+) -> None:
+    monkeypatch.setattr("experiments.data.hub.source", lambda place, cache: {"commit": COMMIT})
+    cache = Cache(tmp_path, None)
+    for key in ("validation", "test"):
+        data = Hub.model_validate({**BASE, "validation": "dev", "train": train, key: other})
+        if shared:
+            with pytest.raises(
+                DataError, match=rf"data\.train=.* and data\.{key}=.* have common rows; a text for eval"
+            ):
+                open_corpus(data, cache)
+        else:
+            assert open_corpus(data, cache).identity["splits"][key] == other

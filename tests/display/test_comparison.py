@@ -13,10 +13,14 @@ import pytest
 from rich.console import Console
 
 from experiments.commands.compare import compare_runs
+from experiments.config.compose import compose
+from experiments.dashboard.runs import chosen_runs
 from experiments.display.comparison import matching, table_of, tables_of, telling
 from experiments.display.rows import show
+from experiments.record.code_digest import code_digest
 from experiments.record.find import find_run, find_runs
 from experiments.record.folder import config_text
+from experiments.record.index import Index
 from experiments.settings.mistake import Mistake
 from tests.fixtures.record import leave_result
 
@@ -238,3 +242,21 @@ def test_a_pipe_gets_every_row_on_a_line_and_a_terminal_the_first(monkeypatch):
     show(rows, "table", console=terminal)
     assert "run-1" in terminal.file.getvalue() and "run-2" not in terminal.file.getvalue()
     assert "the first 2 of 3 rows; a pipe or --format csv has all" in " ".join(terminal.file.getvalue().split())
+
+
+def test_results_of_other_code_than_the_present_are_said(tmp_path, capsys):
+    config = compose(["variant=talking_heads"]).model_dump()
+    changed, made = "ab" * 32, code_digest(config, "compiled")
+    foreign = config | {"variant": {"name": "not_in_this_checkout"}}
+    for name, own, digest in [("a", config, made), ("b", config, changed), ("c", foreign, made), ("d", config, None)]:
+        (folder := tmp_path / name).mkdir()
+        (folder / "config.yaml").write_text(config_text(own))
+        leave_result(folder, config=own, backend="compiled", code_digest=digest, validation_loss=5.0, perplexity=100.0)
+    line = "computed with other code than the present one: {} runs; to train them again, give their commands with runs="
+    for selection, said in (([], "b and 1 more of 4"), (["a", "b"], "b of 2"), (["a", "d"], None)):
+        compare_runs(selection, tmp_path, "loss", "json")
+        printed = capsys.readouterr().err
+        assert printed.startswith(line.format(said)) if said else "other code" not in printed, printed
+    with Index(tmp_path) as index:
+        chosen_runs(["b"], tmp_path, index)
+    assert "other code than the present one: b of 1 runs" in capsys.readouterr().err

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -282,6 +283,30 @@ def test_of_two_hosts_with_locks_of_their_own_the_first_stops_before_it_writes(f
         other.write_result(result)
     assert [line["loss"] for line in folder.metrics.read()] == [2.0, 1.5]
     RunFolder(folder.path).check_files()
+
+
+@pytest.mark.parametrize("how", ["moved", "removed", "replaced"])
+def test_nothing_is_written_for_a_folder_that_is_no_longer_in_its_place(folder, result, how):
+    folder.metrics.append({"step": 1, "loss": 2.0})
+    moved = folder.path.with_name("moved")
+    folder.path.rename(moved)
+    if how == "replaced":
+        shutil.copytree(moved, folder.path)
+    elif how == "removed":
+        shutil.rmtree(moved)
+    for write_something in (
+        lambda: folder.metrics.append({"step": 2, "loss": 1.0}),
+        folder.metrics.persist,
+        folder.check_held,
+        lambda: folder.write_result(result),
+    ):
+        with pytest.raises(RunFolderError, match=r"moved, removed or replaced .*; put it back, and the same command"):
+            write_something()
+    assert folder.path.exists() == (how == "replaced")
+    if how == "moved":
+        moved.rename(folder.path)
+        folder.metrics.append({"step": 2, "loss": 1.0})
+        assert folder.metrics.last_step() == 2
 
 
 def test_a_lock_whose_folder_was_removed_meanwhile_is_none(folder, settings, monkeypatch):

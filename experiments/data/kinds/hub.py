@@ -49,7 +49,9 @@ class HubSet(SplitData):
         return hub.HubPlace(self.path, self.name, self.revision, self.streaming, self.instead)
 
     def open(self, cache: Cache) -> Corpus:
-        """Find the set. Raises DataError if it does not exist or cannot be reached."""
+        """Find the set. Raises DataError if it does not exist or cannot be reached, and if splits have common rows."""
+        others = {f"data.{split}": place for split, place in self.places().items() if split != "train"}
+        hub.check_splits(("data.train", self.train), others)
         exact = hub.source(self.place, cache)
 
         def texts(split: str, expression: str) -> Iterator[str]:

@@ -58,9 +58,14 @@ def identity(task: Benchmark, cache: Cache) -> dict[str, Any]:
 
 
 def check_splits(task: Benchmark, cache: Cache) -> None:
-    """Raises DataError for a local file that is in two splits, or of which another split has a copy."""
+    """Raises DataError for a local file that is in two splits, or of which another split has a copy, and for splits
+    of the hub that have common rows.
+    """
     local = {place.key: files.find(place.key, place.value) for place in places(task).values() if place.is_file}
     files.digests_of_splits(local, cache.file_digest)
+    of_hub = {place.key: place.value for place in places(task).values() if not place.is_file}
+    if (training := of_hub.pop("task.train", None)) is not None:
+        hub.check_splits(("task.train", training), of_hub)
 
 
 def is_local(task: Benchmark) -> bool:
