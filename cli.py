@@ -3,6 +3,7 @@
 # Long on purpose: Typer reads options and help from the signatures, so a second file would only repeat this one
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import sys
@@ -55,6 +56,7 @@ _leave_out_current_folder()
 _refuse_foreign_packages()
 
 from experiments.commands.ending import (
+    end_silently_on_ctrl_c,
     interrupted_by_signals,
     message_and_exit_code,
     open_missing_streams,
@@ -624,6 +626,9 @@ def main() -> None:
 
             print(report(error), file=sys.stderr)
         sys.exit(ExitCode.FAILED if ending is None else ending[1])
+    finally:
+        # the last to be registered is the first to be called
+        atexit.register(end_silently_on_ctrl_c)
 
 
 if __name__ == "__main__":

@@ -94,6 +94,12 @@ def silent_on_ctrl_c() -> Iterator[None]:
         yield
 
 
+def end_silently_on_ctrl_c() -> None:
+    """From now on, let Ctrl-C end the process as in `silent_on_ctrl_c`. For the exit, when nothing is left to save."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def open_missing_streams() -> None:
     """Open the null device in place of stdin, stdout and stderr where this process began without them.
 

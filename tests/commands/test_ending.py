@@ -91,6 +91,14 @@ def test_ctrl_c_in_an_import_ends_the_process_without_a_word():
     assert signal.getsignal(signal.SIGINT) is before
 
 
+def test_ctrl_c_while_the_process_exits_ends_it_without_a_word():
+    code = "import atexit, signal\natexit.register(signal.raise_signal, signal.SIGINT)\nimport cli\ncli.main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "--version"], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, "") and done.stdout.startswith("attn ")
+
+
 @pytest.mark.parametrize("option", ["--runs", "--out"])
 def test_a_path_that_no_file_system_takes_is_a_mistake(attn, option):
     done = attn("dashboard", option, "a" * 300)

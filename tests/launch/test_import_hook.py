@@ -53,7 +53,8 @@ def library(tmp_path, monkeypatch):
     """A package that gets SIGINT in the middle of its import, in `begun` before and `ended` after it."""
     package = tmp_path / "clanging"
     package.mkdir()
-    sends = "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n"
+    # to this thread; one that is sent to the process may come a little later
+    sends = "import signal\nsignal.raise_signal(signal.SIGINT)\n"
     (package / "__init__.py").write_text(f"from clanging import part\n{sends}open('ended', 'w').close()\n")
     (package / "part.py").write_text(f"open('begun', 'w').close()\n{sends}")
     monkeypatch.chdir(tmp_path)
