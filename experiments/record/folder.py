@@ -121,6 +121,12 @@ class RunFolder:
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path).absolute()
+        try:
+            str(self.path).encode()
+        except UnicodeEncodeError:
+            # safetensors and the settings take no other paths, so checkpoints could be written but not read
+            hint = "rename it, or choose another folder for runs"
+            raise Mistake(f"{str(self.path)!a}: the path of a run must be UTF-8", hint) from None
         self.name = self.path.name
         self.checkpoint = self.path / "checkpoint"
         self._lock = Lock(self.path / "lock")

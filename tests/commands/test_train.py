@@ -44,6 +44,17 @@ def test_a_finished_run_is_returned_at_once_and_scored_on_other_text(attn, tiny,
     assert refused.returncode == 2 and "was trained for objective=masked only" in refused.stderr
 
 
+def test_a_folder_whose_name_is_not_utf8_is_refused_before_anything_is_written(attn, tiny, tmp_path):
+    (place := tmp_path / os.fsdecode(b"a\xff")).mkdir()
+    done = attn("train", "heads=2", *tiny, cwd=place)
+    assert done.returncode == 2 and "a\\udcff/runs/multi_head" in done.stderr and "must be UTF-8" in done.stderr
+    assert not list(place.iterdir())
+    (emoji := tmp_path / "a\nb \U0001f600").mkdir()
+    assert attn("train", "heads=2", *tiny, cwd=emoji).returncode == 0
+    scored = attn("evaluate", "multi_head", "--format", "json", cwd=emoji)
+    assert json.loads(scored.stdout)[0]["loss"] == result(emoji / "runs")["validation_loss"]
+
+
 def test_a_vocabulary_that_the_text_does_not_support_is_said_once_by_every_run(attn, tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("ATTN_CACHE", str(tmp_path / "cache"))
     words = [word.replace("vocabulary_size=300", "vocabulary_size=9000") for word in tiny]

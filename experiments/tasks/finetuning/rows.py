@@ -59,8 +59,12 @@ def identity(task: Benchmark, cache: Cache) -> dict[str, Any]:
 
 def check_splits(task: Benchmark, cache: Cache) -> None:
     """Raises DataError for a local file that is in two splits, or of which another split has a copy, and for splits
-    of the hub that have common rows.
+    of the hub that have common rows. Also for a file of another kind.
     """
+    for place in places(task).values():
+        # no split of the hub is called so
+        if not place.is_file and ("/" in place.value or Path(place.value).suffix):
+            raise DataError(f"{place.key}={place.value}: the name of a file must end in {' or '.join(FILES)}")
     local = {place.key: files.find(place.key, place.value) for place in places(task).values() if place.is_file}
     files.digests_of_splits(local, cache.file_digest)
     of_hub = {place.key: place.value for place in places(task).values() if not place.is_file}
@@ -120,9 +124,8 @@ def _json(path: Path, columns: dict[str, str]) -> Iterator[Row]:
     check = _checked(columns)
     try:
         text = path.read_text(encoding="utf-8-sig")
-        rows = (
-            json.loads(text) if text.lstrip().startswith("[") else map(json.loads, filter(str.strip, text.split("\n")))
-        )
+        parse = json.JSONDecoder(object_pairs_hook=_without_repetition).decode
+        rows = parse(text) if text.lstrip().startswith("[") else map(parse, filter(str.strip, text.split("\n")))
         for number, row in enumerate(rows):
             if not isinstance(row, dict):
                 raise DataError(f"{path}, row {number}: an object with the columns {', '.join(columns)} is needed")
@@ -134,9 +137,24 @@ def _json(path: Path, columns: dict[str, str]) -> Iterator[Row]:
         raise DataError(f"{path} must be a JSON list of objects, or have an object in each line: {error}") from error
 
 
+def _without_repetition(pairs: list[tuple[str, Any]]) -> Row:
+    """The object of these keys and values. Raises ValueError for a key that stands twice."""
+    row = dict(pairs)
+    if len(row) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"an object has {next(name for name in row if names.count(name) > 1)!r} twice")
+    return row
+
+
 def text_of(row: Row, column: str, place: str, *, empty: bool = False) -> str:
     """The text in a column, which may consist of white space only if it may be `empty`. Raises DataError."""
     value = row[column]
     if not isinstance(value, str) or not (empty or value.strip()):
         raise DataError(f"{place}: column {column} is {value!r}, not text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        # JSON can write one half of a character
+        half = f"{value[error.start : error.end]!r} at character {error.start}"
+        raise DataError(f"{place}: column {column} has {half}, which is no text") from error
     return value

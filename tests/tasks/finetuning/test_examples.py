@@ -58,6 +58,7 @@ def test_every_task_composes(name):
         (GOOD | {"label": True}, ["unknown label True"]),
         (GOOD | {"label": None}, ["unknown label None"]),
         (GOOD | {"premise": None}, ["column premise is None, not text"]),
+        (GOOD | {"premise": "half of \ud83d"}, ["column premise", "no text", "'\\ud83d'"]),
         (["x"], ["row 1", "an object with the columns"]),
     ],
 )
@@ -116,6 +117,7 @@ def test_numbers(tmp_path):
         ("rows.jsonl", b"[" * 100_000, "must be a JSON list of objects"),
         ("rows.jsonl", b'{"label": ' + b"1" * 5000 + b"}", "must be a JSON list of objects"),
         ("rows.json", b"[\xff]", "not UTF-8"),
+        ("rows.jsonl", b'{"premise": "x", "label": 0, "label": 1}', "an object has 'label' twice"),
         ("rows.parquet", b"PAR0", "not a Parquet file"),
     ],
 )
@@ -142,6 +144,12 @@ def test_examples_of_which_another_split_has_a_copy_are_refused(tmp_path, how):
     for keys, name in ((validation, "task.validation"), ({"matched": validation}, "task.validation.matched")):
         with pytest.raises(DataError, match=rf"task\.train and {name}.* {said[how]}; a text for evaluation must not"):
             check_splits(task("mnli", train, validation=keys), Cache(tmp_path, None))
+
+
+@pytest.mark.parametrize("name", ["rows.csv", "folder/rows", "./rows.JSON"])
+def test_a_file_of_another_kind_is_no_split_of_the_hub(tmp_path, name):
+    with pytest.raises(DataError, match=rf"task\.train={name}: .* must end in \.parquet or \.json or \.jsonl"):
+        check_splits(task("mnli", name, validation="validation"), Cache(tmp_path, None))
 
 
 def test_parquet_json_and_lines_hold_the_same_examples(tmp_path):
