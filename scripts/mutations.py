@@ -152,6 +152,80 @@ MUTATIONS = [
         "attention/test_papers.py",
     ),
     Mutation("attention/sigmoid.py", "logits - attended.log()", "logits", "attention/test_follow_ups.py"),
+    Mutation(
+        "experiments/statistics/comparison.py",
+        "strict = {comparison.word(level / len(comparisons))",
+        "strict = {comparison.word(level)",
+        "statistics/test_comparison.py",
+    ),
+    Mutation(
+        "experiments/statistics/comparison.py", "*(len(comparisons) * p for", "*(p for", "statistics/test_comparison.py"
+    ),
+    Mutation(
+        "experiments/tables/verdict.py",
+        "in compared.items() if comparisons]",
+        "in compared.items()]",
+        "tables/test_verdict.py",
+    ),
+    Mutation(
+        "experiments/tables/verdict.py",
+        "{seed: contrast + constant for",
+        "{seed: contrast for",
+        "tables/test_verdict.py",
+    ),
+    Mutation(
+        "experiments/tables/seed_plan.py",
+        'in ("done", "diverged") for cell',
+        'in ("done",) for cell',
+        "tables/test_seeds.py",
+    ),
+    Mutation(
+        "experiments/tables/until_resolved.py",
+        "if count >= MAX_FAILURES",
+        "if count > MAX_FAILURES",
+        "tables/test_seeds.py",
+    ),
+    Mutation(
+        "experiments/tables/until_resolved.py",
+        "max(1, needed - len(self.comparison.values))",
+        "max(1, needed)",
+        "tables/test_seeds.py",
+    ),
+    Mutation("experiments/launch/resources.py", "self._cells_of[name] -= 1", "pass", "launch/test_resources.py"),
+    Mutation("experiments/record/index.py", "for name in beside)])", "for name in ())])", "record/test_index.py"),
+    Mutation(
+        "experiments/record/checkpoint.py",
+        "for file in others if file < path]",
+        "for file in others]",
+        "training/test_checkpoint.py",
+    ),
+    Mutation(
+        "experiments/tasks/finetuning/windows.py",
+        "(offsets_C2[:, 0] < last)",
+        "(offsets_C2[:, 0] <= last)",
+        "tasks/finetuning/test_windows.py",
+    ),
+    Mutation(
+        "experiments/tasks/finetuning/squad.py",
+        'ARTICLES.sub(" ", bare)',
+        'ARTICLES.sub("", bare)',
+        "tasks/finetuning/test_squad.py",
+    ),
+    Mutation(
+        "experiments/dashboard/differences.py",
+        "if len(each.values) > 1]",
+        "if len(each.values) > 0]",
+        "dashboard/test_differences.py",
+    ),
+    Mutation(
+        "experiments/dashboard/curves.py", "if len(known) < len(values):", "if not known:", "dashboard/test_curves.py"
+    ),
+    Mutation(
+        "experiments/dashboard/comparable.py",
+        "key=lambda key: -counts[key])",
+        "key=lambda key: counts[key])",
+        "dashboard/test_comparable.py",
+    ),
 ]
 
 

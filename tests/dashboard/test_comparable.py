@@ -85,3 +85,15 @@ def test_a_run_without_a_loss_is_not_finished():
     row = {"variant": "multi_head", "seed": 0}
     (only,) = comparable([result], [row], ["variant", "seed"]).configurations
     assert only.name == "multi_head" and only.runs == [0] and only.finished == {}
+
+
+def test_the_conditions_of_most_runs_stand_first():
+    results = [
+        {"status": "done", "validation_loss": 1.0, "seed": seed, "config": {"max_steps": steps}}
+        for steps, seeds in ((60, 1), (40, 3), (20, 2))
+        for seed in range(seeds)
+    ]
+    rows = [{"variant": "multi_head", "seed": result["seed"]} for result in results]
+    found = comparable(results, rows, ["variant", "seed"])
+    assert found.comparisons == ["max_steps 40", "max_steps 20", "max_steps 60"]
+    assert {len(each.runs): each.comparison for each in found.configurations} == {3: 0, 2: 1, 1: 2}

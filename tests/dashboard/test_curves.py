@@ -46,3 +46,11 @@ def test_a_configuration_has_means_at_the_steps_that_all_its_runs_have():
     assert mean["half"] == pytest.approx(2 * [Anytime().half_width(4, (5 / 3) ** 0.5)])
     assert mean_curve(runs[:3])["half"] == [None, None, None] and "half" not in mean_curve(runs[:1])
     assert mean_curve([]) == mean_curve([{}, {}]) == {}
+
+
+def test_a_mean_that_lacks_a_run_has_no_interval():
+    runs = [{"step": [1, 2], "loss": [4.0 + seed, 3.0]} for seed in range(6)]
+    assert mean_curve(runs)["half"][1] == 0.0
+    runs[0]["loss"] = [4.0, None]
+    mean = mean_curve(runs)
+    assert mean["loss"] == [6.5, 3.0] and mean["half"][0] > 0 and mean["half"][1] is None

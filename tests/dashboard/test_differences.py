@@ -63,6 +63,13 @@ def test_more_comparisons_make_each_harder():
     assert found["word"] == "not resolved" and "seeds would resolve it" in found["why"]
 
 
+def test_a_single_pair_makes_no_other_comparison_harder():
+    clear = {"base": of(5, 0, 0, 0, 0, 0), "low": of(4.9, 0.01, -0.02, 0.015, 0.0, -0.01)}
+    many = clear | {f"single {number}": {0: 5.3} for number in range(200)}
+    found = differences(0, *made(many))
+    assert found[1]["word"] == "better" and found[2]["word"] == "not resolved"
+
+
 def test_what_has_not_begun_to_learn_or_still_learns_or_diverged_is_not_tested():
     losses = {"base": of(5, 0, 0, 0, 0, 0, 0), "low": of(4.9, *NOISE)}
     plateau = differences(0, *made(losses, unigram_loss=5.0))[1]

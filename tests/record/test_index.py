@@ -45,6 +45,18 @@ def test_a_change_of_the_same_size_is_seen_by_its_time(tmp_path, parsed):
     assert len(parsed.calls) == 2
 
 
+def test_a_change_of_a_file_that_is_read_beside_it_is_seen(tmp_path, parsed):
+    path, beside = tmp_path / "a", tmp_path / "b"
+    path.write_bytes(b"one")
+    with Index(tmp_path) as index:
+        for calls, content in enumerate((b"two", b"three"), 2):
+            index.read(path, parsed, ["b"])
+            beside.write_bytes(content)
+            index.read(path, parsed, ["b"])
+            index.read(path, parsed, ["b"])
+            assert len(parsed.calls) == calls
+
+
 def test_a_file_that_is_not_there_is_none_and_a_damaged_one_raises(tmp_path, parsed):
     (tmp_path / "damaged").write_bytes(b"{")
 

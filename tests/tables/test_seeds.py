@@ -105,6 +105,32 @@ def test_a_row_whose_cells_fail_is_given_up(tmp_path):
     assert sum(row == "h32" for row, _ in source.made) < 10
 
 
+def test_the_third_failure_of_a_row_is_the_last(tmp_path):
+    asked = request(tmp_path)
+    source = Made({"h8": 4.0, "h16": 6.0, "h32": 6.03}, spread=0.02)
+    source.make(source.cells, "", QUIET)
+    for failures, given_up in ((2, False), (3, True)):
+        source.done |= {("h32", seed): np.nan for seed in range(failures)}
+        assert (next_step(asked, source, reported(asked)(source)) is None) == given_up
+
+
+def test_the_next_seed_goes_to_the_comparison_that_needs_the_fewest_more(tmp_path):
+    asked = request(tmp_path)
+    source = Made({"h8": 0.0, "h16": 0.0, "h32": 0.0}, spread=0.0)
+    # 24 pairs with a mean of 3/4 deviation, and four with a mean of one
+    for seed in range(24):
+        turn = (-1) ** seed
+        source.done |= {("h8", seed): 4.0, ("h16", seed): 4.075 + 0.1 * turn}
+        if seed < FIRST_SEEDS:
+            source.done["h32", seed] = source.done["h16", seed] + 0.1 + 0.1 * turn
+    made = reported(asked)(source)
+    finding = made.verdicts[0].findings[""]
+    first, second = (each.seeds_needed(finding.level / 2) for each in finding.comparisons)
+    assert first > second and first - 24 < second - FIRST_SEEDS
+    step = next_step(asked, source, made)
+    assert {(cell.row, cell.seed) for cell in step.cells} == {("h8", 24), ("h16", 24)}
+
+
 def test_no_hours_make_nothing_but_a_report(tmp_path):
     asked = request(tmp_path)
     source = Made({"h8": 4.0, "h16": 4.1, "h32": 4.2}, spread=0.02)
@@ -174,6 +200,19 @@ def test_a_plan_comes_before_its_seeds_and_then_decides_by_students_t(tmp_path):
         assert (
             evidence_for(request(tmp_path, seeds, named=True), source.with_seeds(seeds), plans(asked)).name == "anytime"
         )
+
+
+def test_a_planned_cell_that_diverges_is_complete_and_one_that_fails_is_not(tmp_path, monkeypatch):
+    source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
+    make_plan(request(tmp_path), source, 4)
+    source.make(source.cells, "", QUIET)
+    last, outcome = source.cells[-1], Made.outcome
+    asked = request(tmp_path, range(4), named=True)
+    for state, name in (("diverged", "planned"), ("failed", "planned, not complete")):
+        ended = CellOutcome(state, "as it was told to")
+        of_last = {last: ended}
+        monkeypatch.setattr(Made, "outcome", lambda self, cell, of=of_last: of.get(cell) or outcome(self, cell))
+        assert evidence_for(asked, source, plans(asked)).name == name
 
 
 def test_a_plan_of_another_definition_or_code_is_none(tmp_path, monkeypatch):

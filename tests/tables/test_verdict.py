@@ -222,6 +222,17 @@ def test_holm_keeps_a_lone_weak_claim_from_holding_beside_others():
     assert verdicts(claims, scores, budget=NARROW)[0].word == "not resolved"
 
 
+def test_a_claim_without_rows_takes_no_share_of_the_allowed_error():
+    scores = beside(4.5)
+    claims = {"C": ["a > b"]} | {f"D{number}": [f"a > missing{number}"] for number in range(8)}
+    assert verdicts(claims, scores, budget=NARROW)[0].word == "holds"
+
+
+def test_a_side_may_be_a_number():
+    assert word("a > 4.3", {"a": CLEAR}) == "holds" and word("4.3 > a", {"a": CLEAR}) == "reversed"
+    assert word("a > 3.7", {"a": CLEAR}) == "reversed" and word("a ~ 4.02", {"a": CLEAR}) == "holds"
+
+
 def test_a_planned_number_of_seeds_decides_sooner():
     # beyond 2.4 standard errors, Student's quantile of seven degrees of freedom, and short of 4.2
     assert word("a > b", beside(3.0), budget=NARROW) == "not resolved"

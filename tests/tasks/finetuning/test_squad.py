@@ -17,6 +17,7 @@ from experiments.tasks.finetuning.squad import best, exact_match, f1, normalized
         ("a.", ""),
         ("A-Team", "ateam"),  # joined by then, no article is left
         ("24\u201310", "24\u201310"),  # the dash is no ASCII punctuation
+        ("on\u2013the\u2013job", "on\u2013 \u2013job"),  # a blank takes the place of an article
         ("\u00c9COLE", "\u00e9cole"),
         ("$5.3 million", "53 million"),
         ("", ""),

@@ -40,6 +40,13 @@ def test_widest_by_hand():
     assert widest([0, 2], 6, 4).tolist() == [[True] * 3 + [False] * 3, [False] * 3 + [True] * 3]
 
 
+def test_tokens_of_an_answer_share_a_character_with_it():
+    # three tokens without blanks between them, and one after a blank
+    offsets = np.array([[0, 3], [3, 4], [4, 7], [8, 9]])
+    answers = {(0, 3): (0, 0), (3, 4): (1, 1), (2, 5): (0, 2), (4, 9): (2, 3), (7, 8): None, (9, 12): None}
+    assert {answer: answer_tokens(offsets, *answer) for answer in answers} == answers
+
+
 @pytest.mark.parametrize(
     ("sizes", "room", "expected"),
     [

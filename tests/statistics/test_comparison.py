@@ -1,0 +1,39 @@
+"""Claims of several comparisons: their level is the smallest at which they are decided."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from experiments.statistics.comparison import Compared, Relation, claim_p_value, claim_word
+
+NOISE = (0.05, -0.04, 0.02, -0.05, 0.01, 0.01, 0.03, -0.03)
+RELATIONS: tuple[Relation, ...] = (">", ">~", "~")
+
+
+def compared(mean: float, relation: Relation = ">", scale: float = 1.0) -> Compared:
+    """Differences around a mean, of which a negative one is claimed."""
+    return Compared("", relation, {seed: mean + scale * each for seed, each in enumerate(NOISE)}, -1, 0.1)
+
+
+@given(
+    st.lists(
+        st.builds(compared, st.floats(-0.4, 0.4), st.sampled_from(RELATIONS), st.sampled_from([0.3, 1.0, 4.0])),
+        min_size=1, max_size=3,
+    )
+)  # fmt: skip
+def test_a_claim_is_decided_at_its_p_value_and_not_below(comparisons):
+    level = claim_p_value(comparisons)
+    assume(1e-12 < level < 1)
+    assert claim_word(comparisons, level * (1 + 1e-9)) != "not resolved"
+    assert claim_word(comparisons, level * (1 - 1e-9)) == "not resolved"
+
+
+def test_the_p_value_of_a_claim_by_hand():
+    holds, reversed = compared(-0.3), compared(0.3)
+    (to_hold,), (to_reverse,) = ([each.p_values()[word]] for each, word in ((holds, "holds"), (reversed, "reversed")))
+    assert claim_p_value([holds]) == pytest.approx(to_hold) and claim_p_value([reversed]) == pytest.approx(to_reverse)
+    assert claim_p_value([holds, compared(-0.25)]) == pytest.approx(compared(-0.25).p_values()["holds"]), "the largest"
+    assert claim_p_value([reversed, holds, holds]) == pytest.approx(3 * to_reverse), "one of three contradicts"
+    assert claim_p_value([]) == 1.0
