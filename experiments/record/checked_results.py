@@ -44,6 +44,11 @@ def marked_result(folder: Path, index: Index, say: Callable[[str], None]) -> dic
         result: dict[str, Any] | None = index.read(folder / RESULT, partial(_parse, folder), beside=BESIDE)
     except OSError as error:
         say(f"{CHANGED}: {error.filename or folder / RESULT}: {error.strerror}")
+    except UnicodeEncodeError:
+        # the table must be able to show the name
+        name = folder.name.encode("ascii", "backslashreplace").decode()
+        say(f"{CHANGED}: {name}: the path of a run must be UTF-8; rename it")
+        return {"run": name, "status": CHANGED, "config": None, "seed": None}
     except ValueError as error:
         say(f"{CHANGED}: {error}")
     else:

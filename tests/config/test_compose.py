@@ -134,6 +134,7 @@ def test_no_configuration_can_import_anything(path):
         (["seed=-1"], ["seed = -1", "at least 0"]),
         (["cache=~/else where"], ["'cache=~/else where' cannot be read", """write cache="'~/else where'\""""]),
         (["data.train=\u00e9t\u00e9.txt"], ["cannot be read", """write data.train="'\u00e9t\u00e9.txt'\""""]),
+        (["seed=${env:SEED}"], ["seed: Unsupported interpolation type env"]),
         (["data.train=[a"], ["'data.train=[a' cannot be read", "quote parts"]),
         (["objective=translation"], ["objective.kind = 'translation'", "data=pairs"]),
         (["data=wmt14"], ["data.kind = 'hub_pairs'", "objective=translation"]),

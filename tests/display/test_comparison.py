@@ -5,7 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
+import shutil
 import time
 from pathlib import Path
 
@@ -242,6 +244,18 @@ def test_a_pipe_gets_every_row_on_a_line_and_a_terminal_the_first(monkeypatch):
     show(rows, "table", console=terminal)
     assert "run-1" in terminal.file.getvalue() and "run-2" not in terminal.file.getvalue()
     assert "the first 2 of 3 rows; a pipe or --format csv has all" in " ".join(terminal.file.getvalue().split())
+
+
+def test_a_run_whose_name_is_not_utf8_is_marked_beside_the_others(runs, capsys):
+    shutil.copytree(runs / "a", runs / os.fsdecode(b"z\xff"))
+    for format in ("json", "table"):
+        compare_runs([], runs, "loss", format)
+        shown = capsys.readouterr()
+        assert "z\\udcff: the path of a run must be UTF-8" in shown.err and shown.out.encode()
+    compare_runs([], runs, "loss", "json")
+    rows = json.loads(capsys.readouterr().out)
+    assert [(row["run"], row["loss"], row["status"]) for row in rows][-1] == ("z\\udcff", None, "changed")
+    assert [row["run"] for row in rows][:3] == ["b", "d", "a"]
 
 
 def test_results_of_other_code_than_the_present_are_said(tmp_path, capsys):
