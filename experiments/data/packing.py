@@ -132,7 +132,7 @@ def _pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, repor
     facts = {}
     with contextlib.ExitStack() as stack:
         spools = {split: stack.enter_context(_Spool(folder / split, dtype)) for split in SPLITS}
-        _tokenize(spools, corpus, tokenizer, report).tofile(folder / "unigram")
+        (folder / "unigram").write_bytes(_tokenize(spools, corpus, tokenizer, report).tobytes())
         for number, (split, spool) in enumerate(spools.items()):
             with (folder / split).open("wb") as file:
                 sequences = _write(file, spool, keys(DOCUMENTS, 0, number), length, tokenizer.cls_id, report)

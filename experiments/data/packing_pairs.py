@@ -43,7 +43,7 @@ def pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, report
                 unigram += np.bincount(rows[:, length // 2 :].reshape(-1), minlength=len(unigram))
         report("tokenizing pairs", sum(fact["documents"] for fact in facts.values()), None)
     unigram[list(tokenizer.special)] = 0
-    unigram.tofile(folder / "unigram")
+    (folder / "unigram").write_bytes(unigram.tobytes())
     for number, split in enumerate(("train", "validation", "test")):
         fact = facts.get(split, empty)
         _report_packed(split, fact, length // 2, report)
