@@ -284,8 +284,10 @@ def test_other_weights_or_other_examples_are_another_run(tune, words, home, tmp_
 def test_numbers_are_learned_too(tune, home, tmp_path):
     rows = [json.loads(line) for line in (home / "labelled_train.jsonl").read_text().splitlines()]
     pairs = [{"sentence1": row["sentence"], "sentence2": "so", "label": 5.0 * row["label"]} for row in rows]
-    path = tmp_path / "pairs.json"
-    path.write_text(json.dumps(pairs))
-    folder = tune("sst2", "task=stsb", f"task.train={path}", f"task.validation={path}", "epochs=8", "batch_size=17")
+    train, validation = tmp_path / "train.json", tmp_path / "validation.json"
+    train.write_text(json.dumps(pairs[:-10]))
+    validation.write_text(json.dumps(pairs[-10:]))
+    own = (f"task.train={train}", f"task.validation={validation}")
+    folder = tune("sst2", "task=stsb", *own, "epochs=8", "batch_size=17")
     result = RunFolder(folder).result()
     assert result.scores["pearson"] > 0.75 and result.unigram_loss is None

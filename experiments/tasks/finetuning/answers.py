@@ -5,11 +5,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from experiments.data.errors import DataError
 from experiments.settings.finetuning import Span
 from experiments.tasks.finetuning.windows import NONE
 
@@ -23,19 +26,31 @@ class QuestionWindows(NamedTuple):
     path: Path  # of the questions, one a line
 
     def read(self) -> list[dict[str, Any]]:
-        """`id`, `context` and `answers` of each question."""
-        with self.path.open(encoding="utf-8") as file:
+        """`id`, `context` and `answers` of each question. Raises DataError if the file was removed."""
+        with _in_cache(), self.path.open(encoding="utf-8") as file:
             return [json.loads(line) for line in file]
 
     @classmethod
     def open(cls, folder: Path, length: int) -> QuestionWindows:
-        """The windows in a folder of the cache, each of N = `length` tokens."""
-        return cls(
-            owner=np.memmap(folder / "owner", dtype="<i4", mode="r"),
-            offsets=np.memmap(folder / "offsets", dtype="<i4", mode="r").reshape(-1, length, 2),
-            widest=np.memmap(folder / "widest", dtype=np.bool_, mode="r").reshape(-1, length),
-            path=folder / "questions.jsonl",
-        )
+        """The windows in a folder of the cache, each of N = `length` tokens. Raises DataError if it was removed."""
+        with _in_cache():
+            return cls(
+                owner=np.memmap(folder / "owner", dtype="<i4", mode="r"),
+                offsets=np.memmap(folder / "offsets", dtype="<i4", mode="r").reshape(-1, length, 2),
+                widest=np.memmap(folder / "widest", dtype=np.bool_, mode="r").reshape(-1, length),
+                path=folder / "questions.jsonl",
+            )
+
+
+@contextmanager
+def _in_cache() -> Iterator[None]:
+    try:
+        yield
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{error.filename} was removed from the cache while it was in use",
+            "give the same command again, which makes the file again",
+        ) from error
 
 
 class AnswerSpan(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from experiments.tasks.finetuning.squad import best
+from experiments.tasks.finetuning.squad import mean_scores
 
 PUNCTUATION = frozenset(
     "-:_*^/\\~`+="
@@ -19,12 +19,8 @@ PUNCTUATION = frozenset(
 
 
 def cmrc_scores(answers: Mapping[str, Sequence[str]], predictions: Mapping[str, str]) -> dict[str, float]:
-    """Percentages over all questions; a question without a prediction counts as wrong. `answers`: those of each id."""
-    predicted = [(predictions[each], true) for each, true in answers.items() if each in predictions]
-    return {
-        "exact_match": 100.0 * sum(best(exact_match, *pair) for pair in predicted) / len(answers),
-        "f1": 100.0 * sum(best(f1, *pair) for pair in predicted) / len(answers),
-    }
+    """CMRC's scores; see `squad.mean_scores`."""
+    return mean_scores(answers, predictions, exact_match=exact_match, f1=f1)
 
 
 def exact_match(prediction: str, answer: str) -> float:

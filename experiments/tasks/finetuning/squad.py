@@ -10,17 +10,28 @@ from collections.abc import Callable, Mapping, Sequence
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = frozenset(string.punctuation)
 
+Metric = Callable[[str, str], float]  # of a prediction and one answer, from 0 to 1
+
 
 def squad_scores(answers: Mapping[str, Sequence[str]], predictions: Mapping[str, str]) -> dict[str, float]:
-    """Percentages over all questions; a question without a prediction counts as wrong. `answers`: those of each id."""
+    """SQuAD's scores; see `mean_scores`."""
+    return mean_scores(answers, predictions, exact_match=exact_match, f1=f1)
+
+
+def mean_scores(
+    answers: Mapping[str, Sequence[str]], predictions: Mapping[str, str], **metrics: Metric
+) -> dict[str, float]:
+    """The mean of each metric over all questions, in percent; a question without a prediction counts as wrong.
+
+    answers: those of each question, by its id.
+    """
     predicted = [(predictions[each], true) for each, true in answers.items() if each in predictions]
     return {
-        "exact_match": 100.0 * sum(best(exact_match, *pair) for pair in predicted) / len(answers),
-        "f1": 100.0 * sum(best(f1, *pair) for pair in predicted) / len(answers),
+        name: 100.0 * sum(best(metric, *pair) for pair in predicted) / len(answers) for name, metric in metrics.items()
     }
 
 
-def best(metric: Callable[[str, str], float], prediction: str, answers: Sequence[str]) -> float:
+def best(metric: Metric, prediction: str, answers: Sequence[str]) -> float:
     """The score for the answer that fits best."""
     return max(metric(prediction, answer) for answer in answers)
 

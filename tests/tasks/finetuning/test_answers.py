@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from experiments.data.errors import DataError
 from experiments.tasks.finetuning.answers import QuestionWindows, answer_texts, best_span
 
 CONTEXT = "one two three four"
@@ -59,3 +60,11 @@ def test_limits_of_a_span(span):
     assert best_span(start, end, everywhere, everywhere, span(max_answer=4))[1:] == (1, 4)
     # an end before its start is none: with one start and one end tried nothing is left
     assert best_span(end, start, everywhere, everywhere, span(n_best=1)) is None
+
+
+def test_a_cache_that_is_removed_in_the_meantime_is_named(questions, tmp_path):
+    questions.path.unlink()
+    with pytest.raises(DataError, match=r"questions\.jsonl was removed from the cache[^$]*give the same command again"):
+        questions.read()
+    with pytest.raises(DataError, match="owner was removed"):
+        QuestionWindows.open(tmp_path / "gone", 6)
