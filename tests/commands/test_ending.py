@@ -102,7 +102,8 @@ def test_ctrl_c_while_the_process_exits_ends_it_without_a_word():
 @pytest.mark.parametrize("option", ["--runs", "--out"])
 def test_a_path_that_no_file_system_takes_is_a_mistake(attn, option):
     done = attn("dashboard", option, "a" * 300)
-    assert done.returncode == 2 and "File name too long" in done.stderr
+    # to newer versions of Python, such a folder is one that does not exist
+    assert done.returncode == 2 and ("File name too long" in done.stderr or "no run in" in done.stderr)
 
 
 @pytest.mark.parametrize("command", [["evaluate", "a"], ["heads", "a"], ["export", "a", "b"]])

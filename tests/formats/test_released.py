@@ -34,7 +34,9 @@ def base(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("released")
     (folder / "text.txt").write_text(TEXT)
     rows = [{"sentence": f"the {('cat', 'dog')[number % 2]} sees a king", "label": number % 2} for number in range(12)]
-    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    lines = [json.dumps(row) + "\n" for row in rows]
+    (folder / "train.jsonl").write_text("".join(lines))
+    (folder / "validation.jsonl").write_text("".join(lines[::-1]))
     return folder
 
 
@@ -77,8 +79,8 @@ def test_an_export_is_the_source_for_transformers(family, base, tmp_path, capsys
 
 def test_it_is_fine_tuned(family, base, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    rows = base / "rows.jsonl"
-    words = ["task=sst2", f"task.train={rows}", f"task.validation={rows}", f"cache={base / 'cache'}", "batch_size=4"]
+    files = [f"task.{split}={base / split}.jsonl" for split in ("train", "validation")]
+    words = ["task=sst2", *files, f"cache={base / 'cache'}", "batch_size=4"]
     fast = ["max_steps=2", "epochs=null", "schedule.warmup_steps=1", "logger.wandb=off", "precision=fp32"]
     assert finetune([str(base / "runs" / family), *words, *fast, "trainer.device=cpu", "length=32"]) == 0
     (folder,) = (tmp_path / "runs").glob("sst2-*")
