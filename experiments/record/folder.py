@@ -28,7 +28,7 @@ from experiments.record.durable import (
     write,
     write_sealed,
 )
-from experiments.record.lock import Lock
+from experiments.record.lock import Lock, TakenError
 from experiments.record.metrics import Metrics
 from experiments.record.result import Result
 from experiments.settings.digest import DIFFERS, bytes_digest, digest, file_digest
@@ -163,6 +163,11 @@ class RunFolder:
             # the digest in the result of a finished run covers the file
             if recorded is None or (recorded != settings and (result is None or result.status != "done")):
                 write(self.path / CONFIG, config_text(settings))
+        except TakenError:
+            # even if this process made the folder, it is another's, which may have ended by the time of `discard`
+            self._made = False
+            self.close()
+            raise
         except BaseException:
             self.discard()
             self.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import platform
 import time
@@ -17,6 +16,10 @@ from experiments.settings.disk import open_lock, open_regular, take_lock
 WAIT_SECONDS = 0.5
 
 
+class TakenError(RunFolderError):
+    """The folder belongs to another process, which trains in it or has removed it."""
+
+
 class Lock:
     """The file `lock` of a run folder; the line in it names the holder."""
 
@@ -26,7 +29,7 @@ class Lock:
         self._line = ""  # that names this process
 
     def acquire(self) -> None:
-        """Take the lock until `release`. Raises RunFolderError if another process has it, or if locks do not work."""
+        """Take the lock until `release`. Raises TakenError, and RunFolderError if locks do not work."""
         deadline = time.monotonic() + WAIT_SECONDS
         with disk_errors_as_failures(self.path):
             self._descriptor = open_lock(self.path)
@@ -34,11 +37,11 @@ class Lock:
                 while not take_lock(self._descriptor):
                     if time.monotonic() > deadline:
                         holder = self.holder() or "another process"
-                        raise RunFolderError(in_use(self.path.parent, holder))
+                        raise TakenError(in_use(self.path.parent, holder))
                     time.sleep(0.05)
                 if not self._is_in_place():
-                    gone = "removed by another process in the meantime; give the same command again"
-                    raise OSError(errno.ESTALE, gone)
+                    gone = "another process removed it in the meantime; give the same command again"
+                    raise TakenError(f"{self.path.parent}: {gone}")
                 os.ftruncate(self._descriptor, 0)
                 self._line = f"process {os.getpid()} on {platform.node()} since {time.strftime('%Y-%m-%d %H:%M:%S')}"
                 os.pwrite(self._descriptor, f"{self._line}\n".encode(), 0)

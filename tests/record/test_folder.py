@@ -309,6 +309,18 @@ def test_nothing_is_written_for_a_folder_that_is_no_longer_in_its_place(folder, 
         assert folder.metrics.last_step() == 2
 
 
+def test_a_folder_that_another_process_has_taken_is_not_removed(folder, settings, monkeypatch):
+    """This process made the folder, but the other was first to lock it."""
+    monkeypatch.setattr("experiments.record.folder.made_folder", lambda path: True)
+    monkeypatch.setattr("experiments.record.lock.WAIT_SECONDS", 0)
+    other = RunFolder(folder.path)
+    with pytest.raises(RunFolderError, match="trains in it"):
+        other.create(settings)
+    folder.close()
+    other.discard()
+    assert folder.path.exists() and folder.config() == settings
+
+
 def test_a_lock_whose_folder_was_removed_meanwhile_is_none(folder, settings, monkeypatch):
     def take_when_removed(descriptor, *, wait=False):
         folder.discard()
@@ -316,7 +328,7 @@ def test_a_lock_whose_folder_was_removed_meanwhile_is_none(folder, settings, mon
 
     monkeypatch.setattr("experiments.record.lock.take_lock", take_when_removed)
     other = RunFolder(folder.path)
-    with pytest.raises(RunFolderError, match="removed by another process in the meantime"):
+    with pytest.raises(RunFolderError, match="another process removed it in the meantime"):
         other.create(settings)
     assert not folder.path.exists()
 
