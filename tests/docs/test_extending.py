@@ -126,8 +126,8 @@ def test_a_data_set_and_a_task_train(extended, attn, text_file):
     attn("train", "data=poems", *SHORT, "runs=rhyming")
     assert trained(extended, "rhyming")["config"]["data"]["train"] == "poems.txt"
 
-    for split in ("train", "validation"):
-        rows = [{"sentence": f"the {word} day", "label": label} for label, word in enumerate(("grey", "bright"))] * 8
+    for split, noun in (("train", "day"), ("validation", "night")):
+        rows = [{"sentence": f"the {word} {noun}", "label": label} for label, word in enumerate(("grey", "bright"))] * 8
         (extended / f"moods_{split}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     (run,) = (path.parent for path in (extended / "rhyming").glob("*/result.json"))
     words = ["max_steps=2", "length=16", "batch_size=4", "logger.wandb=off", "trainer.device=cpu", "runs=moods"]
