@@ -24,8 +24,9 @@ from experiments.settings.run import Settings
 from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.pretraining import Pretraining
 from experiments.training.compiling import compile_layers
+from experiments.training.distribution import ALONE
 from experiments.training.micro_batches import Forward, backward
-from experiments.training.optimizer import build_optimizers, step
+from experiments.training.optimizer import build_optimizers
 from experiments.training.precision import autocast
 from experiments.training.predicted_memory import Ids
 
@@ -142,7 +143,7 @@ def _step(contender: Contender) -> Built:
     def run() -> None:
         model.zero_grad(set_to_none=True)
         backward(forward, batch, 0, micro_batch)
-        step(optimizers)
+        ALONE.update(optimizers)
 
     tokens = batch.tokens_read
     flops = model.flops_per_token(settings.length, len(batch.positions) / tokens) * tokens
@@ -166,7 +167,7 @@ def _peer_step(contender: Contender) -> Built:
         with autocast(contender.precision, contender.device):
             loss = called(tokens_BN, labels_BN)
         loss.backward()
-        step(optimizers)
+        ALONE.update(optimizers)
 
     # what the model needs is counted as ours is: products of every weight matrix and of the maps
     tokens = batch.tokens_read

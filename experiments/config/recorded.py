@@ -30,7 +30,7 @@ def on_this_machine(run: dict[str, Any]) -> dict[str, Any]:
     trainer = run.get("trainer")
     if not isinstance(trainer, dict):
         raise Mistake(f"trainer = {trainer!r}: must be a group of settings")
-    device = {key: ours["trainer"][key] for key in ("device", "devices")}
+    device = {key: ours["trainer"][key] for key in ("device", "devices", "sharded")}
     return run | {key: ours[key] for key in ("runs", "cache", "logger")} | {"trainer": trainer | device}
 
 

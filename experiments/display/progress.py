@@ -216,6 +216,7 @@ def _rows(result: Result, folder: RunFolder) -> list[tuple[str, str]]:
         f"{result.devices} times {result.device}" if several else result.device,
         result.precision,
         f"kernel {result.backend}" if result.backend else None,
+        "weights, gradients and moments divided" if result.sharded else None,
         "layers by torch.compile" if result.compiled else None,
         f"{result.micro_batch} sequences at once" if result.micro_batch else None,
         f"seed {result.seed}",

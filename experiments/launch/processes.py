@@ -67,8 +67,9 @@ def torchrun_group(settings: Settings, torchrun: TorchrunProcess) -> Iterator[Di
 
     from experiments.training.distribution import PATIENCE, Member, joined
 
+    place, kind = Member(torchrun.rank, torchrun.size, torchrun.local_rank), world_kind(settings)
     store, _, _ = next(rendezvous("env://", torchrun.rank, torchrun.size, timeout=PATIENCE))
-    with joined(Member(torchrun.rank, torchrun.size, torchrun.local_rank), store, on_gpu=on_gpu(settings)) as group:
+    with joined(place, store, on_gpu=on_gpu(settings), kind=kind) as group:
         yield group
 
 
@@ -85,12 +86,29 @@ def with_followers(settings: Settings, folder: RunFolder) -> Iterator[World]:
     if count == 1:
         yield ALONE
         return
+    kind = world_kind(settings)
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     with ExitStack() as stack:
         followers = Followers(folder, count, store.port)
         stack.callback(followers.close)
         first = Member(0, count, 0)
-        yield stack.enter_context(joined(first, store, on_gpu=on_gpu(settings), ended=followers.ended))
+        yield stack.enter_context(joined(first, store, on_gpu=on_gpu(settings), kind=kind, ended=followers.ended))
+
+
+def world_kind(settings: Settings) -> type[DistributedWorld]:
+    """How the processes of a run share its work. Raises Mistake for trainer.sharded if torch is too old."""
+    if not settings.trainer.sharded:
+        from experiments.training.distribution import DistributedWorld
+
+        return DistributedWorld
+    from torch import __version__
+    from torch.distributed.fsdp import FSDPModule
+
+    if not hasattr(FSDPModule, "set_force_sum_reduction_for_comms"):
+        raise Mistake(f"trainer.sharded=true: needs torch 2.9 or newer; this is {__version__}")
+    from experiments.training.sharding import ShardedWorld
+
+    return ShardedWorld
 
 
 class Followers:
@@ -173,7 +191,7 @@ def main() -> ExitCode:
     settings = from_tree(RunFolder(sys.argv[1]).config())
     try:
         store = dist.TCPStore("127.0.0.1", int(os.environ["MASTER_PORT"]), is_master=False)
-        with joined(Member(rank, size, rank), store, on_gpu=on_gpu(settings)) as group:
+        with joined(Member(rank, size, rank), store, on_gpu=on_gpu(settings), kind=world_kind(settings)) as group:
             follow(settings, group)
     except Failure as failure:
         print(failure, file=sys.stderr)

@@ -110,20 +110,26 @@ def check_origin(checkpoint: Checkpoint, run: RunFolder, tokenizer: str) -> None
 def weights(model: nn.Module) -> dict[str, Tensor]:
     """The model's own live tensors as `model/NAME`, each once; a tied embedding has its first name."""
     unique: dict[int, tuple[str, Tensor]] = {}
-    for name, tensor in model.state_dict().items():
-        unique.setdefault(tensor.data_ptr(), (MODEL + name, tensor))
+    for name, tensor in model.state_dict(keep_vars=True).items():
+        unique.setdefault(id(tensor), (MODEL + name, tensor.detach()))
     return dict(unique.values())
 
 
 def restore(live: dict[str, Tensor], stored: dict[str, Tensor]) -> None:
     """Copy the stored tensors into the live ones. Raises Mistake that names a tensor, unless names and shapes agree."""
+    check_fits(live, stored)
+    for name, tensor in live.items():
+        tensor.copy_(stored[name])
+
+
+def check_fits(live: dict[str, Tensor], stored: dict[str, Tensor]) -> None:
+    """Raises Mistake that names a tensor, unless the live tensors have the names and shapes of the stored ones."""
     for name in sorted(live.keys() ^ stored.keys()):
         raise Mistake(f"the checkpoint belongs to another model: it {'lacks' if name in live else 'also has'} {name}")
     for name, tensor in live.items():
         if tensor.shape != stored[name].shape:
             shapes = f"{list(stored[name].shape)}, not {list(tensor.shape)}"
             raise Mistake(f"the checkpoint belongs to another model: {name} is {shapes}")
-        tensor.copy_(stored[name])
 
 
 def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:

@@ -53,11 +53,11 @@ FINAL = ("done", "imported")  # status of a run that no command continues
 def configuration_digest(settings: dict[str, Any]) -> str:
     """Eight hex digits of SHA-256 over all settings that can change a result.
 
-    The choice of a GPU among several and the number of devices that share the work change none.
+    The choice of a GPU among several, the number of devices that share the work, and how they share it change none.
     """
     deciding = {key: value for key, value in settings.items() if key not in LOCATION_KEYS}
     if isinstance(trainer := deciding.get("trainer"), dict):
-        deciding["trainer"] = {key: value for key, value in trainer.items() if key != "devices"}
+        deciding["trainer"] = {key: value for key, value in trainer.items() if key not in ("devices", "sharded")}
         if str(trainer.get("device")).startswith("cuda:"):
             deciding["trainer"]["device"] = "cuda"
     return digest(deciding)[:8]

@@ -78,6 +78,7 @@ class Result:
     compiled: bool | None = None  # whether torch.compile compiled the layers; None: not recorded
     device: str | None
     devices: int = 1  # number of devices that shared its batches when it ended, each of this kind
+    sharded: bool = False  # whether weights, gradients and moments were divided among the devices
     micro_batch: int | None  # sequences at once
     cells_at_once: int = 1  # cells of its sweep that were trained side by side on this machine
     # share of the time of its last start in which other processes used its cores; None: unknown

@@ -86,6 +86,8 @@ class Settings(Group):
                 f"model.norm_kind={model.norm_kind}: its running statistics follow the parts of a batch one after the "
                 f"other, so trainer.devices must be 1, not {devices}"
             )
+        if trainer.sharded and trainer.compile is True:
+            return "trainer.compile=true: compiled layers can't be divided among devices; leave it out"
         if largest == 0:
             return f"batch_size={trainer.batch_size}: each of {devices} devices needs a sequence of every batch"
         if drops and (size := trainer.micro_batch or trainer.batch_size) > largest:

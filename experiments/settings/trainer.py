@@ -21,6 +21,7 @@ class Trainer(Group):
     precision: Precision  # auto: bf16 if the hardware has fast instructions for it
     device: Device  # auto: a GPU if there is one
     devices: Devices  # devices that share each batch; auto: all. Another number is the same run
+    sharded: bool  # whether the devices divide weights, gradients and moments among them (FSDP). It is the same run
     threads: Size  # torch's threads on the CPU; another number is another run
     compile: Literal["auto"] | bool  # torch.compile; auto: if a trial shows that it saves time
     label_smoothing: Fraction  # share of the target's probability spread over the vocabulary, in training only

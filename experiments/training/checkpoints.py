@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from experiments.record.checkpoint import Checkpoint, load, origin, restore, save, weights
+from experiments.record.checkpoint import Checkpoint, check_fits, load, origin, save, weights
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.folder import configuration_digest
 from experiments.settings.devices import largest_part
 from experiments.settings.digest import digest
+from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake
 from experiments.training.optimizer import optimizer_state
 from experiments.training.progress import Header
@@ -39,7 +40,10 @@ def newest_checkpoint(run: Run) -> Checkpoint | None:
 def return_to(run: Run, checkpoint: Checkpoint) -> None:
     """Restore weights, moments, progress and metrics to their state when the checkpoint was written."""
     header = Header.of(checkpoint)
-    restore(tensors(run.learner), checkpoint.tensors)
+    live = tensors(run.learner)
+    check_fits(live, checkpoint.tensors)
+    with run.world.together("restore"):
+        run.world.restore(live, checkpoint.tensors)
     run.progress = header.progress
     run.learner.micro_batch = min(header.micro_batch, largest_part(run.learner.batch_size, run.world.size))
     run.folder.metrics.return_to(header.metrics, run.say)
@@ -63,12 +67,21 @@ def write_checkpoint(run: Run) -> None:
         peak_memory_bytes=run.peak_memory_bytes(),
         rates=list(run.throughput.rates),
         devices=run.world.size,
+        sharded=run.world.sharded,
     )
-    save(run.folder.checkpoint, "newest", run.progress.step, tensors(run.learner), header.to_dict())
+    save(run.folder.checkpoint, "newest", run.progress.step, whole_tensors(run, "newest"), header.to_dict())
 
 
-def tensors(learner: Learner) -> dict[str, Tensor]:
-    """The live tensors that a checkpoint holds."""
-    return weights(learner.model) | {
-        f"optimizer/{name}": tensor for name, tensor in optimizer_state(learner.model, learner.optimizers).items()
-    }
+def whole_tensors(run: Run, which: WhichCheckpoint) -> dict[str, Tensor]:
+    """The tensors that a checkpoint holds, as they are on one device."""
+    with run.world.together("gather", which):
+        return run.world.whole(tensors(run.learner, which))
+
+
+def tensors(learner: Learner, which: WhichCheckpoint = "newest") -> dict[str, Tensor]:
+    """The live tensors that a checkpoint holds. The best one has no moments, because no run continues from it."""
+    live = weights(learner.model)
+    if which == "newest":
+        state = optimizer_state(learner.model, learner.optimizers)
+        live |= {f"optimizer/{name}": tensor for name, tensor in state.items()}
+    return live

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeVar
@@ -17,7 +17,10 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.utils import get_total_norm
+from torch.optim import Optimizer
 
+from experiments.objectives.objective import Batch
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Failure, first_line
 
@@ -43,8 +46,13 @@ class World:
     rank = 0
     local_rank = 0  # rank among the processes of this machine
     size = 1
+    sharded = False  # whether weights, gradients and moments are divided among the processes
 
-    def share(self, parts: Iterable[T]) -> Iterator[tuple[int, T]]:
+    def place(self, model: nn.Module, device: torch.device) -> None:
+        """Move the model to the device of this process, as far as it belongs there."""
+        model.to(device)
+
+    def share(self, parts: Iterable[Batch]) -> Iterator[tuple[int, Batch]]:
         """The parts that this process takes, each with its index among all parts."""
         return ((index, part) for index, part in enumerate(parts) if index % self.size == self.rank)
 
@@ -62,6 +70,36 @@ class World:
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         """Sum the gradients over all processes. A parameter keeps no gradient if no process has one."""
+
+    @contextmanager
+    def passes(self) -> Iterator[None]:
+        """A block with forward and backward passes."""
+        yield
+
+    def norm(self, gradients: Sequence[Tensor]) -> Tensor:
+        """The l2 norm of all gradients together, a scalar."""
+        return get_total_norm(gradients)
+
+    def finite(self, tensor: Tensor) -> bool:
+        """Whether every number of a weight or gradient is finite."""
+        return bool(tensor.isfinite().all())
+
+    def update(self, optimizers: Sequence[Optimizer]) -> None:
+        """Update the parameters of every optimizer from their gradients."""
+        for optimizer in optimizers:
+            optimizer.step()
+
+    def whole(self, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """The tensors as they are on one device, in the first process."""
+        return tensors
+
+    def restore(self, live: Mapping[str, Tensor], whole: Mapping[str, Tensor]) -> None:
+        """Copy whole tensors, which only the first process has, into its live ones of the same names."""
+        for name, tensor in whole.items():
+            live[name].copy_(tensor)
+
+    def make_whole(self, model: nn.Module) -> None:
+        """Give this process all weights of a model that will not be trained further."""
 
     def spread(self, tensors: Sequence[Tensor]) -> None:
         """Copy the values of the tensors from the first process to all others, in place."""
@@ -186,14 +224,22 @@ class DistributedWorld(World):
         try:
             yield
         except RuntimeError as error:
-            self._lost = True
-            # a connection is lost a little before its process has ended
-            raise LostProcessError(f"{LOST}: {self._ended(ENDING_SECONDS) or first_line(error)}") from error
+            raise self._lost_process(error) from error
+
+    def _lost_process(self, error: Exception) -> LostProcessError:
+        self._lost = True
+        # a connection is lost a little before its process has ended
+        return LostProcessError(f"{LOST}: {self._ended(ENDING_SECONDS) or first_line(error)}")
 
 
 @contextmanager
 def joined(
-    member: Member, store: dist.Store, *, on_gpu: bool, ended: WhyEnded = lambda seconds: ""
+    member: Member,
+    store: dist.Store,
+    *,
+    on_gpu: bool,
+    kind: type[DistributedWorld] = DistributedWorld,
+    ended: WhyEnded = lambda seconds: "",
 ) -> Iterator[DistributedWorld]:
     """Make this process a member of a group while the block runs. When the first process leaves it, it dismisses the
     others.
@@ -208,7 +254,7 @@ def joined(
         dist.init_process_group(backend, store=store, rank=member.rank, world_size=member.size, timeout=PATIENCE)
     except RuntimeError as error:
         raise LostProcessError(f"{LOST}: {ended(ENDING_SECONDS) or first_line(error)}") from error
-    group = DistributedWorld(member, ended)
+    group = kind(member, ended)
     try:
         yield group
     finally:

@@ -93,7 +93,7 @@ def evaluate(
     model.eval()
     try:
         # uncompiled, as in `attn evaluate`; the last, shorter batch then needs no code of its own
-        with shortage_shared(forward.world), torch.inference_mode(), eager(model):
+        with shortage_shared(forward.world), torch.no_grad(), eager(model):
             for index, part in forward.world.share(parts()):
                 logits_PV, sums = forward.predict(part)
                 of_part = logits_PV.float().cpu().numpy() if isinstance(objective, ScoredObjective) else None

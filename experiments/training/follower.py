@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from experiments.measure.memory import PeakMemory
 from experiments.measure.throughput import Throughput
+from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
@@ -55,13 +56,22 @@ class Follower:
         self.learner = build_learner(self.settings, source, self.dataset, device, self.group)
         self.memory, self.throughput = PeakMemory(device), Throughput()
 
-    def align(self, precision: str, micro_batch: int, backend: str, compiled: bool) -> None:
+    def find_kernels(self, precision: str) -> None:
+        """Find the attention kernels of this process."""
+        self.learner.forward = replace(self.learner.forward, precision=precision)
+        self.kernels = kernels(self.learner, self.settings)
+
+    def restore(self) -> None:
+        """Take over this process's part of a checkpoint."""
+        self.group.restore(tensors(self.learner), {})
+
+    def align(self, micro_batch: int, backend: str, compiled: bool) -> None:
         """Continue from the state of the first process. Raises Mistake if another kernel would run here."""
         learner = self.learner
-        learner.forward, learner.micro_batch = replace(learner.forward, precision=precision), micro_batch
-        if (ours := kernels(learner, self.settings)) != backend:
+        learner.micro_batch = micro_batch
+        if self.kernels != backend:
             raise Mistake(
-                f"process {self.group.rank} on {platform.node()} has the attention kernel {ours}, "
+                f"process {self.group.rank} on {platform.node()} has the attention kernel {self.kernels}, "
                 f"the first process {backend}"
             )
         if compiled and not self.compiled:
@@ -78,6 +88,14 @@ class Follower:
     def validate(self, step: int) -> None:
         """Evaluate the weights."""
         validate(self.learner, self.dataset, self.settings.trainer.evaluation_sequences, step)
+
+    def gather(self, which: WhichCheckpoint) -> None:
+        """Give this process's part of a checkpoint to the first process."""
+        self.group.whole(tensors(self.learner, which))
+
+    def make_whole(self) -> None:
+        """Give the weights of this process to the first process, which computes with them alone."""
+        self.group.make_whole(self.learner.model)
 
     def tell_used(self) -> None:
         """Report the resources that this process has used."""

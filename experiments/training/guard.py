@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from experiments.settings.digest import bytes_digest
 from experiments.training.compiling import eager
+from experiments.training.distribution import ALONE, World
 
 
 class NonFiniteError(ArithmeticError):
@@ -26,22 +27,22 @@ def describe(step: int, tokens_BN: Tensor, loss: float, norm: float, where: str)
     return f"step {step} (batch {digest} of {len(tokens_BN)} sequences): loss {loss:g}, gradient norm {norm:g}; {where}"
 
 
-def locate(model: nn.Module, forward: Callable[[], object]) -> str:
+def locate(model: nn.Module, forward: Callable[[], object], world: World = ALONE) -> str:
     """Describe where values first stop being finite.
 
     `forward` repeats the failed step's forward pass through `model`; the step's gradients must still exist. The text
     names the first module that returns a value that is not finite, or else the first parameter whose gradient is not
     finite. It also names a parameter that is not finite itself.
     """
-    weights = [name for name, parameter in model.named_parameters() if not _finite(parameter)]
+    weights = [name for name, parameter in model.named_parameters() if not world.finite(parameter)]
     stored = f"; {weights[0]} is not finite itself" if weights else ""
     if first := first_module(model, forward):
         name, began_before = first
         fed = ", whose input already was not" if began_before else ""
         return f"the first module to return something not finite is {name}{fed}{stored}"
-    gradients = [name for name, parameter in model.named_parameters() if not _finite(parameter.grad)]
-    if gradients:
-        return f"every module's output is finite; the first parameter whose gradient is not is {gradients[0]}{stored}"
+    gradients = ((name, each.grad) for name, each in model.named_parameters() if each.grad is not None)
+    if wrong := [name for name, gradient in gradients if not world.finite(gradient)]:
+        return f"every module's output is finite; the first parameter whose gradient is not is {wrong[0]}{stored}"
     return "every module's output and every gradient is finite; their norm overflows"
 
 

@@ -99,12 +99,13 @@ def split(batch: Batch, size: int) -> Iterator[Batch]:
 
 def padded(part: Batch) -> Batch:
     """Pad the positions to predict by up to an eighth with ignored ones, so that few different numbers of them occur.
+    There is at least one.
 
     The number of positions differs a little between batches. oneDNN keeps plans for the last 1024 shapes. At the
     default size each new shape takes 20 MB, and time to make its plans.
     """
     count = len(part.targets)
-    missing = -count % (1 << max(count.bit_length() - 4, 0))
+    missing = -count % (1 << max(count.bit_length() - 4, 0)) if count else 1
     return part._replace(
         positions=F.pad(part.positions, (0, missing)), targets=F.pad(part.targets, (0, missing), value=IGNORED_TARGET)
     )
@@ -147,7 +148,8 @@ def shortage_shared(world: World) -> Iterator[None]:
     """A block that raises MemoryError in every process if memory runs out in one of them."""
     shortage = ""
     try:
-        yield
+        with world.passes():
+            yield
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

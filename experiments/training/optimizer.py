@@ -21,19 +21,20 @@ from experiments.model.transformer import part
 from experiments.settings.extras import install_line
 from experiments.settings.mistake import Mistake
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon, Stepping
+from experiments.training.distribution import ALONE, World
 
 # what LAMB reports about its last step; the next step does not need it
 REPORTED = frozenset({"weight_norm", "adam_norm", "trust_ratio"})
 
 
-def build_optimizers(model: nn.Module, config: Stepping) -> list[Optimizer]:
+def build_optimizers(model: nn.Module, config: Stepping, world: World = ALONE) -> list[Optimizer]:
     """Build the optimizers, at the peak learning rate. Each parameter of the model belongs to one of them.
 
     Their state exists before the first step, so that a step never runs out of memory in the middle of its update.
     Raises Mistake if a library is missing.
     """
     optimizers = BUILDERS[type(config)](model, config)
-    initialize_state(optimizers)
+    initialize_state(optimizers, world)
     set_learning_rate(optimizers, config.learning_rate)
     return optimizers
 
@@ -43,12 +44,6 @@ def set_learning_rate(optimizers: Sequence[Optimizer], learning_rate: float) -> 
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = learning_rate * group["rate_factor"]
-
-
-def step(optimizers: Sequence[Optimizer]) -> None:
-    """Update the parameters of every optimizer from their gradients."""
-    for optimizer in optimizers:
-        optimizer.step()
 
 
 def optimizer_state(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[str, Tensor]:
@@ -154,13 +149,13 @@ def parameter_groups(model: nn.Module, parameters: Iterable[nn.Parameter], confi
     ]
 
 
-def initialize_state(optimizers: Sequence[Optimizer]) -> None:
+def initialize_state(optimizers: Sequence[Optimizer], world: World) -> None:
     """Create the state of the optimizers, with all tensors 0, by a step of rate 0 with gradients of 0."""
     parameters = [p for each in optimizers for group in each.param_groups for p in group["params"]]
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
     set_learning_rate(optimizers, 0.0)
-    step(optimizers)
+    world.update(optimizers)
     for optimizer in optimizers:
         for state in (*optimizer.state.values(), *optimizer.param_groups):
             for key in state.keys() - {"params"}:

@@ -58,6 +58,7 @@ class Header:
     peak_memory_bytes: int
     rates: list[float]  # tokens per second of the steady steps
     devices: int = 1  # number of devices of the newest start
+    sharded: bool = False  # whether weights, gradients and moments were divided among them
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Header:

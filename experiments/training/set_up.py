@@ -112,9 +112,11 @@ def prepare_process(settings: Settings, world: World, say: Callable[[str], None]
 
 def build_learner(settings: Settings, source: Task, dataset: Dataset, device: torch.device, world: World) -> Learner:
     """The learner at the beginning of a run."""
+    model = source.build_initialized_model(dataset.tokenizer.vocabulary_size)
+    world.place(model, device)
     return learner_of(
         settings,
-        source.build_initialized_model(dataset.tokenizer.vocabulary_size).to(device),
+        model,
         source.objective(dataset.tokenizer),
         dataset.train,
         device=device,
@@ -128,6 +130,7 @@ def identities(settings: Settings, dataset: Dataset) -> dict[str, str]:
     tree = settings.model_dump()
     return {
         "the settings": configuration_digest(tree),
+        "trainer.sharded": str(settings.trainer.sharded),
         "the text": digest(dataset.identity),
         "the code": digest(code_digests(tree, None)),
     }
@@ -135,7 +138,7 @@ def identities(settings: Settings, dataset: Dataset) -> dict[str, str]:
 
 def align(run: Run) -> None:
     """Make the other processes continue from the state of this one: weights, moments, precision and kernels."""
-    how = (run.forward.precision, run.learner.micro_batch, run.backend, run.progress.compiled)
+    how = (run.learner.micro_batch, run.backend, run.progress.compiled)
     with run.world.together("align", *how):
         run.world.spread([*tensors(run.learner).values()])
 
@@ -161,7 +164,7 @@ def begin(run: Run) -> None:
     checkpoint = newest_checkpoint(run)
     if checkpoint is None:
         # before anything is written, because a first batch that can't be made is a mistake of the user
-        run.backend = kernels(run.learner, run.settings)
+        find_kernels(run)
         # a trial counts as part of the run's time
         run.earlier_seconds = seconds(lambda: decide_to_compile(run), run.forward.device)
         run.throughput.start()
@@ -169,9 +172,14 @@ def begin(run: Run) -> None:
         write_checkpoint(run)
         return
     header = Header.of(checkpoint)
+    if header.progress.compiled and run.world.sharded:
+        raise Mistake(
+            f"{run.folder.path} was begun with layers that torch.compile compiled, and compiled layers can't be "
+            "divided among devices; set trainer.sharded=false"
+        )
     # a run keeps the precision that it began with
     run.learner.forward = replace(run.forward, precision=header.precision)
-    run.backend = kernels(run.learner, run.settings)
+    find_kernels(run)
     if run.backend != header.backend:
         reason = why_slower(run.settings, run.forward.device)
         raise Mistake(
@@ -182,8 +190,9 @@ def begin(run: Run) -> None:
     return_to(run, checkpoint)
     run.earlier_seconds, run.earlier_processor_seconds = header.wall_seconds, header.processor_seconds
     run.earlier_peak_bytes = header.peak_memory_bytes
-    # speeds with another number of devices don't count
-    run.throughput = Throughput(header.rates if header.devices == run.world.size else None)
+    # speeds on other devices don't count
+    alike = (header.devices, header.sharded) == (run.world.size, run.world.sharded)
+    run.throughput = Throughput(header.rates if alike else None)
     run.say(f"going on from step {run.progress.step}")
     if run.progress.compiled:
         compile_layers(run.model, lengths_vary=run.objective.lengths_vary)
@@ -198,7 +207,7 @@ def decide_to_compile(run: Run) -> None:
     # sequences of other lengths are compiled again, and so are batch statistics over a varying number of tokens;
     # with attention dropout one compilation is enough, but whether it saves time has not been measured
     changing = run.objective.lengths_vary or model.attention_dropout or model.norms_by_batch
-    if trainer.compile != "auto" or changing or model.layers == 1:
+    if trainer.compile != "auto" or changing or model.layers == 1 or run.world.sharded:
         return
     batches = [run.learner.batch(index) for index in range(TRIED)]
     limit = math.inf if trainer.max_minutes is None else 60 * trainer.max_minutes
@@ -207,6 +216,12 @@ def decide_to_compile(run: Run) -> None:
     )
     if why:
         run.say(why)
+
+
+def find_kernels(run: Run) -> None:
+    """Record the attention kernels of the run. All processes find theirs at the same time."""
+    with run.world.together("find_kernels", run.forward.precision):
+        run.backend = kernels(run.learner, run.settings)
 
 
 def kernels(learner: Learner, settings: Settings) -> str:
@@ -220,7 +235,7 @@ def kernels(learner: Learner, settings: Settings) -> str:
     names: set[str] = set()
     for training in (False, True):
         learner.model.train(training)
-        with wrong_arguments(settings.variant):
+        with wrong_arguments(settings.variant), learner.forward.world.passes():
             learner.forward.loss(part)
         names.update(learner.model.kernels())
     learner.model.train()

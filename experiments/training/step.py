@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils import clip_grads_with_norm_, get_total_norm
+from torch.nn.utils import clip_grads_with_norm_
 from torch.optim import Optimizer
 
 from experiments.data import batches
@@ -79,12 +79,12 @@ class Learner:
         mean, total_norm = float(sums.mean(batch)), self.gradient_norm()
         norm = float(total_norm)
         if not math.isfinite(mean + norm):
-            where = locate(self.model, lambda: self._repeat_forward(batch, index))
+            where = locate(self.model, lambda: self._repeat_forward(batch, index), self.forward.world)
             raise NonFiniteError(step, describe(step, batch.tokens, mean, norm, where))
         if self.clip is not None:
             clip_grads_with_norm_(self.parameters(), self.clip, total_norm)
         optimizer.set_learning_rate(self.optimizers, learning_rate)
-        optimizer.step(self.optimizers)
+        self.forward.world.update(self.optimizers)
         commit(self.model)
         return StepOutcome(batch, sums, norm)
 
@@ -116,7 +116,7 @@ class Learner:
 
     def gradient_norm(self) -> Tensor:
         """The l2 norm of the present gradient, a scalar."""
-        return get_total_norm([each.grad for each in self.parameters() if each.grad is not None])
+        return self.forward.world.norm([each.grad for each in self.parameters() if each.grad is not None])
 
     def parameters(self) -> list[nn.Parameter]:
         """The parameters of the model, then those of the regularizer."""
@@ -157,7 +157,7 @@ def learner_of(
 ) -> Learner:
     """The learner that the settings describe, for a model on `device`. precision: fp32 or bf16.
 
-    world: the processes that take its steps together; each has its own learner.
+    world: the processes that take its steps together; each has its own learner. It has placed the model.
 
     Raises Mistake if a library of the optimizer is missing.
     """
@@ -167,7 +167,7 @@ def learner_of(
         forward=Forward(model, device, precision, settings.seed, trainer.label_smoothing, world),
         objective=objective,
         sequences=sequences,
-        optimizers=optimizer.build_optimizers(model, settings.optimizer),
+        optimizers=optimizer.build_optimizers(model, settings.optimizer, world),
         batch_size=trainer.batch_size,
         micro_batch=min(trainer.micro_batch or trainer.batch_size, largest_part(trainer.batch_size, world.size)),
         clip=settings.optimizer.clip,

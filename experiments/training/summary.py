@@ -73,6 +73,8 @@ def decoded(run: Run) -> dict[str, Any]:
         return {}
     from experiments.training.decoding import texts
 
+    with run.world.together("make_whole"):
+        run.world.make_whole(run.model)
     with eager(run.model):
         return texts.score(
             run.model, run.forward, run.dataset.validation, run.dataset.tokenizer, objective,
@@ -106,6 +108,7 @@ def conditions(run: Run) -> dict[str, Any]:
         "compiled": run.progress.compiled,
         "device": device_name(run.forward.device),
         "devices": run.world.size,
+        "sharded": run.world.sharded,
         "micro_batch": run.learner.micro_batch,
         "cells_at_once": run.neighbours.cells_at_once,
         "waited_for_cores": run.neighbours.waited_share(),

@@ -13,19 +13,20 @@ from experiments.measure.cores import Neighbours
 from experiments.measure.mfu import mfu
 from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.objectives.objective import ScoredObjective
-from experiments.record.checkpoint import origin, save, weights
+from experiments.record.checkpoint import origin, save
 from experiments.record.durable import RunFolderError, to_json, write
 from experiments.record.folder import PREDICTIONS, RESULT, RunFolder
 from experiments.record.mirrors.choose import Mirrors
 from experiments.record.result import Result, Status
+from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import first_line
 from experiments.settings.run import Settings
-from experiments.training.checkpoints import newest_checkpoint, return_to, write_checkpoint
+from experiments.training.checkpoints import newest_checkpoint, return_to, whole_tensors, write_checkpoint
 from experiments.training.distribution import ALONE, World
 from experiments.training.evaluate import Evaluation, evaluate
 from experiments.training.guard import NonFiniteError
 from experiments.training.interruption import Interrupted, Interruption, TrialPruned
-from experiments.training.micro_batches import OutOfMemoryError, fitting, is_out_of_memory
+from experiments.training.micro_batches import fitting, is_out_of_memory
 from experiments.training.run import Judge, Run
 from experiments.training.schedule import learning_rate
 from experiments.training.set_up import align, set_up
@@ -262,7 +263,7 @@ def validation_metrics(run: Run) -> dict[str, Any]:
         header = {"step": progress.step, "validation_loss": evaluation.loss, "precision": run.forward.precision}
         header |= origin(settings.model_dump(), dataset.tokenizer.digest)
         run.folder.check_held()
-        save(run.folder.checkpoint, "best", progress.step, weights(run.model), header)
+        save(run.folder.checkpoint, "best", progress.step, whole_tensors(run, "best"), header)
     if evaluation.predictions is not None:
         write(run.folder.path / PREDICTIONS, to_json(evaluation.predictions) + "\n")
     run.display.evaluation(progress.step, **evaluation.numbers())
@@ -292,7 +293,7 @@ def status_and_reason(error: BaseException) -> tuple[Status, str]:
     reason = first_line(error)
     if isinstance(error, NonFiniteError):
         return "nan", reason
-    if isinstance(error, OutOfMemoryError) or is_out_of_memory(error):
+    if getattr(error, "exit_code", None) is ExitCode.OUT_OF_MEMORY or is_out_of_memory(error):
         return "oom", reason
     if isinstance(error, Interrupted | KeyboardInterrupt):
         return "interrupted", reason

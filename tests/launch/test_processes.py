@@ -64,6 +64,7 @@ def test_two_devices_do_what_one_does_in_the_same_folder(attn, tiny, tmp_path, e
         (["trainer.devices=5"], "batch_size=4: each of 5 devices needs a sequence"),
         (["trainer.devices=2", "model.norm_kind=batch"], "model.norm_kind=batch: its running statistics"),
         (["trainer.devices=2", "model.dropout=0.1"], "trainer.micro_batch=4: dropout is drawn for each micro-batch"),
+        (["trainer.devices=2", "trainer.sharded=true", "trainer.compile=true"], "trainer.compile=true: compiled"),
         (["-m", "seed=0,1", "trainer.devices=5"], "batch_size=4: each of 5 devices"),
     ],
 )

@@ -15,8 +15,11 @@ from experiments.record.folder import RunFolder
 from experiments.record.mirrors.choose import Mirrors
 from experiments.record.result import Result
 from experiments.settings.run import Settings
+from experiments.training.distribution import DistributedWorld
+from experiments.training.follower import follow
 from experiments.training.train import train
 from tests.fixtures.outcome import outcome as of_folder
+from tests.training.forked import PARTS, Processes, losses
 
 WIDTH, HEADS, LAYERS, LENGTH, BATCH = 32, 4, 2, 16, 8
 
@@ -109,6 +112,7 @@ def tiny(cache: Path, text: Path, **changes) -> Settings:
             "precision": "fp32",
             "device": "cpu",
             "devices": 1,
+            "sharded": False,
             "threads": 1,
             "compile": False,
             "label_smoothing": 0.0,
@@ -186,3 +190,42 @@ def plain_copy(plain_run, tmp_path):
 def outcome():
     """outcome(folder): all that a run on a CPU must end with, however often it was cut."""
     return of_folder
+
+
+@pytest.fixture
+def processes(tmp_path):
+    """processes(size, work, kind) -> Processes; none is left at the end."""
+    started = []
+
+    def start(size, work, kind=DistributedWorld):
+        started.append(Processes(tmp_path, size, work, kind))
+        return started[-1]
+
+    yield start
+    for each in started:
+        for process in each.processes:
+            process.kill()
+
+
+@pytest.fixture
+def member(tmp_path):
+    """member(settings, name)(group): takes its part in a run, as the process that leads or as one that follows."""
+
+    def make(settings, name="run"):
+        def work(group):
+            if group.rank:
+                return follow(settings, group)
+            with RunFolder(tmp_path / name) as folder, Display() as display:
+                folder.create(settings.model_dump())
+                return train(settings, folder, Mirrors(), display, Neighbours(), group)
+
+        return work
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def reference(settings, tmp_path_factory):
+    """The losses, a step each, of the run in one process."""
+    _, folder = train_in(tmp_path_factory.mktemp("one") / "run", settings(**PARTS))
+    return losses(folder)

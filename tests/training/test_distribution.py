@@ -6,135 +6,22 @@ user does.
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import pickle
 import signal
-import time
-from typing import NamedTuple
 
-import numpy as np
 import pytest
 import torch
-import torch.distributed as dist
 
 from experiments.display.progress import Display
 from experiments.measure.cores import Neighbours
 from experiments.record.folder import RunFolder
 from experiments.record.mirrors.choose import Mirrors
 from experiments.settings.devices import largest_part
-from experiments.tasks.pretraining import Pretraining
 from experiments.training import step as step_module
-from experiments.training.distribution import ALONE, DistributedWorld, Member, joined
-from experiments.training.follower import follow
-from experiments.training.step import Learner, learner_of
-from experiments.training.train import train, validate
-
-PARTS = {"trainer__micro_batch": 2}  # four parts a batch
-
-
-class Raised(NamedTuple):
-    """An exception that ended the work of a process."""
-
-    kind: str
-    text: str
-
-
-class Processes:
-    """`work(group)` in each of several forked processes; `end` returns what each returned, or raised."""
-
-    def __init__(self, folder, size, work):
-        context = multiprocessing.get_context("fork")
-        self._ends = []
-        self.processes = []
-        for rank in range(size):
-            ours, theirs = context.Pipe(duplex=False)
-            arguments = (str(folder / f"store{time.monotonic_ns()}" if rank == 0 else self._store), rank, size)
-            self._store = arguments[0]
-            process = context.Process(target=self._run, args=(*arguments, work, theirs))
-            process.start()
-            theirs.close()
-            self._ends.append(ours)
-            self.processes.append(process)
-
-    @staticmethod
-    def _run(store, rank, size, work, pipe):
-        torch.set_num_threads(1)
-        try:
-            with joined(Member(rank, size, rank), dist.FileStore(store, size), on_gpu=False) as group:
-                returned = work(group)
-        except BaseException as error:
-            returned = Raised(type(error).__name__, str(error))
-        pipe.send_bytes(pickle.dumps(returned))
-
-    def end(self):
-        """By rank; None of a process that was killed."""
-        returned = []
-        for process, pipe in zip(self.processes, self._ends, strict=True):
-            try:
-                returned.append(pickle.loads(pipe.recv_bytes()))
-            except EOFError:
-                returned.append(None)
-            process.join(60)
-            assert process.exitcode is not None
-        return returned
-
-
-@pytest.fixture
-def processes(tmp_path):
-    """processes(size, work) -> Processes; none is left at the end."""
-    started = []
-
-    def start(size, work):
-        started.append(Processes(tmp_path, size, work))
-        return started[-1]
-
-    yield start
-    for each in started:
-        for process in each.processes:
-            process.kill()
-
-
-@pytest.fixture
-def member(tmp_path):
-    """member(settings, name)(group): takes its part in a run, as the process that leads or as one that follows."""
-
-    def make(settings, name="run"):
-        def work(group):
-            if group.rank:
-                return follow(settings, group)
-            with RunFolder(tmp_path / name) as folder, Display() as display:
-                folder.create(settings.model_dump())
-                return train(settings, folder, Mirrors(), display, Neighbours(), group)
-
-        return work
-
-    return make
-
-
-def losses(folder: RunFolder) -> list[float]:
-    return [line["loss"] for line in folder.metrics.read() if "loss" in line]
-
-
-def learn(settings, world) -> dict[str, object]:
-    """Five steps in float64 with dropout, and an evaluation before and after them."""
-    task = Pretraining(settings)
-    dataset = task.prepare(lambda *_: None)
-    model = task.build_initialized_model(dataset.tokenizer.vocabulary_size).double()
-    objective = task.objective(dataset.tokenizer)
-    learner = learner_of(
-        settings, model, objective, dataset.train, device=torch.device("cpu"), precision="fp32", world=world
-    )
-    before = validate(learner, dataset, 100, 0)
-    taken = [learner.take(step, 1e-2) for step in range(1, 6)]
-    return {
-        "evaluation before": before.numbers(),
-        "evaluation": list(validate(learner, dataset, 100, 5).numbers().values()),
-        "losses": [float(each.sums.tokens) for each in taken],
-        "norms": [each.gradient_norm for each in taken],
-        "batches": [each.batch.tokens.tolist() for each in taken],
-        "weights": [parameter.tolist() for parameter in model.parameters()],
-    }
+from experiments.training.distribution import ALONE, DistributedWorld
+from experiments.training.step import Learner
+from experiments.training.train import train
+from tests.training.forked import PARTS, Raised, check_close, learn, losses
 
 
 @pytest.mark.parametrize("optimizer", ["adamw", "muon", "lamb"])
@@ -149,20 +36,9 @@ def test_any_number_of_processes_take_the_same_steps_to_1e_12(settings, processe
         for one in several:
             assert one["evaluation before"] == alone["evaluation before"]
             assert one["batches"] == alone["batches"]
-            for name in ("evaluation", "losses", "norms", "weights"):
-                flat = [np.concatenate([np.ravel(each) for each in of[name]]) for of in (one, alone)]
-                np.testing.assert_allclose(*flat, rtol=1e-12, atol=1e-13)
+            check_close(one, alone)
         # they end with the same weights, bit by bit, as they have the same sums
-        assert all(one["weights"] == several[0]["weights"] for one in several)
-
-
-@pytest.fixture(scope="module")
-def reference(settings, tmp_path_factory):
-    """The losses, a step each, of the run in one process."""
-    from tests.training.conftest import train_in
-
-    _, folder = train_in(tmp_path_factory.mktemp("one") / "run", settings(**PARTS))
-    return losses(folder)
+        assert all(one["tensors"] == several[0]["tensors"] for one in several)
 
 
 def test_a_run_goes_on_in_another_number_of_processes(settings, processes, member, reference, tmp_path, monkeypatch):

@@ -14,8 +14,9 @@ from experiments.model.build import build
 from experiments.settings.mistake import Mistake
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon
 from experiments.training import train as module
+from experiments.training.distribution import ALONE
 from experiments.training.interruption import Interrupted
-from experiments.training.optimizer import build_optimizers, optimizer_state, set_learning_rate, step
+from experiments.training.optimizer import build_optimizers, optimizer_state, set_learning_rate
 
 SHARED = {
     "learning_rate": 0.1,
@@ -54,7 +55,7 @@ def go(model, optimizers, gradient):
     """One step, every gradient being `gradient`."""
     for parameter in model.parameters():
         parameter.grad = torch.full_like(parameter, gradient)
-    step(optimizers)
+    ALONE.update(optimizers)
 
 
 def test_every_option_has_a_kind_here():
