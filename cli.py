@@ -377,20 +377,9 @@ def dashboard(
       attn dashboard --watch                       while a sweep is going on
     """
     with _command("dashboard"):
-        if wandb:
-            from experiments.dashboard.workspace import save_workspace
-            from experiments.settings.mistake import Mistake
+        from experiments.commands.dashboard import DashboardOptions, dashboard
 
-            if out or watch or show:
-                raise Mistake("--wandb saves a workspace instead of a file; leave out --out, --watch and --open")
-            save_workspace(selection or [], runs, project)
-        else:
-            from experiments.commands.dashboard import write_dashboard
-            from experiments.settings.mistake import Mistake
-
-            if project is not None:
-                raise Mistake(f"--project {project}: needs --wandb")
-            write_dashboard(selection or [], runs, out, watch, show)
+        dashboard(selection or [], runs, DashboardOptions(out, watch, show, wandb, project))
 
 
 @app.command()

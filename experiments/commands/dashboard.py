@@ -1,4 +1,4 @@
-"""`attn dashboard`: write the comparison page, once or repeatedly while runs train."""
+"""`attn dashboard`: write the comparison page, once or repeatedly while runs train, or save a workspace in W&B."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import time
 import webbrowser
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
@@ -19,6 +20,31 @@ from experiments.training.interruption import Interrupted
 
 WATCH_SECONDS = 5
 FULL_SCAN_EVERY = 12  # as often: every minute
+
+
+@dataclass(frozen=True)
+class DashboardOptions:
+    """The options of the command line; None for options that were not given."""
+
+    out: Path | None = None
+    watch: bool = False
+    show: bool = False
+    wandb: bool = False
+    project: str | None = None
+
+
+def dashboard(selection: list[str], runs: Path, options: DashboardOptions) -> None:
+    """Write the page, or save the workspace. Raises Mistake for options that do not go together, RunFolderError."""
+    if not options.wandb:
+        if options.project is not None:
+            raise Mistake(f"--project {options.project}: needs --wandb")
+        write_dashboard(selection, runs, options.out, options.watch, options.show)
+        return
+    from experiments.dashboard.workspace import save_workspace
+
+    if options.out or options.watch or options.show:
+        raise Mistake("--wandb saves a workspace instead of a file; leave out --out, --watch and --open")
+    save_workspace(selection, runs, options.project)
 
 
 def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: bool, show: bool) -> None:

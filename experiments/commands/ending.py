@@ -29,18 +29,6 @@ OUTPUT_ERRORS = {errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG
 LONG_WORD = re.compile(r"\S{400,}")
 
 
-def _interruption_behind(error: BaseException) -> Interrupted | None:
-    """The signal during which a library's own cleanup failed; None if there was none."""
-    waiting, seen = [error], set()
-    while waiting:
-        each = waiting.pop()
-        if isinstance(each, Interrupted):
-            return each
-        seen.add(id(each))
-        waiting += [next for next in (each.__cause__, each.__context__) if next is not None and id(next) not in seen]
-    return None
-
-
 def message_and_exit_code(error: BaseException) -> tuple[str, ExitCode] | None:
     """The message and the exit code for the end of a command; None for a bug, and for an exit that was asked for."""
     if isinstance(error, Failure):
@@ -89,14 +77,13 @@ def silent_on_ctrl_c() -> Iterator[None]:
 
     Python's own handler would print a traceback. A handler that somebody else installed stays.
     """
-    own = signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    with handled(signal.SIG_DFL, [signal.SIGINT] if own else []):
+    with handled(signal.SIG_DFL, [signal.SIGINT] if _python_handles_ctrl_c() else []):
         yield
 
 
 def end_silently_on_ctrl_c() -> None:
     """From now on, let Ctrl-C end the process as in `silent_on_ctrl_c`. For the exit, when nothing is left to save."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    if _python_handles_ctrl_c():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
@@ -119,6 +106,23 @@ def stdout_flushed() -> Iterator[None]:
         yield
     finally:
         sys.stdout.flush()
+
+
+def _python_handles_ctrl_c() -> bool:
+    """Whether SIGINT has Python's own handler."""
+    return signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def _interruption_behind(error: BaseException) -> Interrupted | None:
+    """The signal during which a library's own cleanup failed; None if there was none."""
+    waiting, seen = [error], set()
+    while waiting:
+        each = waiting.pop()
+        if isinstance(each, Interrupted):
+            return each
+        seen.add(id(each))
+        waiting += [next for next in (each.__cause__, each.__context__) if next is not None and id(next) not in seen]
+    return None
 
 
 def _folder_is_gone() -> bool:

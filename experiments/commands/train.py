@@ -6,7 +6,7 @@ import sys
 from typing import NamedTuple
 
 from experiments.config.command_line import answer, only_prints, split_arguments
-from experiments.launch.plan import Plan, check_data, plan
+from experiments.launch.plan import Plan, check_buildable, check_data, plan
 from experiments.launch.processes import torchrun_process
 from experiments.launch.resources import Workers, parse_per_device, parse_workers
 from experiments.settings.exit_code import ExitCode
@@ -24,17 +24,14 @@ class Options(NamedTuple):
     per_device: int | None = None  # cells that share a GPU; None: not given
 
 
-def launch(arguments: list[str], name: str = "config") -> ExitCode:
-    """Carry out the command and return the exit code. Raises Mistake before anything is changed.
-
-    name: the composed file of `conf/`, if the command is not `attn train`.
-    """
+def launch(arguments: list[str]) -> ExitCode:
+    """Carry out the command and return the exit code. Raises Mistake before anything is changed."""
     options, rest = take_options(arguments)
-    return launch_with(options, *split_arguments(rest), name)
+    return launch_with(options, *split_arguments(rest))
 
 
 def launch_with(options: Options, overrides: list[str], flags: list[str], name: str = "config") -> ExitCode:
-    """The same for arguments that are already separated."""
+    """The same for arguments that are already separated. name: the composed file of `conf/`."""
     if only_prints(flags):
         answer(overrides, flags, name)
         return ExitCode.DONE
@@ -45,19 +42,18 @@ def launch_with(options: Options, overrides: list[str], flags: list[str], name: 
         if value is not None:
             _check_side_by_side(flag, planned)
     if options.dry_run:
-        return _dry_run(planned, overrides)
+        return _dry_run(planned)
     if not planned.is_sweep:
         from experiments.launch.cell import execute
 
         return execute(planned.cells[0], torchrun=torchrun_process())
     if torchrun_process() is not None:
         raise Mistake("torchrun starts the processes of a single run; start a sweep without it, with trainer.devices=N")
-    from experiments.launch.report import check_buildable
     from experiments.launch.sweep import run_sweep
 
     check_data(planned.cells)
     check_buildable(planned.cells)
-    return run_sweep(planned, overrides, flags, name, options.workers or "auto", options.per_device or 1)
+    return run_sweep(planned, options.workers or "auto", options.per_device or 1)
 
 
 def uneven_heads(settings: Settings) -> str | None:
@@ -98,11 +94,11 @@ def _check_side_by_side(flag: str, planned: Plan) -> None:
         raise Mistake(f"{flag}: {chosen} decides which cells run at once", "leave one of them out")
 
 
-def _dry_run(planned: Plan, overrides: list[str]) -> ExitCode:
+def _dry_run(planned: Plan) -> ExitCode:
     if planned.search:
         from experiments.launch.search import print_search
 
-        print_search(planned, overrides)
+        print_search(planned)
         return ExitCode.DONE
     if not planned.cells:
         raise Mistake(f"--dry-run: the cells of the {planned.sweeper} sweeper are known only while it runs")

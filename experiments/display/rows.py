@@ -14,8 +14,8 @@ from rich.text import Text
 
 Row = dict[str, Any]
 
-# more are no use to the eye, and take seconds to lay out
 SENTENCE = 20  # columns that a sentence gets at least
+# more are no use to the eye, and take seconds to lay out
 TERMINAL_ROWS = 500
 
 

@@ -20,7 +20,7 @@ from matplotlib.ticker import MaxNLocator
 Array = npt.NDArray[np.floating[Any]]
 
 # Okabe and Ito
-BLUE, ORANGE, GREEN, PINK, SKY, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#999999"
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#999999"
 STYLE: Any = {
     "font.size": 9,
     "axes.titlesize": 9,

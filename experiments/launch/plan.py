@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from hydra.types import RunMode
 from omegaconf import DictConfig, OmegaConf, open_dict
@@ -16,6 +16,7 @@ from experiments.config.compose import compose_raw, resolve
 from experiments.config.grid import Combination, grid
 from experiments.measure.cores import check_threads
 from experiments.model.kernel import check_kernel
+from experiments.record.folder import run_name
 from experiments.record.mirrors.choose import check_loggers
 from experiments.search.objective import check_objectives
 from experiments.search.space import Space, space_of
@@ -30,9 +31,31 @@ from experiments.tasks.choose import task_of
 from experiments.training.run_length import planned_steps
 
 G = TypeVar("G", bound=Group)
+T = TypeVar("T")
 MAX_CELLS_NAMED = 10  # wrong cells
 SEARCH = "optuna_search"  # our own sweeper
 RAY = "ray"  # our own launcher
+# settings that parameters and memory depend on, also in a fine-tuned run
+MEMORY_KEYS: dict[str, Any] = {
+    **dict.fromkeys(("variant", "model", "objective", "tokenizer", "task", "pretrained", "length", "backend"), True),
+    "data": {"kind"},
+    "optimizer": {"kind"},
+    "trainer": {"batch_size", "micro_batch", "precision", "device"},
+}
+
+
+class CommandLine(NamedTuple):
+    """The arguments that a plan is made from. Hydra's launchers and a search read them again."""
+
+    overrides: list[str]
+    flags: list[str]  # Hydra's
+    name: str = "config"  # of the composed file of `conf/`
+
+    @property
+    def sweep(self) -> str:
+        """The name of the sweep, which depends on the overrides in any order, without Hydra's own."""
+        relevant = sorted(each for each in self.overrides if not each.startswith(("hydra.", "hydra/")))
+        return f"sweep-{digest(relevant)[:8]}"
 
 
 class PlannedSearch(NamedTuple):
@@ -50,6 +73,7 @@ class Plan:
     at the ends of its space.
     """
 
+    command: CommandLine
     cells: list[Settings]
     is_sweep: bool
     launcher: str
@@ -66,6 +90,7 @@ class Plan:
 
 def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
     """Compose and check every cell once. Raises Mistake that names each wrong cell."""
+    command = CommandLine(overrides, flags, name)
     parsed = check_overrides(overrides, name)
     if not flags and not any(each.is_sweep_override() for each in parsed):
         composed = compose_raw(overrides, with_hydra=True, name=name)
@@ -74,7 +99,7 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
                 del composed["hydra"]
             settings = resolve(composed)
             check_cell(settings, runs_here=True)
-            return Plan([settings], is_sweep=False, launcher="basic", sweeper="basic", runs=settings.runs)
+            return Plan(command, [settings], is_sweep=False, launcher="basic", sweeper="basic", runs=settings.runs)
     hydra, runs = _hydra_settings(overrides, name)
     launcher, sweeper = hydra.runtime.choices["hydra/launcher"], hydra.runtime.choices["hydra/sweeper"]
     if not (MULTIRUN_FLAGS & set(flags) or hydra.mode is RunMode.MULTIRUN):
@@ -83,14 +108,15 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
     if sweeper not in ("basic", SEARCH):
         if launcher == RAY:
             raise Mistake(f"hydra/sweeper={sweeper}: hydra/launcher={RAY} takes the cells of hydra/sweeper=basic only")
-        return Plan([], True, launcher, sweeper, runs)
+        return Plan(command, [], True, launcher, sweeper, runs)
     named = {each.key_or_group for each in parsed}
     of_overlay = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items() if key not in named]
     if sweeper == SEARCH:
         search = _planned_search(hydra.sweeper, launcher, [*of_overlay, *overrides])
-        return Plan(_checked(_ends(search.space, name), launcher), True, launcher, sweeper, runs, search)
+        return Plan(command, _checked(_ends(search.space, name), launcher), True, launcher, sweeper, runs, search)
     ray = _ray_cluster(hydra.launcher) if launcher == RAY else None
-    return Plan(_checked(grid([*of_overlay, *overrides], name), launcher), True, launcher, sweeper, runs, ray=ray)
+    cells = _checked(grid([*of_overlay, *overrides], name), launcher)
+    return Plan(command, cells, True, launcher, sweeper, runs, ray=ray)
 
 
 def _planned_search(node: DictConfig, launcher: str, overrides: list[str]) -> PlannedSearch:
@@ -139,11 +165,11 @@ def _checked(grid: Iterable[Combination], launcher: str) -> list[Settings]:
             cells.append(outcome)
         except Mistake as mistake:
             wrong.append(f"{label}: {mistake}" if label else str(mistake))
-    refuse(wrong, len(wrong) + len(cells))
+    _refuse(wrong, len(wrong) + len(cells))
     return list({repr(cell.model_dump()): cell for cell in reversed(cells)}.values())[::-1]
 
 
-def refuse(wrong: Sequence[str], total: int) -> None:
+def _refuse(wrong: Sequence[str], total: int) -> None:
     """Raises Mistake with the lines about wrong cells, if there are any. total: the number of all cells."""
     if not wrong:
         return
@@ -172,17 +198,39 @@ def check_data(cells: list[Settings]) -> None:
         task_of(cell).identity()
 
 
+def check_buildable(cells: list[Settings]) -> list[int]:
+    """The number of parameters of each cell. Raises Mistake that names every cell whose variant refuses its sizes."""
+    import torch
+
+    def count(cell: Settings) -> int | Mistake:
+        try:
+            source = task_of(cell)
+            with torch.device("meta"):
+                model = source.build_model(source.vocabulary_size())
+            return model.parameter_counts()["total"]
+        except Mistake as error:
+            return error
+
+    counts = for_each_size(cells, count)
+    pairs = zip(cells, counts, strict=True)
+    _refuse(
+        [f"{run_name(cell.model_dump())}: {error}" for cell, error in pairs if isinstance(error, Mistake)], len(cells)
+    )
+    return [each for each in counts if isinstance(each, int)]
+
+
+def for_each_size(cells: list[Settings], measure: Callable[[Settings], T]) -> list[T]:
+    """`measure` of each cell, called once for cells that agree in everything that a model or its memory depends on."""
+    keys = [repr(cell.model_dump(include=MEMORY_KEYS)) for cell in cells]
+    measured = {key: measure(cell) for key, cell in dict(zip(reversed(keys), reversed(cells), strict=True)).items()}
+    return [measured[key] for key in keys]
+
+
 def labelled_with_sweep(settings: Settings, name: str) -> Settings:
     """The settings with the sweep's name as a tag in W&B, and as the group unless the user named one."""
     logger = settings.logger
     labels = {"group": logger.group or name, "tags": [*logger.tags, name]}
     return settings.model_copy(update={"logger": logger.model_copy(update=labels)})
-
-
-def sweep_name(overrides: list[str]) -> str:
-    """The name of a sweep, which depends on its overrides in any order, without Hydra's own."""
-    relevant = sorted(override for override in overrides if not override.startswith(("hydra.", "hydra/")))
-    return f"sweep-{digest(relevant)[:8]}"
 
 
 def _hydra_settings(overrides: list[str], name: str) -> tuple[DictConfig, str]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
@@ -14,47 +13,11 @@ from rich.table import Column
 from experiments.display.comparison import COLUMNS, table_of, tables_of
 from experiments.display.rows import show
 from experiments.launch.cell import finished_result, folder_of
-from experiments.launch.plan import refuse
+from experiments.launch.plan import check_buildable, for_each_size
 from experiments.launch.worker import Outcome, RunningCell
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.run_length import planned_steps
-
-T = TypeVar("T")
-# settings that parameters and memory depend on, also in a fine-tuned run
-MEMORY_KEYS: dict[str, Any] = {
-    **dict.fromkeys(("variant", "model", "objective", "tokenizer", "task", "pretrained", "length", "backend"), True),
-    "data": {"kind"},
-    "optimizer": {"kind"},
-    "trainer": {"batch_size", "micro_batch", "precision", "device"},
-}
-
-
-def check_buildable(cells: list[Settings]) -> list[int]:
-    """The number of parameters of each cell. Raises Mistake that names every cell whose variant refuses its sizes."""
-    import torch
-
-    def count(cell: Settings) -> int | Mistake:
-        try:
-            source = task_of(cell)
-            with torch.device("meta"):
-                model = source.build_model(source.vocabulary_size())
-            return model.parameter_counts()["total"]
-        except Mistake as error:
-            return error
-
-    counts = _for_each_size(cells, count)
-    pairs = zip(cells, counts, strict=True)
-    refuse([f"{folder_of(cell).name}: {error}" for cell, error in pairs if isinstance(error, Mistake)], len(cells))
-    return [each for each in counts if isinstance(each, int)]
-
-
-def _for_each_size(cells: list[Settings], measure: Callable[[Settings], T]) -> list[T]:
-    """`measure` of each cell, called once for cells that agree in everything that a model or its memory depends on."""
-    keys = [repr(cell.model_dump(include=MEMORY_KEYS)) for cell in cells]
-    measured = {key: measure(cell) for key, cell in dict(zip(reversed(keys), reversed(cells), strict=True)).items()}
-    return [measured[key] for key in keys]
 
 
 def print_cells(cells: list[Settings], console: Console) -> None:
@@ -65,7 +28,7 @@ def print_cells(cells: list[Settings], console: Console) -> None:
         return predict_peak_bytes(cell, task_of(cell).vocabulary_size())
 
     rows = []
-    counts, peaks = check_buildable(cells), _for_each_size(cells, peak_bytes)
+    counts, peaks = check_buildable(cells), for_each_size(cells, peak_bytes)
     told_apart = table_of([{"config": cell.model_dump(), "seed": cell.seed} for cell in cells])
     for cell, parameters, peak, settings in zip(cells, counts, peaks, told_apart, strict=True):
         folder = folder_of(cell)

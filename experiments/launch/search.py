@@ -12,7 +12,7 @@ from experiments.config.grid import grid
 from experiments.display.rows import show
 from experiments.launch.cell import folder_of
 from experiments.launch.local import fork_server, prepare_corpora
-from experiments.launch.plan import Plan, PlannedSearch, check_cell, labelled_with_sweep, sweep_name
+from experiments.launch.plan import Plan, PlannedSearch, check_cell, labelled_with_sweep
 from experiments.launch.report import SweepProgress, print_failed
 from experiments.launch.resources import Workers, pool_for
 from experiments.launch.worker import Cell, Outcome, earlier_outcome, run_drawn
@@ -29,18 +29,18 @@ from experiments.settings.search import Search
 SHOWN = 10  # trials
 
 
-def study_folder(planned: Plan, overrides: list[str]) -> Path:
+def study_folder(planned: Plan) -> Path:
     """The folder of the study, which depends on the overrides and the objectives alone."""
     assert planned.search is not None
-    named = digest([sweep_name(overrides), planned.search.search.objectives])
+    named = digest([planned.command.sweep, planned.search.search.objectives])
     return Path(planned.runs) / "sweeps" / f"search-{named[:8]}"
 
 
-def print_search(planned: Plan, overrides: list[str]) -> None:
+def print_search(planned: Plan) -> None:
     """Print the space, the number of trials, and how many have ended."""
     assert planned.search is not None
     search, space = planned.search
-    folder = study_folder(planned, overrides)
+    folder = study_folder(planned)
     console = Console()
     show([{"key": each.key, "values": str(each)} for each in space.parameters], "table", console=console)
     ended = read_ended(folder)
@@ -54,16 +54,14 @@ def print_search(planned: Plan, overrides: list[str]) -> None:
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
 
 
-def run_search(
-    planned: Plan, overrides: list[str], name: str, workers: Workers, per_device: int, console: Console
-) -> ExitCode:
+def run_search(planned: Plan, workers: Workers, per_device: int, console: Console) -> ExitCode:
     """Run the remaining trials, print the findings of the study, and return the exit code. Raises Interrupted.
 
     workers: the number of trials that are trained side by side. per_device: the number that share a GPU.
     """
     assert planned.search is not None
     search, space = planned.search
-    folder = study_folder(planned, overrides)
+    folder = study_folder(planned)
     study = Study(folder, search, space)
     left = max(0, study.wanted - sum(each.state != "failed" for each in study.ended()))
     cells = planned.cells * left  # the expected number, with these sizes
@@ -71,7 +69,7 @@ def run_search(
     if left:
         prepare_corpora(planned.cells, to_train=False)
     with SweepProgress(left, console).shown() as progress, fork_server(cells, console) as server:
-        trials = _Trials(study, planned.search, folder, name, progress)
+        trials = _Trials(study, planned.search, folder, planned.command.name, progress)
         try:
             run_drawn(trials.cells(), pool, server, progress.watch, trials.end)
         finally:

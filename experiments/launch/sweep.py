@@ -10,7 +10,7 @@ from experiments.config.command_line import hydra_main
 from experiments.launch.cell import folder_of
 from experiments.launch.hydra_job import LEDGER, job, read_ledger
 from experiments.launch.local import train_cells
-from experiments.launch.plan import Plan, labelled_with_sweep, sweep_name
+from experiments.launch.plan import Plan, labelled_with_sweep
 from experiments.launch.ray_tasks import train_on_ray
 from experiments.launch.report import print_outcomes
 from experiments.launch.resources import Workers
@@ -24,25 +24,22 @@ from experiments.settings.plugins import with_plugins
 from experiments.training.interruption import Interrupted
 
 
-def run_sweep(
-    planned: Plan, overrides: list[str], flags: list[str], name: str, workers: Workers, per_device: int = 1
-) -> ExitCode:
+def run_sweep(planned: Plan, workers: Workers, per_device: int = 1) -> ExitCode:
     """Train every cell of a plan that is not finished, print the outcomes, and return the exit code.
 
     workers: the number of cells that our own runner trains side by side. per_device: the number that share a GPU.
-    `overrides`, `flags` and `name`, a file of `conf/`, are those of the plan; Hydra's launchers read them again.
     """
     console = Console()
     try:
         if planned.search:
-            return run_search(planned, overrides, name, workers, per_device, console)
-        cells = [labelled_with_sweep(cell, sweep_name(overrides)) for cell in planned.cells]
+            return run_search(planned, workers, per_device, console)
+        cells = [labelled_with_sweep(cell, planned.command.sweep) for cell in planned.cells]
         if planned.runs_here:
             outcomes = train_cells(cells, console, workers, per_device)
         elif planned.ray:
             outcomes = train_on_ray(cells, planned.ray, console)
         else:
-            outcomes = _train_with_hydra(planned, overrides, flags, name)
+            outcomes = _train_with_hydra(planned)
     except Interrupted as interrupted:
         console.print(f"{interrupted}; the same command continues")
         return interrupted.exit_code
@@ -50,13 +47,13 @@ def run_sweep(
     return ExitCode.DONE if all(outcome.done for outcome in outcomes) else ExitCode.SWEEP_FAILED
 
 
-def _train_with_hydra(planned: Plan, overrides: list[str], flags: list[str], name: str) -> list[Outcome]:
+def _train_with_hydra(planned: Plan) -> list[Outcome]:
     """Let Hydra's launcher or sweeper decide when and where a job runs.
 
     Each job still trains in a process of its own.
     """
-    runs = Path(planned.runs)
-    folder = runs / "sweeps" / sweep_name(overrides)
+    runs, (overrides, flags, name) = Path(planned.runs), planned.command
+    folder = runs / "sweeps" / planned.command.sweep
     folder_for(folder)
     (folder / LEDGER).unlink(missing_ok=True)
     with every_job_awaited(planned.launcher):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from experiments.objectives.objective import Objective
 from tests.fixtures.tiny import TINY
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -88,6 +89,12 @@ def test_the_page_counts_its_own_files():
     new = [name for name in written if not (ROOT / name).exists()]
     assert len(written) == 12
     assert set(written) - set(new) == {"experiments/settings/norm.py", "experiments/settings/position.py"}
+
+
+def test_the_page_names_every_attribute_of_an_objective():
+    properties = [name for name, value in vars(Objective).items() if isinstance(value, property)]
+    attributes = [*Objective.__annotations__, *properties]
+    assert "vocabulary" in attributes and all(f"\n* `{name}`" in PAGE for name in attributes)
 
 
 def test_the_pages_of_variants_have_two_files_each():

@@ -9,8 +9,7 @@ import pytest
 
 from attention.kernels import triton_kernel
 from experiments.config.compose import compose
-from experiments.launch.plan import plan
-from experiments.launch.sweep import sweep_name
+from experiments.launch.plan import CommandLine, plan
 from experiments.settings.mistake import Mistake
 
 
@@ -74,9 +73,12 @@ def test_all_wrong_cells_are_named_and_none_is_kept():
 
 
 def test_a_sweep_is_known_by_its_words_not_their_order():
-    assert sweep_name(["heads=6,12", "seed=0,1"]) == sweep_name(["seed=0,1", "heads=6,12"])
-    assert sweep_name(["heads=6,12"]) != sweep_name(["heads=6,24"])
-    assert sweep_name(["heads=6,12", "hydra/launcher=joblib"]) == sweep_name(["heads=6,12"])
+    def name(*overrides: str) -> str:
+        return CommandLine([*overrides], ["-m"]).sweep
+
+    assert name("heads=6,12", "seed=0,1") == name("seed=0,1", "heads=6,12")
+    assert name("heads=6,12") != name("heads=6,24")
+    assert name("heads=6,12", "hydra/launcher=joblib") == name("heads=6,12")
 
 
 def test_cells_are_the_same_however_they_are_composed():

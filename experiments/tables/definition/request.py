@@ -33,9 +33,8 @@ class Request:
     overrides: Sequence[str] = ()  # of every cell; `finetune.NAME.KEY=VALUE` is of a fine-tuning
     runs: Path = Path("runs")
     published_file: Path | None = None  # YAML with published numbers that the user has read
-    names_seeds: bool = (
-        False  # the user asked for these seeds; otherwise they are the budget's, with all that have begun
-    )
+    # whether the user asked for these seeds; otherwise they are the budget's, with all that have begun
+    names_seeds: bool = False
 
     @property
     def budget(self) -> Budget:

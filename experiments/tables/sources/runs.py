@@ -54,8 +54,7 @@ class Runs:
 
     def check(self) -> None:
         """Raises Mistake or DataError for a length, a text or a model that is certain to fail."""
-        from experiments.launch.plan import check_data
-        from experiments.launch.report import check_buildable
+        from experiments.launch.plan import check_buildable, check_data
         from experiments.training.run_length import planned_steps
 
         planned = list(self._settings.values())
