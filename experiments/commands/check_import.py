@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from experiments.formats.format import Format
 
 TOLERANCE = 1e-3  # of the standard deviation of the logits: float32 in another order of sums stays far below it
-MAX_TOKENS = 64  # tokens of a sequence
+MAX_TOKENS = 256  # of a sequence: more than the windows and the relative distances of published models
 TEXTS = (
     "The cat sees two dogs, and doesn't run.",
     "In 1969 e = 2.71828; U.S.A.   (spaces)\nand a new line",

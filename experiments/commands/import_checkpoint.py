@@ -50,6 +50,7 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     config = read_config(place)
     format = format_of(config.get("model_type"))
     tokenizer = _resized(read_tokenizer(place), config.get("vocab_size"), place)
+    _check_padding(format, config, tokenizer, place)
     file, state = read_weights(place)
     own_tokenizer = FileTokenizer(kind="file", path=str(folder.path / TOKENIZER))
     settings = compose(_overrides(format, format.completed(config, state), overrides, place))
@@ -91,6 +92,15 @@ def _resized(tokenizer: Tokenizer, size: object, place: Path) -> Tokenizer:
             f"{place}: vocab_size = {size} of config.json, but the tokenizer has {tokenizer.vocabulary_size} ids"
         )
     return tokenizer if size == tokenizer.vocabulary_size else tokenizer.with_unused(size)
+
+
+def _check_padding(format: Format, config: Mapping[str, Any], tokenizer: Tokenizer, place: Path) -> None:
+    """A format may count positions from the padding on, which must then be that of the tokenizer. Raises Mistake."""
+    if format.first_position(config) != format.first_position({**config, "pad_token_id": tokenizer.pad_id}):
+        raise Mistake(
+            f"{place}: pad_token_id = {config.get('pad_token_id')} of config.json, from which positions are counted, "
+            f"but {tokenizer.roles['pad']} of the tokenizer is {tokenizer.pad_id}"
+        )
 
 
 def _overrides(format: Format, config: Mapping[str, Any], more: list[str], place: Path) -> list[str]:

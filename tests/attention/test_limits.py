@@ -26,6 +26,7 @@ from attention import (
     multi_query,
     multi_token,
     qk_norm,
+    sigmoid,
     sinks,
     sliding_window,
     talking_heads,
@@ -34,7 +35,7 @@ from attention import (
 
 Pair = tuple[nn.Module, multi_head.Attention]
 SHARED: dict[str, Any] = {"linear_bias": True, "dropout": 0.0, "backend": "auto"}
-SIZES: dict[str, Any] = {"hidden_size": 12, "memory_size": 10, "heads": 3, "key_size": 4, "value_size": 5} | SHARED
+SIZES: dict[str, Any] = {"hidden_size": 12, "memory_size": 10, "heads": 3, "key_size": 5, "value_size": 7} | SHARED
 
 
 def multi_head_like(limit: nn.Module, **sizes: Any) -> multi_head.Attention:
@@ -167,7 +168,7 @@ def value_residual_limit() -> Pair:
     return limit, multi_head_like(limit)
 
 
-@pytest.mark.parametrize("length", [1, 7, 63])
+@pytest.mark.parametrize(("batch", "length"), [(2, 1), (1, 7), (2, 63)])
 @pytest.mark.parametrize(
     "limit",
     [
@@ -189,12 +190,12 @@ def value_residual_limit() -> Pair:
         value_residual_limit,
     ],
 )
-def test_the_limit_is_multi_head(limit: Callable[[], Pair], length: int):
+def test_the_limit_is_multi_head(limit: Callable[[], Pair], batch: int, length: int):
     torch.manual_seed(0)
     layers = [layer.double().eval() for layer in limit()]
-    x = torch.randn(2, length, 12).double().requires_grad_()
-    memory = torch.randn(2, length + 2, 10).double().requires_grad_()
-    mask = torch.rand(2, 1, length, length + 2) < 0.8
+    x = torch.randn(batch, length, 12).double().requires_grad_()
+    memory = torch.randn(batch, length + 2, 10).double().requires_grad_()
+    mask = torch.rand(batch, 1, length, length + 2) < 0.8
     outputs = [layer(x, memory, mask=mask) for layer in layers]
     torch.testing.assert_close(*outputs)
     torch.testing.assert_close(*(torch.autograd.grad(output.square().sum(), (x, memory)) for output in outputs))
@@ -208,6 +209,26 @@ def test_a_window_of_the_length_is_multi_head_to_itself():
     torch.testing.assert_close(limit(x), layer(x))
     longer = torch.cat([x, x[:, :1]], dim=1)
     assert not torch.allclose(limit(longer), layer(longer))
+
+
+def test_softmax_off_by_one_of_large_logits_is_multi_head():
+    torch.manual_seed(0)
+    limit = sinks.Attention(**SIZES, learned=False)
+    layer, x, memory = multi_head_like(limit), torch.randn(1, 7, 12), torch.randn(1, 5, 10)
+    large = torch.full((1, 1, 1, 1), 50.0)
+    torch.testing.assert_close(limit(x, memory, bias=large), layer(x, memory))
+    assert not torch.allclose(limit(x, memory), layer(x, memory))
+
+
+def test_sigmoid_of_equal_logits_is_multi_head_times_a_factor():
+    """Each weight is 1 / (n + 1), where a softmax has 1 / n."""
+    torch.manual_seed(0)
+    limit = sigmoid.Attention(**SIZES)
+    for parameter in (limit.query.weight, limit.query.bias):
+        nn.init.zeros_(parameter)
+    layer, x, memory = multi_head_like(limit), torch.randn(1, 7, 12), torch.randn(1, 5, 10)
+    layer.output.weight.data.mul_(5 / 6)
+    torch.testing.assert_close(limit(x, memory), layer(x, memory))
 
 
 def test_one_group_is_multi_query():

@@ -62,6 +62,18 @@ def test_a_map_is_matched_the_better_the_more_rank_there_is_and_exactly_at_one_l
     assert left[-1] < 1e-12 < left[-2] < left[0]
 
 
+def test_the_list_of_tables_has_every_table():
+    from experiments.tables.definition.folder import names
+
+    page = (DOCS / "tables.md").read_text(encoding="utf-8")
+    listed = []
+    for cell in re.findall(r"^\| (`[a-z_]+\d*/.*?) \|", page, re.MULTILINE):
+        # such as `paper/first`, `second`
+        paper, _ = cell.strip("`").split("/", 1)
+        listed += [name if "/" in name else f"{paper}/{name}" for name in re.findall(r"`(.*?)`", cell)]
+    assert sorted(listed) == sorted(names())
+
+
 @cache
 def messages() -> tuple[str, ...]:
     """Every string of the code, with ... in place of values."""

@@ -151,3 +151,24 @@ def test_what_is_neither_here_nor_there_says_where_it_was_looked_for(tmp_path, m
     with pytest.raises(Mistake, match=r"it cannot be loaded: "):
         monkeypatch.undo()
         import_checkpoint("be rd", "mine", tmp_path / "runs", [])
+
+
+def test_positions_that_are_counted_from_another_padding_than_the_tokenizers_are_refused(tmp_path):
+    source = save("roberta", tmp_path / "roberta")
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps(config | {"pad_token_id": 0}))
+    with pytest.raises(Mistake, match=r"pad_token_id = 0 of config\.json.*, but <pad> of the tokenizer is 1"):
+        import_checkpoint(str(source), "mine", tmp_path / "runs", [])
+
+
+def test_the_check_reads_further_than_a_published_window(tmp_path, monkeypatch):
+    from experiments.formats.modernbert import ModernBertFormat
+
+    published = {"local_attention": 128, "max_position_embeddings": 256}
+    monkeypatch.setitem(CONFIGS, "modernbert", CONFIGS["modernbert"] | published)
+    right = ModernBertFormat.overrides
+    monkeypatch.setattr(
+        ModernBertFormat, "overrides", lambda self, config: right(self, {**config, "local_attention": 140})
+    )
+    with pytest.raises(Mistake, match=r"--check: the logits of 384 tokens differ"):
+        import_checkpoint(str(save("modernbert", tmp_path / "modernbert")), "mine", tmp_path / "runs", [], check=True)

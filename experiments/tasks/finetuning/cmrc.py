@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 
 from experiments.tasks.finetuning.squad import mean_scores
 
+# the script compares single characters with "\u2026\u2026" too, so it counts an ellipsis
 PUNCTUATION = frozenset(
     "-:_*^/\\~`+="
-    "\uff0c\u3002\uff1a\uff1f\uff01\u201c\u201d\uff1b\u2019\u300a\u300b\u2026\u00b7\u3001\u300c\u300d\uff08\uff09\uff0d\uff5e"
+    "\uff0c\u3002\uff1a\uff1f\uff01\u201c\u201d\uff1b\u2019\u300a\u300b\u00b7\u3001\u300c\u300d\uff08\uff09\uff0d\uff5e"
     "\u300e\u300f"
 )
 

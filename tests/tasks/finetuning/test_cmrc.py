@@ -26,6 +26,7 @@ def test_a_text_is_its_characters_and_the_words_between_them():
     [
         (BEIJING, BEIJING, 1.0, 1.0),
         (f"\u201c{BEIJING}\u201d\u3002", BEIJING, 1.0, 1.0),  # punctuation does not count
+        (f"{BEIJING}\u2026", BEIJING, 0.0, 0.8),  # but an ellipsis does: precision 2/3
         (BEIJING, CITY, 0.0, 0.8),  # precision 1, recall 2/3
         ("\u4eac\u5317", BEIJING, 0.0, 0.5),  # a run of one of two
         ("\u4e0a\u6d77", BEIJING, 0.0, 0.0),
