@@ -3,16 +3,10 @@
 # Long on purpose: Typer reads options and help from the signatures, so a second file would only repeat this one
 from __future__ import annotations
 
-import atexit
 import os
-import signal
 import sys
-import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+# before anything else is imported, because every other module can be replaced by a file of the user's
 
 
 def _leave_out_current_folder() -> None:
@@ -24,12 +18,54 @@ def _leave_out_current_folder() -> None:
     entries = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     if "" not in entries or entries == [""]:
         return
-    named = [Path(entry).resolve() for entry in entries if entry]
-    # a folder that has been removed is in no search path
-    with suppress(FileNotFoundError):
-        here = Path.cwd()
-        if here not in (*named, Path(__file__).resolve().parent):
-            sys.path[:] = [place for place in sys.path if Path(place).resolve() != here]
+    named = [os.path.realpath(entry) for entry in entries if entry]
+    try:
+        here = os.path.realpath(os.getcwd())  # noqa: PTH109, pathlib imports other modules
+    except FileNotFoundError:
+        # a folder that has been removed is in no search path
+        return
+    if here not in (*named, os.path.realpath(os.path.dirname(__file__))):  # noqa: PTH120
+        sys.path[:] = [place for place in sys.path if os.path.realpath(place) != here]
+
+
+def _replaced_module() -> str | None:
+    """A line about a file in a folder of PYTHONPATH that was imported in place of a module elsewhere, if there is one.
+
+    Python's own modules are searched last, and `random.py` is a likely name.
+    """
+    places = {os.path.realpath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
+    others = [place for place in sys.path if os.path.realpath(place) not in places]
+    finder = sys.modules["_frozen_importlib_external"].PathFinder
+    for name, module in [*sys.modules.items()]:
+        file = os.path.realpath(getattr(module, "__file__", None) or "")
+        if os.path.dirname(file) in places and "." not in name and finder.find_spec(name, others):  # noqa: PTH120
+            return (
+                f"{file} is imported in place of the module {name!r} that attn needs; "
+                "rename it, or take its folder out of PYTHONPATH"
+            )
+    return None
+
+
+def _name_replaced_module(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
+    """Print the line about a replaced module in place of the traceback of an import, if there is one."""
+    if line := _replaced_module():
+        print(f"attn: {line}", file=sys.stderr)
+    else:
+        sys.__excepthook__(kind, error, trace)
+
+
+_leave_out_current_folder()
+sys.excepthook = _name_replaced_module
+
+import atexit
+import signal
+import traceback
+import types
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 
 def _refuse_foreign_packages() -> None:
@@ -52,7 +88,6 @@ def _refuse_foreign_packages() -> None:
 
 
 # before anything is imported from them
-_leave_out_current_folder()
 _refuse_foreign_packages()
 
 from experiments.commands.ending import (
@@ -613,7 +648,7 @@ def main() -> None:
         if ending is None:
             from experiments.commands.bug import report
 
-            print(report(error), file=sys.stderr)
+            print(_replaced_module() or report(error), file=sys.stderr)
         sys.exit(ExitCode.FAILED if ending is None else ending[1])
     finally:
         # the last to be registered is the first to be called

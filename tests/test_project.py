@@ -58,6 +58,27 @@ def test_a_package_of_another_distribution_is_said_in_a_line(tmp_path, name, how
     assert f"the package {name!r}" in said and "another distribution" in said
 
 
+@pytest.mark.parametrize(
+    ("module", "entries", "code", "said"),
+    [
+        # what is needed first, and what is needed much later
+        ("typing", ".", 1, 1),
+        ("random", ".", 1, 1),
+        # an empty entry is not meant, so nothing is replaced
+        ("typing", os.pathsep, 0, 0),
+        ("unknown", ".", 0, 0),
+    ],
+)
+def test_a_file_that_replaces_a_module_of_python_is_named(tmp_path, module, entries, code, said):
+    (tmp_path / f"{module}.py").write_text("mine = 1\n")
+    environment = os.environ | {"PYTHONPATH": entries}
+    command = [sys.executable, str(ROOT / "cli.py"), "--version"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    line = f"attn: {(tmp_path / module).resolve()}.py is imported in place of the module {module!r} that attn needs"
+    assert done.returncode == code and done.stderr.count("\n") == said
+    assert done.stderr.startswith(line if said else "")
+
+
 def test_a_missing_library_names_who_needs_it_and_the_line_that_installs_it(monkeypatch, tmp_path):
     with pytest.raises(Mistake, match=r'attn heads needs none_such\n  pip install -c constraints.txt -e "\.\[heads\]"'):
         check_installed("heads", "attn heads", "re", "none_such")

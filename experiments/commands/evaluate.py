@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from experiments.config.check import from_tree
 from experiments.config.recorded import config_here, override
 from experiments.data.corpus import SPLITS
+from experiments.data.overlap import has_text_of_training
 from experiments.display.rows import show
 from experiments.model.kernel import keep_kernel, why_slower
 from experiments.record.find import find_run
@@ -56,6 +59,17 @@ def _check_model(name: str, trained: dict[str, Any], requested: dict[str, Any]) 
                 raise Mistake(f"{group}.{key} = {requested[group].get(key)!r}: {name} was trained with {value!r}")
 
 
+def _trained_on(folder: RunFolder) -> dict[str, Any]:
+    """The identity of the text or the examples that the run was trained on; empty if it is not known."""
+    result = folder.result()
+    if result is not None:
+        return result.corpus or {}
+    # it has not ended yet
+    with suppress(Mistake):
+        return task_of(from_tree(config_here(folder))).identity() or {}
+    return {}
+
+
 def _take_split(overrides: list[str]) -> tuple[str, list[str]]:
     """Take `split=test`, which names the split to score, out of the overrides."""
     splits = [override.removeprefix("split=") for override in overrides if override.startswith("split=")]
@@ -88,6 +102,11 @@ def _score(
             raise Mistake(f"split = {split!r}: this corpus does not have it", "split=validation, or data.test=FILE")
         objective = source.objective(data.tokenizer)
         model = source.build_model(data.tokenizer.vocabulary_size)
+        if has_text_of_training(_trained_on(folder), data.identity["corpus"], split):
+            display.message(
+                f"{folder.name} was trained on text of this {split} split: the score does not tell how well it "
+                "predicts other text"
+            )
         step, header = load_weights(model, folder, data.tokenizer.digest, checkpoint, display.message)
         device = resolve_device(trainer.device)
         if (reason := why_slower(settings, device)) is not None:

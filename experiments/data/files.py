@@ -17,6 +17,17 @@ from experiments.settings.digest import blocks
 from experiments.settings.mistake import first_line, nearest
 
 BYTE_ORDER_MARK = "\ufeff"
+# the first bytes of files that hold a text in another form, and how to get it
+OTHER_FORMS = {
+    b"\x1f\x8b": "unpack it: gzip -dk {}",
+    b"\x28\xb5\x2f\xfd": "unpack it: zstd -dk {}",
+    b"\xfd7zXZ": "unpack it: xz -dk {}",
+    b"BZh": "unpack it: bzip2 -dk {}",
+    b"PK\x03\x04": "unpack it: unzip {}",
+    b"PAR1": "it is a Parquet file: data=parquet reads it",
+    codecs.BOM_UTF16_LE: "convert it: iconv -f utf-16 -t utf-8 {}",
+    codecs.BOM_UTF16_BE: "convert it: iconv -f utf-16 -t utf-8 {}",
+}
 ROWS_AT_ONCE = 256  # rows of a Parquet file in memory at once
 
 
@@ -85,15 +96,25 @@ def text_bytes(path: Path) -> Iterator[bytes]:
 
 
 def text_rows(path: Path) -> Iterator[str]:
-    """The lines of a UTF-8 file, without a byte order mark; a line longer than LONGEST is cut at a blank."""
+    """The lines of a UTF-8 file, without a byte order mark; a line longer than LONGEST is cut at a blank.
+
+    Raises DataError for a file whose lines end in carriage returns alone.
+    """
     rest = ""
+    returns = feeds = False
     for _, text in _decoded(path):
+        returns, feeds = returns or "\r" in text, feeds or "\n" in text
         *lines, rest = (rest + text).split("\n")
         yield from lines
         if len(rest) > LONGEST:
             cut = rest.rfind(" ") + 1 or len(rest)
             yield rest[:cut]
             rest = rest[cut:]
+    if returns and not feeds:
+        raise DataError(
+            f"{path} has carriage returns and no line feeds, so all of it is one line; "
+            f"convert it: tr '\\r' '\\n' < {path} > OTHER"
+        )
     yield rest
 
 
@@ -109,13 +130,15 @@ def _decoded(path: Path) -> Iterator[tuple[bytes, str]]:
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path} is not UTF-8: byte {error.object[error.start]:#04x} at offset {offset + error.start} "
-            f"({error.reason}); convert it: iconv -f {_encoding(path)} -t utf-8 {path}"
+            f"({error.reason}); {_remedy(path)}"
         ) from error
 
 
-def _encoding(path: Path) -> str:
+def _remedy(path: Path) -> str:
     with path.open("rb") as file:
-        return "utf-16" if file.read(2) in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) else "latin1"
+        begin = file.read(max(map(len, OTHER_FORMS)))
+    ways = (way for form, way in OTHER_FORMS.items() if begin.startswith(form))
+    return next(ways, "convert it: iconv -f latin1 -t utf-8 {}").format(path)
 
 
 def parquet_rows(path: Path, column: str) -> Iterator[str]:

@@ -103,10 +103,14 @@ def check_splits(training: tuple[str, str], others: Mapping[str, str]) -> None:
     """
     key, expression = training
     for other, evaluated in others.items():
-        pairs = itertools.product(_slices(expression), _slices(evaluated))
-        if any(_share_rows(first, second) for first, second in pairs):
+        if share_rows(expression, evaluated):
             hint = f"write slices without a common row, such as {key}=train[:95%] {other}=train[95%:]"
             raise DataError(f"{key}={expression} and {other}={evaluated} have common rows; {TRAINED_ON}", hint)
+
+
+def share_rows(first: str, second: str) -> bool:
+    """Whether two split expressions certainly have a common row."""
+    return any(_share_rows(*pair) for pair in itertools.product(_slices(first), _slices(second)))
 
 
 def _slices(expression: str) -> Iterator[_Slice]:

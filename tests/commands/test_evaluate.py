@@ -60,6 +60,23 @@ def test_the_precision_is_that_of_the_training_unless_another_is_asked_for(score
     assert scored("precision=fp32")[0] != trained
 
 
+def test_text_that_the_run_was_trained_on_is_named(score, runs, text_file, tmp_path, monkeypatch):
+    _, scored = score
+    said = "was trained on text of this {} split: the score does not tell how well it predicts other text"
+    own = text_file.read_text()
+    (tmp_path / "other.txt").write_text(own[: len(own) // 2])
+    copy = shutil.copy(text_file, tmp_path / "copy.txt")
+    held_out, other = scored()[1], f"data.train={tmp_path / 'other.txt'}"
+    assert "trained on" not in held_out and "trained on" not in scored("split=test")[1]
+    assert "trained on" not in scored(other)[1]
+    assert said.format("validation") in scored(other, f"data.validation={copy}")[1]
+    assert said.format("train") in scored("split=train")[1]
+    # the same files, of which other documents are held out
+    assert said.format("validation") in scored("data.documents=row")[1]
+    monkeypatch.setattr(RunFolder, "result", lambda folder: None)
+    assert said.format("validation") in scored(other, f"data.validation={copy}")[1]
+
+
 @pytest.fixture
 def copied(runs, tmp_path) -> Path:
     """A copy of the run's folder that a test may change."""

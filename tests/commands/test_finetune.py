@@ -127,8 +127,10 @@ def test_what_was_fine_tuned_is_compared_by_its_scores(tune, pretrained, home, t
     data = page_data(["task=sst2"], runs)
     assert data["task"] == "sst2" and data["scores"] == ["accuracy"] and "accuracy" not in data["settings"]
     evaluate_run(folder.name, [f"task.validation={home / 'labelled_train.jsonl'}"], runs, "newest", "json")
-    (score,) = json.loads(capsys.readouterr().out)
+    shown = capsys.readouterr()
+    (score,) = json.loads(shown.out)
     assert score["tokens"] == 200 and 0 <= score["accuracy"] <= 100
+    assert "was trained on text of this validation split" in shown.err
     with pytest.raises(Mistake, match="is scored on its validation split"):
         evaluate_run(folder.name, ["split=train"], runs, "newest", "json")
     with pytest.raises(Mistake, match=rf"is a fine-tuned run\n  name the pretrained run: {pretrained.name}"):

@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 from pathlib import Path
 
 import pyarrow as pa
@@ -17,11 +20,24 @@ from experiments.settings import digest
 @given(text=st.text(max_size=60), block=st.integers(1, 7))
 def test_lines_survive_any_cut_of_the_bytes(tmp_path_factory: pytest.TempPathFactory, text: str, block: int) -> None:
     path = tmp_path_factory.mktemp("lines") / "text"
-    path.write_bytes(text.encode())
+    path.write_bytes((text + "\n").encode())
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(digest, "BLOCK", block)
-        assert "\n".join(text_rows(path)) == text.removeprefix("\ufeff")
-        assert b"".join(text_bytes(path)) == text.encode()
+        assert "\n".join(text_rows(path)) == (text + "\n").removeprefix("\ufeff")
+        assert b"".join(text_bytes(path)) == (text + "\n").encode()
+
+
+@pytest.mark.parametrize("block", [3, 1 << 20])
+def test_lines_that_end_in_carriage_returns_alone_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    monkeypatch.setattr(digest, "BLOCK", block)
+    path = tmp_path / "text"
+    path.write_bytes(b"one\rtwo\rthree")
+    with pytest.raises(DataError, match=r"has carriage returns and no line feeds.* convert it: tr '\\r' '\\n' <"):
+        list(text_rows(path))
+    path.write_bytes(b"one\r\ntwo\r\n")
+    assert list(text_rows(path)) == ["one\r", "two\r", ""]
 
 
 @pytest.mark.parametrize("before", [b"", "\u00e9".encode() * 3, b"\xef\xbb\xbfab", b"x" * 100])
@@ -42,6 +58,27 @@ def test_utf16_is_recognized(tmp_path: Path) -> None:
     path.write_text("hello", encoding="utf-16")
     with pytest.raises(DataError, match="iconv -f utf-16"):
         list(text_rows(path))
+
+
+@pytest.mark.parametrize(
+    ("packed", "remedy"),
+    [
+        (gzip.compress(b"text"), "unpack it: gzip -dk"),
+        (lzma.compress(b"text"), "unpack it: xz -dk"),
+        (bz2.compress(b"text"), "unpack it: bzip2 -dk"),
+        (b"\x28\xb5\x2f\xfd\x04\x00", "unpack it: zstd -dk"),
+    ],
+)
+def test_a_packed_text_is_recognized(tmp_path: Path, packed: bytes, remedy: str) -> None:
+    (tmp_path / "text").write_bytes(packed)
+    with pytest.raises(DataError, match=f"is not UTF-8: .*; {remedy} .*text$"):
+        list(text_bytes(tmp_path / "text"))
+
+
+def test_a_parquet_file_is_no_text(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["\u00e9" * 99]}), tmp_path / "text")
+    with pytest.raises(DataError, match="it is a Parquet file: data=parquet reads it"):
+        list(text_bytes(tmp_path / "text"))
 
 
 def test_a_line_without_end_is_cut_at_blanks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
