@@ -73,7 +73,9 @@ def _trained_on(folder: RunFolder) -> dict[str, Any]:
 def _take_split(overrides: list[str]) -> tuple[str, list[str]]:
     """Take `split=test`, which names the split to score, out of the overrides."""
     splits = [override.removeprefix("split=") for override in overrides if override.startswith("split=")]
-    split = splits[-1] if splits else "validation"
+    if len(splits) > 1:
+        raise Mistake(f"split is given twice: split={splits[0]} and split={splits[1]}")
+    split = splits[0] if splits else "validation"
     if split not in SPLITS:
         raise Mistake(f"split = {split!r}: must be one of {', '.join(SPLITS)}" + nearest(split, SPLITS))
     return split, [override for override in overrides if not override.startswith("split=")]

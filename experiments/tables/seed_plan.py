@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import TypeAdapter
+from pydantic import Field, TypeAdapter, ValidationError
 
 from experiments.record.code_digest import code_digests
 from experiments.record.durable import folder_for, read_sealed, write_sealed
@@ -41,7 +42,7 @@ class SeedPlan:
     date: str  # UTC, ISO 8601
     table: str
     budget: str
-    seeds: list[int]
+    seeds: Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
     rows: list[str]  # configurations
     comparisons: list[str]
     margin: float
@@ -132,5 +133,8 @@ def _plan(request: Request, source: Source, seeds: Sequence[int]) -> SeedPlan:
 def _read(path: Path) -> SeedPlan:
     try:
         return TypeAdapter(SeedPlan).validate_python(read_sealed(path))
+    except ValidationError as error:
+        fault = error.errors()[0]
+        raise Mistake(f"{path}: is not a plan: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from error
     except (OSError, ValueError) as error:
         raise Mistake(f"{path}: is not a plan: {first_line(error)}") from error

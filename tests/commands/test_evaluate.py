@@ -126,6 +126,11 @@ def test_what_the_weights_were_not_trained_with_is_refused_by_name(copied, chang
     assert str(refused.value).count("\n") <= 1
 
 
+def test_a_split_that_is_given_twice_is_refused(score):
+    with pytest.raises(Mistake, match="split is given twice: split=test and split=train"):
+        score[1]("split=test", "split=train")
+
+
 @pytest.mark.parametrize(
     ("word", "said"),
     [("heads=1", "variant.heads = 1"), ("norm=post", "model.norm = 'post'")],

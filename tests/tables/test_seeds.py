@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from experiments.config.compose import compose
+from experiments.record.durable import read_sealed, write_sealed
 from experiments.settings.mistake import Mistake
 from experiments.tables import seed_plan
 from experiments.tables.definition.request import Request, load
@@ -228,6 +229,27 @@ def test_a_plan_of_another_definition_or_code_is_none(tmp_path, monkeypatch):
     monkeypatch.setattr(seed_plan, "code_digests", lambda settings, backend: {"other": "code"})
     monkeypatch.setattr(Made, "timed", lambda source, row: compose([]))
     assert line_of(plan, asked, source).endswith("; void, because the code changed since")
+
+
+def test_a_plan_that_was_edited_by_hand_is_refused_by_name(tmp_path):
+    source = Made({"h8": 4.0, "h16": 4.05, "h32": 4.1}, spread=0.02)
+    path = make_plan(request(tmp_path), source, 4)
+    written = json.loads(path.read_text())
+    asked = request(tmp_path, range(4), named=True)
+    for key, value in written.items():
+        other = [*value, value[0]] if isinstance(value, list) else f"{value}0"
+        for edited in (written | {key: other}, {name: each for name, each in written.items() if name != key}):
+            path.write_text(json.dumps(edited))
+            with pytest.raises(Mistake, match=f"{path.name}: is not a plan: "):
+                plans(asked)
+
+
+@pytest.mark.parametrize("seeds", [[], [-1], ["a"], None])
+def test_a_plan_of_no_possible_seeds_is_refused_whatever_its_digest_is(tmp_path, seeds):
+    path = make_plan(request(tmp_path), Made({"h8": 4.0}, spread=0.02), 4)
+    write_sealed(path, read_sealed(path) | {"seeds": seeds})
+    with pytest.raises(Mistake, match=r"is not a plan: .*seeds"):
+        plans(request(tmp_path))
 
 
 def test_seeds_that_have_begun_can_not_be_planned(tmp_path):
