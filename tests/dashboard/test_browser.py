@@ -125,9 +125,7 @@ def test_what_is_saved_is_what_is_shown(open_page):
     shown.js("window.saved = []; save = (name, blob) => saved.push([name, blob.size])")
     for button in shown.browser.find_elements("css selector", "#forest .tools button"):
         button.click()
-    deadline = time.monotonic() + 10
-    while len(shown.js("return saved")) < 2 and time.monotonic() < deadline:
-        time.sleep(0.05)
+    shown.wait("return saved.length === 2")
     assert {name for name, size in shown.js("return saved") if size > 1000} == {"forest.svg", "forest.png"}
     assert shown.complaints() == []
 
@@ -304,6 +302,25 @@ def test_what_was_chosen_is_kept_when_the_page_is_loaded_again(open_page):
     assert shown.text("#count").startswith("1 of 4 configurations")
     assert shown.js("return document.getElementById('x').value") == "step"
     assert shown.js("return document.getElementById('filter').value") == "heads=24"
+
+
+def test_what_is_folded_is_in_the_address(open_page, table):
+    table("paper/heads"), table("paper/sizes")
+    shown = open_page()
+    parts = ["#groups", ".choice", "#paper-tables > :first-child", "#paper-tables > :last-child"]
+    unfolded = "return arguments[0].map((part) => document.querySelector(part).open)"
+    assert shown.js(unfolded, parts) == [True, False, True, False] and shown.js("return location.hash") == ""
+    for part in parts:
+        shown.click(f"{part} > summary")
+    assert shown.js(unfolded, parts) == [False, True, False, True]
+    shown.wait("return Object.keys(state.unfolded).length === 4")
+    shown.browser.refresh()
+    assert shown.js(unfolded, parts) == [False, True, False, True]
+    # another address over that of the page
+    shown.js("location.hash = encodeURIComponent(JSON.stringify({filter: 'heads=24', unfolded: {groups: true}}))")
+    shown.wait("return document.readyState === 'complete' && typeof state !== 'undefined' && state.filter")
+    assert shown.js(unfolded, parts) == [True, False, True, False] and set(shown.column("heads")) == {"24"}
+    assert shown.complaints() == []
 
 
 @pytest.mark.parametrize("width", [360, 1280])

@@ -25,7 +25,7 @@ const HANDS = 5000; // milliseconds after a touch during which the page doesn't 
 const state = {
   comparison: 0, baseline: null, rest: false, by: "variant", lines: "means", x: "tokens", y: "validation loss", logx: false,
   logy: false, smooth: 0, zoom: {}, hidden: [], ranges: {}, filter: "", sort: "loss", columns: null, pinned: [], open: [], rows: ROWS,
-  measure: "entropy", attention: null, chosen: null, run: null, theme: null, paused: false,
+  measure: "entropy", attention: null, chosen: null, run: null, theme: null, paused: false, unfolded: {},
 }; // prettier-ignore
 try {
   Object.assign(state, JSON.parse(decodeURIComponent(location.hash.slice(1)) || "{}"));
@@ -217,6 +217,19 @@ function switches(key) {
   );
 }
 
+/** A part that can be folded: once somebody has done so, the address says whether it is open. */
+function foldable(element, name) {
+  let isOpen = (element.open = state.unfolded[name] ?? element.open);
+  element.addEventListener("toggle", () => {
+    // the browser also tells of parts that are open from the beginning
+    if (element.open === isOpen) return;
+    isOpen = element.open;
+    state.unfolded = { ...state.unfolded, [name]: isOpen };
+    remember();
+  });
+  return element;
+}
+
 const isDark = () => (state.theme ? state.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches);
 
 function start() {
@@ -256,6 +269,8 @@ function start() {
   byId("written").textContent = data.written;
   // on a phone the legend would fill the first screen
   byId("groups").open = !matchMedia("(max-width: 760px)").matches;
+  foldable(byId("groups"), "groups");
+  foldable(document.querySelector(".choice"), "columns");
   drawPaperTables();
   watch();
   draw();
@@ -299,4 +314,6 @@ function watch() {
   }, data.refresh * 1000);
 }
 
+// an address that is pasted over that of the page loads nothing by itself
+addEventListener("hashchange", () => location.reload());
 start();

@@ -22,7 +22,7 @@ function paperTable(made, place) {
   }
   const facts = made.facts.map(([name, fact]) => html("li", {}, html("b", {}, name), `: ${fact}`));
   parts.push(html("ul", { class: "facts" }, ...facts));
-  return html("details", place === 0 ? { open: "" } : {}, summary, ...parts);
+  return foldable(html("details", place === 0 ? { open: "" } : {}, summary, ...parts), `${made.name} ${made.budget}`);
 }
 
 /** What became of a claim: sign, colour and word say the same. */
