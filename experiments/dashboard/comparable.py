@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -72,10 +73,13 @@ def comparable(results: Sequence[dict[str, Any]], rows: Sequence[Row], settings:
         key, result, row = keys[number], results[number], rows[number]
         place = (key, *(str(row[column]) for column in columns))
         if place not in configurations:
-            configurations[place] = Configuration(_name(columns, row), order.index(key))
+            configurations[place] = Configuration("", order.index(key))
         configurations[place].runs.append(number)
         if is_finished(result):
             configurations[place].finished[result["seed"]] = number
+    usual = _usual(columns, [rows[each.runs[0]] for each in configurations.values()])
+    for each in configurations.values():
+        each.name = _name(columns, rows[each.runs[0]], usual)
     says = _says([known[key] for key in order])
     return Comparable(columns, list(configurations.values()), says)
 
@@ -115,10 +119,27 @@ def _settings_key(conditions: Mapping[str, Any]) -> str:
     return _key({name: value for name, value in conditions.items() if CONDITIONS[name].startswith("config.")})
 
 
-def _name(columns: Sequence[str], row: Row) -> str:
-    """The settings that distinguish a configuration, as a name: "talking_heads, heads 24"."""
-    known = [column for column in columns if row[column] is not None]
-    said = [str(row[column]) if column == "variant" else f"{column} {row[column]}" for column in known]
+def _usual(columns: Sequence[str], rows: Sequence[Row]) -> dict[str, str]:
+    """The values of settings in groups, such as `model.position`, that more than half of the configurations have.
+
+    rows: one of each configuration.
+    """
+    counts = {column: Counter(str(row[column]) for row in rows).most_common(1) for column in columns if "." in column}
+    return {column: value for column, [(value, count)] in counts.items() if 2 * count > len(rows)}
+
+
+def _name(columns: Sequence[str], row: Row, usual: Mapping[str, str]) -> str:
+    """The settings that distinguish a configuration, as a name: "talking_heads, heads 24".
+
+    A setting with its usual value is not said, and the group of a setting only if another has the same last word.
+    """
+    words = Counter(column.rpartition(".")[2] for column in columns)
+    said = []
+    for column in columns:
+        if row[column] is not None and usual.get(column) != str(row[column]):
+            word = column.rpartition(".")[2]
+            shown = word if words[word] == 1 else column
+            said.append(str(row[column]) if column == "variant" else f"{shown} {row[column]}")
     return ", ".join(said) or str(row["variant"])
 
 

@@ -25,7 +25,7 @@ from experiments.dashboard.differences import MARGIN, baselines, differences, of
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs
 from experiments.dashboard.searches import readable_searches
-from experiments.display.comparison import COLUMNS, TASK, rows_of, scores_of, table_of
+from experiments.display.comparison import COLUMNS, TASK, rows_of, scores_of, shared_its_machine, table_of
 from experiments.display.rows import Row
 from experiments.record.checked_results import CHANGED
 from experiments.record.dotted import value_at
@@ -101,6 +101,7 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, A
         "tables": tables,
         "searches": searches,
         "points": points,
+        "beside": sum(map(shared_its_machine, results)),
         "notes": [made_by, *without_heads, *without_tables, *without_searches],
         "refresh": refresh,
     }  # fmt: skip

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.display.rows import Row
+from experiments.measure.cores import BUSY
 from experiments.record.dotted import value_at, values_at
 from experiments.record.find import find_runs
 from experiments.record.folder import LOCATION_KEYS
@@ -118,6 +119,11 @@ def rows_of(results: list[dict[str, Any]], columns: dict[str, str]) -> list[Row]
     """A row for each result: the value of each column at its place, None where the result has none."""
     values = zip(*(values_at(results, place) for place in columns.values()), strict=True)
     return [dict(zip(columns, row, strict=True)) for row in values]
+
+
+def shared_its_machine(result: Mapping[str, Any]) -> bool:
+    """Whether other cells ran beside a run, or other processes had its cores."""
+    return (result.get("cells_at_once") or 1) > 1 or (result.get("waited_for_cores") or 0.0) > BUSY
 
 
 def place_of(key: str) -> str:

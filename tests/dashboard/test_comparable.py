@@ -97,3 +97,17 @@ def test_the_conditions_of_most_runs_stand_first():
     found = comparable(results, rows, ["variant", "seed"])
     assert found.comparisons == ["max_steps 40", "max_steps 20", "max_steps 60"]
     assert {len(each.runs): each.comparison for each in found.configurations} == {3: 0, 2: 1, 1: 2}
+
+
+def test_a_name_leaves_out_the_group_of_a_setting_and_what_most_have(make, grouped):
+    for heads in (6, 12):
+        for position in ("rotary", "learned"):
+            make(f"{heads}-{position}", heads=heads, model={"position": position, "intermediate_size": 384})
+    make("wide", heads=6, model={"position": "rotary", "intermediate_size": 768})
+    assert {name for name, _ in grouped()} == {
+        "heads 6",
+        "heads 6, position learned",
+        "heads 12",
+        "heads 12, position learned",
+        "heads 6, intermediate_size 768",
+    }

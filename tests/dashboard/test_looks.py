@@ -53,6 +53,51 @@ def test_means_over_other_seeds_are_hollow_and_on_no_front(sweep, open_runs):
     assert "lucky, higher by 0.05" in shown.text("#answer") and shown.complaints() == []
 
 
+def test_one_lucky_seed_is_hollow_and_does_not_squeeze_the_others(sweep, open_runs):
+    sweep("multi_head")
+    sweep("talking_heads", 0.06, scale=0.1)
+    sweep("lucky", 2.5, seeds=1)
+    shown = open_runs()
+    assert shown.text("#answer").startswith("talking_heads is better than multi_head by 0.060 nats")
+    assert shown.count("#forest [data-name=lucky] .beyond") == 1
+    assert "Hollow: no interval" in shown.text("#forest .note")
+    assert shown.count("#forest [data-name=talking_heads] .symbol:not(.hollow)") == 1
+    assert shown.complaints() == []
+
+
+def test_the_reasons_why_runs_are_not_compared_are_said(make, sweep, open_runs):
+    sweep("multi_head", seeds=2)
+    edited = make("edited", variant="talking_heads") / "result.json"
+    edited.write_text(edited.read_text().replace("4.5", "3.5"))
+    make("nan", variant="talking_heads", seed=1, status="nan")
+    make("cut", variant="talking_heads", seed=2, finished=False)
+    shown = open_runs()
+    said = shown.text("#left").removeprefix("Not compared: ").split(", ")
+    assert sorted(said) == ["1 diverged", "1 edited after they were written", "1 not finished"]
+    assert shown.complaints() == []
+
+
+def test_what_the_baseline_is_better_than_is_said(sweep, open_runs):
+    sweep("multi_head", speed=300.0)
+    for variant in ("worse", "bad"):
+        sweep(variant, -0.2, speed=100.0, cells_at_once=2)
+    sweep("alone", -0.3, seeds=1)
+    shown = open_runs()
+    assert ", which is better than 2 of the 3 others. Of the others" in shown.text("#answer")
+    # one pair is no comparison that a verdict could rest on
+    assert "allow for there being 2 comparisons" in shown.text("#forest .note")
+    assert shown.complaints() == []
+
+
+def test_on_a_phone_the_columns_of_the_table_stand_beside_its_names(sweep, open_runs):
+    sweep("a_variant_whose_name_is_as_long_as_they_come")
+    sweep("another_variant_whose_name_is_as_long")
+    shown = open_runs(390)
+    assert shown.box("#table tbody th")["width"] < 0.5 * 390 and shown.box("#table tbody td")["right"] < 390
+    # nothing is better, and the arrow that says where better is has no room
+    assert shown.count("#forest .row") == 1 and shown.complaints() == []
+
+
 def test_rows_without_a_verdict_do_not_squeeze_the_others(sweep, open_runs):
     sweep("multi_head")
     sweep("talking_heads", 0.2)
@@ -202,6 +247,19 @@ def test_what_all_that_are_compared_share_stands_above_the_table(sweep, open_run
     shown.click("#rest")
     assert "max_steps 40" not in shown.text("#shared") and "max_steps" in shown.js(columns)
     assert shown.complaints() == []
+
+
+def test_pictures_are_drawn_anew_for_a_sheet_and_then_for_the_screen(sweep, open_runs):
+    sweep("multi_head", seeds=2)
+    sweep("talking_heads", 0.2, seeds=2)
+    shown = open_runs(3840)
+    drawn = "return [forest, speed].map((each) => each.surface.viewBox.baseVal.width)"
+    screen = shown.js(drawn)
+    shown.js("dispatchEvent(new Event('beforeprint'))")
+    forest, speed = shown.js(drawn)
+    assert 760 < forest < 1050 < screen[0] and speed < forest / 2
+    shown.js("dispatchEvent(new Event('afterprint'))")
+    assert shown.js(drawn) == screen and shown.complaints() == []
 
 
 def test_pictures_are_printed_as_wide_as_the_sheet_whatever_they_were_on_the_screen(sweep, open_runs):

@@ -6,6 +6,7 @@ const TITLE = 27; // pixels for the title of the y axis
 const DIGIT = 7.7; // pixels, at most
 const LETTER = 6.4; // pixels, of a label
 const LINE = 14; // pixels from a label to the next
+const LABELLED = 0.25; // share of the width that labels take at most
 const LABELS = 14; // more lines than these have no labels at their ends
 const GUIDED = 3; // the most that a guide may lengthen the y axis
 
@@ -44,8 +45,9 @@ class Chart {
       width > 640 && what.series.filter((series) => series.label).length <= LABELS
         ? what.series.filter((series) => series.label)
         : [];
+    this.letters = Math.floor((LABELLED * width) / LETTER);
     const reserved = this.labels.length
-      ? LETTER * Math.min(30, Math.max(...this.labels.map((series) => series.label.length))) + 18
+      ? LETTER * Math.min(this.letters, Math.max(...this.labels.map((series) => series.label.length))) + 18
       : MARGIN.right;
     const range = this.zoomed ?? what.ranges ?? this.whole(what, points);
     this.y = new Scale(range.y, [height - MARGIN.bottom, MARGIN.top], what.y.log);
@@ -222,7 +224,7 @@ class Chart {
       svg(
         "text",
         { class: "label", x: this.right + 11, y: places[place] + 4, style: `fill:${look(series.group).colour}` },
-        cut(series.label, 30),
+        cut(series.label, this.letters),
       ),
     ]);
   }

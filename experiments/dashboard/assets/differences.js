@@ -14,6 +14,7 @@ function drawAnswer(shownRows, baseline) {
     return [by, ` (${sure}; ${counts(n, "shared seed")})`];
   };
   const better = found.filter((row) => row.difference.word === "better");
+  const worse = found.filter((row) => row.difference.word === "worse").length;
   const [lowest] = found;
   const because = ({ word, why }) => (why ? `, ${word === "not tested" ? "because " : ""}${why}` : "");
   const why = ({ difference }) => `: ${difference.word}${because(difference)}.`;
@@ -35,6 +36,7 @@ function drawAnswer(shownRows, baseline) {
         : [
             "Nothing is shown to be better than ",
             named(baseline),
+            ...(worse ? [`, which is better than ${worse} of the ${found.length} others`] : []),
             // which may be higher than the baseline's
             ". Of the others, the lowest mean is that of ",
             named(lowest),
@@ -71,17 +73,21 @@ function drawForest(shownRows, baseline, group) {
       const { mean, half: width, n, word, why, seeds } = row.difference;
       const sure = isNumber(width) ? interval({ mean, half: width }) : "no interval";
       return {
-        group: group(row), name: row.name, mean, half: width, seeds, word, aside: word === "not tested", key: row.name, selected: row.name === state.chosen,
+        group: group(row), name: row.name, mean, half: width, seeds, word, aside: word === "not tested" || !isNumber(width), hollow: !isNumber(width), key: row.name, selected: row.name === state.chosen,
         numbers: [`${signed(mean)}  ${sure}`, String(n)],
         text: () => [row.name, `${signed(mean)} nats ${sure}, ${counts(n, "shared seed")}`, `${word} ${word === "better" || word === "worse" ? `than ${baseline.name}` : ""}`, ...(why ? [why] : []), more(row)],
       };
     }),
   }); // prettier-ignore
   const without = shownRows.filter((row) => row !== baseline).length - found.length;
+  const all = Object.values(comparison().differences[baseline?.number] ?? {});
+  const family = all.filter(({ n }) => n > 1).length;
   const said = [
-    `Against ${baseline?.name ?? "no baseline"}. Anytime-valid intervals: look whenever you like. Verdicts allow for there being ${counts(Object.keys(comparison().differences[baseline?.number] ?? {}).length, "comparison")} (Holm); shaded, a difference under ${data.margin} nats. Small dots are seeds.`,
+    `Against ${baseline?.name ?? "no baseline"}. Anytime-valid intervals: look whenever you like. Verdicts allow for there being ${counts(family, "comparison")} (Holm); shaded, a difference under ${data.margin} nats. Small dots are seeds.`,
   ];
-  if (found.some((row) => row.difference.half === null)) said.push("An interval takes four shared seeds.");
+  if (found.some((row) => row.difference.half === null)) said.push("Hollow: no interval yet, which takes four shared seeds.");
+  if (found.some((row) => row.difference.word === "not resolved" && Math.abs(row.difference.mean) > (row.difference.half ?? Infinity)))
+    said.push("Some intervals leave out zero without a verdict: with this many comparisons it takes more seeds.");
   if (found.length > RUNGS) said.push(`The best ${RUNGS} of ${counted(found.length)} are drawn.`);
   if (without)
     said.push(`${counts(without, "configuration shares", "configurations share")} no seed with the baseline.`);

@@ -3,6 +3,7 @@
 
 const ROW = { wide: 27, narrow: 46, top: 26, bottom: 40, narrowest: 760, spread: 1.8 };
 const TEXTS = [0, 215, 262, 360]; // pixels from the plot to its columns of text, and to their end
+const SIDE = 64; // pixels that the name of a side takes
 const REACH = 2.2; // the axis goes so many times as far as means and seeds do; intervals that go further have arrows
 const LENGTHENED = 3; // the most that rows without a verdict may lengthen the axis; those that go further have arrows
 
@@ -82,7 +83,8 @@ class Forest {
       const at = scale.pixel(0);
       parts.push(svg("line", { class: "zero", x1: at, x2: at, y1: ROW.top - 4, y2: bottom }));
       const side = (x, anchor, text) => svg("text", { x, y: ROW.top - 11, "text-anchor": anchor }, text);
-      parts.push(side(at - 8, "end", "◂ better"), side(at + 8, "start", "worse ▸"));
+      if (at - this.names > SIDE) parts.push(side(at - 8, "end", "◂ better"));
+      if (this.texts - at > SIDE) parts.push(side(at + 8, "start", "worse ▸"));
     }
     parts.push(
       svg(
@@ -115,7 +117,7 @@ class Forest {
     group.append(svg("rect", { class: "back", x: 0, y: top, width, height: step }));
     const base = narrow ? top + 15 : middle + 4;
     group.append(svg("path", { d: symbol, transform: `translate(9 ${base - 4})`, style: `fill:${colour}` }));
-    const letters = Math.floor((narrow ? width - 120 : this.names - 24) / LETTER);
+    const letters = Math.floor((narrow ? width - 112 : this.names - 24) / LETTER);
     group.append(svg("text", { class: "name", x: 20, y: base }, cut(row.name, Math.max(12, letters))));
     const isInside = (value) => value >= scale.low && value <= scale.high;
     for (const seed of row.seeds.filter(isInside))

@@ -19,6 +19,8 @@ const configurations = data.configurations.map((each, number) => {
 });
 if (data.task) ofTask();
 const columns = ["name", ...data.settings, ...data.measures];
+// why runs are not compared: status -> words
+const LEFT = { unfinished: "not finished", interrupted: "not finished", nan: "diverged", oom: "out of memory", changed: "edited after they were written" };
 const GROUPS = 20; // the most that the legend names
 const HANDS = 5000; // milliseconds after a touch during which the page doesn't load itself again
 
@@ -146,13 +148,12 @@ function drawBaselines() {
 /** What is compared, what is left out of it and why, and what is wrong with the filter. */
 function drawCounts(shownRows, all, faults) {
   const compared = all.flatMap((row) => row.ended).length;
-  const unfinished =
-    configurations.flatMap((row) => row.runs).length - configurations.flatMap((row) => row.ended).length;
-  const others = runs.length - compared - unfinished;
+  const unfinished = configurations.flatMap((row) => row.runs.filter((run) => !row.ended.includes(run)));
+  const others = runs.length - compared - unfinished.length;
   const left = [
-    unfinished && `${counted(unfinished)} not finished`,
-    others && `${counted(others)} of other conditions`,
-  ].filter(Boolean);
+    ...[...grouped(unfinished, (run) => LEFT[run.status] ?? run.status)].map(([kind, of]) => `${counted(of.length)} ${kind}`),
+    ...(others ? [`${counted(others)} of other conditions`] : []),
+  ];
   const part = shownRows.length < all.length ? `${counted(shownRows.length)} of ` : "";
   byId("count").textContent =
     `${part}${counts(all.length, "configuration")}, ${counted(compared)} of ${counts(runs.length, "run")}`;
@@ -314,6 +315,12 @@ function watch() {
   }, data.refresh * 1000);
 }
 
+// pictures that were drawn for a wide screen have letters too small for a sheet of paper
+for (const [event, isSheet] of Object.entries({ beforeprint: true, afterprint: false }))
+  addEventListener(event, () => {
+    document.body.classList.toggle("sheet", isSheet);
+    draw();
+  });
 // an address that is pasted over that of the page loads nothing by itself
 addEventListener("hashchange", () => location.reload());
 start();

@@ -69,7 +69,7 @@ function drawScatter(chart, shownRows, others, group, column, better) {
     const [up, along] = [half(row, "loss"), half(row, column)];
     return { ...point(row, `${row.name}: mean of ${counts(row.ended.length, "seed")}`), selected: row.name === state.chosen,
       ...(up === null || known.length > BARS ? {} : { low: of(row.loss - up), high: of(row.loss + up) }),
-      ...(along === null || known.length > BARS ? {} : { left: (row[column] - along) * scale, right: (row[column] + along) * scale }) }; // prettier-ignore
+      ...(along === null || known.length > BARS ? {} : { left: Math.max(0, row[column] - along) * scale, right: (row[column] + along) * scale }) }; // prettier-ignore
   });
   const front = paretoFront(points.filter((each) => !each.hollow), better);
   const drawn = points.length > MARKS ? [...new Set([...evenly(points, MARKS), ...front])] : points;
@@ -113,6 +113,8 @@ function drawScatter(chart, shownRows, others, group, column, better) {
     drawn.some((each) => each.hollow) && "means over other seeds than the baseline's",
   ].filter(Boolean);
   if (kinds.length) said.push(`Hollow: ${kinds.join("; ")}.`);
+  if (column === "tokens_per_second" && data.beside)
+    said.push(`Speeds of ${counted(data.beside)} of ${counts(runs.length, "run")} were measured beside other work.`);
   note(chart.figure.id, said);
 }
 

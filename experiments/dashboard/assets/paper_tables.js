@@ -18,7 +18,7 @@ function paperTable(made, place) {
   parts.push(...made.notes.map((text) => html("p", { class: "note" }, text)));
   for (const { key, word, says, lines } of made.claims) {
     const items = lines.map((line) => html("li", {}, line));
-    parts.push(html("p", {}, verdictMark(key, word), ` ${says}: ${word}`), html("ul", {}, ...items));
+    parts.push(html("p", {}, verdictMark(key, word), ` ${says}`), html("ul", {}, ...items));
   }
   const facts = made.facts.map(([name, fact]) => html("li", {}, html("b", {}, name), `: ${fact}`));
   parts.push(html("ul", { class: "facts" }, ...facts));
