@@ -8,9 +8,8 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from experiments.display.comparison import matching, named_folders, near_value, tables_of
+from experiments.display.comparison import matching, named_folders, near_value, shared_its_machine, tables_of
 from experiments.display.rows import Row, show
-from experiments.measure.cores import BUSY
 from experiments.record.checked_results import marked_result, other_code
 from experiments.record.folder import RESULT
 from experiments.record.index import Index
@@ -28,7 +27,7 @@ def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> No
         condition = f" matches {' '.join(selection)}{near_value(selection, results)}" if selection else ""
         raise Mistake(f"no finished run in {runs}/{condition}", "attn train makes one")
     tables = sorted_tables(sort, tables)
-    if beside := sum(map(_shared_its_machine, results)):
+    if beside := sum(map(shared_its_machine, results)):
         print(f"tokens_per_second of {beside} of {len(results)} runs were measured beside other work", file=sys.stderr)
     if line := other_code(results):
         print(line, file=sys.stderr)
@@ -49,7 +48,7 @@ def results_of(runs: Path, selection: list[str]) -> list[dict[str, Any]]:
     """
     with Index(runs) as index:
         named = named_folders(selection, runs)
-        results = list(_results(named or _ended(runs), index))
+        results = list(_results(named, index) if named else _ended(runs, index))
     return matching(selection, results)
 
 
@@ -74,15 +73,15 @@ def sorted_by(sort: str, rows: list[Row]) -> list[Row]:
     return sorted(known, key=lambda row: _orderable(row[column]), reverse=descending) + unknown
 
 
-def _ended(runs: Path) -> list[Path]:
-    """The folders of the runs that have ended, by name."""
+def _ended(runs: Path, index: Index) -> Iterator[dict[str, Any]]:
+    """The results of the runs that have ended, by name."""
     folders = sorted(runs.iterdir(), key=attrgetter("name")) if runs.is_dir() else []
-    return [folder for folder in folders if (folder / RESULT).exists()]
+    return (result for folder in folders if (result := marked_result(folder, index, _warn)) is not None)
 
 
 def _results(folders: list[Path], index: Index) -> Iterator[dict[str, Any]]:
     for folder in folders:
-        result = marked_result(folder, index, lambda line: print(line, file=sys.stderr))
+        result = marked_result(folder, index, _warn)
         if result is None:
             raise Mistake(
                 f"{folder}: the run has not finished; there is no {RESULT}",
@@ -91,9 +90,8 @@ def _results(folders: list[Path], index: Index) -> Iterator[dict[str, Any]]:
         yield result
 
 
-def _shared_its_machine(result: dict[str, Any]) -> bool:
-    """Whether other cells ran beside a run, or other processes had its cores."""
-    return result.get("cells_at_once", 1) > 1 or (result.get("waited_for_cores") or 0.0) > BUSY
+def _warn(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def _orderable(value: Any) -> tuple[int, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 from typing import Any, Literal
@@ -128,10 +129,19 @@ def _padded(rows: list[Row]) -> list[str]:
     """One line for each row, with columns padded to their widest value."""
     columns = []
     for key in rows[0] if rows else []:
-        column = [_title(key), *(readable(key, row[key]) for row in rows)]
+        column = [_title(key), *_texts(key, [row[key] for row in rows])]
         width, right = max(map(len, column)), is_number_column(rows, key)
         columns.append([value.rjust(width) if right else value.ljust(width) for value in column])
     return ["  ".join(line).rstrip() for line in zip(*columns, strict=True)]
+
+
+def _texts(key: str, values: list[Any]) -> list[str]:
+    """Each value in a form for people. Most columns repeat a few values, so a value is formatted once."""
+    formatted = functools.lru_cache(maxsize=None, typed=True)(functools.partial(readable, key))
+    try:
+        return list(map(formatted, values))
+    except TypeError:  # a list cannot be a key of the cache
+        return [readable(key, value) for value in values]
 
 
 def _table(rows: list[Row], caption: str, broken: str = "_") -> Table:

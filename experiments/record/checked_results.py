@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from experiments.record.code_digest import code_digest
-from experiments.record.dotted import value_at
+from experiments.record.code_digest import DECIDING, code_digest
+from experiments.record.dotted import values_at
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import (
     CONFIG,
@@ -28,8 +27,6 @@ from experiments.record.result import Result
 from experiments.settings.digest import file_digest, unsealed
 from experiments.settings.plain import from_json
 
-# the settings on which the files of code that a run computes with depend
-DECIDES_CODE = ("variant", "objective.kind", "task.kind", "data.kind", "model.norm_kind", "model.position")
 CHANGED = "changed"  # status of a run with a file that has changed since its result was written: no numbers
 BESIDE = (CONFIG, ENVIRONMENT, METRICS, TOKENIZER, PREDICTIONS)
 
@@ -62,17 +59,13 @@ def other_code(results: Sequence[Mapping[str, Any]]) -> str:
 
     results: as of `marked_result`.
     """
-    known: dict[str, str | None] = {}
-    others = []
-    for result in results:
-        config, backend = result.get("config") or {}, result.get("backend")
-        if (then := result.get("code_digest")) is None:
-            continue
-        key = json.dumps([backend, *(value_at(config, place) for place in DECIDES_CODE)])
-        if key not in known:
-            known[key] = _present_code(config, backend)
-        if known[key] != then:
-            others.append(str(result["run"]))
+    recorded = [result for result in results if result.get("code_digest") is not None]
+    settings = values_at(recorded, "config")
+    columns = [values_at(recorded, "backend"), *(values_at(settings, name) for name in DECIDING)]
+    # equal settings have equal code, so its digest is computed once for all runs that share them
+    keys = list(zip(*(map(str, column) for column in columns), strict=True))
+    present = {key: _present_code(result) for key, result in dict(zip(keys, recorded, strict=True)).items()}
+    others = [str(of["run"]) for key, of in zip(keys, recorded, strict=True) if present[key] != of["code_digest"]]
     if not others:
         return ""
     more = f" and {len(others) - 1} more" if len(others) > 1 else ""
@@ -82,10 +75,10 @@ def other_code(results: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _present_code(config: dict[str, Any], backend: str | None) -> str | None:
+def _present_code(result: Mapping[str, Any]) -> str | None:
     """The digest of the code with which a run would be computed; None if this checkout does not have all of it."""
     try:
-        return code_digest(config, backend)
+        return code_digest(result.get("config") or {}, result.get("backend"))
     except (AssertionError, LookupError, TypeError, OSError):
         return None
 

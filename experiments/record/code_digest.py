@@ -49,6 +49,12 @@ COMPILED_SOURCES = "attention/kernels/cpu"
 C_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
+# the settings on which `code_digests` depends
+DECIDING = (
+    "variant.module", "variant.name", "objective.kind", "task.kind", "data.kind", "model.norm_kind", "model.position",
+)  # fmt: skip
+
+
 class _File(NamedTuple):
     digest: str
     imports: tuple[str, ...]  # dotted; for `from a import b`, both a and a.b

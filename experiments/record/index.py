@@ -81,7 +81,7 @@ def _stamp(path: str) -> str:
     """The facts that differ between two states of a file, as far as they are known without reading it."""
     try:
         status = os.stat(path)  # noqa: PTH116 - half the time of a Path, of ten thousand runs
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return ABSENT
     return f"{status.st_mtime_ns},{status.st_ctime_ns},{status.st_size},{status.st_ino}"
 

@@ -10,7 +10,8 @@ import pytest
 
 from experiments.config.compose import compose
 from experiments.record import code_digest
-from experiments.record.code_digest import code_digests, differing
+from experiments.record.code_digest import DECIDING, code_digests, differing
+from experiments.record.dotted import value_at
 from experiments.settings.norm import NORM_KINDS
 from experiments.settings.position import POSITION_KINDS
 
@@ -95,6 +96,18 @@ def test_a_fine_tuned_run_computes_with_its_head_and_its_task_too(gated):
     task = {f"experiments/tasks/finetuning/{name}.py" for name in ("objective", "kinds/span", "answers", "squad")}
     head = {"experiments/model/architectures/finetuned_encoder.py"}
     assert finetuned.keys() - code_digests(gated, "compiled").keys() == task | head
+
+
+@pytest.mark.parametrize("words", [["variant=gated"], ["variant=logits_only", "model.position=rotary"]])
+@pytest.mark.parametrize("more", [{}, {"task": {"name": "squad", "kind": "span"}}])
+def test_the_settings_that_decide_are_all_that_count(words, more):
+    settings = compose(words).model_dump() | more
+    part: dict = {}
+    for name in DECIDING:
+        group, _, key = name.partition(".")
+        if (value := value_at(settings, name)) is not None:
+            part.setdefault(group, {})[key] = value
+    assert code_digests(part, "compiled") == code_digests(settings, "compiled")
 
 
 def test_of_the_tables_of_norms_and_positions_the_lines_of_the_model_count(gated, monkeypatch):
