@@ -89,7 +89,8 @@ class ShardedWorld(DistributedWorld):
 
     def norm(self, gradients: Sequence[Tensor]) -> Tensor:
         """As in `World`."""
-        return self._gathered(get_total_norm(gradients))
+        with self._heard():
+            return self._gathered(get_total_norm(gradients))
 
     def finite(self, tensor: Tensor) -> bool:
         """As in `World`."""

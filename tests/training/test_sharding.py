@@ -153,6 +153,18 @@ def test_a_killed_process_ends_the_others_and_the_run_goes_on(
     assert result.status == "done" and losses(folder) == pytest.approx(reference, rel=1e-4)
 
 
+def test_a_process_that_is_lost_during_the_sum_of_the_norm_is_named_as_lost(settings, processes):
+    def norm(group):
+        ours, _ = learner(settings(**PARTS), group)
+        ours.gradient(ours.batch(0), 0)
+        if group.rank == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return float(ours.gradient_norm())
+
+    first, other = processes(2, norm, ShardedWorld).end()
+    assert other is None and first.kind == "LostProcessError"
+
+
 @pytest.mark.parametrize("short", [0, 1])
 def test_memory_that_runs_out_in_one_process_ends_all(settings, processes, member, tmp_path, monkeypatch, short):
     loss = Forward.loss
