@@ -2,14 +2,18 @@
 
     python scripts/write_variants.py [docs/variants.md]
 
-The first three comment lines of `conf/variant/NAME.yaml` are the definition, the paper and the equation of one head. A
-picture of the costs is written beside the page.
+The first comment lines of `conf/variant/NAME.yaml` are the definition, the paper, the equation of one head, and the
+parts that differ from multi-head attention. A picture of the costs is written beside the page, and a picture of each
+variant into the folder `variants` there.
 """
 
 from __future__ import annotations
 
 import re
 import sys
+import textwrap
+from functools import cache
+from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,13 +33,24 @@ from experiments.tables.definition.request import load  # noqa: E402
 SIZES = {"the default": "hidden_size=192 heads=6 length=64", "24 heads": "hidden_size=192 heads=24 length=64"}
 LEGEND = {"multiplies": "multiplies", "parameters": "parameters; the line is multi-head attention"}
 BAR, ROW, LEFT = 420, 22, 190
+# parts of a layer -> column and row in the picture of a variant, and what multi-head attention does there
+PARTS = {
+    "queries": (0, 0, "one map of X in each head"),
+    "keys": (0, 1, "one map of M in each head"),
+    "values": (0, 2, "one map of M in each head"),
+    "logits": (1, 0.5, "products of queries and keys, over the root of d_k"),
+    "weights": (2, 0.5, "softmax of the logits"),
+    "output": (3, 1.25, "weighted values of all heads, times W^O"),
+}
+ARROWS = [("queries", "logits"), ("keys", "logits"), ("logits", "weights"), ("weights", "output"), ("values", "output")]
+BOX_WIDTH, BOX_HEIGHT, COLUMN, LINE = 184, 56, 210, 64
 
 HEAD = """# The variants
 
-Every variant has a file in `attention/` and one in `conf/variant/`. The equations are for one head $i$, $j$ or $k$. $X$
-holds the positions that attend, and $M$ those that are attended to. $Q_i$ is $X W^Q_i$, $K_i$ is $M W^K_i$ and $V_i$ is
-$M W^V_i$. The layer's output is the concatenated outputs of the heads, times $W^O$. [Concepts](concepts.md) explains
-these terms.
+This page describes every attention variant: its equation, a picture of what differs from multi-head attention, its
+cost, and what finished tables say about it. The equations are for one head $i$, $j$ or $k$. $X$ holds the positions
+that attend, and $M$ those that are attended to. $Q_i$ is $X W^Q_i$, $K_i$ is $M W^K_i$ and $V_i$ is $M W^V_i$. The
+layer's output is the concatenated outputs of the heads, times $W^O$. [Concepts](concepts.md) explains these terms.
 
 ```bash
 attn variants heads=24
@@ -43,19 +58,20 @@ attn train -m variant=multi_head,talking_heads,differential heads=24 seed=0,1,2
 attn bench variant=multi_head,talking_heads,differential heads=24
 ```
 
-The first command prints the numbers of this page at other sizes. The second compares three variants, and the third
+The first command prints the costs at other sizes. The second trains three variants with three seeds, and the third
 times them on your machine.
 
 ![Multiplications and parameters of each variant, relative to multi-head attention](variants.svg)
 
-The picture and the table show one attention layer of width 192 and length 64, with 6 heads and with 24. "Relative
-multiplies" is the number of multiplications over that of multi-head attention; as in the papers, only matrix products
-count. "Cached numbers" is what a decoder keeps of the 64 positions to attend to them later, divided by 64. None of
-these numbers is a time. `attn bench` measures the time of a layer.
+The picture, the table and the sections show the cost of one attention layer of width 192 and length 64, with 6 heads
+and with 24. "Relative multiplies" is the number of multiplications over that of multi-head attention; as in the papers,
+only matrix products count. "Cached numbers" is how many numbers a decoder keeps of each earlier position, on average
+over the 64 positions. None of these costs is a time: a variant with few multiplications can be slow.
 
-If a finished table has tested a variant, its section shows the verdicts from the [results](results/README.md), with the
-size of the runs (`nano` is the [smallest](tables.md#the-nano-budget)) and the number of seeds.
-[Tables](tables.md#how-a-claim-is-decided) explains the verdicts. `python scripts/write_variants.py` writes this page.
+A section lists the verdicts of the finished tables that have a row of the variant, with the size of the runs (`nano` is
+the [smallest](tables.md#the-nano-budget)) and the number of seeds. [Tables](tables.md#how-a-claim-is-decided) explains
+the verdicts, and [results](results/README.md) has all of them. Where a variant has no verdict yet, its section names
+the tables that would give one. `python scripts/write_variants.py` writes this page.
 """
 
 
@@ -114,17 +130,31 @@ def verdicts(index: str) -> dict[str, list[str]]:
         r"^\| \[(.+?)\]\((\S+?)\.md\) \| .*? \| \*\*(.+?)\*\* \| (.+?) \| (.+?) \| (.+?) \|$", index, re.M
     )
     found: dict[str, list[str]] = {}
-    for table in table_names():
-        rows = " ".join(str(row.overrides) for row in load(table).rows.values())
+    for table, variants in rows_of_tables().items():
         stem = table.replace("/", "_")
         of_table = [
             f"[{claim}](results/{file}.md) {says}: **{verdict}** ({budget}, {seeds} seeds)"
             for claim, file, verdict, budget, seeds, says in lines
             if file.split("_seeds")[0] == stem
         ]
-        for name in sorted(set(re.findall(r"variant=(\w+)", rows))):
+        for name in variants:
             found.setdefault(name, []).extend(of_table)
     return found
+
+
+@cache
+def rows_of_tables() -> dict[str, list[str]]:
+    """The variants that each table names in its rows."""
+    rows = {table: " ".join(str(row.overrides) for row in load(table).rows.values()) for table in table_names()}
+    return {table: sorted(set(re.findall(r"variant=(\w+)", text))) for table, text in rows.items()}
+
+
+def no_verdict(name: str) -> str:
+    """The sentence about a variant that no finished table has tested."""
+    tables = [f"`attn table {table}`" for table, variants in rows_of_tables().items() if name in variants]
+    if not tables:
+        return "No verdict yet, and no table has a row of it: [make one](tables.md#a-table-of-your-own)."
+    return f"No verdict yet. Tables with a row of it: {', '.join(tables)}."
 
 
 def page() -> str:
@@ -145,22 +175,71 @@ def page() -> str:
         "| parameters, 24 heads | relative multiplies | cached numbers |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
-    sections = [section(name, decided.get(name, [])) for name in few]
+    sections = [section(name, decided.get(name, []), (few, many)) for name in few]
     return "\n".join([HEAD, *heads, *rows, "", *sections])
 
 
-def section(name: str, decided: list[str]) -> str:
+def section(name: str, decided: list[str], sizes: tuple[dict[str, Layer], ...]) -> str:
     """The part of the page about one variant."""
     variant = Variant.read(name)
     module = module_of(compose([f"variant={name}"]).variant)
     lines = [f"## {name}", "", variant.definition, ""]
     if text := equation(name):
         lines += ["```math", text.strip("$"), "```", ""]
+    parts = differing(name)
+    shown = f"What differs from multi-head attention: {', '.join(parts)}" if parts else "The parts of the layer"
+    lines += [f"![{shown}](variants/{name}.svg)", ""]
     keys = ", ".join(f"`variant.{key}`" for key in own_keys(name))
     place = f"[attention/{module}.py](../attention/{module}.py)"
     lines += [f"{variant.paper}. In {place}" + (f"; {keys}." if keys else "."), ""]
-    lines += [f"* {each}" for each in decided]
-    return "\n".join(lines + [""] * bool(decided))
+    costs_of = [
+        f"{heads} heads: {of[name].parameters:,} parameters, {over_multi_head(of, name).multiplies:.2f} times the "
+        f"multiplications of multi-head attention, {of[name].cached:,} cached numbers."
+        for heads, of in zip((6, 24), sizes, strict=True)
+    ]
+    return "\n".join([*lines, *(f"* {each}" for each in [*costs_of, *(decided or [no_verdict(name)])]), ""])
+
+
+def differing(name: str) -> dict[str, str]:
+    """The parts of a variant's layer that differ from multi-head attention, and what they do instead.
+
+    Raises ValueError for a part that the picture does not have.
+    """
+    line = next((line for line in comments(name) if line.startswith("differs: ")), "")
+    parts = dict(each.split(": ", 1) for each in line.removeprefix("differs: ").split("; ") if each)
+    if wrong := parts.keys() - PARTS.keys():
+        raise ValueError(f"conf/variant/{name}.yaml: differs: {', '.join(wrong)}: must be of {', '.join(PARTS)}")
+    return parts
+
+
+def sketch(name: str) -> str:
+    """The picture of a variant: the parts of its layer, with those that differ from multi-head attention in orange."""
+    own = differing(name)
+    corner = {part: (4 + COLUMN * column, 4 + LINE * row) for part, (column, row, _) in PARTS.items()}
+    body = []
+    for start, end in ARROWS:
+        (x1, y1), (x2, y2) = corner[start], corner[end]
+        middle = BOX_HEIGHT / 2
+        body.append(f'<path d="M{x1 + BOX_WIDTH} {y1 + middle:g}L{x2 - 7} {y2 + middle:g}" marker-end="url(#tip)"/>')
+    for part, (x, y) in corner.items():
+        text = textwrap.wrap(own.get(part, PARTS[part][2]), 28)
+        body.append(
+            f'<rect class="{"own" if part in own else "same"}" x="{x}" y="{y:g}" width="{BOX_WIDTH}" '
+            f'height="{BOX_HEIGHT}" rx="4"/><text class="title" x="{x + 8}" y="{y + 17:g}">{part}</text>'
+        )
+        body += [
+            f'<text x="{x + 8}" y="{y + 33 + 14 * line:g}">{escape(words)}</text>' for line, words in enumerate(text)
+        ]
+    style = (
+        "text{font-family:system-ui,sans-serif;font-size:11px;fill:#1c2733}.title{font-weight:600}"
+        ".same{fill:#f4f6f8;stroke:#8894a0}.own{fill:#fdebd9;stroke:#d55e00;stroke-width:2}"
+        "path{stroke:#51606e;fill:none}#tip path{fill:#51606e;stroke:none}"
+    )
+    width, height = 3 * COLUMN + BOX_WIDTH + 8, 2 * LINE + BOX_HEIGHT + 8
+    tip = '<marker id="tip" markerWidth="7" markerHeight="8" refY="4" orient="auto"><path d="M0 0L7 4L0 8z"/></marker>'
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}">'
+    ground = '<rect width="100%" height="100%" fill="#fff"/>'
+    return "\n".join([head, f"<style>{style}</style><defs>{tip}</defs>{ground}", *body, "</svg>"]) + "\n"
 
 
 def over_multi_head(of: dict[str, Layer], name: str) -> Ratios:
@@ -209,3 +288,6 @@ if __name__ == "__main__":
     target = Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "docs" / "variants.md"
     target.write_text(page(), encoding="utf-8")
     target.with_suffix(".svg").write_text(drawing(), encoding="utf-8")
+    target.with_suffix("").mkdir(exist_ok=True)
+    for name in options("variant"):
+        (target.with_suffix("") / f"{name}.svg").write_text(sketch(name), encoding="utf-8")

@@ -84,10 +84,11 @@ def test_the_defaults_of_the_constructor_are_those_of_the_yaml(variant):
         assert parameter.default is None or parameter.default == (tuple(given) if type(given) is list else given), name
 
 
-def test_the_yaml_begins_with_its_definition_its_paper_and_its_equation(variant):
+def test_the_yaml_begins_with_its_definition_paper_equation_and_what_differs(variant):
     lines = (ROOT / f"conf/variant/{variant}.yaml").read_text(encoding="ascii").splitlines()
-    assert all(line.startswith("# ") for line in lines[:3]) and not lines[3].startswith("#")
+    assert all(line.startswith("# ") for line in lines[:3])
     assert "arXiv" in lines[1] and lines[2].startswith("# $") and lines[2].endswith("$")
+    assert lines[3].startswith("# differs: ") == (variant != "multi_head") and not lines[4].startswith("#")
 
 
 @pytest.mark.parametrize("length", [1, 7, 63])

@@ -23,9 +23,23 @@ def test_a_page_that_is_written_by_a_script_is_that_of_today(name):
     assert (DOCS / f"{name}.md").read_text(encoding="utf-8") == page, f"run python scripts/write_{name}.py"
 
 
-def test_the_picture_of_the_variants_is_that_of_today():
-    drawing = runpy.run_path(str(ROOT / "scripts" / "write_variants.py"))["drawing"]
-    assert (DOCS / "variants.svg").read_text(encoding="utf-8") == drawing()
+def test_the_pictures_of_the_variants_are_those_of_today():
+    script = runpy.run_path(str(ROOT / "scripts" / "write_variants.py"))
+    assert (DOCS / "variants.svg").read_text(encoding="utf-8") == script["drawing"]()
+    drawn = {path.stem: path.read_text(encoding="utf-8") for path in (DOCS / "variants").iterdir()}
+    assert drawn == {name: script["sketch"](name) for name in script["options"]("variant")}
+
+
+def test_a_picture_marks_what_differs_from_multi_head_attention():
+    sketch = runpy.run_path(str(ROOT / "scripts" / "write_variants.py"))["sketch"]
+    marked = {name: sketch(name).count('class="own"') for name in ("multi_head", "logits_only", "talking_heads")}
+    assert marked == {"multi_head": 0, "logits_only": 1, "talking_heads": 2}
+
+
+def test_a_variant_without_a_verdict_names_the_tables_that_would_give_one():
+    no_verdict = runpy.run_path(str(ROOT / "scripts" / "write_variants.py"))["no_verdict"]
+    assert "`attn table follow_ups/today`" in no_verdict("qk_norm")
+    assert "no table has a row of it" in no_verdict("nothing")
 
 
 def test_every_setting_has_a_meaning():
