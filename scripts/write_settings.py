@@ -27,7 +27,8 @@ from experiments.settings.variant import module_of, schema  # noqa: E402
 
 HEAD = """# Every setting
 
-This command prints every setting of a run with its value:
+This page lists every setting with its range, its default and its meaning. This command prints those of a run with their
+values:
 
 ```bash
 attn train --cfg job
