@@ -64,6 +64,7 @@ def drawing() -> Figure:
         mean, half = difference(measured[one], measured[other])
         right.errorbar(mean, place, xerr=half, fmt="o", color="black", capsize=4)
         right.text(mean, place - 0.14, f"{mean:+.2f} [{mean - half:+.2f}, {mean + half:+.2f}]", ha="center", fontsize=8)
+    right.margins(x=0.12)  # room for the numbers
     right.axvline(0, color=GREY, linestyle=":")
     right.set_yticks(range(len(PAIRS)), [f"{one}\nless {other}" for one, other in PAIRS])
     right.set(

@@ -24,8 +24,8 @@ from experiments.training.set_up import build_learner
 
 SEEDS = (0, 1)
 SMALL = (
-    "objective=causal", "hidden_size=64", "heads=2", "layers=2", "max_steps=150", "schedule.warmup_steps=30",
-    "precision=fp32", "trainer.device=cpu",
+    "objective=causal", "optimizer=adamw", "hidden_size=64", "heads=2", "layers=2", "max_steps=150",
+    "schedule.warmup_steps=30", "precision=fp32", "trainer.device=cpu",
 )  # fmt: skip
 STARTS = {
     "normal(0, 0.02), norm on the embeddings": ("model.initial_std=0.02",),

@@ -106,7 +106,10 @@ def group_class(name: str) -> type[Group]:
 
 
 def raw(name: str) -> dict[str, Any]:
-    """The content of a file of conf/, on top of the files of its group that its defaults list names."""
+    """The group in a file of conf/, on top of the files of the group that its defaults list names.
+
+    A file that also sets keys outside its group has the group under its name.
+    """
     path = CONF / f"{name}.yaml"
     tree = yaml.safe_load(path.read_text(encoding="utf-8"))
     if name in ("config", "finetune"):
@@ -114,7 +117,7 @@ def raw(name: str) -> dict[str, Any]:
     for parent in tree.pop("defaults", ()):
         if isinstance(parent, str) and "@" not in parent and parent != "_self_":
             tree = raw(f"{path.parent.name}/{parent}") | tree
-    return tree.get(path.parent.name, tree) if path.parent.name == "task" else tree
+    return tree.get(path.parent.name, tree)
 
 
 def presets(group: str, basis: str | None = None) -> str:

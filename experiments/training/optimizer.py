@@ -85,8 +85,6 @@ def muon(model: nn.Module, config: Muon) -> list[Optimizer]:
 
     The updates have the same size as AdamW's (Liu et al. 2025, 2502.16982), so both can use one learning rate.
     """
-    if not hasattr(torch.optim, "Muon"):
-        raise Mistake(f"optimizer=muon needs torch 2.9 or newer; this is {torch.__version__}")
     linear = {module.weight for module in model.modules() if isinstance(module, nn.Linear)}
     named = list(model.named_parameters())
     hidden = [each for name, each in named if each in linear and part(name) != "output"]

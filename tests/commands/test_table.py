@@ -24,6 +24,8 @@ from tests.fixtures.record import leave_result
 from tests.fixtures.tables import NAME
 
 TABLE = "shazeer2020/projections"
+# the row h16 of the test's table
+CELL = ["experiment=nano_table", "objective.rate=0.4", "learning_rate=3e-3", "variant=multi_head", "heads=16"]
 
 
 def rows_of(text: str, key: str = "row") -> dict[str, dict[str, str]]:
@@ -53,7 +55,7 @@ def test_a_table_is_made_rendered_and_shared(attn, short, tmp_path, heads_table,
 
     # the cells are those of attn train, and in the order of the seeds
     assert [line.split("-s")[1][0] for line in done.stderr.splitlines() if ": done" in line] == list("000111")
-    row = ["experiment=nano_table", "objective.rate=0.4", "variant=multi_head", "heads=16", "trainer.compile=false"]
+    row = [*CELL, "trainer.compile=false"]
     again = attn("train", *row, "seed=1", *short)
     assert again.returncode == 0 and "validation loss" in again.output and "step" not in again.stderr
     assert len(list(tmp_path.glob("runs/*/result.json"))) == 6
@@ -212,7 +214,7 @@ def test_a_translation_is_calibrated_on_made_up_pairs(tmp_path, monkeypatch):
 
 def test_a_cell_that_fails_ends_no_table(attn, short, tmp_path, heads_table, monkeypatch):
     monkeypatch.setattr(step_times, "measure", lambda *_: step_times.NOT_MEASURED)
-    words = ["experiment=nano_table", "objective.rate=0.4", "variant=multi_head", "heads=16", *short]
+    words = [*CELL, *short]
     (cell,) = Runs({"h16": words}, [0], Path("runs")).cells
     damaged = tmp_path / "runs" / cell.name
     damaged.mkdir(parents=True)

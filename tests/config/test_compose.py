@@ -64,6 +64,22 @@ def test_sizes_follow_from_what_people_vary():
     )
 
 
+@pytest.mark.parametrize(
+    ("overrides", "learning_rate"),
+    [
+        ([], 6e-3),
+        (["optimizer=adamw"], 3e-3),
+        (["optimizer=muon", "learning_rate=1e-3"], 1e-3),
+        (["model=small"], 1e-3),
+        (["model=small", "optimizer=muon"], 1e-3),
+        (["model=base"], 1e-4),
+    ],
+)
+def test_the_learning_rate_is_the_optimizers_unless_a_model_or_the_command_line_has_one(overrides, learning_rate):
+    composed = compose(overrides)
+    assert composed.learning_rate == composed.optimizer.learning_rate == learning_rate
+
+
 @pytest.mark.parametrize("preset", options("model"))
 def test_every_model_preset_composes_and_the_command_line_wins_over_it(preset):
     assert compose([f"model={preset}", "layers=3"]).model.layers == 3
@@ -76,8 +92,9 @@ def test_the_keys_of_every_yaml_are_the_fields_of_the_class_it_feeds(group):
         if "defaults" in tree:  # a preset: top-level keys, and its group by the file it builds on
             assert set(tree) - {"defaults", group} <= set(Settings.model_fields), option
             continue
-        if group == "task":  # it also sets what goes with it
-            assert set(tree) - {group} <= set(FinetuningSettings.model_fields), option
+        if group in tree:  # it also sets what goes with it
+            settings = FinetuningSettings if group == "task" else Settings
+            assert set(tree) - {group} <= set(settings.model_fields), option
             tree = tree[group]
         assert any(set(tree) == set(each.model_fields) for each in CLASSES[group]), option
 

@@ -68,6 +68,7 @@ def test_utf16_is_recognized(tmp_path: Path) -> None:
         (bz2.compress(b"text"), "unpack it: bzip2 -dk"),
         (b"\x28\xb5\x2f\xfd\x04\x00", "unpack it: zstd -dk"),
     ],
+    ids=["gzip", "xz", "bzip2", "zstd"],
 )
 def test_a_packed_text_is_recognized(tmp_path: Path, packed: bytes, remedy: str) -> None:
     (tmp_path / "text").write_bytes(packed)
