@@ -50,8 +50,8 @@ def differences(baseline: int, configurations: Mapping[int, Configuration], resu
     """The differences of all other configurations from the baseline: number -> {mean, half, n, word, why, seeds}.
 
     They are differences of the loss. half: of the 95% interval, None if it is infinite. word: the outcome of "better
-    than the baseline", with Holm's correction over all configurations that share two seeds with it. why: the reason for
-    `not tested`.
+    than the baseline", with Holm's correction over all configurations that share two seeds with it; `better alone` or
+    `worse alone` for an outcome that it would only have without the correction. why: the reason for `not tested`.
     """
     losses = {number: of_seeds(each, results) for number, each in configurations.items()}
     ended = {number: [results[run] for run in each.finished.values()] for number, each in configurations.items()}
@@ -73,8 +73,9 @@ def differences(baseline: int, configurations: Mapping[int, Configuration], resu
     shown = {number: _shown(each, levels.get(number, 0.0)) for number, each in compared.items()}
     next_level = ALPHA / max(1, sum(level == 0 for level in levels.values()))
     for number in sorted(shown, key=lambda number: shown[number]["mean"])[:HINTS]:
-        if shown[number]["word"] == "not resolved" and (needed := compared[number].seeds_needed(next_level)):
-            shown[number]["why"] = f"about {needed} seeds would resolve it at this mean and spread"
+        resolved = shown[number]["word"] in (*WORDS.values(), "no difference", "not tested")
+        if not resolved and (needed := compared[number].seeds_needed(next_level)):
+            shown[number]["why"] = f"about {needed} seeds in all would resolve it at this mean and spread"
     return shown
 
 
@@ -85,9 +86,10 @@ def of_seeds(configuration: Configuration, results: Results) -> dict[int, float]
 
 def _shown(compared: Compared, level: float) -> dict[str, Any]:
     word: Word = claim_word([compared], level) if level or compared.marks else "not resolved"
+    alone = WORDS.get(claim_word([compared], ALPHA)) if word == "not resolved" else None
+    word_here = f"{alone} alone" if alone else WORDS.get(word, str(word))
     values = compared.values
     why = "; ".join(compared.marks)
-    word_here = WORDS.get(word, str(word))
     return {**summary(values), "n": len(values), "word": word_here, "why": why, "seeds": values[:SEEDS]}
 
 

@@ -35,7 +35,7 @@ def stuck(results: Sequence[Mapping[str, Any]], diverged: int, count: int) -> st
 
 
 def late_gain(results: Sequence[Mapping[str, Any]]) -> float | None:
-    """The loss in nats that the last tenth of the steps gained, as a mean over the runs; None if no run records it."""
+    """The mean over the runs of `late_gain`, in nats; None if no run records it."""
     gains = [gain for result in results if (gain := result.get("late_gain")) is not None]
     return float(np.mean(gains)) if gains else None
 
@@ -49,7 +49,7 @@ def marks(compared: Compared, stuck: Mapping[str, str], late_gains: Mapping[str,
     unfinished = {row: gain for row in compared.rows if (gain := late_gains.get(row, 0.0)) >= decided}
     if unfinished:
         row = max(unfinished, key=lambda row: unfinished[row])
-        late = f"{row} still gained {unfinished[row]:.2g} in the last tenth of its training"
+        late = f"{row} still gained {unfinished[row]:.2g} at the end of its training"
         reasons.append(f"{late}, no less than the difference to be decided ({decided:.2g})")
     return reasons
 

@@ -42,7 +42,7 @@ def extent(run: Run) -> dict[str, Any]:
 
 
 def late_gain(before: float | None, after: float | None) -> float | None:
-    """The gain of the last tenth of the steps, in nats; None if one of the two losses was not measured."""
+    """The gain in nats from one validation loss to a later one; None if one of the two was not measured."""
     return before - after if before is not None and after is not None else None
 
 

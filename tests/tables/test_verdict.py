@@ -261,7 +261,7 @@ def test_a_row_that_still_learns_decides_only_what_is_larger():
     scores = {"a": CLEAR, "b": WORSE}  # they differ by 0.5
     assert word("a > b", scores, late_gain={"a": 0.3, "b": 0.49}) == "holds"
     made = verdict("a > b", scores, late_gain={"a": 0.3, "b": 0.51})
-    assert made.word == "not tested" and "b still gained 0.51 in the last tenth" in made.why
+    assert made.word == "not tested" and "b still gained 0.51 at the end of its training" in made.why
     # of a difference within the margin, the margin is what is decided
     same = {"a": CLEAR, "b": SAME}
     assert word("a ~ b", same, late_gain={"a": 0.09}) == "holds"

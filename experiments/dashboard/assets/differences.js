@@ -2,6 +2,9 @@
 // The numbers and words are Python's.
 "use strict";
 
+// marks what would be decided without Holm's correction
+const ALONE = "alone";
+
 /** Which configuration is best, by how much and how surely, in a sentence. */
 function drawAnswer(shownRows, baseline) {
   const found = baseline ? differencesTo(baseline, shownRows) : [];
@@ -15,6 +18,7 @@ function drawAnswer(shownRows, baseline) {
   };
   const better = found.filter((row) => row.difference.word === "better");
   const worse = found.filter((row) => row.difference.word === "worse").length;
+  const alone = found.filter((row) => row.difference.word === `worse ${ALONE}`).length;
   const [lowest] = found;
   const because = ({ word, why }) => (why ? `, ${word === "not tested" ? "because " : ""}${why}` : "");
   const why = ({ difference }) => `: ${difference.word}${because(difference)}.`;
@@ -43,6 +47,7 @@ function drawAnswer(shownRows, baseline) {
             `, ${lowest.difference.mean < 0 ? "lower" : "higher"} by `,
             ...parts(lowest),
             why(lowest),
+            ...(alone ? [` Compared alone, ${counts(alone, "other is", "others are")} worse than the baseline.`] : []),
           ];
   byId("answer").replaceChildren(...sentence);
 }
@@ -86,8 +91,8 @@ function drawForest(shownRows, baseline, group) {
     `Against ${baseline?.name ?? "no baseline"}. Anytime-valid intervals: look whenever you like. Verdicts allow for there being ${counts(family, "comparison")} (Holm); shaded, a difference under ${data.margin} nats. Small dots are seeds.`,
   ];
   if (found.some((row) => row.difference.half === null)) said.push("Hollow: no interval yet, which takes four shared seeds.");
-  if (found.some((row) => row.difference.word === "not resolved" && Math.abs(row.difference.mean) > (row.difference.half ?? Infinity)))
-    said.push("Some intervals leave out zero without a verdict: with this many comparisons it takes more seeds.");
+  if (found.some((row) => row.difference.word.endsWith(ALONE)))
+    said.push(`${ALONE}: as the only comparison it would be decided; among this many it takes more seeds.`);
   if (found.length > RUNGS) said.push(`The best ${RUNGS} of ${counted(found.length)} are drawn.`);
   if (without)
     said.push(`${counts(without, "configuration shares", "configurations share")} no seed with the baseline.`);
