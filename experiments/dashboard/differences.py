@@ -70,11 +70,11 @@ def differences(baseline: int, configurations: Mapping[int, Configuration], resu
     # a single pair can show nothing, so it takes no share of the allowed error
     family = [number for number, each in compared.items() if len(each.values) > 1]
     levels = dict(zip(family, holm_levels([claim_p_value([compared[number]]) for number in family]), strict=True))
-    shown = {number: _shown(each, levels.get(number, 0.0)) for number, each in compared.items()}
+    words = {number: _word(each, levels.get(number, 0.0)) for number, each in compared.items()}
+    shown = {number: _shown(each, words[number]) for number, each in compared.items()}
     next_level = ALPHA / max(1, sum(level == 0 for level in levels.values()))
     for number in sorted(shown, key=lambda number: shown[number]["mean"])[:HINTS]:
-        resolved = shown[number]["word"] in (*WORDS.values(), "no difference", "not tested")
-        if not resolved and (needed := compared[number].seeds_needed(next_level)):
+        if words[number] == "not resolved" and (needed := compared[number].seeds_needed(next_level)):
             shown[number]["why"] = f"about {needed} seeds in all would resolve it at this mean and spread"
     return shown
 
@@ -84,8 +84,11 @@ def of_seeds(configuration: Configuration, results: Results) -> dict[int, float]
     return {seed: results[run]["validation_loss"] for seed, run in configuration.finished.items()}
 
 
-def _shown(compared: Compared, level: float) -> dict[str, Any]:
-    word: Word = claim_word([compared], level) if level or compared.marks else "not resolved"
+def _word(compared: Compared, level: float) -> Word:
+    return claim_word([compared], level) if level or compared.marks else "not resolved"
+
+
+def _shown(compared: Compared, word: Word) -> dict[str, Any]:
     alone = WORDS.get(claim_word([compared], ALPHA)) if word == "not resolved" else None
     word_here = f"{alone} alone" if alone else WORDS.get(word, str(word))
     values = compared.values

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from experiments.record.result import Result
 from experiments.settings.run import Settings
 from experiments.training.distribution import DistributedWorld
 from experiments.training.follower import follow
+from experiments.training.step import Learner
 from experiments.training.train import train
 from tests.fixtures.outcome import outcome as of_folder
 from tests.training.forked import PARTS, Processes, losses
@@ -222,6 +224,20 @@ def member(tmp_path):
         return work
 
     return make
+
+
+@pytest.fixture
+def stops(monkeypatch) -> list[int]:
+    """Steps; at the last of them, SIGTERM reaches the process that leads."""
+    take, steps = Learner.take, []
+
+    def cut(learner, step, learning_rate):
+        if step in steps[-1:] and learner.forward.world.rank == 0:
+            signal.raise_signal(signal.SIGTERM)
+        return take(learner, step, learning_rate)
+
+    monkeypatch.setattr(Learner, "take", cut)
+    return steps
 
 
 @pytest.fixture(scope="session")

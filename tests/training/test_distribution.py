@@ -41,15 +41,8 @@ def test_any_number_of_processes_take_the_same_steps_to_1e_12(settings, processe
         assert all(one["tensors"] == several[0]["tensors"] for one in several)
 
 
-def test_a_run_goes_on_in_another_number_of_processes(settings, processes, member, reference, tmp_path, monkeypatch):
-    config, take, stops = settings(**PARTS), Learner.take, []
-
-    def cut(learner, step, learning_rate):
-        if step in stops[-1:] and learner.forward.world.rank == 0:
-            signal.raise_signal(signal.SIGTERM)
-        return take(learner, step, learning_rate)
-
-    monkeypatch.setattr(Learner, "take", cut)
+def test_a_run_goes_on_in_another_number_of_processes(settings, processes, member, reference, stops, tmp_path):
+    config = settings(**PARTS)
     for size, stop in ((2, 6), (4, 12)):
         stops.append(stop)
         first, *others = processes(size, member(config)).end()

@@ -18,7 +18,7 @@ from experiments.training.checkpoints import tensors
 from experiments.training.distribution import ALONE, DistributedWorld
 from experiments.training.micro_batches import Forward, split
 from experiments.training.sharding import ShardedWorld, idle
-from experiments.training.step import Learner, learner_of
+from experiments.training.step import learner_of
 from experiments.training.train import validate
 from tests.training.forked import PARTS, Raised, check_close, learn, losses
 
@@ -102,17 +102,9 @@ def test_the_first_process_computes_alone_with_whole_weights(settings, processes
 
 
 def test_a_run_goes_on_in_any_number_of_processes_divided_or_not(
-    settings, processes, member, go, reference, tmp_path, monkeypatch
+    settings, processes, member, go, reference, stops, tmp_path
 ):
-    config, take, stops = settings(**PARTS), Learner.take, []
-
-    def cut(learner, step, learning_rate):
-        if step in stops[-1:] and learner.forward.world.rank == 0:
-            signal.raise_signal(signal.SIGTERM)
-        return take(learner, step, learning_rate)
-
-    monkeypatch.setattr(Learner, "take", cut)
-    folder, shapes = RunFolder(tmp_path / "run"), []
+    config, folder, shapes = settings(**PARTS), RunFolder(tmp_path / "run"), []
     for size, kind, stop in ((2, ShardedWorld, 4), (2, DistributedWorld, 8), (4, ShardedWorld, 12)):
         stops.append(stop)
         first, *others = processes(size, member(config), kind).end()
