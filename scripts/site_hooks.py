@@ -1,4 +1,8 @@
-"""Hooks of mkdocs.yml: equations become MathML, which needs no script, and links to files of the code become names."""
+"""Hooks of mkdocs.yml.
+
+Every page of results is in the navigation, equations become MathML, which needs no script, and links to files of the
+code become names.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,25 @@ ROOT = Path(__file__).resolve().parents[1]
 EQUATION = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 # a link from a page of docs/ to a file outside of it
 OUTSIDE = re.compile(r"\[([^\]]+)\]\(((?:\.\./)+[^)]+)\)")
+
+
+def on_config(config: Any, **_: Any) -> Any:
+    """Put every page of a folder below that folder's index in the navigation, by the titles of the pages."""
+    for section in config.nav:
+        for title, entries in section.items():
+            if isinstance(entries, list):
+                section[title] = [with_pages_beside(entry) for entry in entries]
+    return config
+
+
+def with_pages_beside(entry: dict[str, Any]) -> dict[str, Any]:
+    """An entry of the navigation; that of the index of a folder, NAME/README.md, gets the folder's other pages."""
+    ((title, index),) = entry.items()
+    folder = ROOT / "docs" / index
+    if folder.parent == ROOT / "docs" or folder.name != "README.md":
+        return entry
+    others = sorted(page.relative_to(ROOT / "docs").as_posix() for page in folder.parent.glob("*.md"))
+    return {title: [index, *(page for page in others if page != index)]}
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

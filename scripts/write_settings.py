@@ -19,6 +19,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+from experiments.config.expressions import in_words  # noqa: E402
 from experiments.config.messages import CONF, options  # noqa: E402
 from experiments.settings.finetuning import Benchmark, FinetuningSettings  # noqa: E402
 from experiments.settings.group import Group  # noqa: E402
@@ -27,19 +28,19 @@ from experiments.settings.variant import module_of, schema  # noqa: E402
 
 HEAD = """# Every setting
 
-This page lists every setting with its range, its default and its meaning. This command prints those of a run with their
-values:
+This page lists every setting with its range, its default and its meaning. This command prints the settings of a run
+with their values:
 
 ```bash
-attn train --cfg job
+attn train variant=talking_heads heads=24 --cfg job --resolve
 ```
 
 Write a setting as `key=value`, with a dot between a group and its key: `optimizer.weight_decay=0.1`. `optimizer=muon`
 chooses an option of a group. A key that does not exist, or a value outside of its range, is refused before anything
 starts; the message names the nearest valid word.
 
-In the tables below, a default such as "= `heads`" is the value of that other setting. This page is made by
-`python scripts/write_settings.py`.
+In the tables below, "as `heads`" means that the default is the value of `heads`, and "hidden_size // heads" that it is
+computed from these settings. This page is made by `python scripts/write_settings.py`.
 """
 # groups whose keys depend on the chosen kind
 KINDS = ("objective", "data", "tokenizer", "optimizer", "schedule")
@@ -57,8 +58,6 @@ COMMON = {
     "backend": "attention kernel",
     "start": "starting values of the parameters that mix or reweigh heads",
 }
-# settings whose defaults the code finds, so that they are not in a YAML file
-BY_ITSELF = {"cache": "`ATTN_CACHE`, else `~/.cache/attn`", "python": "the running interpreter"}
 
 
 def page() -> str:
@@ -180,7 +179,7 @@ def table(
     comments = yaml_comments(path) | source_comments(model)
     rows = []
     for field in fields or model.model_fields:
-        value = BY_ITSELF.get(field) or default(values.get(field))
+        value = default(values.get(field))
         rows.append((f"`{prefix}{field}`", allowed(model, field), value, sentence(comments.get(field, ""))))
     heads = ("setting", "type and range", f"default of `{basis}`" if basis else "default", "meaning")
     return markdown(heads, rows)
@@ -236,9 +235,7 @@ def default(value: Any) -> str:
     if value == "???":
         return "must be given"
     if isinstance(value, str) and "${" in value:
-        text = re.sub(r"\$\{floor_divide:\$\{(\w+)\},(?:\$\{(\w+)\}|(\d+))\}", r"\1 // \2\3", value)
-        text = re.sub(r"\$\{times:(\d+),\$\{(\w+)\}\}", r"\1 * \2", text)
-        return f"= `{re.sub(r'[${}]', '', text)}`"
+        return re.sub(r"^as (.*)$", r"as `\1`", in_words(value))
     if isinstance(value, list):
         return f"`[{', '.join(map(str, value))}]`"
     return f"`{'null' if value is None else str(value).lower() if isinstance(value, bool) else value}`"

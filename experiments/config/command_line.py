@@ -14,6 +14,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, QuotedString
 from omegaconf import DictConfig
 
+from experiments.config.expressions import lines_in_words
 from experiments.config.messages import (
     COMMANDS,
     conf_for_hydra,
@@ -32,7 +33,8 @@ INFO_VALUES = {"all", "config", "defaults", "defaults-tree", "plugins", "searchp
 MULTIRUN_FLAGS = {"--multirun", "-m"}
 RUNNING_FLAGS = MULTIRUN_FLAGS | {"--run", "-r"}
 CONFIGURATION_FLAGS = {"--cfg", "-c", "--info", "-i"}
-ASKING_FLAGS = CONFIGURATION_FLAGS | {"--help", "-h", "--hydra-help", "--version", "--shell-completion", "-sc"}
+HELP_FLAGS = {"--help", "-h"}
+ASKING_FLAGS = CONFIGURATION_FLAGS | HELP_FLAGS | {"--hydra-help", "--version", "--shell-completion", "-sc"}
 FLAGS = VALUE_FLAGS | RUNNING_FLAGS | ASKING_FLAGS | {"--resolve"}
 
 
@@ -78,7 +80,8 @@ def answer(overrides: list[str], flags: list[str], name: str = "config") -> None
         with redirect_stdout(answered):
             hydra_main(lambda config: None, overrides, flags, name)
     finally:
-        print(answered.getvalue(), end="", flush=True)
+        said = answered.getvalue()
+        print(lines_in_words(said) if HELP_FLAGS & {*flags} else said, end="", flush=True)
 
 
 def check_overrides(overrides: list[str], name: str = "config") -> list[Override]:

@@ -7,8 +7,10 @@ import re
 import runpy
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
@@ -40,6 +42,14 @@ def test_a_variant_without_a_verdict_names_the_tables_that_would_give_one():
     no_verdict = runpy.run_path(str(ROOT / "scripts" / "write_variants.py"))["no_verdict"]
     assert "`attn table follow_ups/today`" in no_verdict("qk_norm")
     assert "no table has a row of it" in no_verdict("nothing")
+
+
+def test_every_page_of_results_is_in_the_navigation_of_the_site():
+    pytest.importorskip("latex2mathml")
+    script = runpy.run_path(str(ROOT / "scripts" / "site_hooks.py"))
+    nav = yaml.safe_load(re.findall(r"^nav:\n.*", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.M | re.S)[0])
+    shown = re.findall(r"[\w/]+\.md", str(script["on_config"](SimpleNamespace(**nav)).nav))
+    assert sorted(shown) == sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 
 
 def test_every_setting_has_a_meaning():

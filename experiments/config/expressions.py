@@ -1,0 +1,47 @@
+"""The expressions of `conf/`, such as `${times:4,${hidden_size}}`, in words that a person understands."""
+
+from __future__ import annotations
+
+import re
+
+# the functions of resolvers.py
+WORDS = {
+    "floor_divide": "{} // {}",
+    "times": "{} * {}",
+    "minus": "{} - {}",
+    "cache_folder": "ATTN_CACHE, else ~/.cache/attn",
+    "interpreter": "that of the running Python",
+}
+REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+# a reference, or a function whose arguments contain no expression
+INNERMOST = re.compile(r"\$\{(?:([\w.]+):)?([^${}]*)\}")
+
+
+def in_words(text: str) -> str:
+    """`${heads}` as "as heads", and `${times:4,${hidden_size}}` as "4 * hidden_size".
+
+    An expression with a function that this file does not know stays as it is.
+    """
+    if reference := REFERENCE.fullmatch(text):
+        return f"as {_setting(reference[1])}"
+    replaced = INNERMOST.sub(_expression, text)
+    return replaced if replaced == text else in_words(replaced)
+
+
+def lines_in_words(text: str) -> str:
+    """YAML in which the values that are expressions are replaced by words."""
+    return re.sub(r"(?<=: )\$\{.*\}$", lambda match: in_words(match[0]), text, flags=re.MULTILINE)
+
+
+def _expression(match: re.Match[str]) -> str:
+    function, inner = match[1], match[2]
+    if function is None:
+        return _setting(inner)
+    # an argument of several words is a replaced expression
+    arguments = (f"({each})" if " " in each else each for each in inner.split(","))
+    return WORDS[function].format(*arguments) if function in WORDS else match[0]
+
+
+def _setting(name: str) -> str:
+    # ${.rotary_base} is a setting of the same group
+    return name.lstrip(".")
