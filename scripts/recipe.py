@@ -1,4 +1,5 @@
-"""Train the cells of docs/recipe.csv that have no result, fill in their results, and print those of docs/recipe.md.
+"""Train the cells of docs/recipe.csv that have no result, fill in their results, and print the tables of
+docs/small_differences.md.
 
     python scripts/recipe.py                     one cell at a time; it can be interrupted and started again
     python scripts/recipe.py --show              trains nothing

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Make the runs for the first half of docs/recipe.md, in runs/recipe. This takes about two hours on one core.
+# Make the runs of docs/recipe.md, in runs/recipe. This takes about two hours on one core.
 set -euo pipefail
 
 # the losses that the recipe reaches, with its optimizer and with AdamW

@@ -69,7 +69,7 @@ only matrix products count. "Cached numbers" is how many numbers a decoder keeps
 over the 64 positions. None of these costs is a time: a variant with few multiplications can be slow.
 
 A section lists the verdicts of the finished tables that have a row of the variant, with the size of the runs (`nano` is
-the [smallest](tables.md#the-nano-budget)) and the number of seeds. [Tables](tables.md#how-a-claim-is-decided) explains
+the [smallest](tables.md#the-nano-budget)) and the number of seeds. [Verdicts](verdicts.md) explains
 the verdicts, and [results](results/README.md) has all of them. Where a variant has no verdict yet, its section names
 the tables that would give one. `python scripts/write_variants.py` writes this page.
 """
@@ -153,7 +153,7 @@ def no_verdict(name: str) -> str:
     """The sentence about a variant that no finished table has tested."""
     tables = [f"`attn table {table}`" for table, variants in rows_of_tables().items() if name in variants]
     if not tables:
-        return "No verdict yet, and no table has a row of it: [make one](tables.md#a-table-of-your-own)."
+        return "No verdict yet, and no table has a row of it: [make one](own_table.md)."
     return f"No verdict yet. Tables with a row of it: {', '.join(tables)}."
 
 

@@ -38,7 +38,7 @@ SHORT = [word for word in TINY if not word.startswith(LIMITS)] + ["max_steps=2",
 
 @pytest.fixture(scope="module")
 def extended(tmp_path_factory, with_kernel) -> Path:
-    """A copy of the project with all files of the two pages. Its variants come only from these pages."""
+    """A copy of the project with all files of the two pages."""
     copy = tmp_path_factory.mktemp("extended")
     for name in ("experiments", "attention", "conf"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -97,9 +97,9 @@ def test_the_page_names_every_attribute_of_an_objective():
     assert "vocabulary" in attributes and all(f"\n* `{name}`" in PAGE for name in attributes)
 
 
-def test_the_pages_of_variants_have_two_files_each():
+def test_the_variant_has_two_files():
     folders = [Path(name).parent.as_posix() for name, _ in VARIANTS]
-    assert folders == ["attention", "conf/variant"] * 2
+    assert folders == ["attention", "conf/variant"]
 
 
 def test_a_variant_an_objective_a_kernel_and_kinds_of_data_norm_and_position_train(extended, text_file):
@@ -112,18 +112,18 @@ def test_a_variant_an_objective_a_kernel_and_kinds_of_data_norm_and_position_tra
     commands = [
         ["variants"],
         [*train, *kinds, *kernel, "runs=remarking"],
-        [*train, "variant=sigmoid", "runs=sigmoid"],
-        ["train", "variant=sigmoid", "variant.key_size=-1"],
+        [*train, "variant=multi_query", "runs=multi_query"],
+        ["train", "variant=multi_query", "variant.key_size=-1"],
     ]
     done = python(extended, "-c", SEVERAL, json.dumps(commands))
     assert done.returncode == 0, done.stderr
     listed, *both, refused = map(json.loads, done.stdout.splitlines())
-    assert "multi_query" in listed["stdout"] and "sigmoid" in listed["stdout"]
+    assert "multi_query" in listed["stdout"]
     assert [answer["exit_code"] for answer in both] == [0, 0], both
     result = trained(extended, "remarking")
     assert result["config"]["objective"] == {"kind": "skip", "distance": 2} and result["corpus"]["kind"] == "commented"
     assert result["config"]["model"].items() >= model.items() and result["backend"] == "plain"
-    assert trained(extended, "sigmoid")["backend"] == "sigmoid"
+    assert trained(extended, "multi_query")["config"]["variant"]["name"] == "multi_query"
     assert refused["exit_code"] == 2 and "variant.key_size = -1" in refused["stderr"]
 
 

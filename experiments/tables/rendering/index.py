@@ -23,7 +23,8 @@ CLAIMS = "_claims.csv"
 def write_index(folder: Path) -> Path:
     """Write the list anew from the comparisons of the folder's tables. Raises Mistake for a file without claims."""
     rendered = sorted(path.stem for path in folder.glob("*.md") if path.name != INDEX)
-    lines = ["# Results", "", "Written by `attn table NAME --out FOLDER`; [how claims are decided](../tables.md).", ""]
+    how = "`attn table NAME --out FOLDER` writes this page. [What the verdicts mean](../verdicts.md)."
+    lines = ["# Results", "", how, ""]
     lines += [as_markdown([row for stem in rendered for row in _rows(stem, _claims(folder / f"{stem}{CLAIMS}"))])]
     made = {stem.split("_seeds")[0] for stem in rendered}
     if missing := [name for name in names() if name.replace("/", "_") not in made]:
