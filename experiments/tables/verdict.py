@@ -211,5 +211,5 @@ def _what_would_resolve(comparisons: Sequence[AnyComparison], level: float) -> s
     if needed is None:
         return f"{width}; " + ("give 4 seeds or more" if fewest < 2 else f"over {MOST_SEEDS:,} seeds would be needed")
     return (
-        f"{width}; at this mean and spread about {max(needed, fewest + 1)} seeds would resolve it, {fewest} are there"
+        f"{width}; at this mean and spread about {max(needed, fewest + 1)} seeds would resolve it, and it has {fewest}"
     )

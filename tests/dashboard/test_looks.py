@@ -44,8 +44,8 @@ def test_means_over_other_seeds_are_hollow_and_on_no_front(sweep, open_runs):
     assert shown.column("loss")[0].startswith("4.65") and shown.count("tr.rest") == 1
     assert shown.text("tr.rest th").endswith("lucky") and shown.js("return !document.getElementById('unlike').hidden")
     assert shown.count("#speed .ring") == 1 and shown.count("#speed .symbol.hollow") == 1
-    assert "Hollow: means over other seeds than the baseline's." in shown.text("#speed .note")
-    assert shown.count("#losses .symbol.hollow") == 1 and "only their differences compare" in shown.text(
+    assert "Hollow symbols are means over other seeds than the baseline's." in shown.text("#speed .note")
+    assert shown.count("#losses .symbol.hollow") == 1 and "compare only their differences" in shown.text(
         "#curves .note"
     )
     saved = shown.js("return tableText(table.text(), 'md')")
@@ -60,7 +60,7 @@ def test_one_lucky_seed_is_hollow_and_does_not_squeeze_the_others(sweep, open_ru
     shown = open_runs()
     assert shown.text("#answer").startswith("talking_heads is better than multi_head by 0.060 nats")
     assert shown.count("#forest [data-name=lucky] .beyond") == 1
-    assert "Hollow: no interval" in shown.text("#forest .note")
+    assert "Hollow means have no interval" in shown.text("#forest .note")
     assert shown.count("#forest [data-name=talking_heads] .symbol:not(.hollow)") == 1
     assert shown.complaints() == []
 
@@ -85,7 +85,7 @@ def test_what_the_baseline_is_better_than_is_said(sweep, open_runs):
     shown = open_runs()
     assert ", which is better than 2 of the 3 others. Of the others" in shown.text("#answer")
     # one pair is no comparison that a verdict could rest on
-    assert "allow for there being 2 comparisons" in shown.text("#forest .note")
+    assert "allow for 2 comparisons" in shown.text("#forest .note")
     assert shown.complaints() == []
 
 

@@ -145,16 +145,16 @@ function sayCurves(series, known, shownRows, isDifference) {
   const said = [];
   if (isDifference)
     said.push(
-      "Means over shared seeds; the bar at the end of a line is the interval of the last evaluation, as above.",
+      "Lines are means over shared seeds. The bar at the end of a line is the interval of the last evaluation, as above.",
     );
   else if (state.lines === "means")
     said.push(
-      "Lines are means over finished seeds, bands their 95% intervals, which begin with four seeds; thin lines are seeds.",
+      "Lines are means over finished seeds, and bands are their 95% intervals, which need four seeds. Thin lines are seeds.",
     );
   if (!isDifference && known.some((row) => row.unlike))
-    said.push("Some means are over other seeds than the baseline's: only their differences compare.");
-  if (state.smooth) said.push(`Smoothed: an exponential mean, weight of the past ${state.smooth}.`);
-  if (series.some((each) => each.hollow)) said.push("Faint and dotted: not finished, or of other conditions.");
+    said.push("Some means are over other seeds than the baseline's; compare only their differences.");
+  if (state.smooth) said.push(`Curves are smoothed by an exponential mean; the weight of the past is ${state.smooth}.`);
+  if (series.some((each) => each.hollow)) said.push("Faint, dotted curves are not finished, or have other conditions.");
   if (state.lines === "means" && known.length > LINES)
     said.push(`${LINES} of ${counted(known.length)} lines are drawn: filter to see others.`);
   const without = shownRows.length - known.length;

@@ -88,11 +88,11 @@ function drawForest(shownRows, baseline, group) {
   const all = Object.values(comparison().differences[baseline?.number] ?? {});
   const family = all.filter(({ n }) => n > 1).length;
   const said = [
-    `Against ${baseline?.name ?? "no baseline"}. Anytime-valid intervals: look whenever you like. Verdicts allow for there being ${counts(family, "comparison")} (Holm); shaded, a difference under ${data.margin} nats. Small dots are seeds.`,
+    `${baseline ? `The baseline is ${baseline.name}` : "There is no baseline"}. The intervals are anytime-valid: you may look whenever you like. Verdicts allow for ${counts(family, "comparison")} (Holm's correction). In the shaded band, a difference is below ${data.margin} nats. Small dots are seeds.`,
   ];
-  if (found.some((row) => row.difference.half === null)) said.push("Hollow: no interval yet, which takes four shared seeds.");
+  if (found.some((row) => row.difference.half === null)) said.push("Hollow means have no interval yet, because it needs four shared seeds.");
   if (found.some((row) => row.difference.word.endsWith(ALONE)))
-    said.push(`${ALONE}: as the only comparison it would be decided; among this many it takes more seeds.`);
+    said.push(`A difference with the word ${ALONE} would be decided as the only comparison; among this many it needs more seeds.`);
   if (found.length > RUNGS) said.push(`The best ${RUNGS} of ${counted(found.length)} are drawn.`);
   if (without)
     said.push(`${counts(without, "configuration shares", "configurations share")} no seed with the baseline.`);

@@ -127,6 +127,6 @@ function drawProjections(found) {
     text: (tile, from, to) => [tile.title, `head ${from + 1} into head ${to + 1}: ${tile.values[from][to]}`],
   });
   note("projections", [
-    `How much of each head (down) goes into each (across): P_l mixes logits, P_w weights. Orange adds, blue takes away; full colour is ${most}.`,
+    `An entry is how much of a head (down) goes into a mixed head (across). P_l mixes logits, and P_w mixes weights. Orange adds, and blue subtracts; full colour is ${most}.`,
   ]);
 }

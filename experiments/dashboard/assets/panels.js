@@ -102,17 +102,17 @@ function drawScatter(chart, shownRows, others, group, column, better) {
     fronts: front.length ? [front] : [],
     better,
   });
-  const bars = known.length <= BARS ? ", bars its 95% interval, small dots the seeds" : "";
+  const bars = known.length <= BARS ? "; bars are its 95% interval, and small dots are the seeds" : "";
   const said = [
-    `A symbol is a configuration: the mean of its seeds${bars}. Ringed: the Pareto front, means that no other beats in both.`,
+    `A symbol is the mean of a configuration's seeds${bars}. A ring marks the Pareto front: means that no other beats in both.`,
   ];
   if (drawn.length < points.length)
     said.push(`${counted(drawn.length)} of ${counted(points.length)} are drawn, the front whole.`);
   const kinds = [
-    hollow.length && "not finished, or of other conditions",
+    hollow.length && "not finished or of other conditions",
     drawn.some((each) => each.hollow) && "means over other seeds than the baseline's",
   ].filter(Boolean);
-  if (kinds.length) said.push(`Hollow: ${kinds.join("; ")}.`);
+  if (kinds.length) said.push(`Hollow symbols are ${kinds.join(", or ")}.`);
   if (column === "tokens_per_second" && data.beside)
     said.push(`Speeds of ${counted(data.beside)} of ${counts(runs.length, "run")} were measured beside other work.`);
   note(chart.figure.id, said);
@@ -191,8 +191,8 @@ function drawHeads(shownRows, group) {
   ).size;
   note("heads", [
     ...(lines > LINES ? [`At most ${LINES} of ${counted(lines)} lines are drawn.`] : []),
-    "A line joins configurations that differ in nothing but their heads; bars are 95% intervals.",
-    ...(known.some((row) => row.unlike) ? ["Hollow: means over other seeds than the baseline's."] : []),
+    "A line joins configurations that differ only in their heads. Bars are 95% intervals.",
+    ...(known.some((row) => row.unlike) ? ["Hollow symbols are means over other seeds than the baseline's."] : []),
     ...(without > 0 ? [`${without} more sizes are not drawn: filter.`] : []),
   ]);
 }
@@ -208,8 +208,8 @@ function drawLosses(known, group, told) {
     })),
   }); // prettier-ignore
   note("losses", [
-    "Small dots are seeds. Whether two differ is better told above, where seeds are paired.",
-    ...(rows.some((row) => row.unlike) ? ["Hollow: means over other seeds than the baseline's."] : []),
+    "Small dots are seeds. To compare two configurations, see their difference above, which is paired by seed.",
+    ...(rows.some((row) => row.unlike) ? ["Hollow symbols are means over other seeds than the baseline's."] : []),
     ...(rows.length > RUNGS ? [`The best ${RUNGS} of ${counted(rows.length)} are drawn.`] : []),
   ]);
 }
@@ -221,7 +221,7 @@ function drawParallel(what, shownRows) {
   const drawn = evenly(kept, PATHS);
   parallel.draw({ ...what, rows: drawn });
   const said = [
-    "A line is a configuration, its outcomes are means. Drag along an axis, or use its arrow keys, to keep those of a range in every panel; a click on it keeps all.",
+    "A line is a configuration, and its outcomes are means. Drag along an axis, or use its arrow keys, to keep only a range in every panel. A click on the axis keeps all.",
   ];
   if (drawn.length < kept.length) said.push(`${drawn.length} of ${counted(kept.length)} lines are drawn.`);
   note("parallel", said);

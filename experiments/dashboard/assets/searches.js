@@ -88,7 +88,7 @@ function drawTrials(search, place) {
     ],
     empty: "No trial is done.",
   });
-  note("trials", ["A symbol is a trial that is done, the line the best so far. Pruned and failed trials have no value."]);
+  note("trials", ["A symbol is a finished trial, and the line is the best so far. Pruned and failed trials have no value."]);
 }
 
 function drawImportances(search, place) {
@@ -116,7 +116,7 @@ function drawFront(search, place, other) {
     better: search.objectives[other].direction === "maximize" ? "high" : "low",
     empty: "No trial is done.",
   });
-  note("front", ["Ringed: the Pareto front, the trials that no other beats in every objective."]);
+  note("front", ["A ring marks the Pareto front: the trials that no other beats in every objective."]);
 }
 
 /** Shares as bars under each other, in `figure`. draw(rows) shows [{name, share}]. */

@@ -48,8 +48,9 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         picture = figures.head_plane(points, layers, [head for _, head in layer_heads], within)
         pictures[part.of("distances")] = figures.titled(picture, part.title)
     text = (
-        "Jensen-Shannon divergence between the weights of two heads, averaged over held-out tokens: 0 for heads that "
-        f"attend alike, ln 2 = 0.69 nats at most; drawn in two dimensions. {' '.join(sentences)}"
+        "The distance of two heads is the Jensen-Shannon divergence between their weights, averaged over held-out "
+        "tokens. It is 0 for heads that attend alike, and at most ln 2 = 0.69 nats. The picture shows the distances "
+        f"in two dimensions. {' '.join(sentences)}"
     )
     return Section("Which heads attend alike", text, pictures, tables)
 
@@ -64,8 +65,8 @@ def trend_with_depth(within: dict[int, float], within_mean: float, between_mean:
     first, *_, last = within.values()
     falls = "falls" if trend < -0.5 else "rises" if trend > 0.5 else "neither falls nor rises"
     return (
-        f"Heads of the same layer are {within_mean:.3f} nats apart, of different layers {between_mean:.3f}: those of a "
-        f"layer are {'more' if within_mean < between_mean else 'not more'} alike; in BERT they are more alike (Clark "
-        f"et al.). Within a layer the mean distance {falls} with depth: {first:.3f} in the first, {last:.3f} in the "
-        f"last (rank correlation with depth {trend:+.2f}); in BERT it falls."
+        f"Heads of the same layer are {within_mean:.3f} nats apart, and heads of different layers {between_mean:.3f}. "
+        f"Those of a layer are {'more' if within_mean < between_mean else 'not more'} alike; in BERT they are more "
+        f"alike (Clark et al.). Within a layer the mean distance {falls} with depth, from {first:.3f} in the first to "
+        f"{last:.3f} in the last (rank correlation with depth {trend:+.2f}); in BERT it falls."
     )

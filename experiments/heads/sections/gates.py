@@ -30,9 +30,10 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         for head, gate in enumerate(each.tolist(), 1)
     ]
     text = (
-        f"Hard-concrete gates on the heads' outputs, {options.gates} steps of fine-tuning at {options.penalty} "
-        f"nats a head (Voita et al.): {total - len(closed)} of {total} stay open. The loss is {loss_after:.3f} nats, "
-        f"{loss_before:.3f} before; removing as many by gradient, without fine-tuning, gives {pruned_loss:.3f}."
+        f"The model was fine-tuned for {options.gates} steps with hard-concrete gates on its heads' outputs, at a "
+        f"penalty of {options.penalty} nats for each open head (Voita et al.). {total - len(closed)} of {total} heads "
+        f"stay open. The loss is {loss_after:.3f} nats, and was {loss_before:.3f} before. Without as many heads, "
+        f"removed by gradient and without fine-tuning, it is {pruned_loss:.3f}."
     )
     picture = figures.layer_head_heatmaps(
         {"gate: 0 for a head that is closed": layer_head_matrix(rows, "gate")}, columns=1

@@ -62,13 +62,13 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section:
         for name, curve in curves.items()
     }
     text = (
-        f"The heads of this section are the {total} whose outputs the layers pass on. Gradient: |d loss / d gate| "
-        "(Michel et al.); relevance: the share of the likeliest token's score (Voita et al.). With all heads the loss "
-        f"of these {run.sequences} sequences is {full_loss:.3f} nats"
+        f"The heads of this section are the {total} whose outputs the layers pass on. The gradient of a head is "
+        "|d loss / d gate| (Michel et al.), and its relevance is its share of the likeliest token's score (Voita et "
+        f"al.). With all heads the loss of these {run.sequences} sequences is {full_loss:.3f} nats"
         + (
-            "; without any head it is within 0.05 of that: these heads do nothing yet."
+            "; without any head it is at most 0.05 higher, so these heads do nothing yet."
             if curves["by gradient"][1][-1] <= full_loss + NEGLIGIBLE_LOSS
-            else "; it is within 0.05 of that with "
+            else "; it is at most 0.05 higher with "
             + ", ".join(f"{heads_left} heads left ({name})" for name, heads_left in heads_needed.items())
             + "."
         )

@@ -60,8 +60,9 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section:
         }
         pictures[part.of("maps")] = figures.attention_maps(named, len(of_part[0][present[0]]), queries, memory)
     text = (
-        "Rows are the tokens that look, columns the tokens that are looked at; the darker, the more weight; "
-        "the darkest is the largest of its map. A map is named by its layer and its head: 2-3 is head 3 of layer 2. "
+        "Rows are the tokens that attend, and columns are the tokens that they attend to. The darker an entry, the "
+        "larger the weight; the darkest is the largest of its map. A map is named by its layer and its head: 2-3 is "
+        "head 3 of layer 2. "
         "Choose a map to enlarge it."
     )
     return Section("Attention maps", text, pictures, {"maps": rows}, viewer)

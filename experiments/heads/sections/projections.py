@@ -39,11 +39,11 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     chance = 1 - 1 / columns
     off_diagonal, partners = (float(np.mean([row[name] for row in summary])) for name in ("off_diagonal", "partners"))
     text = (
-        "P_l mixes the logits, P_w the weights; blue entries subtract. On average "
+        "P_l mixes the logits, and P_w mixes the weights; blue entries subtract. On average "
         f"{off_diagonal:.0%} of the squared entries are off the diagonal ({chance:.0%} in a random matrix), and a head "
-        f"talks to {partners:.1f} of {columns} heads in effect: the projections are "
+        f"effectively talks to {partners:.1f} of {columns} heads. The projections are "
         + (
-            "neither diagonal nor sparse, as the paper's."
+            "neither diagonal nor sparse, like those of the paper."
             if off_diagonal > 0.5 and partners > 3
             else "nearly diagonal or sparse."
         )

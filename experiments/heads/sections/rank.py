@@ -65,9 +65,9 @@ def _of_part(run: TrainedRun, part: Part, layers: list[dict[str, Tensor]]) -> Se
     text = (
         (f"{part.title}: " if part.title else "")
         + f"A head's logits QK^T are an N x N matrix of rank at most d_k = {key_size}; mixed over {heads} heads it can "
-        f"reach h d_k = {heads * key_size}, or N = {length}. Numerical rank before mixing {rank_before:.1f}, after it "
-        f"{rank_after:.1f}, of {length}. The second picture: the weights of logits cut down to each rank, against the "
-        "true ones."
+        f"reach h d_k = {heads * key_size}, or N = {length}. The mean numerical rank is {rank_before:.1f} before "
+        f"mixing and {rank_after:.1f} after it. The second picture compares the weights of logits that are cut down to "
+        "each rank with the true weights."
     )
     lines = {f"d_k = {key_size}": key_size, f"N = {length}": length}
     if key_size == length:

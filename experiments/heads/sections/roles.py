@@ -42,7 +42,7 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         if row["role"] == "positional"
     ]
     text = (
-        f"{len(rows)} heads: {listed}. Entropy is at most ln {run.settings.length} = "
+        f"The {len(rows)} heads by their roles: {listed}. Entropy is at most ln {run.settings.length} = "
         f"{math.log(run.settings.length):.2f} nats; confidence is the mean largest weight on a token that is not "
         "special; the others are shares of the weight, or of the tokens."
         + (f" Positional heads, layer-head (offset): {', '.join(positional)}." if positional else "")

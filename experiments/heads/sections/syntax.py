@@ -24,8 +24,9 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     syntactic = [row for row in best if row["accuracy"] >= row["baseline"] + syntax.SYNTACTIC_MARGIN]
     listed = ", ".join(f"{row['layer']}-{row['head']} ({row['relation']}, {row['direction']})" for row in syntactic[:6])
     text = (
-        f"{sentences} sentences of the treebank. A head is right where the word that it weighs most, of all others of "
-        "the sentence, is the one that the relation leads to, from either end; the baseline is the best fixed offset. "
+        f"The heads were tried on {sentences} sentences of the treebank. A head is right if, of all other words of the "
+        "sentence, it gives most weight to the one that the relation leads to, from either end. The baseline is the "
+        "best fixed offset. "
         f"{len(syntactic)} of {len(best)} relations have a head {100 * syntax.SYNTACTIC_MARGIN:.0f} points above it"
         + (f": {listed}{' and others' if len(syntactic) > 6 else ''}." if syntactic else ".")
     )

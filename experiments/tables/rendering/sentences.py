@@ -96,13 +96,19 @@ def legend(report: Report) -> list[str]:
     lines = ["Published numbers: " + "; ".join(meanings) + "."] if meanings else []
     baseline = report.request.table.baseline
     unit = report.request.budget.unit or "the score's own unit"
-    lines.append(f"difference: from the row {baseline}, paired by seed, with its 95% interval, in {unit}.")
+    lines.append(
+        f"difference: the score minus that of the row {baseline}, paired by seed, with its 95% interval, in {unit}."
+    )
     lines += partial_seeds(report)
     unigram = {line["unigram_loss"] for line in report.lines if line["unigram_loss"] is not None}
     if len(unigram) == 1:
-        lines.append(f"unigram_loss, of predicting every token from its frequency, is {unigram.pop():.4f} nats.")
+        lines.append(
+            f"unigram_loss, the loss of predicting every token from its frequency, is {unigram.pop():.4f} nats."
+        )
     if any(line["step_time"] for line in report.lines):
-        lines.append(f"step: time of a training step by the table's own bench, and relative to {baseline}.")
+        lines.append(
+            f"step: the time of a training step, by the table's own bench, and its ratio to that of {baseline}."
+        )
     return lines
 
 
@@ -122,11 +128,12 @@ def closing_sentence(report: Report) -> str:
     count = sum(
         len(verdict.findings) for verdict in report.verdicts if any(f.comparisons for f in verdict.findings.values())
     )
+    tried = "one verdict is tried" if count == 1 else f"{count} verdicts are tried"
     schemes = " under every scheme of positions" if report.request.schemes else ""
     return (
-        "Differences are left less right of the sign, paired by seed. A claim holds when all its comparisons do"
-        f"{schemes}. Holm's correction over the {count} verdicts tried here keeps the chance of any wrong one below "
-        "5%; the words beside single comparisons are at 95% each."
+        "A difference is the left side of the sign minus the right side, paired by seed. A claim holds if all of its "
+        f"comparisons hold{schemes}. Holm's correction keeps the chance of any wrong verdict below 5% ({tried} here). "
+        "The words beside single comparisons are at 95% each."
     )
 
 
