@@ -104,10 +104,10 @@ with silent_on_ctrl_c():
     import typer
     from typer.core import TyperGroup
 
-    from experiments.launch.import_hook import hold_signals_in_imports
-    from experiments.measure.process_environment import set_performance_variables
+    from experiments.processes.environment_variables import set_performance_variables
+    from experiments.processes.import_hook import hold_signals_in_imports
+    from experiments.processes.interruption import SIGNALS, Interrupted
     from experiments.settings.exit_code import ExitCode
-    from experiments.training.interruption import SIGNALS, Interrupted
 
 if TYPE_CHECKING:
     from experiments.settings.group import WhichCheckpoint

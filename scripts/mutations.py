@@ -191,7 +191,7 @@ MUTATIONS = [
         "max(1, needed)",
         "tables/test_seeds.py",
     ),
-    Mutation("experiments/launch/resources.py", "self._cells_of[name] -= 1", "pass", "launch/test_resources.py"),
+    Mutation("experiments/cells/resources.py", "self._cells_of[name] -= 1", "pass", "cells/test_resources.py"),
     Mutation("experiments/record/index.py", "for name in beside)])", "for name in ())])", "record/test_index.py"),
     Mutation(
         "experiments/record/checkpoint.py",

@@ -22,8 +22,9 @@ from experiments.config.compose import compose
 from experiments.measure.hardware import resolve_precision
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
-from experiments.training.distribution import ALONE, Member, World, joined
+from experiments.training.distributed.group import Member, joined
 from experiments.training.set_up import build_learner
+from experiments.training.step.world import ALONE, World
 
 ROUNDS, STEPS, WARMUP = 5, 8, 3
 TIMED = ("all_reduce", "broadcast_object_list")

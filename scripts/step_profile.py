@@ -13,7 +13,7 @@ import os
 import sys
 from collections import defaultdict
 
-from experiments.measure.process_environment import set_performance_variables
+from experiments.processes.environment_variables import set_performance_variables
 
 STEPS, WARMUP = 5, 3
 # an operator is of the first kind with a pattern that occurs in its name

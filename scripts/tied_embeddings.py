@@ -17,10 +17,10 @@ from experiments.config.compose import compose
 from experiments.model.transformer import Transformer
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
-from experiments.training.distribution import ALONE
 from experiments.training.evaluate import evaluate
-from experiments.training.schedule import learning_rate
 from experiments.training.set_up import build_learner
+from experiments.training.step.schedule import learning_rate
+from experiments.training.step.world import ALONE
 
 SEEDS = (0, 1)
 SMALL = (

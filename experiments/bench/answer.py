@@ -10,10 +10,10 @@ import numpy as np
 from rich.console import Console
 
 from experiments.bench.side_by_side import LeftOut
+from experiments.cells.resources import Workers
+from experiments.cells.worker import Outcome
 from experiments.display.rows import Row
 from experiments.launch.local import train_cells
-from experiments.launch.resources import Workers
-from experiments.launch.worker import Outcome
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, interval, mean_and_deviation

@@ -13,7 +13,7 @@ from experiments.bench.contenders import Contender, layer_and_input
 from experiments.model.kernel import keep_kernel
 from experiments.model.layers.attention import wrong_arguments
 from experiments.settings.run import Settings
-from experiments.training.precision import autocast
+from experiments.training.step.precision import autocast
 
 # largest error of a tensor relative to its norm: in float64, and in the precision that is timed
 FLOAT64_TOLERANCE, TOLERANCES = 1e-9, {"fp32": 1e-3, "bf16": 6e-2}

@@ -23,12 +23,12 @@ from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.pretraining import Pretraining
-from experiments.training.compiling import compile_layers
-from experiments.training.distribution import ALONE
-from experiments.training.micro_batches import Forward, backward
-from experiments.training.optimizer import build_optimizers
-from experiments.training.precision import autocast
 from experiments.training.predicted_memory import Ids
+from experiments.training.step.compiling import compile_layers
+from experiments.training.step.micro_batches import Forward, backward
+from experiments.training.step.optimizer import build_optimizers
+from experiments.training.step.precision import autocast
+from experiments.training.step.world import ALONE
 
 Scope = Literal["attention", "step"]  # the attention layer alone, or a whole training step
 
@@ -129,8 +129,8 @@ def _attention(contender: Contender) -> Built:
 def _step(contender: Contender) -> Built:
     """A step on one batch as peers have it: forward, backward, update.
 
-    A run's own step (`training/step.py`) also draws its batch, measures and clips the gradient and checks that it is
-    finite. This is not work of the model, and the peers do not do it.
+    A run's own step (`training/step/learner.py`) also draws its batch, measures and clips the gradient and checks that
+    it is finite. This is not work of the model, and the peers do not do it.
     """
     settings, batch = contender.settings, made_up_batch(contender.settings)
     model = initialized_model(settings).to(contender.device)

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
+from experiments.cells.resources import parse_workers
 from experiments.display.rows import Row, show
 from experiments.launch.plan import check_data, plan
-from experiments.launch.resources import parse_workers
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.extras import check_installed
 from experiments.settings.mistake import Mistake

@@ -11,12 +11,12 @@ from itertools import count
 from pathlib import Path
 
 from experiments.dashboard.page import page, page_data
+from experiments.processes.interruption import Interrupted
 from experiments.record.durable import write
 from experiments.record.folder import METRICS, RENDERED, RESULT
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
 from experiments.settings.search import JOURNAL
-from experiments.training.interruption import Interrupted
 
 WATCH_SECONDS = 5
 FULL_SCAN_EVERY = 12  # as often: every minute

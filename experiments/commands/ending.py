@@ -12,9 +12,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 
+from experiments.processes.interruption import SIGNALS, Interrupted, handled
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Failure, shortened
-from experiments.training.interruption import SIGNALS, Interrupted, handled
 
 # of a path that the user has given
 MISTAKEN_PATH_ERRORS = {errno.ENAMETOOLONG, errno.ELOOP}

@@ -90,7 +90,7 @@ def _score(
     from experiments.measure.hardware import resolve_device, resolve_precision
     from experiments.record.checkpoint import load_weights
     from experiments.training.evaluate import evaluate
-    from experiments.training.micro_batches import Forward, fitting
+    from experiments.training.step.micro_batches import Forward, fitting
 
     trainer = settings.trainer
     # as in training: sums follow their number

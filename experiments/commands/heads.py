@@ -74,7 +74,7 @@ def _check(run: TrainedRun, options: HeadsOptions) -> None:
 
 def _sections(run: TrainedRun, options: HeadsOptions, display: Display) -> list[Section]:
     from experiments.heads.sections import SECTIONS
-    from experiments.training.guard import NonFiniteError
+    from experiments.training.step.guard import NonFiniteError
 
     sections = []
     for done, make in enumerate(SECTIONS):

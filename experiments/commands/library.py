@@ -11,12 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from experiments.cells.cell import execute, folder_of
 from experiments.commands.compare import results_of
 from experiments.config.check import from_tree
 from experiments.config.compose import compose
 from experiments.config.recorded import config_here
 from experiments.display.comparison import table_of
-from experiments.launch.cell import execute, folder_of
 from experiments.record.find import find_run
 from experiments.record.folder import TOKENIZER, RunFolder, known_checkpoint
 from experiments.record.result import Result

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from experiments.cells.resources import parse_workers
 from experiments.config.grid import LIMIT
 from experiments.display.rows import show
-from experiments.launch.resources import parse_workers
+from experiments.processes.interruption import Interrupted
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
 from experiments.tables import costs, step_times
@@ -22,7 +23,6 @@ from experiments.tables.definition.request import Request, load
 from experiments.tables.seeds import begun_seeds
 from experiments.tables.sources.choose import source_of
 from experiments.tables.sources.source import Source
-from experiments.training.interruption import Interrupted
 
 if TYPE_CHECKING:
     from experiments.tables.report import Report

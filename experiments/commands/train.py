@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from typing import NamedTuple
 
+from experiments.cells.resources import Workers, parse_per_device, parse_workers
 from experiments.config.command_line import answer, only_prints, split_arguments
 from experiments.launch.plan import Plan, check_buildable, check_data, plan
-from experiments.launch.processes import torchrun_process
-from experiments.launch.resources import Workers, parse_per_device, parse_workers
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
+from experiments.training.distributed.start import torchrun_process
 
 DRY_RUN, WORKERS, PER_DEVICE = "--dry-run", "--workers", "--per-device"
 
@@ -44,7 +44,7 @@ def launch_with(options: Options, overrides: list[str], flags: list[str], name: 
     if options.dry_run:
         return _dry_run(planned)
     if not planned.is_sweep:
-        from experiments.launch.cell import execute
+        from experiments.cells.cell import execute
 
         return execute(planned.cells[0], torchrun=torchrun_process())
     if torchrun_process() is not None:

@@ -24,8 +24,8 @@ from experiments.settings.run import Settings
 from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.pretraining import Pretraining
 from experiments.training.evaluate import evaluation_batches
-from experiments.training.micro_batches import split
-from experiments.training.step import Learner, learner_of
+from experiments.training.step.learner import Learner, learner_of
+from experiments.training.step.micro_batches import split
 
 TOKENS_AT_ONCE = 1 << 11  # whose maps are in memory at once
 

@@ -1,1 +1,1 @@
-"""Launching: the way from a command line to finished cells, with the plan, the process of a cell, and sweeps."""
+"""Launching: the plan of a sweep or a search, its cells side by side or on a cluster, and its report."""

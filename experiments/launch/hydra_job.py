@@ -9,11 +9,11 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
+from experiments.cells.claims import ClaimedResources
+from experiments.cells.worker import earlier_outcome, run_cell
 from experiments.config.compose import resolve
-from experiments.launch.claims import ClaimedResources
 from experiments.launch.plan import labelled_with_sweep
 from experiments.launch.submitit_jobs import saved_before_requeue
-from experiments.launch.worker import earlier_outcome, run_cell
 from experiments.settings.mistake import Mistake
 
 SIDE_BY_SIDE = ("joblib", "submitit_local")  # launchers whose jobs all see every core and GPU of this machine

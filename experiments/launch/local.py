@@ -7,16 +7,17 @@ from contextlib import contextmanager
 
 from rich.console import Console
 
-from experiments.launch.cell import folder_of
-from experiments.launch.fork_server import ForkServer, can_fork
-from experiments.launch.prepare import prepare_in_child_process
+from experiments.cells.cell import folder_of
+from experiments.cells.fork_server import ForkServer, can_fork
+from experiments.cells.prepare import prepare_in_child_process
+from experiments.cells.resources import Workers, pool_for
+from experiments.cells.worker import Outcome, earlier_outcome, run_cells
 from experiments.launch.report import SweepProgress
-from experiments.launch.resources import Workers, on_gpu, pool_for
-from experiments.launch.worker import Outcome, earlier_outcome, run_cells
+from experiments.measure.devices import on_gpu
+from experiments.processes.interruption import Interruption
 from experiments.settings.mistake import Failure
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
-from experiments.training.interruption import Interruption
 
 
 def train_cells(

@@ -16,17 +16,17 @@ from typing import Any
 
 from rich.console import Console
 
+from experiments.cells.cell import folder_of
+from experiments.cells.worker import Outcome, earlier_outcome, outcome_of, run_cell
 from experiments.config.check import from_tree
-from experiments.launch.cell import folder_of
 from experiments.launch.local import prepare_corpora
 from experiments.launch.report import SweepProgress
-from experiments.launch.resources import on_gpu
-from experiments.launch.worker import Outcome, earlier_outcome, outcome_of, run_cell
+from experiments.measure.devices import on_gpu
+from experiments.processes.interruption import Interrupted, handled
 from experiments.settings.mistake import Mistake, first_line
 from experiments.settings.plugins import with_plugins
 from experiments.settings.ray_cluster import RayCluster
 from experiments.settings.run import Settings
-from experiments.training.interruption import Interrupted, handled
 
 POLL_SECONDS = 0.5
 CONNECTION_SECONDS = 10.0

@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
+from experiments.cells.cell import finished_result, folder_of
+from experiments.cells.worker import Outcome, RunningCell
 from experiments.display.comparison import COLUMNS, table_of, tables_of
 from experiments.display.rows import show
-from experiments.launch.cell import finished_result, folder_of
 from experiments.launch.plan import check_buildable, for_each_size
-from experiments.launch.worker import Outcome, RunningCell
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.run_length import planned_steps

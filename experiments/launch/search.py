@@ -8,14 +8,14 @@ from typing import Any
 
 from rich.console import Console
 
+from experiments.cells.cell import folder_of
+from experiments.cells.resources import Workers, pool_for
+from experiments.cells.worker import Cell, Outcome, earlier_outcome, run_drawn
 from experiments.config.grid import grid
 from experiments.display.rows import show
-from experiments.launch.cell import folder_of
 from experiments.launch.local import fork_server, prepare_corpora
 from experiments.launch.plan import Plan, PlannedSearch, check_cell, labelled_with_sweep
 from experiments.launch.report import SweepProgress, print_failed
-from experiments.launch.resources import Workers, pool_for
-from experiments.launch.worker import Cell, Outcome, earlier_outcome, run_drawn
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 from experiments.search.objective import value_of

@@ -10,7 +10,7 @@ from typing import Any
 
 from hydra.core.utils import JobReturn, JobStatus
 
-from experiments.training.interruption import Interrupted
+from experiments.processes.interruption import Interrupted
 
 
 @contextmanager

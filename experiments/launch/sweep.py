@@ -6,22 +6,22 @@ from pathlib import Path
 
 from rich.console import Console
 
+from experiments.cells.cell import folder_of
+from experiments.cells.resources import Workers
+from experiments.cells.worker import Outcome, outcome_of
 from experiments.config.command_line import hydra_main
-from experiments.launch.cell import folder_of
 from experiments.launch.hydra_job import LEDGER, job, read_ledger
 from experiments.launch.local import train_cells
 from experiments.launch.plan import Plan, labelled_with_sweep
 from experiments.launch.ray_tasks import train_on_ray
 from experiments.launch.report import print_outcomes
-from experiments.launch.resources import Workers
 from experiments.launch.search import run_search
 from experiments.launch.submitit_jobs import every_job_awaited
-from experiments.launch.worker import Outcome, outcome_of
+from experiments.processes.interruption import Interrupted
 from experiments.record.durable import folder_for
 from experiments.record.folder import RunFolder
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.plugins import with_plugins
-from experiments.training.interruption import Interrupted
 
 
 def run_sweep(planned: Plan, workers: Workers, per_device: int = 1) -> ExitCode:

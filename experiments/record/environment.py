@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.measure.cores import cpu_field, usable
-from experiments.measure.process_environment import TUNED
+from experiments.processes.environment_variables import TUNED
 from experiments.settings.plugins import code_folders
 
 PACKAGES = (

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from rich.console import Console
 
+from experiments.cells.resources import Workers
 from experiments.display.rows import time_text
-from experiments.launch.resources import Workers
 from experiments.statistics.comparison import AnyComparison
 from experiments.statistics.evidence import MOST_SEEDS
 from experiments.tables.definition.request import Request

@@ -1,1 +1,1 @@
-"""The training loop and what it needs: optimizers, schedules, precision, guard, evaluation."""
+"""A run: its setup, the training loop, evaluation, checkpoints and result; `step/` has optimizers and precision."""

@@ -11,10 +11,10 @@ from experiments.settings.devices import largest_part
 from experiments.settings.digest import digest
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake
-from experiments.training.optimizer import optimizer_state
 from experiments.training.progress import Header
 from experiments.training.run import Run
-from experiments.training.step import Learner
+from experiments.training.step.learner import Learner
+from experiments.training.step.optimizer import optimizer_state
 
 
 def newest_checkpoint(run: Run) -> Checkpoint | None:

@@ -16,8 +16,8 @@ from experiments.data.packing import Packed
 from experiments.measure.quality import bits_per_byte, perplexity, unigram_loss
 from experiments.objectives.loss import LossSums
 from experiments.objectives.objective import Batch, Objective, ScoredObjective, Vocabulary
-from experiments.training.compiling import eager
-from experiments.training.micro_batches import Forward, shortage_shared, split
+from experiments.training.step.compiling import eager
+from experiments.training.step.micro_batches import Forward, shortage_shared, split
 
 COUNTED = 1 << 12  # sequences whose tokens are counted at once
 EVALUATION_BATCH = 64  # sequences that make a batch: a constant, so that the positions don't depend on the batch size

@@ -16,13 +16,17 @@ from experiments.objectives.objective import Objective
 from experiments.record.folder import RunFolder
 from experiments.record.mirrors.choose import Mirrors
 from experiments.settings.run import Settings
-from experiments.training.distribution import World
-from experiments.training.micro_batches import Forward
 from experiments.training.progress import Progress
-from experiments.training.step import Learner
+from experiments.training.step.learner import Learner
+from experiments.training.step.micro_batches import Forward
+from experiments.training.step.world import World
 
 # takes a step and its validation loss (nats), and returns why a search considers the run hopeless, or None
 Judge = Callable[[int, float], str | None]
+
+
+class TrialPruned(Exception):
+    """A search does not need the rest of the run; the message has the reason."""
 
 
 class Used(NamedTuple):

@@ -29,13 +29,13 @@ from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.tasks.task import Task
 from experiments.training.checkpoints import newest_checkpoint, return_to, tensors, write_checkpoint
-from experiments.training.compiling import TRIED, choose, compile_layers
-from experiments.training.distribution import World
-from experiments.training.micro_batches import split
 from experiments.training.progress import Header, Progress
 from experiments.training.run import Run
 from experiments.training.run_length import planned_steps
-from experiments.training.step import Learner, learner_of
+from experiments.training.step.compiling import TRIED, choose, compile_layers
+from experiments.training.step.learner import Learner, learner_of
+from experiments.training.step.micro_batches import split
+from experiments.training.step.world import World
 
 LONG_STEPS = 500  # a run with fewer steps ends soon anyway
 

@@ -10,8 +10,8 @@ from experiments.objectives.objective import DecodedObjective
 from experiments.record.code_digest import code_digest
 from experiments.record.result import Result, Status
 from experiments.settings.run import Settings
-from experiments.training.compiling import eager
 from experiments.training.run import Run
+from experiments.training.step.compiling import eager
 
 
 def summarize(run: Run | None, settings: Settings, status: Status, reason: str | None) -> Result:

@@ -13,6 +13,7 @@ from experiments.measure.cores import Neighbours
 from experiments.measure.mfu import mfu
 from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.objectives.objective import ScoredObjective
+from experiments.processes.interruption import Interrupted, Interruption
 from experiments.record.checkpoint import origin, save
 from experiments.record.durable import RunFolderError, to_json, write
 from experiments.record.folder import PREDICTIONS, RESULT, RunFolder
@@ -22,15 +23,14 @@ from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import first_line
 from experiments.settings.run import Settings
 from experiments.training.checkpoints import newest_checkpoint, return_to, whole_tensors, write_checkpoint
-from experiments.training.distribution import ALONE, World
 from experiments.training.evaluate import Evaluation, evaluate
-from experiments.training.guard import NonFiniteError
-from experiments.training.interruption import Interrupted, Interruption, TrialPruned
-from experiments.training.micro_batches import fitting, is_out_of_memory
-from experiments.training.run import Judge, Run
-from experiments.training.schedule import learning_rate
+from experiments.training.run import Judge, Run, TrialPruned
 from experiments.training.set_up import align, set_up
-from experiments.training.step import Learner
+from experiments.training.step.guard import NonFiniteError
+from experiments.training.step.learner import Learner
+from experiments.training.step.micro_batches import fitting, is_out_of_memory
+from experiments.training.step.schedule import learning_rate
+from experiments.training.step.world import ALONE, World
 from experiments.training.summary import flops_per_token, summarize
 
 

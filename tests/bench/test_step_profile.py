@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments.measure.process_environment import ADDED
+from experiments.processes.environment_variables import ADDED
 
 ROOT = Path(__file__).parents[2]
 TINY = ["layers=2", "hidden_size=16", "heads=2", "length=16", "batch_size=2", "tokenizer.vocabulary_size=300"]

@@ -15,8 +15,8 @@ import pytest
 import cli
 from experiments.commands.ending import interrupted_by_signals, message_and_exit_code, silent_on_ctrl_c
 from experiments.config.compose import compose
+from experiments.processes.interruption import Interrupted
 from experiments.settings.exit_code import ExitCode
-from experiments.training.interruption import Interrupted
 from tests.fixtures.command import ROOT
 
 

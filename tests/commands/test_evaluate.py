@@ -13,14 +13,14 @@ import torch
 from typer.testing import CliRunner
 
 from cli import app
+from experiments.cells.cell import execute
 from experiments.commands.evaluate import evaluate_run
 from experiments.config.compose import compose
 from experiments.config.recorded import on_this_machine
-from experiments.launch.cell import execute
 from experiments.record.folder import RunFolder, config_text
 from experiments.settings.digest import bytes_digest
 from experiments.settings.mistake import Failure, Mistake
-from experiments.training.micro_batches import Forward
+from experiments.training.step.micro_batches import Forward
 
 
 @pytest.fixture(scope="module")

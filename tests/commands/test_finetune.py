@@ -11,6 +11,7 @@ import pytest
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
+from experiments.cells.cell import execute
 from experiments.commands.compare import compare_runs
 from experiments.commands.evaluate import evaluate_run
 from experiments.commands.export_checkpoint import export_run
@@ -20,12 +21,11 @@ from experiments.config.compose import compose
 from experiments.dashboard.page import page_data
 from experiments.dashboard.runs import chosen_runs
 from experiments.data.tokenizer import SPECIAL
-from experiments.launch.cell import execute
 from experiments.record.folder import RunFolder
 from experiments.record.index import Index
 from experiments.settings.mistake import Mistake
 from experiments.tasks.finetuning.squad import squad_scores
-from experiments.training.step import Learner
+from experiments.training.step.learner import Learner
 from tests.fixtures.finetuning import PRETRAINING
 from tests.fixtures.outcome import outcome
 

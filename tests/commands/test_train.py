@@ -11,8 +11,8 @@ import pytest
 from torch.testing import assert_close
 
 import cli
-from experiments.measure.process_environment import ADDED, TUNED
-from experiments.training.step import Learner
+from experiments.processes.environment_variables import ADDED, TUNED
+from experiments.training.step.learner import Learner
 
 
 def result(runs: Path) -> dict:

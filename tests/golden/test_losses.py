@@ -16,10 +16,10 @@ from typing import get_args
 import pytest
 import torch
 
+from experiments.cells.cell import execute, folder_of
 from experiments.config.compose import compose
 from experiments.config.messages import options
 from experiments.data.packing import prepare
-from experiments.launch.cell import execute, folder_of
 from experiments.model.architectures.bert import Bert
 from experiments.settings.model import Model, Norm
 

@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from experiments.launch.submitit_jobs import saved_before_requeue
-from experiments.training.interruption import Interrupted, Interruption
+from experiments.processes.interruption import Interrupted, Interruption
 
 submitit = pytest.importorskip("submitit", reason="needs attn[slurm]")
 NUMBER = getattr(signal, f"SIG{submitit.JobEnvironment.USR_SIG}")

@@ -18,9 +18,9 @@ from hydra.core.config_store import ConfigStore
 from rich.console import Console
 from rich.text import Text
 
+from experiments.cells import worker as runner
 from experiments.commands.train import launch
 from experiments.config.compose import compose
-from experiments.launch import worker as runner
 from experiments.launch.report import SweepProgress
 from experiments.measure.cores import usable
 from experiments.record.folder import RunFolder
@@ -166,7 +166,8 @@ def test_a_cell_sees_its_own_gpu_or_all_where_it_names_one_by_its_number(tiny, t
 
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     monkeypatch.setattr(runner, "process_arguments", arguments)
-    monkeypatch.setattr("experiments.launch.resources.on_gpu", lambda settings: True)
+    for module in ("experiments.cells.resources", "experiments.measure.devices"):
+        monkeypatch.setattr(f"{module}.on_gpu", lambda settings: True)
     monkeypatch.setattr("experiments.measure.hardware.visible_gpus", lambda: ["4", "6"])
     cell = compose([*(word for word in tiny if "device" not in word), f"runs={tmp_path / 'runs'}"])
     trainer = cell.trainer.model_copy(update={"device": device})
@@ -247,7 +248,7 @@ def test_a_wrong_number_of_workers_is_refused_before_anything_is_changed(attn, t
 def test_cells_side_by_side_are_those_of_one_by_one_and_compare_says_what_their_speed_is_worth(
     attn, tiny, monkeypatch, tmp_path
 ):
-    monkeypatch.setattr("experiments.launch.resources.usable", lambda: [0, 1, 2])
+    monkeypatch.setattr("experiments.cells.resources.usable", lambda: [0, 1, 2])
     words = ["train", "-m", "seed=0,1", "heads=2", *tiny, f"cache={tmp_path / 'cache'}"]
     first, second = attn(*words, "--workers", "auto"), attn(*words, "--workers", "1", "runs=one")
     assert first.returncode == second.returncode == 0, first.output + second.output

@@ -13,7 +13,7 @@ from experiments.model.build import build
 from experiments.objectives.kinds.translation import Translation
 from experiments.objectives.loss import loss
 from experiments.settings.mistake import Mistake
-from experiments.training.micro_batches import split
+from experiments.training.step.micro_batches import split
 
 PAD, CLS, SEP = 0, 2, 3
 VOCABULARY = SimpleNamespace(

@@ -15,13 +15,13 @@ import pytest
 
 from experiments.data import python_docs
 from experiments.launch import local as sweep
+from experiments.processes.interruption import Interrupted
 from experiments.settings.mistake import Mistake
 from experiments.tables import step_times
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import Table
 from experiments.tables.sources.choose import source_of
-from experiments.training.interruption import Interrupted
 from tests.fixtures.finetuning import labelled, write_lines
 
 TABLE = """

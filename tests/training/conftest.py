@@ -16,12 +16,12 @@ from experiments.record.folder import RunFolder
 from experiments.record.mirrors.choose import Mirrors
 from experiments.record.result import Result
 from experiments.settings.run import Settings
-from experiments.training.distribution import DistributedWorld
-from experiments.training.follower import follow
-from experiments.training.step import Learner
+from experiments.training.distributed.follower import follow
+from experiments.training.distributed.group import DistributedWorld
+from experiments.training.step.learner import Learner
 from experiments.training.train import train
 from tests.fixtures.outcome import outcome as of_folder
-from tests.training.forked import PARTS, Processes, losses
+from tests.training.distributed.forked import PARTS, Processes, losses
 
 WIDTH, HEADS, LAYERS, LENGTH, BATCH = 32, 4, 2, 16, 8
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.training import step as step_module
+from experiments.processes.interruption import Interrupted
 from experiments.training import train as module
-from experiments.training.interruption import Interrupted
+from experiments.training.step import learner as learner_module
 
 
 @pytest.fixture
@@ -34,14 +34,14 @@ def test_a_resumed_run_has_the_same_running_statistics(batch, go, outcome, monke
 
 
 def test_a_step_that_is_passed_over_leaves_the_statistics_finite(settings, go, outcome, monkeypatch):
-    backward, calls = step_module.backward, []
+    backward, calls = learner_module.backward, []
 
     def spoiled(forward, batch, index, micro_batch):
         calls.append(index)
         sums = backward(forward, batch, index, micro_batch)
         return sums._replace(smoothed=sums.smoothed * float("nan")) if index == 2 else sums
 
-    monkeypatch.setattr(step_module, "backward", spoiled)
+    monkeypatch.setattr(learner_module, "backward", spoiled)
     result, folder = go(settings(model__norm_kind="batch", trainer__guard="skip"))
     assert result.skipped_steps == 1 and 2 in calls
     _, tensors, _ = outcome(folder)

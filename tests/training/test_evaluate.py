@@ -11,7 +11,7 @@ from torch import nn
 from experiments.data.packing import prepare
 from experiments.objectives.objective import build_objective
 from experiments.training.evaluate import evaluate, evaluation_batches
-from experiments.training.micro_batches import Forward
+from experiments.training.step.micro_batches import Forward
 
 CPU = torch.device("cpu")
 

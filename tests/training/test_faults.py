@@ -9,7 +9,7 @@ import torch
 
 from experiments.record.durable import RunFolderError
 from experiments.training import train as train_module
-from experiments.training.step import Learner
+from experiments.training.step.learner import Learner
 
 
 class PowerCut(BaseException):

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from experiments.processes.interruption import Interrupted
 from experiments.record.folder import RunFolder
-from experiments.training.interruption import Interrupted
-from experiments.training.step import Learner
+from experiments.training.step.learner import Learner
 
 ROOT = Path(__file__).parents[2]
 TRAINEE = """
@@ -26,7 +26,7 @@ from experiments.display.progress import Display
 from experiments.record.folder import RunFolder
 from experiments.record.mirrors.choose import Mirrors
 from experiments.settings.run import Settings
-from experiments.training.interruption import Interrupted
+from experiments.processes.interruption import Interrupted
 from experiments.training.train import train
 
 settings = Settings.model_validate_json(sys.stdin.read())

@@ -19,7 +19,7 @@ from experiments.objectives.objective import build_objective
 from experiments.settings.run import Objective, Settings
 from experiments.training import train as train_module
 from experiments.training.evaluate import evaluate, evaluation_batches
-from experiments.training.micro_batches import Forward
+from experiments.training.step.micro_batches import Forward
 
 STEPS = 40
 KINDS = ["masked", "masked_sop", "causal", "permutation", "span_corruption"]

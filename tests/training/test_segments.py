@@ -19,7 +19,7 @@ from experiments.settings.mistake import Mistake
 from experiments.training import train as train_module
 from experiments.training.evaluate import evaluate
 from experiments.training.predicted_memory import Ids
-from experiments.training.step import learner_of
+from experiments.training.step.learner import learner_of
 
 WORDS = 8  # besides the special tokens
 SEGMENT = 4  # tokens

@@ -11,16 +11,16 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from experiments.cells.cell import check_unchanged
 from experiments.data.errors import DataError
 from experiments.display.progress import Display
-from experiments.launch.cell import check_unchanged
 from experiments.measure.cores import Neighbours
 from experiments.record import code_digest as code_digest_module
 from experiments.record.mirrors.choose import Mirrors
 from experiments.settings.mistake import Mistake
 from experiments.training import train as train_module
-from experiments.training.micro_batches import OutOfMemoryError
-from experiments.training.step import Learner
+from experiments.training.step.learner import Learner
+from experiments.training.step.micro_batches import OutOfMemoryError
 from experiments.training.train import train
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from experiments.launch.resources import Workers
+from experiments.cells.resources import Workers
 from experiments.record.environment import describe
 from experiments.settings.extras import MissingExtra
 from experiments.tables.sources.source import CellOutcome, Prediction, TableCell, Value

@@ -12,11 +12,11 @@ from typing import Any
 from omegaconf import OmegaConf
 from rich.console import Console
 
+from experiments.cells.cell import folder_of
+from experiments.cells.resources import Workers
 from experiments.config.command_line import check_overrides
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.pretrained import check_keys, inherited
-from experiments.launch.cell import folder_of
-from experiments.launch.resources import Workers
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.run import Settings

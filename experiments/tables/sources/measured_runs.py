@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from experiments.launch.cell import folder_of
-from experiments.launch.resources import Workers
+from experiments.cells.cell import folder_of
+from experiments.cells.resources import Workers
 from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import CellOutcome, Prediction, TableCell, Value
 from experiments.tables.sources.stored_numbers import StoredNumbers

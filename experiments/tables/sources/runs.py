@@ -8,10 +8,10 @@ from pathlib import Path
 
 from rich.console import Console
 
+from experiments.cells.cell import check_unchanged, folder_of
+from experiments.cells.resources import Workers
 from experiments.config.compose import compose
 from experiments.data.errors import DataError
-from experiments.launch.cell import check_unchanged, folder_of
-from experiments.launch.resources import Workers
 from experiments.record.durable import RunFolderError
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol
 
 from rich.console import Console
 
-from experiments.launch.resources import Workers
+from experiments.cells.resources import Workers
 from experiments.settings.run import Settings
 
 State = Literal["done", "diverged", "failed", "missing", "pretrained", "refused"]

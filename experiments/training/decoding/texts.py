@@ -14,8 +14,8 @@ from experiments.data.tokenizer import Tokenizer
 from experiments.model.architectures.encoder_decoder import EncoderDecoder
 from experiments.objectives.objective import Batch, DecodedObjective, Decoding
 from experiments.training.decoding.beam import beam_search
-from experiments.training.micro_batches import Forward, fitting
-from experiments.training.precision import autocast
+from experiments.training.step.micro_batches import Forward, fitting
+from experiments.training.step.precision import autocast
 
 
 def score(

@@ -7,7 +7,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.objectives.loss import predict
 from experiments.objectives.objective import Batch
-from experiments.training.micro_batches import Forward, backward
+from experiments.training.step.micro_batches import Forward, backward
 
 POSITIONS, LABELS = torch.tensor([1, 4, 8, 12, 20]), torch.tensor([1, 0, 1])
 

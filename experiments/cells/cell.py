@@ -1,0 +1,151 @@
+"""One run: its folder is made or found, locked, and trained in.
+
+`python -m experiments.cells.cell ASSIGNMENT` trains the configuration in the assignment's folder. A sweep starts such
+a process for each cell, or forks an equivalent one.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import AbstractContextManager, nullcontext, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from experiments.cells.assignment import Assignment, pin_to_cores
+from experiments.cells.prepare import prepare_in_child_process
+from experiments.config.check import from_tree
+from experiments.data.errors import DataError
+from experiments.display.progress import Display, summary
+from experiments.measure.cores import Neighbours
+from experiments.processes.child import end_with_parent
+from experiments.processes.interruption import Interrupted, Interruption
+from experiments.record.code_digest import code_digests, differing
+from experiments.record.folder import RunFolder, run_name
+from experiments.record.mirrors.choose import Mirrors
+from experiments.record.result import Result
+from experiments.settings.digest import digest
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Failure, Mistake
+from experiments.settings.run import Settings
+from experiments.tasks.choose import task_of
+from experiments.training.distributed.start import TorchrunProcess, torchrun_group, with_followers
+
+if TYPE_CHECKING:
+    from experiments.training.run import Judge
+    from experiments.training.step.world import World
+
+EXIT_CODE_OF_STATUS = {
+    "done": ExitCode.DONE,
+    "pruned": ExitCode.DONE,
+    "nan": ExitCode.NOT_FINITE,
+    "oom": ExitCode.OUT_OF_MEMORY,
+}
+
+
+def folder_of(settings: Settings) -> RunFolder:
+    """The run folder of a configuration. The same configuration has the same folder. Nothing is created."""
+    return RunFolder(Path(settings.runs) / run_name(settings.model_dump()))
+
+
+def finished_result(settings: Settings) -> Result | None:
+    """The result of a finished run.
+
+    Raises RunFolderError, and DataError if the code or the text has changed since.
+    """
+    folder = folder_of(settings)
+    result = folder.result()
+    if result is None or result.status != "done":
+        return None
+    folder.check_files()
+    check_unchanged(settings, folder, result)
+    return result
+
+
+def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> None:
+    """Raises DataError if a result was computed with other code or another text than the present ones."""
+    anew = "start again in another folder with runs=FOLDER"
+    now = code_digests(settings.model_dump(), result.backend)
+    if result.code_digest != digest(now):
+        before = (folder.environment() or {}).get("code", {})
+        raise DataError(f"{differing(before, now)} has changed since {folder.path} was trained; {anew}")
+    if task_of(settings).identity() not in (None, result.corpus):
+        raise DataError(f"{folder.path} was trained on a different text than the present one; {anew}")
+
+
+def execute(
+    settings: Settings, cells_at_once: int = 1, torchrun: TorchrunProcess | None = None, judge: Judge | None = None
+) -> ExitCode:
+    """Train, continue, or find a finished run; returns the exit code, also after SIGINT and SIGTERM. Raises Failure.
+
+    cells_at_once: the number of cells that are trained side by side, including this one.
+
+    torchrun: the identity of this process if torchrun has started several for the run. judge: that of a search.
+    """
+    if torchrun is None:
+        return _train_as_first_process(settings, cells_at_once, with_followers(settings, folder_of(settings)), judge)
+    with torchrun_group(settings, torchrun) as group:
+        if torchrun.rank == 0:
+            return _train_as_first_process(settings, cells_at_once, nullcontext(group))
+        from experiments.training.distributed.follower import follow
+
+        follow(settings, group)
+        return ExitCode.DONE
+
+
+def _train_as_first_process(
+    settings: Settings, cells_at_once: int, processes: AbstractContextManager[World], judge: Judge | None = None
+) -> ExitCode:
+    """The same, in the process that holds the run's folder. `processes` is a block with the processes that share its
+    steps.
+
+    If a mistake shows only with the data or the sizes, a folder that was made for this run is removed again.
+    """
+    folder = folder_of(settings)
+    result = finished_result(settings)
+    is_first = not folder.path.parent.exists()
+    if result is None:
+        neighbours = Neighbours(cells_at_once)
+        try:
+            with folder, Interruption(), Display() as display:
+                folder.create(settings.model_dump())
+                prepare_in_child_process(settings, folder)
+                display.stage("starting", 0, None)
+                # torch is imported only here: a mistake in settings or data, or a finished run, does not need it
+                from experiments.training.train import train
+
+                with processes as world:
+                    result = train(settings, folder, Mirrors(), display, neighbours, world, judge)
+        except Mistake:
+            folder.discard()
+            if is_first:
+                with suppress(OSError):
+                    folder.path.parent.rmdir()
+            raise
+        except Interrupted as interrupted:
+            print(f"{interrupted.reason}: the same command continues from {folder.path}", file=sys.stderr)
+            return interrupted.exit_code
+    summary(result, folder)
+    return EXIT_CODE_OF_STATUS[result.status]
+
+
+def main() -> ExitCode:
+    """Train the run of the first argument."""
+    return train_assigned(Assignment.from_line(sys.argv[1]))
+
+
+def train_assigned(assignment: Assignment) -> ExitCode:
+    """Train the run in the folder of an assignment, in a child whose parent holds the other end of stdin."""
+    pin_to_cores(assignment.cores)
+    # which makes the cell save and end
+    end_with_parent(signal.SIGTERM)
+    try:
+        settings = from_tree(RunFolder(assignment.folder).config())
+        return execute(settings, assignment.cells_at_once, judge=assignment.judge)
+    except Failure as failure:
+        print(failure, file=sys.stderr)
+        return failure.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

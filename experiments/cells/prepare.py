@@ -1,0 +1,71 @@
+"""The corpus of a run, made in a separate process, so that its memory is not counted as the run's.
+
+`python -m experiments.cells.prepare FOLDER` makes it for the run configured in FOLDER.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from experiments.config.check import from_tree
+from experiments.data.errors import DataError
+from experiments.data.store import Cache
+from experiments.display.progress import Display
+from experiments.processes.child import process_arguments, why_ended
+from experiments.record.folder import RunFolder
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Failure
+from experiments.settings.run import Settings
+from experiments.tasks.choose import task_of
+
+# what the process prints, whatever the locale
+IN_UTF8 = {"PYTHONIOENCODING": "utf-8:backslashreplace"}
+
+
+def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
+    """Make the corpus if the cache lacks it; progress goes to stderr. Raises DataError, Failure."""
+    source = task_of(settings)
+    if source.is_ready():
+        return
+    print(f"preparing the corpus {source.name} for the first time", file=sys.stderr)
+    started = time.monotonic()
+    try:
+        process = subprocess.run(
+            **process_arguments("experiments.cells.prepare", folder.path, os.environ | IN_UTF8),
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, encoding="utf-8",
+        )  # fmt: skip
+    finally:
+        # a signal or a lack of memory has ended it
+        with suppress(OSError):
+            Cache(Path(settings.cache), None).sweep()
+    if process.returncode == ExitCode.MISTAKE:
+        raise DataError(process.stdout.strip())
+    if process.returncode < 0:
+        raise Failure(f"preparing the corpus {source.name}: {why_ended(process.returncode, '')}")
+    if process.returncode:
+        raise RuntimeError(f"preparing the corpus {source.name} ended with exit code {process.returncode}")
+    print(f"the corpus was prepared in {time.monotonic() - started:.0f} s", file=sys.stderr)
+
+
+def main() -> ExitCode:
+    """Make the corpus of the run folder in the first argument; a mistake is printed to stdout."""
+    settings = from_tree(RunFolder(sys.argv[1]).config())
+    try:
+        with Display() as display:
+            task_of(settings).prepare(display.stage)
+    except DataError as mistake:
+        print(mistake)
+        return mistake.exit_code
+    except KeyboardInterrupt:
+        # the run says it
+        return ExitCode.INTERRUPTED
+    return ExitCode.DONE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""The cores and GPUs of this machine, which are divided among the cells that run side by side."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from experiments.measure.cores import usable
+from experiments.measure.devices import device_count, gpus_for, on_gpu
+from experiments.settings.mistake import Mistake
+from experiments.settings.run import Settings
+
+Workers = int | Literal["auto"]
+
+
+def parse_workers(text: str) -> Workers:
+    """The value of `--workers`. Raises Mistake unless it is `auto` or a number from 1 on."""
+    if text == "auto":
+        return "auto"
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise Mistake(f"--workers {text}".rstrip() + ": must be auto, or a number of cells from 1 on")
+
+
+def parse_per_device(text: str) -> int:
+    """The value of `--per-device`. Raises Mistake unless it is a number from 1 on."""
+    if text.isascii() and text.isdigit() and int(text) > 0:
+        return int(text)
+    raise Mistake(f"--per-device {text}".rstrip() + ": must be a number of cells from 1 on")
+
+
+@dataclass(frozen=True)
+class Resources:
+    """The resources that one cell has for itself."""
+
+    cores: tuple[int, ...] = ()  # numbers; none on a GPU
+    pinned: bool = False  # whether its process is kept to these cores, or may use idle ones
+    device: str | None = None  # one or more GPUs, as in CUDA_VISIBLE_DEVICES; None on a CPU
+
+
+class ResourcePool:
+    """The free cores and GPUs of this machine, of which at most `at_once` cells have some at the same time.
+
+    per_device: the number of cells that share a GPU.
+    """
+
+    def __init__(self, at_once: int, pinned: bool = False, per_device: int = 1) -> None:
+        self.at_once = at_once
+        self._pinned = pinned and hasattr(os, "sched_setaffinity")
+        self._per_device = per_device
+        self._taken = 0
+        self._cores = usable()
+        self._core_count = len(self._cores)
+        self._cells_of: dict[str, int] = {}  # the number of cells on each GPU
+
+    def acquire(self, settings: Settings) -> Resources | None:
+        """The resources that a cell needs: a GPU for each of its devices, or cores for its threads.
+
+        None if they are not free.
+        """
+        if self._taken == self.at_once:
+            return None
+        count = device_count(settings)
+        if on_gpu(settings):
+            gpus = gpus_for(settings)
+            # a cell that needs more than there are starts, and is refused with a reason
+            resources = self._take_devices(gpus, min(count, len(gpus)))
+        else:
+            resources = self._take_cores(min(settings.trainer.threads * count, self._core_count))
+        self._taken += resources is not None
+        return resources
+
+    def release(self, resources: Resources) -> None:
+        """Free resources that `acquire` gave."""
+        self._taken -= 1
+        self._cores = sorted([*self._cores, *resources.cores])
+        for name in resources.device.split(",") if resources.device is not None else ():
+            self._cells_of[name] -= 1
+
+    def _take_cores(self, count: int) -> Resources | None:
+        if len(self._cores) < count:
+            return None
+        taken, self._cores = self._cores[:count], self._cores[count:]
+        return Resources(tuple(taken), self._pinned)
+
+    def _take_devices(self, names: Sequence[str], count: int) -> Resources | None:
+        cells = {name: self._cells_of.get(name, 0) for name in names}
+        taken = sorted((name for name in names if cells[name] < self._per_device), key=cells.__getitem__)[:count]
+        if len(taken) < count:
+            return None
+        self._cells_of |= {name: cells[name] + 1 for name in taken}
+        return Resources(device=",".join(taken))
+
+
+def pool_for(cells: Sequence[Settings], workers: Workers, per_device: int = 1) -> ResourcePool:
+    """The resources for the cells that are to be trained side by side, of which `per_device` share a GPU.
+
+    `auto`: as many cells as there are cores for their threads, GPUs, and memory for the largest of them. If they take
+    every core, each cell is kept to its own cores; otherwise not, because another sweep may use the first ones. Raises
+    Mistake for more workers than the cores and GPUs allow, and for cells on a CPU that are to share a device.
+    """
+    if per_device > 1 and not any(on_gpu(cell) for cell in cells):
+        raise Mistake(
+            f"--per-device {per_device}: these cells train on a CPU, where each has its own cores",
+            "leave it out; --workers N trains N cells at once",
+        )
+    capacity = _capacity(cells, per_device)
+    if workers == "auto":
+        at_once = min(len(cells), capacity)
+        at_once = min(at_once, _cells_in_memory(cells)) if at_once > 1 else at_once
+    elif 1 <= workers <= capacity:
+        at_once = min(len(cells), workers)
+    else:
+        raise Mistake(
+            f"--workers {workers}: this machine has room for {capacity} of these cells at once; "
+            f"allowed: auto, 1{f' to {capacity}' if capacity > 1 else ''}",
+            "each cell has trainer.threads cores, or a GPU, for itself; --per-device N lets N cells share a GPU",
+        )
+    return ResourcePool(max(1, at_once), pinned=at_once == capacity, per_device=per_device)
+
+
+def _capacity(cells: Sequence[Settings], per_device: int) -> int:
+    threads = [cell.trainer.threads * device_count(cell) for cell in cells if not on_gpu(cell)]
+    count = len(usable()) // min(threads) if threads else 0
+    if of_gpus := [cell for cell in cells if on_gpu(cell)]:
+        gpus = {name for cell in of_gpus for name in gpus_for(cell)}
+        count += len(gpus) // min(map(device_count, of_gpus)) * per_device
+    return max(1, count)
+
+
+def _cells_in_memory(cells: Sequence[Settings]) -> int:
+    """The number of cells that fit into free memory, if all were like the one that computes most in a step."""
+    import psutil
+
+    from experiments.tasks.choose import task_of
+    from experiments.training.predicted_memory import predict_peak_bytes
+
+    on_cpu = [cell for cell in cells if not on_gpu(cell)]
+    if not on_cpu:
+        return len(cells)
+    largest = max(on_cpu, key=lambda cell: cell.layers * cell.hidden_size * cell.batch_size * cell.length)
+    return psutil.virtual_memory().available // predict_peak_bytes(largest, task_of(largest).vocabulary_size())

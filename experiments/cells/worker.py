@@ -1,0 +1,297 @@
+"""Cells side by side, each in a process of its own.
+
+The peak memory of a cell is therefore its own, and a kill or a lack of memory ends that cell only. Its outcome is read
+from its run folder.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import IO, NamedTuple, Protocol
+
+from experiments.cells.assignment import Assignment
+from experiments.cells.cell import finished_result, folder_of
+from experiments.cells.fork_server import ForkServer
+from experiments.cells.resources import ResourcePool, Resources
+from experiments.processes.child import process_arguments, why_ended
+from experiments.processes.interruption import Interrupted, handled
+from experiments.record.folder import RunFolder
+from experiments.record.lock import in_use
+from experiments.record.result import Result
+from experiments.search.study import Judge
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Failure
+from experiments.settings.run import Settings
+
+POLL_SECONDS = 0.2
+FAILED_AT_START = (ExitCode.FAILED, ExitCode.MISTAKE)  # for a cell that may not have begun
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a cell: its result, or the reason why there is none."""
+
+    folder: RunFolder
+    result: Result | None
+    reason: str  # empty when done
+
+    @property
+    def done(self) -> bool:
+        """Whether the cell has a result and its status is `done`."""
+        return self.result is not None and self.result.status == "done"
+
+    @property
+    def pruned(self) -> bool:
+        """Whether a search has ended the cell early, which is not a failure."""
+        return self.result is not None and self.result.status == "pruned"
+
+    @property
+    def failed(self) -> bool:
+        """Whether the cell is neither done nor pruned."""
+        return not self.done and not self.pruned
+
+
+class Cell(NamedTuple):
+    """A run to be trained, and the judge that a search gives it."""
+
+    settings: Settings
+    judge: Judge | None = None
+
+
+class Process(Protocol):
+    """The process of a cell."""
+
+    def poll(self) -> int | None:
+        """The exit code, negative after a signal; None while it runs."""
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to it."""
+
+    def close(self) -> None:
+        """Release the resources of the process. If it still runs, it saves and ends."""
+
+
+class SpawnedCell:
+    """A cell in a fresh interpreter. The open pipe tells it that its parent is alive."""
+
+    def __init__(self, assignment: Assignment, device: str | None, output: IO[str]) -> None:
+        environment = {**os.environ} if device is None else {**os.environ, "CUDA_VISIBLE_DEVICES": device}
+        self._process = subprocess.Popen(
+            **process_arguments("experiments.cells.cell", assignment.to_line(), environment),
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+    def poll(self) -> int | None:
+        """The exit code, negative after a signal; None while it runs."""
+        return self._process.poll()
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to the process; nothing happens if it has ended."""
+        self._process.send_signal(number)
+
+    def close(self) -> None:
+        """Close the pipe and wait for the end."""
+        self._process.communicate()
+
+
+class RunningCell:
+    """A cell whose process has been started. Raises Failure if its folder cannot be made."""
+
+    def __init__(self, cell: Cell, resources: Resources, at_once: int, server: ForkServer | None) -> None:
+        self.settings, self.resources = cell.settings, resources
+        self.folder = folder_of(self.settings)
+        with self.folder:
+            self.folder.create(self.settings.model_dump())
+        path = self.folder.path / "output.txt"
+        self._before = path.stat().st_size if path.exists() else 0  # the output of earlier attempts
+        self._output = path.open("a+", encoding="utf-8", errors="replace")
+        assignment = Assignment(self.folder.path, resources.cores if resources.pinned else None, at_once, cell.judge)
+        self.process: Process
+        if server is None or resources.device is not None:
+            # the number of a GPU counts among all that this process sees
+            visible = None if ":" in self.settings.trainer.device else resources.device
+            self.process = SpawnedCell(assignment, visible, self._output)
+        else:
+            self.process = server.start(assignment)
+
+    def outcome(self) -> Outcome | None:
+        """The outcome of the cell; None while it runs."""
+        if (code := self.process.poll()) is None:
+            return None
+        self.process.close()
+        with self._output:
+            self._output.seek(self._before)
+            said = self._output.read()
+        if code == ExitCode.MISTAKE:
+            self.folder.discard()
+        # what both say goes to one file
+        if code == ExitCode.FAILED and (theirs := self._outcome_of_another()):
+            return theirs
+        try:
+            result = self.folder.result()
+        except Failure as error:
+            return Outcome(self.folder, None, str(error))
+        # if the process did not begin, the result is that of an earlier attempt
+        stale = code != 0 and result is not None and result.status == "done"
+        stale |= code in FAILED_AT_START and result is not None and result.status != "failed"
+        if code < 0 or result is None or stale:
+            return Outcome(self.folder, None, why_ended(code, said))
+        return Outcome(self.folder, result, "" if result.status == "done" else f"{result.status}: {result.reason}")
+
+    def _outcome_of_another(self) -> Outcome | None:
+        """The outcome if another process trains in the folder, or has finished the run in the meantime."""
+        if holder := self.folder.holder():
+            return Outcome(self.folder, None, in_use(self.folder.path, holder))
+        return earlier_outcome(self.settings)
+
+
+Watcher = Callable[[Iterable[RunningCell]], None]
+
+
+def earlier_outcome(settings: Settings) -> Outcome | None:
+    """The outcome of a cell that needs no training, or cannot be trained."""
+    try:
+        result = finished_result(settings)
+    except Failure as error:
+        return Outcome(folder_of(settings), None, str(error))
+    return Outcome(folder_of(settings), result, "") if result else None
+
+
+def run_cell(settings: Settings, pool: ResourcePool | None = None) -> Outcome:
+    """Train one cell in a process of its own and wait for it.
+
+    pool: where its resources come from; without one, it has what it needs at once. Raises Interrupted if this process
+    is told to stop; the cell has then saved and ended.
+    """
+    (outcome,) = run_cells([settings], pool or ResourcePool(1))
+    return outcome
+
+
+def run_cells(
+    cells: Sequence[Settings],
+    pool: ResourcePool,
+    server: ForkServer | None = None,
+    watch: Watcher = lambda running: None,
+    ended: Callable[[Outcome], None] = lambda outcome: None,
+) -> list[Outcome]:
+    """Train cells, each in a process of its own as soon as there are resources for it, and return their outcomes in
+    order.
+
+    server: forks the processes of cells on the CPU; without it, each is a fresh interpreter. watch: called at intervals
+    with the running cells. ended: called with every outcome as it comes. Raises Interrupted if this process is told to
+    stop; all cells have then saved and ended.
+    """
+    return run_drawn(map(Cell, cells), pool, server, watch, ended)
+
+
+def run_drawn(
+    cells: Iterator[Cell | None],
+    pool: ResourcePool,
+    server: ForkServer | None = None,
+    watch: Watcher = lambda running: None,
+    ended: Callable[[Outcome], None] = lambda outcome: None,
+) -> list[Outcome]:
+    """The same for cells that are drawn one by one when there is room for another; None means that there is none
+    yet.
+    """
+    queue = _Queue(cells, pool, server, ended)
+    received: list[int] = []
+    with handled(lambda number, frame: received.append(number)), queue:
+        forwarded = 0
+        while queue.running or (not queue.drained and not received):
+            if not received:
+                queue.start()
+            for number in received[forwarded:]:
+                queue.send_signal(number)
+                forwarded += 1
+            queue.collect()
+            watch(queue.running.values())
+            if queue.running and server:
+                server.wait(POLL_SECONDS)
+            elif queue.running or queue.must_wait:
+                time.sleep(POLL_SECONDS)
+    if received:
+        raise Interrupted(received[0])
+    return [queue.outcomes[index] for index in range(queue.drawn)]
+
+
+class _Queue:
+    """Cells that wait, run or have ended, by their index. At the end of its block none runs."""
+
+    def __init__(
+        self,
+        cells: Iterator[Cell | None],
+        pool: ResourcePool,
+        server: ForkServer | None,
+        ended: Callable[[Outcome], None],
+    ) -> None:
+        self.running: dict[int, RunningCell] = {}
+        self.outcomes: dict[int, Outcome] = {}
+        self.drawn = 0
+        self.drained = False
+        self.must_wait = False  # for the next cell, or for its resources
+        self._next: Cell | None = None
+        self._cells, self._pool, self._server, self._ended = cells, pool, server, ended
+
+    def __enter__(self) -> _Queue:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for cell in self.running.values():
+            cell.process.close()
+
+    def start(self) -> None:
+        """Start the cells for which there are resources."""
+        self.must_wait = False
+        while cell := self._draw():
+            if (resources := self._pool.acquire(cell.settings)) is None:
+                self.must_wait = True
+                return
+            self._next, index = None, self.drawn
+            self.drawn += 1
+            try:
+                self.running[index] = RunningCell(cell, resources, self._pool.at_once, self._server)
+            except Failure as error:
+                self._pool.release(resources)
+                self._end(index, Outcome(folder_of(cell.settings), None, str(error)))
+
+    def send_signal(self, number: int) -> None:
+        """Send a signal to every cell that runs."""
+        for cell in self.running.values():
+            cell.process.send_signal(number)
+
+    def collect(self) -> None:
+        """Collect the cells that have ended."""
+        for index, cell in [*self.running.items()]:
+            if outcome := cell.outcome():
+                self._pool.release(self.running.pop(index).resources)
+                self._end(index, outcome)
+
+    def _draw(self) -> Cell | None:
+        """The next cell, if there is one and fewer run than allowed."""
+        if self._next is None and not self.drained and len(self.running) < self._pool.at_once:
+            try:
+                self._next = next(self._cells)
+                self.must_wait = self._next is None
+            except StopIteration:
+                self.drained = True
+        return self._next
+
+    def _end(self, index: int, outcome: Outcome) -> None:
+        self.outcomes[index] = outcome
+        self._ended(outcome)
+
+
+def outcome_of(folder: RunFolder, state: str) -> Outcome:
+    """The outcome that a ledger records: `done`, or the reason for another end."""
+    return Outcome(folder, folder.result(), "") if state == "done" else Outcome(folder, None, state)

@@ -1,0 +1,33 @@
+"""The devices of a run, as its settings name them. torch is imported only if they may be GPUs."""
+
+from __future__ import annotations
+
+from experiments.measure.cores import usable
+from experiments.settings.run import Settings
+
+
+def on_gpu(settings: Settings) -> bool:
+    """Whether a cell computes on a GPU."""
+    from experiments.measure.hardware import resolve_device
+
+    return settings.trainer.device != "cpu" and resolve_device(settings.trainer.device).type == "cuda"
+
+
+def gpus_for(settings: Settings) -> list[str]:
+    """The GPUs of which a cell on a GPU may take some: all of this process, or the one of its number."""
+    from experiments.measure.hardware import visible_gpus
+
+    number = settings.trainer.device.partition(":")[2]
+    return [visible_gpus()[int(number)]] if number else visible_gpus()
+
+
+def device_count(settings: Settings) -> int:
+    """The number of devices of a run. `auto` is all GPUs, or all cores divided by the threads of a process."""
+    devices = settings.trainer.devices
+    if devices != "auto":
+        return devices
+    if on_gpu(settings):
+        from experiments.measure.hardware import visible_gpus
+
+        return len(visible_gpus())
+    return max(1, len(usable()) // settings.trainer.threads)

@@ -1,0 +1,91 @@
+"""SIGINT and SIGTERM: a training step that is under way is finished and kept; anything else stops at once."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType, TracebackType
+
+from experiments.settings.exit_code import ExitCode
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+Handler = Callable[[int, FrameType | None], object] | signal.Handlers
+
+
+class Interrupted(BaseException):
+    """A signal ended the run. `exit_code` is what a shell expects: 130 for SIGINT, 143 for SIGTERM."""
+
+    def __init__(self, number: int) -> None:
+        self.reason = f"interrupted by {signal.Signals(number).name}"
+        self.exit_code = ExitCode(128 + number)
+        super().__init__(self.reason)
+
+
+class Interruption:
+    """Turns signals into Interrupted, which is raised at once, or within `deferred` only by `check`.
+
+    A second signal doesn't wait for `check`. Outside the main thread, signals are not handled.
+    """
+
+    def __init__(self) -> None:
+        self._deferring = False
+        self._pending: int | None = None
+        self._block = handled(self._receive)
+
+    def __enter__(self) -> Interruption:
+        self._block.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._block.__exit__(kind, error, traceback)
+
+    @contextmanager
+    def deferred(self) -> Iterator[None]:
+        """A block in which the first signal waits for `check`."""
+        self._deferring = True
+        try:
+            yield
+        finally:
+            self._deferring = False
+
+    @property
+    def pending(self) -> bool:
+        """Whether a signal waits for `check`."""
+        return self._pending is not None
+
+    def check(self) -> None:
+        """Raise Interrupted if a signal has come."""
+        if self._pending is not None:
+            raise Interrupted(self._pending)
+
+    def note(self, number: int) -> None:
+        """Let a signal that another process of the run has received wait for `check`."""
+        if self._pending is None:
+            self._pending = number
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        if self._deferring and self._pending is None:
+            self._pending = number
+        else:
+            raise Interrupted(number)
+
+
+@contextmanager
+def handled(handler: Handler, signals: Iterable[int] = SIGNALS) -> Iterator[None]:
+    """A block in which `handler` handles the signals; the previous handlers are restored when it ends.
+
+    Outside the main thread, where Python allows no handlers, the block has no effect.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, handler) for number in signals}
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)

@@ -1,0 +1,1 @@
+"""A run on several devices: its processes, how they start, and what they divide among them."""

@@ -1,0 +1,174 @@
+"""One step of training: batch, gradient in micro-batches that fit, guard, clipping, update.
+
+A run consists of such steps, with a folder and checkpoints. Experiments on the heads take a few steps without them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import clip_grads_with_norm_
+from torch.optim import Optimizer
+
+from experiments.data import batches
+from experiments.data.packing import Packed
+from experiments.measure.memory import give_back_freed_memory
+from experiments.model.layers.batch_norm import commit, discard
+from experiments.model.transformer import Transformer
+from experiments.objectives.loss import LossSums
+from experiments.objectives.objective import Batch, Objective
+from experiments.settings.devices import largest_part
+from experiments.settings.run import Settings
+from experiments.training.step import optimizer
+from experiments.training.step.guard import NonFiniteError, describe, locate
+from experiments.training.step.micro_batches import Forward, backward, fitting, shortage_shared
+from experiments.training.step.world import ALONE, World
+
+
+class Regularizer(Protocol):
+    """A term of the loss besides the objective's, and its effect on the forward passes."""
+
+    def parameters(self) -> Iterable[nn.Parameter]:
+        """Its parameters, which an optimizer of the learner must hold."""
+
+    def forward_passes(self, index: int) -> AbstractContextManager[object]:
+        """The block in which the forward passes of a step run; its random numbers are a function of `index`."""
+
+    def term(self) -> Tensor:
+        """The term in nats, which is added to the mean loss once in each step."""
+
+
+class StepOutcome(NamedTuple):
+    """The outcome of a step."""
+
+    batch: Batch
+    sums: LossSums
+    gradient_norm: float  # before clipping
+
+
+@dataclass
+class Learner:
+    """A model, what it learns from, and the optimizers that change it, one step at a time.
+
+    The number of a step counts from 1, as in the log. Its index counts from 0. Its batch, masks and dropout are pure
+    functions of the seed and the index.
+    """
+
+    model: Transformer
+    forward: Forward
+    objective: Objective
+    sequences: Packed
+    optimizers: list[Optimizer]
+    batch_size: int
+    micro_batch: int  # sequences at once; halved whenever memory runs out
+    clip: float | None  # largest norm of the gradient
+    regularizer: Regularizer | None = None
+    say: Callable[[str], None] = lambda message: None
+
+    def take(self, step: int, learning_rate: float) -> StepOutcome:
+        """Take the step of this number. Raises NonFiniteError before a weight has changed, OutOfMemoryError."""
+        index = step - 1
+        batch = self.batch(index)
+        sums = self.gradient(batch, index)
+        mean, total_norm = float(sums.mean(batch)), self.gradient_norm()
+        norm = float(total_norm)
+        if not math.isfinite(mean + norm):
+            where = locate(self.model, lambda: self._repeat_forward(batch, index), self.forward.world)
+            raise NonFiniteError(step, describe(step, batch.tokens, mean, norm, where))
+        if self.clip is not None:
+            clip_grads_with_norm_(self.parameters(), self.clip, total_norm)
+        optimizer.set_learning_rate(self.optimizers, learning_rate)
+        self.forward.world.update(self.optimizers)
+        commit(self.model)
+        return StepOutcome(batch, sums, norm)
+
+    def batch(self, index: int) -> Batch:
+        """The batch of a step and what it has to predict: a pure function of (seed, index)."""
+        seed = self.forward.seed
+        tokens_BN = batches.batch(self.sequences, seed, index, self.batch_size)
+        return self.objective.batch(tokens_BN, seed, index)
+
+    def gradient(self, batch: Batch, index: int) -> LossSums:
+        """Compute the gradient of the batch's mean loss into the parameters, and return the batch's summed losses.
+
+        Raises OutOfMemoryError if not even one sequence at a time fits.
+        """
+        world = self.forward.world
+
+        def attempt(micro_batch: int) -> LossSums:
+            self.forget_gradient()
+            with shortage_shared(world), self._forward_passes(index):
+                sums = backward(self.forward, batch, index, micro_batch)
+            if self.regularizer is not None:
+                self.regularizer.term().backward()
+            return sums
+
+        sums, self.micro_batch = fitting(attempt, self.micro_batch, lambda size: self.make_room(index + 1, size))
+        world.sum_gradients(self.parameters())
+        world.sum(sums)
+        return sums
+
+    def gradient_norm(self) -> Tensor:
+        """The l2 norm of the present gradient, a scalar."""
+        return self.forward.world.norm([each.grad for each in self.parameters() if each.grad is not None])
+
+    def parameters(self) -> list[nn.Parameter]:
+        """The parameters of the model, then those of the regularizer."""
+        return [*self.model.parameters(), *(() if self.regularizer is None else self.regularizer.parameters())]
+
+    def forget_gradient(self) -> None:
+        """Release the gradient, and statistics that a forward pass has proposed."""
+        for parameter in self.parameters():
+            parameter.grad = None
+        discard(self.model)
+
+    def make_room(self, step: int, micro_batch: int) -> None:
+        """Release everything that is not needed after memory ran out, and report the next size of micro-batch."""
+        self.forget_gradient()
+        give_back_freed_memory()
+        self.say(f"out of memory at step {step}: going on with {micro_batch} sequences at once")
+
+    def _forward_passes(self, index: int) -> AbstractContextManager[object]:
+        return nullcontext() if self.regularizer is None else self.regularizer.forward_passes(index)
+
+    def _repeat_forward(self, batch: Batch, index: int) -> None:
+        # all parts, whichever process they were in
+        forward = replace(self.forward, world=ALONE)
+        with self._forward_passes(index):
+            for _ in forward.losses(batch, index, self.micro_batch):
+                pass
+
+
+def learner_of(
+    settings: Settings,
+    model: Transformer,
+    objective: Objective,
+    sequences: Packed,
+    *,
+    device: torch.device,
+    precision: str,
+    world: World = ALONE,
+) -> Learner:
+    """The learner that the settings describe, for a model on `device`. precision: fp32 or bf16.
+
+    world: the processes that take its steps together; each has its own learner. It has placed the model.
+
+    Raises Mistake if a library of the optimizer is missing.
+    """
+    trainer = settings.trainer
+    return Learner(
+        model=model,
+        forward=Forward(model, device, precision, settings.seed, trainer.label_smoothing, world),
+        objective=objective,
+        sequences=sequences,
+        optimizers=optimizer.build_optimizers(model, settings.optimizer, world),
+        batch_size=trainer.batch_size,
+        micro_batch=min(trainer.micro_batch or trainer.batch_size, largest_part(trainer.batch_size, world.size)),
+        clip=settings.optimizer.clip,
+    )

@@ -1,0 +1,131 @@
+"""Cells in forked processes give the same results as in fresh ones, bit by bit, and leave nothing behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from experiments.cells.fork_server import ForkServer, can_fork
+from experiments.cells.resources import ResourcePool
+from experiments.cells.worker import Outcome, run_cell, run_cells
+from experiments.config.compose import compose
+from experiments.measure.cores import usable
+from experiments.settings.run import Settings
+from tests.fixtures.outcome import MEASURED
+
+pytestmark = pytest.mark.skipif(not can_fork(), reason="a fork is no whole process here")
+
+
+@pytest.fixture(scope="module")
+def server():
+    with ForkServer() as server:
+        assert server.refusal is None
+        yield server
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def cells(tiny, tmp_path, cache):
+    """cells("forked", "max_steps=9", ...): two cells that differ in their variant, in a folder of that name."""
+
+    def make(name: str, *words: str) -> list[Settings]:
+        replaced = {word.split("=")[0] for word in words}
+        kept = [word for word in tiny if word.split("=")[0] not in replaced]
+        fixed = [*kept, *words, f"runs={tmp_path / name}", f"cache={cache}", "model.dropout=0.1"]
+        return [compose([*fixed, f"variant={variant}"]) for variant in ("multi_head", "talking_heads")]
+
+    return make
+
+
+def numbers_of(outcome: Outcome) -> dict:
+    """Everything that is the same wherever and however often a cell runs."""
+    assert outcome.done, outcome.reason
+    folder = outcome.folder
+    metrics = [{key: line[key] for key in line.keys() - MEASURED} for line in folder.metrics.read()]
+    tensors = {path.name: load_file(path) for path in sorted(folder.checkpoint.glob("*.safetensors"))}
+    bits = {file: {name: each.numpy().tobytes() for name, each in read.items()} for file, read in tensors.items()}
+    return {"metrics": metrics, "checkpoints": bits, "loss": outcome.result.validation_loss}
+
+
+def test_forked_cells_side_by_side_are_those_of_fresh_processes_bit_by_bit(server, cells):
+    at_once = min(2, len(usable()))
+    forked = run_cells(cells("forked"), ResourcePool(at_once, pinned=True), server)
+    fresh = run_cell(cells("fresh")[0])
+    assert forked[0].folder.name == fresh.folder.name
+    assert numbers_of(forked[0]) == numbers_of(fresh) != numbers_of(forked[1])
+    assert [outcome.result.cells_at_once for outcome in (*forked, fresh)] == [at_once, at_once, 1]
+    environment = forked[0].folder.environment()
+    assert environment["usable_cores"] == 1 and environment["torch"]["threads"] == 1
+    # the memory of a cell counts only its own, although its process began as a copy of another
+    assert forked[0].result.peak_memory_bytes == pytest.approx(fresh.result.peak_memory_bytes, rel=0.05)
+    assert (forked[0].folder.path / "output.txt").read_text().count(": done\n") == 1
+
+
+@pytest.mark.campaign
+def test_a_cell_that_cannot_train_ends_no_other(server, cells):
+    wrong, right = cells("mixed", "data.train=/nowhere/text.txt")[0], cells("mixed")[1]
+    outcomes = run_cells([wrong, right], ResourcePool(1), server)
+    assert [outcome.done for outcome in outcomes] == [False, True]
+    assert "/nowhere/text.txt" in outcomes[0].reason
+    assert not outcomes[0].folder.path.exists()
+
+
+@pytest.mark.campaign
+def test_cells_leave_no_descriptor_behind(server, cells, scale):
+    # cells that are done already take processes that do next to nothing
+    done = run_cells(cells("again"), ResourcePool(2), server)
+    assert all(outcome.done for outcome in done)
+
+    def held() -> int:
+        return sum(len([*Path(f"/proc/{process}/fd").iterdir()]) for process in ("self", server._process.pid))
+
+    before = held()
+    again = run_cells([cell for _ in range(3 * scale) for cell in cells("again")], ResourcePool(1), server)
+    assert {numbers_of(outcome)["loss"] for outcome in again} == {numbers_of(outcome)["loss"] for outcome in done}
+    assert held() == before and not server._codes
+
+
+@pytest.mark.campaign
+def test_after_the_end_of_a_server_its_cells_save_and_the_next_cell_has_another(cells, tmp_path):
+    long, short = cells("long", "max_steps=100000", "trainer.compile=false")[0], cells("long")[1]
+    with ForkServer() as server:
+        folders = []
+
+        def watch(running) -> None:
+            for cell in running:
+                if cell.folder.metrics.last_step() > 8 and not folders:
+                    folders.append(cell.folder)
+                    os.kill(server._process.pid, signal.SIGKILL)
+
+        outcomes = run_cells([long, short], ResourcePool(1), server, watch)
+        assert [outcome.done for outcome in outcomes] == [False, True]
+        assert outcomes[0].reason.startswith("killed by SIGKILL")
+        end = time.monotonic() + 30
+        while not (result := folders[0].path / "result.json").exists():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        assert json.loads(result.read_text())["status"] == "interrupted"
+
+
+@pytest.mark.campaign
+def test_leaving_the_block_ends_the_cells(cells, tmp_path):
+    long = cells("left", "max_steps=100000", "trainer.compile=false")[0]
+
+    def watch(running) -> None:
+        if any(cell.folder.metrics.last_step() > 4 for cell in running):
+            raise RuntimeError("a bug")
+
+    with pytest.raises(RuntimeError, match="a bug"), ForkServer() as server:
+        run_cells([long], ResourcePool(1), server, watch)
+    (result,) = Path(long.runs).glob("*/result.json")
+    assert json.loads(result.read_text())["status"] == "interrupted"

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from experiments.cells.prepare import prepare_in_child_process
+from experiments.config.compose import compose
+from experiments.data.errors import DataError
+from experiments.data.packing import is_prepared
+from experiments.record.folder import RunFolder
+from experiments.settings.exit_code import ExitCode
+from experiments.settings.mistake import Failure
+
+
+@pytest.fixture
+def asked(tmp_path, text_file, tiny):
+    def make(text: Path = text_file):
+        places = [f"cache={tmp_path / 'cache'}", f"runs={tmp_path / 'runs'}", f"data.train={text}"]
+        settings = compose([*tiny[:-1], *places])
+        folder = RunFolder(tmp_path / "runs" / "one")
+        with folder:
+            folder.create(settings.model_dump())
+        return settings, folder
+
+    return make
+
+
+def cached(settings) -> bool:
+    return is_prepared(settings.data, settings.tokenizer, settings.length, Path(settings.cache))
+
+
+def test_made_once_in_another_process(asked, monkeypatch, tmp_path, capfd):
+    settings, folder = asked()
+    assert not cached(settings) and not (tmp_path / "cache" / "packed").exists()
+    prepare_in_child_process(settings, folder)
+    assert cached(settings)
+    assert "tokenizing" in capfd.readouterr().err
+
+    def never(*arguments, **options):
+        raise AssertionError
+
+    monkeypatch.setattr(subprocess, "run", never)
+    prepare_in_child_process(settings, folder)
+
+
+def test_a_mistake_comes_back_as_it_was_said(asked, tmp_path):
+    short = tmp_path / "short.txt"
+    short.write_text("three short words")
+    with pytest.raises(DataError, match="length=16 needs 15 tokens for one sequence"):
+        prepare_in_child_process(*asked(short))
+
+
+def test_a_process_that_breaks_is_a_bug(asked, monkeypatch):
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(RuntimeError, match="exit code 1"):
+        prepare_in_child_process(*asked())
+
+
+def test_a_process_that_is_killed_is_said_in_a_line(asked, monkeypatch, tmp_path):
+    killed = tmp_path / "killed"
+    killed.write_text("#!/bin/sh\nkill -9 $$\n")
+    killed.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(killed))
+    with pytest.raises(Failure, match=r"killed by SIGKILL \(out of memory\?\)") as caught:
+        prepare_in_child_process(*asked())
+    assert caught.value.exit_code == ExitCode.FAILED
+
+
+def test_what_a_killed_process_was_making_is_removed(asked, monkeypatch, tmp_path):
+    left = tmp_path / "cache" / "tokenizers" / "half.partial"
+    killed = tmp_path / "killed"
+    killed.write_text(f"#!/bin/sh\nmkdir -p {left}\nkill -9 $$\n")
+    killed.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(killed))
+    with pytest.raises(Failure, match="killed by SIGKILL"):
+        prepare_in_child_process(*asked())
+    assert left.parent.exists() and not left.exists()

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import signal
+import threading
+
+import pytest
+
+from experiments.processes.interruption import Interrupted, Interruption
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_at_once_or_when_asked(number, code):
+    with Interruption() as interruption:
+        with pytest.raises(Interrupted) as immediate:
+            signal.raise_signal(number)
+        assert immediate.value.exit_code == code and number.name in immediate.value.reason
+        with interruption.deferred():
+            signal.raise_signal(number)
+            assert interruption.pending
+            with pytest.raises(Interrupted):
+                interruption.check()
+            with pytest.raises(Interrupted):
+                signal.raise_signal(number)
+
+
+def test_nothing_came():
+    with Interruption() as interruption, interruption.deferred():
+        assert not interruption.pending
+        interruption.check()
+
+
+def test_handlers_are_put_back():
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with Interruption():
+        assert signal.getsignal(signal.SIGINT) != before[0]
+    assert (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_another_thread_leaves_them_alone():
+    before, seen = signal.getsignal(signal.SIGINT), []
+
+    def work():
+        with Interruption():
+            seen.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [before]

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from experiments.objectives.loss import loss
+from experiments.objectives.objective import Batch
+from experiments.training.step.micro_batches import (
+    OutOfMemoryError,
+    dropout_seed,
+    fitting,
+    is_out_of_memory,
+    padded,
+    split,
+)
+
+
+@st.composite
+def batches(draw):
+    sequences, length = draw(st.integers(1, 9)), draw(st.integers(1, 7))
+    positions = sorted(draw(st.sets(st.integers(0, sequences * length - 1), min_size=1)))
+    tokens = torch.arange(sequences * length).view(sequences, length)
+    return Batch({"tokens": tokens}, torch.tensor(positions), torch.tensor(positions) + 1000, length)
+
+
+@given(batch=batches(), size=st.integers(1, 10))
+def test_the_parts_make_the_whole(batch, size):
+    parts = list(split(batch, size))
+    assert all(len(part.tokens) <= size and len(part.positions) for part in parts)
+    assert torch.cat([part.targets for part in parts]).equal(batch.targets)
+    # each position still points at its own token
+    assert torch.cat([part.tokens.flatten()[part.positions] for part in parts]).equal(batch.positions)
+
+
+@given(count=st.integers(1, 5000))
+def test_padding_leaves_few_shapes_and_the_same_loss(count):
+    batch = Batch({}, torch.arange(count), torch.arange(count) % 3, count)
+    more = padded(batch)
+    assert len(more.positions) == len(more.targets) and count <= len(more.positions) <= max(count + 1, count * 9 / 8)
+    logits = torch.linspace(-1, 1, 3).expand(len(more.positions), 3)
+    assert float(loss(logits, more.targets)) == pytest.approx(float(loss(logits[:count], batch.targets)), rel=1e-5)
+
+
+def test_few_shapes():
+    sizes = {len(padded(Batch({}, torch.arange(n), torch.arange(n), n)).positions) for n in range(512, 1024)}
+    assert len(sizes) == 9
+
+
+def test_half_as_often_as_needed():
+    tried = []
+
+    def attempt(size):
+        tried.append(size)
+        if size > 2:
+            raise MemoryError
+        return size
+
+    assert fitting(attempt, 11, lambda size: None) == (2, 2)
+    assert tried == [11, 6, 3, 2]
+
+
+def test_one_sequence_is_the_end():
+    def attempt(size):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    with pytest.raises(OutOfMemoryError, match="even a single sequence"):
+        fitting(attempt, 4, lambda size: None)
+
+
+def test_real_shortages_are_told_from_mistakes():
+    with pytest.raises(RuntimeError) as shortage:
+        torch.empty(1 << 50)
+    assert is_out_of_memory(shortage.value)
+    assert is_out_of_memory(MemoryError()) and is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    with pytest.raises(RuntimeError) as mistake:
+        torch.ones(2, 3) @ torch.ones(2, 3)
+    assert not is_out_of_memory(mistake.value)
+    with pytest.raises(RuntimeError, match="mat1"):
+        fitting(lambda size: torch.ones(2, 3) @ torch.ones(2, 3), 4, lambda size: None)
+
+
+def test_dropout_seeds_differ():
+    seeds = {dropout_seed(seed, step, index) for seed in range(4) for step in range(4) for index in range(4)}
+    assert len(seeds) == 64 and all(0 <= seed < 2**63 for seed in seeds)
+    assert dropout_seed(1, 2, 3) == dropout_seed(1, 2, 3)
