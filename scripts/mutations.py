@@ -2,7 +2,7 @@
 
     python scripts/mutations.py            run every mutant; exit code 1 if one survives
     python scripts/mutations.py 3 7        run only these
-    python scripts/mutations.py --table    print the list for docs/testing.md
+    python scripts/mutations.py --table    print the list
 
 A mutant is made in a copy of the tree. Its test file must fail there, and pass in a copy without a mutant. The rest of
 the suite isn't run.
