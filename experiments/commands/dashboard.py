@@ -14,6 +14,7 @@ from experiments.dashboard.page import page, page_data
 from experiments.processes.interruption import Interrupted
 from experiments.record.durable import write
 from experiments.record.folder import METRICS, RENDERED, RESULT
+from experiments.settings.disk import written_at
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
 from experiments.settings.search import JOURNAL
@@ -87,10 +88,11 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
 def newest(runs: Path) -> tuple[int, int]:
     """The number of files of runs and the time of the newest one, which are cheap to get even for ten thousand runs."""
     times = []
-    for folder in os.scandir(runs):
+    # what is removed at this moment has no time
+    for folder in os.scandir(runs) if runs.is_dir() else ():
         for name in (METRICS, RESULT, "heads"):
             with suppress(OSError):
                 times.append(os.stat(f"{folder.path}/{name}").st_mtime_ns)  # noqa: PTH116 - half the time of a Path
     others = [*(runs / RENDERED).glob("*.json"), *(runs / "sweeps").glob(f"*/{JOURNAL}")]
-    times += [path.stat().st_mtime_ns for path in others]
+    times += map(written_at, others)
     return len(times), max(times, default=0)

@@ -14,17 +14,17 @@ from types import FrameType
 
 from experiments.processes.interruption import SIGNALS, Interrupted, handled
 from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Failure, shortened
+from experiments.settings.mistake import Failure, refusal, shortened
 
 # of a path that the user has given
 MISTAKEN_PATH_ERRORS = {errno.ENAMETOOLONG, errno.ELOOP}
 # of the machine, at this moment
 MACHINE_ERRORS = {
-    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE,
-    errno.EIO, errno.ESTALE, errno.ENXIO, errno.ENODEV,
+    errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO,
+    errno.ESTALE, errno.ENXIO, errno.ENODEV,
 }  # fmt: skip
 # where the output goes
-OUTPUT_ERRORS = {errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EBADF}
+OUTPUT_ERRORS = {errno.EAGAIN, errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EBADF}
 
 LONG_WORD = re.compile(r"\S{400,}")
 
@@ -41,6 +41,8 @@ def message_and_exit_code(error: BaseException) -> tuple[str, ExitCode] | None:
     # torch's own, by its name: torch is not imported before it is needed
     if type(error).__name__ == "OutOfMemoryError":
         return str(error), ExitCode.OUT_OF_MEMORY
+    if (refused := refusal(error)) is not None:
+        return str(refused), refused.exit_code
     if not isinstance(error, OSError):
         behind = _interruption_behind(error)
         return (behind.reason, behind.exit_code) if behind else None

@@ -43,9 +43,9 @@ def _choices(name: str) -> str:
 def _cache_folder() -> str:
     if named := os.environ.get("ATTN_CACHE"):
         return named
-    if "HOME" not in os.environ:
+    if not (home := os.environ.get("HOME")):
         raise LookupError("Environment variable 'HOME' not found")
-    return f"{os.environ['HOME']}/.cache/attn"
+    return f"{home}/.cache/attn"
 
 
 def register() -> None:

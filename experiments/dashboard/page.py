@@ -32,6 +32,7 @@ from experiments.record.dotted import value_at
 from experiments.record.folder import RENDERED
 from experiments.record.index import Index
 from experiments.settings.digest import unsealed
+from experiments.settings.disk import written_at
 from experiments.settings.mistake import first_line
 from experiments.settings.plain import from_json
 from experiments.statistics.evidence import standard_error
@@ -219,7 +220,7 @@ def _readable_heads(folders: list[Path], index: Index, notes: list[str]) -> Iter
 
 def _tables(folder: Path, index: Index) -> tuple[list[Any], list[str]]:
     """The tables that `attn table` has rendered, the newest first, as many as there is room for, and notes."""
-    newest_first = sorted(folder.glob("*.json"), key=lambda path: path.stat().st_mtime, reverse=True)
+    newest_first = sorted(folder.glob("*.json"), key=written_at, reverse=True)
     notes: list[str] = []
     fitting, others = _within(_readable_tables(newest_first, index, notes), TABLES)
     return list(fitting.values()), notes + ([f"{others} more tables have no room here."] if others else [])
@@ -229,7 +230,8 @@ def _readable_tables(paths: list[Path], index: Index, notes: list[str]) -> Itera
     """The tables whose files are unchanged; for each other one, a note here and on stderr."""
     for path in paths:
         try:
-            yield path, index.read(path, parse_saved)
+            if (table := index.read(path, parse_saved)) is not None:
+                yield path, table
         except (OSError, ValueError) as error:
             notes.append(f"Left out: {path}: {first_line(error)}; attn table writes it again.")
             print(notes[-1], file=sys.stderr)

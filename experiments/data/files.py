@@ -25,6 +25,9 @@ OTHER_FORMS = {
     b"BZh": "unpack it: bzip2 -dk {}",
     b"PK\x03\x04": "unpack it: unzip {}",
     b"PAR1": "it is a Parquet file: data=parquet reads it",
+    # before UTF-16, whose mark is the beginning of this one
+    codecs.BOM_UTF32_LE: "convert it: iconv -f utf-32 -t utf-8 {}",
+    codecs.BOM_UTF32_BE: "convert it: iconv -f utf-32 -t utf-8 {}",
     codecs.BOM_UTF16_LE: "convert it: iconv -f utf-16 -t utf-8 {}",
     codecs.BOM_UTF16_BE: "convert it: iconv -f utf-16 -t utf-8 {}",
 }
@@ -54,6 +57,8 @@ def find(key: str, pattern: str) -> list[Path]:
             raise DataError(f"{key}={pattern}: there is no such file{_beside(path)}")
         if not os.access(path, os.R_OK):
             raise DataError(f"{key}={pattern}: {path} cannot be read (permission denied)")
+        if not path.is_file():
+            raise DataError(f"{key}={pattern}: {path} is not a regular file; copy its content into one")
         if path.stat().st_size == 0:
             raise DataError(f"{key}={pattern}: {path} is empty")
     return paths

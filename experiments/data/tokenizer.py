@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import itertools
+import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -40,6 +43,8 @@ ROLES = {
 SENTINEL = "<extra_id_{}>"
 UNUSED = "<unused_{}>"  # an id of the model that no text has
 SAMPLE = 1 << 25  # bytes of training text that a tokenizer is trained on
+LONGEST_RUN = 10_000  # characters of a word, or blanks, in a text for training: the trainers' time is its square
+LONG_RUN = re.compile(rf"(?<!\S)\S{{{LONGEST_RUN},}}|(?<!\s)\s{{{LONGEST_RUN},}}")
 LETTERS = 1000  # characters that WordPiece knows at most, Chinese ones apart
 # those of Chinese, each of which BERT's normalizer makes a word of its own
 IDEOGRAPHS = (
@@ -206,7 +211,8 @@ def obtain(
         return {"sample_documents": len(texts), "sample_bytes": size}
 
     described = settings.model_dump()
-    folder, facts = cache.obtain("tokenizers", digest([described, corpus.identity, SPECIAL, SAMPLE, LETTERS]), make)
+    key = digest([described, corpus.identity, SPECIAL, SAMPLE, LETTERS, LONGEST_RUN])
+    folder, facts = cache.obtain("tokenizers", key, make)
     tokenizer = load(folder / TOKENIZER_FILE)
     size = {"vocabulary_size_asked": settings.vocabulary_size, "vocabulary_size": tokenizer.vocabulary_size}
     return tokenizer, described | facts | size | {"digest": tokenizer.digest}
@@ -238,17 +244,28 @@ def _sample(corpus: Corpus, report: Report) -> tuple[list[str], int]:
 
 def train(texts: list[str], settings: TrainedTokenizer) -> Tokenizer:
     """A tokenizer trained on the texts; the same texts give the same bytes. Few texts may give a smaller vocabulary."""
+    texts = [piece for text in texts for piece in _pieces(text)]
     try:
         with _no_panic():
             if settings.kind == "byte_bpe":
                 return Tokenizer(_byte_bpe(texts, settings.vocabulary_size))
             return Tokenizer(_wordpiece(texts, settings.vocabulary_size, settings.alphabet))
-    except ImportError:
-        # the library's fault, or that of a file in its place: not the text's
+    except (ImportError, OSError):
+        # the fault of the library, of a file in its place, or of the machine: not the text's
         raise
     except Exception as error:
         reason = first_line(error)
         raise DataError(f"tokenizer.kind={settings.kind} cannot be trained on this text: {reason}") from error
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """The text in pieces that have no word longer than LONGEST_RUN, and no more blanks in a row."""
+    begin = 0
+    for run in LONG_RUN.finditer(text):
+        for end in range(run.start() + LONGEST_RUN, run.end(), LONGEST_RUN):
+            yield text[begin:end]
+            begin = end
+    yield text[begin:]
 
 
 def _byte_bpe(texts: list[str], size: int) -> tokenizers.Tokenizer:
@@ -337,5 +354,7 @@ def _no_panic() -> Iterator[None]:
         yield
     except BaseException as error:
         if type(error).__name__ == "PanicException":
+            if "ThreadPoolBuildError" in str(error):
+                raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)) from error
             raise RuntimeError(first_line(error)) from error
         raise

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 from experiments.settings.digest import sealed, unsealed
-from experiments.settings.disk import make_folder, read_bytes, take_lock, to_disk
+from experiments.settings.disk import UnreadableError, make_folder, read_bytes, take_lock, to_disk
 from experiments.settings.mistake import Failure
 from experiments.settings.plain import from_json
 
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _ANOTHER_DISK = "free some space or set runs= to another disk, then give the same command again"
 _ANOTHER_FOLDER = "choose a folder that you may write (runs=FOLDER for a training; --runs or --out for another command)"
+_UNREADABLE = "it cannot be read: permission denied; change its rights (chmod), or ask its owner to"
 _IN_THE_WAY = "a file stands where a folder should be; remove it or set runs= to another folder"
 _NO_LOCKS = (
     "this file system has no file locks (flock), which keep a run to one process at a time; set runs= to a folder on "
@@ -30,7 +31,8 @@ _NO_LOCKS = (
 _REASONS = {
     errno.ENOSPC: f"the disk is full; {_ANOTHER_DISK}",
     errno.EDQUOT: f"the disk quota is used up; {_ANOTHER_DISK}",
-    errno.EFBIG: f"the file would be larger than this process may write (ulimit -f); {_ANOTHER_DISK}",
+    errno.EFBIG: "the file would be larger than this process may write (ulimit -f), or than this file system allows; "
+    "raise the limit or set runs= to another disk, then give the same command again",
     errno.EACCES: f"permission denied; {_ANOTHER_FOLDER}",
     errno.EPERM: f"permission denied; {_ANOTHER_FOLDER}",
     errno.EROFS: f"the file system is read-only; {_ANOTHER_FOLDER}",
@@ -55,7 +57,7 @@ def disk_errors_as_failures(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = _REASONS.get(error.errno or 0, error.strerror or str(error))
-        raise RunFolderError(f"{path}: {reason}") from error
+        raise RunFolderError(f"{path}: {_UNREADABLE if isinstance(error, UnreadableError) else reason}") from error
 
 
 @contextmanager

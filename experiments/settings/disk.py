@@ -14,9 +14,16 @@ from typing import BinaryIO
 LARGEST = 1 << 30  # bytes of a file that is read whole
 
 
+class UnreadableError(PermissionError):
+    """A file exists that this process may not read."""
+
+
 def open_regular(path: Path) -> BinaryIO:
     """Open a file for reading. Raises OSError, also for other than regular files, as a pipe could block."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except PermissionError as error:
+        raise UnreadableError(error.errno, error.strerror, str(path)) from None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
@@ -32,6 +39,14 @@ def read_bytes(path: Path) -> bytes:
         if (size := os.fstat(file.fileno()).st_size) > LARGEST:
             raise OSError(errno.ERANGE, f"it has {size:,} bytes, which are too many to read", str(path))
         return file.read()
+
+
+def written_at(path: Path) -> int:
+    """The time at which a file was written, in nanoseconds since 1970; 0 if it is gone."""
+    try:
+        return path.stat().st_mtime_ns
+    except OSError:
+        return 0
 
 
 def open_lock(path: Path) -> int:
@@ -97,7 +112,7 @@ def made_folder(path: Path) -> bool:
         if path.is_dir():
             return False
         if path.is_symlink() and not path.exists():
-            message = f"it is a link to {path.readlink()}, which does not exist"
+            message = f"it is a link to {path.readlink()}, where there is no folder"
             raise FileNotFoundError(errno.ENOENT, message, str(path)) from None
         raise
     to_disk(path.parent)

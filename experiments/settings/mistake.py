@@ -3,9 +3,22 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import os
+import re
 from collections.abc import Iterable
 
 from experiments.settings.exit_code import ExitCode
+
+# of what the system allows a process, whichever file or call needs it
+SCARCE = {
+    errno.EAGAIN: "no other process or thread can be started (ulimit -u, or a limit of the container)",
+    errno.ENOMEM: "there is not enough memory (ulimit -v, a limit of the container, or other processes)",
+    errno.EMFILE: "too many files are open in this process (ulimit -n)",
+    errno.ENFILE: "too many files are open on this machine",
+}
+LOADER = re.compile(r"\S+\.so[.0-9]*: ")  # the start of what the system's loader of libraries says
+NO_TEMPORARY = "No usable temporary directory"  # the start of what Python says
 
 
 class Failure(Exception):
@@ -26,6 +39,40 @@ class Mistake(Failure):
 
     def __init__(self, text: str, hint: str = "") -> None:
         super().__init__(text + (f"\n  {hint}" if hint else ""))
+
+
+class OutOfMemory(Failure):
+    """A process needs more memory than there is."""
+
+    exit_code = ExitCode.OUT_OF_MEMORY
+
+
+def refusal(error: BaseException) -> Failure | None:
+    """The failure that an exception stands for if the system refuses this process something; None for any other.
+
+    It is memory, processes, open files, a folder for temporary files, or a library.
+    """
+    lack = _lack(error)
+    if lack is not None:
+        return OutOfMemory(SCARCE[lack]) if lack == errno.ENOMEM else Failure(SCARCE[lack])
+    if isinstance(error, OSError) and (error.strerror or "").startswith(NO_TEMPORARY):
+        return Failure(f"{error.strerror}; set TMPDIR to a folder that you may write")
+    if isinstance(error, (ImportError, OSError)) and LOADER.match(str(error)):
+        return Failure(f"a library cannot be loaded, for lack of memory or because it is damaged: {error}")
+    return None
+
+
+def _lack(error: BaseException) -> int | None:
+    """The key of SCARCE for what the process has too little of; None if the error has another reason."""
+    if isinstance(error, MemoryError):
+        return errno.ENOMEM
+    # Python's own words, for which there is no class
+    if isinstance(error, RuntimeError) and str(error) == "can't start new thread":
+        return errno.EAGAIN
+    # an output that does not wait for its reader has the same number, and words of its own
+    if isinstance(error, OSError) and error.errno in SCARCE and error.strerror == os.strerror(error.errno):
+        return error.errno
+    return None
 
 
 def closest(word: str, known: Iterable[str]) -> str | None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import cli
+from experiments.commands import ending
 from experiments.commands.ending import interrupted_by_signals, message_and_exit_code, silent_on_ctrl_c
 from experiments.config.compose import compose
 from experiments.processes.interruption import Interrupted
@@ -33,11 +34,38 @@ def test_what_the_system_refuses_is_said_in_a_line_and_the_rest_is_a_bug():
     assert message_and_exit_code(of_path(errno.ENOENT)) is message_and_exit_code(ValueError("shapes")) is None
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (OSError(errno.EAGAIN, os.strerror(errno.EAGAIN)), "ulimit -u"),
+        (RuntimeError("can't start new thread"), "ulimit -u"),
+        (OSError(errno.EMFILE, os.strerror(errno.EMFILE), "some file"), "ulimit -n"),
+        (OSError(errno.EAGAIN, "write could not complete without blocking"), "the output can't be written"),
+        (FileNotFoundError(errno.ENOENT, "No usable temporary directory found in ['/tmp']"), "TMPDIR"),
+        (ImportError("libtorch_cpu.so: failed to map segment from shared object"), "libtorch_cpu.so"),
+        (OSError("/some/libgomp.so.1: cannot allocate memory"), "libgomp.so.1"),
+    ],
+)
+def test_what_a_process_has_too_little_of_is_named(error, said, monkeypatch):
+    monkeypatch.setattr(ending, "_give_up_output", lambda: None)
+    line, code = message_and_exit_code(error)
+    assert said in line and "\n" not in line and code is ExitCode.FAILED
+
+
+def test_too_little_memory_has_its_exit_code_and_a_module_that_is_missing_is_a_bug():
+    for error in (MemoryError(), OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))):
+        line, code = message_and_exit_code(error)
+        assert "not enough memory" in line and code is ExitCode.OUT_OF_MEMORY
+    assert message_and_exit_code(ModuleNotFoundError("No module named 'nope'")) is None
+
+
 def test_a_folder_that_is_gone_and_a_missing_home_are_named(attn, tmp_path, monkeypatch):
     monkeypatch.delenv("ATTN_CACHE")
     monkeypatch.delenv("HOME")
     done = attn("train", "--dry-run")
     assert done.returncode == 2 and "the environment has no HOME" in done.stderr and "cache=FOLDER" in done.stderr
+    monkeypatch.setenv("HOME", "")
+    assert attn("train", "--dry-run").stderr == done.stderr
     monkeypatch.setenv("ATTN_CACHE", "elsewhere")
     assert compose([]).cache == "elsewhere"
     gone = tmp_path / "gone"

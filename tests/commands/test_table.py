@@ -16,7 +16,7 @@ from experiments.bench.worker import Turn
 from experiments.commands.table import TableOptions, seeds_of, show_table
 from experiments.record.folder import RunFolder
 from experiments.settings.mistake import Mistake
-from experiments.tables import step_times
+from experiments.tables import seeds, step_times
 from experiments.tables.sources.computed import Computed
 from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import Prediction, TableCell
@@ -289,6 +289,19 @@ def test_what_can_not_be_kept_is_still_shown(attn, short, tmp_path, heads_table)
     shown = attn("table", NAME, "--render-only", "--format", "csv", *short)
     assert set(rows_of(shown.stdout)) == {"h8", "h16", "h32"}
     assert shown.returncode == 1 and "a file stands where a folder should be" in shown.stderr
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"), [("loop", "Too many levels of symbolic links"), ("file", "a file stands where a folder should")]
+)
+def test_runs_that_cannot_be_read_end_the_search_for_seeds(attn, tmp_path, heads_table, monkeypatch, kind, said):
+    # without an end of its own, so that a search which goes on fails instead
+    monkeypatch.setattr(seeds, "count", lambda first, step: range(first, 3 * step, step))
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "file").touch()
+    done = attn("table", heads_table, "--render-only", "--runs", kind)
+    assert done.returncode == 1 and said in done.stderr and done.stderr.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "loop"]
 
 
 def test_a_folder_that_computed_cells_can_not_have_is_named(attn, tmp_path):

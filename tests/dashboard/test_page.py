@@ -136,6 +136,15 @@ def test_watching_rewrites_when_there_is_news_and_ends_quietly(make, tmp_path, m
     assert first[1]["refresh"] == command.WATCH_SECONDS and last["refresh"] == 0
 
 
+def test_files_that_are_removed_meanwhile_are_left_out(make, tmp_path):
+    make("a")
+    runs = tmp_path / "runs"
+    (runs / "tables").mkdir()
+    (runs / "tables" / "gone.json").symlink_to("nowhere")
+    assert page_data([], runs)["tables"] == [] and command.newest(runs)[0] > 0
+    assert command.newest(tmp_path / "none") == (0, 0)
+
+
 def test_the_command_line(make, tmp_path, attn):
     make("a")
     make("b", variant="talking_heads", heads=24)

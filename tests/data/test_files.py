@@ -3,6 +3,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -53,10 +54,11 @@ def test_bytes_that_are_not_utf8_are_named_by_their_offset(
             list(text_bytes(path))
 
 
-def test_utf16_is_recognized(tmp_path: Path) -> None:
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-32"])
+def test_a_wide_encoding_is_recognized(tmp_path: Path, encoding: str) -> None:
     path = tmp_path / "text"
-    path.write_text("hello", encoding="utf-16")
-    with pytest.raises(DataError, match="iconv -f utf-16"):
+    path.write_text("hello", encoding=encoding)
+    with pytest.raises(DataError, match=f"iconv -f {encoding}"):
         list(text_rows(path))
 
 
@@ -119,6 +121,9 @@ def test_what_cannot_be_found_is_said(tmp_path: Path) -> None:
         find("data.train", f"{tmp_path}/link.txt")
     with pytest.raises(DataError, match="is a folder; name its files"):
         find("data.train", str(tmp_path))
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="pipe is not a regular file"):
+        find("data.train", f"{tmp_path}/pipe")
     with pytest.raises(DataError, match=r"empty.txt is empty"):
         find("data.test", f"{tmp_path}/*.txt")
 

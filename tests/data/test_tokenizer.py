@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -154,3 +155,34 @@ def test_a_panic_of_the_library_is_an_error_that_can_be_handled(monkeypatch: pyt
     monkeypatch.setattr(module, "_byte_bpe", panics)
     with pytest.raises(DataError, match=r"tokenizer.kind=byte_bpe cannot be trained on this text: likelihood is NAN$"):
         train(["text"], TrainedTokenizer(kind="byte_bpe", vocabulary_size=300))
+
+
+def test_threads_that_cannot_be_started_are_not_the_fault_of_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    class PanicException(BaseException):
+        pass
+
+    def panics(texts: list[str], size: int) -> object:
+        raise PanicException("The global thread pool has not been initialized.: ThreadPoolBuildError { kind: IOError }")
+
+    monkeypatch.setattr(module, "_byte_bpe", panics)
+    with pytest.raises(BlockingIOError):
+        train(["text"], TrainedTokenizer(kind="byte_bpe", vocabulary_size=300))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_word_without_end_is_trained_on_in_pieces(kind: str) -> None:
+    """The time of the trainers is the square of the longest word; a word of a million letters would take minutes."""
+    settings = TrainedTokenizer(kind=kind, vocabulary_size=300)
+    word = "acgt" * 5000
+    pieces = [f"a short word {word[:10_000]}", word[10_000:] + " and another"]
+    assert train([f"a short word {word} and another"], settings).digest == train(pieces, settings).digest
+
+
+@given(st.text(st.sampled_from("ab \n\u3000"), max_size=60))
+def test_pieces_are_the_text_and_are_cut_only_within_long_runs(text: str) -> None:
+    longest = module.LONGEST_RUN
+    long = text.replace("b", "b" * longest).replace("\n", "\n" * longest)
+    pieces = [*module._pieces(long)]
+    assert "".join(pieces) == long
+    runs = re.findall(r"\S+|\s+", long)
+    assert len(pieces) - 1 == sum((len(run) - 1) // longest for run in runs)

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -381,22 +382,42 @@ def test_a_file_where_the_folder_should_be(tmp_path, settings):
             RunFolder(path).create(settings)
     (tmp_path / "link").symlink_to("unmounted")
     for path in (tmp_path / "link", tmp_path / "link" / "name"):
-        with pytest.raises(RunFolderError, match="it is a link to unmounted, which does not exist"):
+        with pytest.raises(RunFolderError, match="it is a link to unmounted, where there is no folder"):
             RunFolder(path).create(settings)
 
 
-def test_an_unwritable_folder(settings):
+@contextmanager
+def as_another_user():
+    """A block that permissions bind, though the tests may run as root."""
     user = os.geteuid()
-    with tempfile.TemporaryDirectory() as runs:
-        Path(runs).chmod(0o555)
-        if user == 0:
-            # permissions don't bind root
-            os.seteuid(65534)
-        try:
-            with pytest.raises(RunFolderError, match="permission denied; choose a folder"):
-                RunFolder(Path(runs) / "name").create(settings)
-        finally:
-            os.seteuid(user)
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(user)
+
+
+@pytest.fixture
+def open_folder():
+    """A folder that others may enter, unlike those of pytest."""
+    with tempfile.TemporaryDirectory() as path:
+        Path(path).chmod(0o755)
+        yield Path(path)
+
+
+def test_an_unwritable_folder(open_folder, settings):
+    open_folder.chmod(0o555)
+    with as_another_user(), pytest.raises(RunFolderError, match="permission denied; choose a folder"):
+        RunFolder(open_folder / "name").create(settings)
+
+
+def test_an_unreadable_file(open_folder, settings):
+    with RunFolder(open_folder / "name") as folder:
+        folder.create(settings)
+    (folder.path / "config.yaml").chmod(0)
+    with as_another_user(), pytest.raises(RunFolderError, match=r"config.yaml: it cannot be read: permission denied"):
+        folder.config()
 
 
 def fill(folder):

@@ -117,7 +117,10 @@ class Runs:
 
 
 def outcome_of_run(settings: Settings) -> CellOutcome:
-    """The outcome of a run, pretrained or fine-tuned."""
+    """The outcome of a run, pretrained or fine-tuned.
+
+    Raises RunFolderError and OSError if the folder of the runs cannot be read.
+    """
     folder = folder_of(settings)
     try:
         result = folder.result()
@@ -128,6 +131,9 @@ def outcome_of_run(settings: Settings) -> CellOutcome:
             check_unchanged(settings, folder, result)
         facts = {"environment": folder.environment() or {}}
     except (DataError, RunFolderError) as error:
+        if not folder.path.exists():
+            # the reason holds for every run, so a search for those that have begun would not end
+            raise
         return CellOutcome("refused", str(error))
     return CellOutcome(STATES.get(result.status, "failed"), result.reason or "", result.to_dict() | facts)
 
