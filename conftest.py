@@ -19,6 +19,7 @@ pytest_plugins = [
     "tests.fixtures.figures",
     "tests.fixtures.finetuning",
     "tests.fixtures.kernel",
+    "tests.fixtures.permissions",
     "tests.fixtures.plugins",
     "tests.fixtures.processor_time",
     "tests.fixtures.record",

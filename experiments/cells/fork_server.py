@@ -23,13 +23,12 @@ from typing import Any
 
 from experiments.cells.assignment import Assignment
 from experiments.processes.child import process_arguments, why_ended
+from experiments.processes.environment_variables import ONE_THREAD
 from experiments.record.code_digest import import_covered
 from experiments.settings.exit_code import ExitCode
 
 MODULE = "experiments.cells.fork_server"
 STATUS = Path("/proc/self/status")
-# numpy's products would start threads at import; a cell computes with torch, so it does not need them
-ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 
 
 class ForkServer:

@@ -17,9 +17,10 @@ from experiments.data.errors import DataError
 from experiments.data.store import Cache
 from experiments.display.progress import Display
 from experiments.processes.child import process_arguments, why_ended
+from experiments.processes.environment_variables import ONE_THREAD
 from experiments.record.folder import RunFolder
 from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Failure
+from experiments.settings.mistake import Failure, refusal
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 
@@ -36,7 +37,7 @@ def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
     started = time.monotonic()
     try:
         process = subprocess.run(
-            **process_arguments("experiments.cells.prepare", folder.path, os.environ | IN_UTF8),
+            **process_arguments("experiments.cells.prepare", folder.path, os.environ | IN_UTF8 | ONE_THREAD),
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, encoding="utf-8",
         )  # fmt: skip
     finally:
@@ -47,23 +48,28 @@ def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
         raise DataError(process.stdout.strip())
     if process.returncode < 0:
         raise Failure(f"preparing the corpus {source.name}: {why_ended(process.returncode, '')}")
+    if said := process.stdout.strip():
+        raise Failure(said)
     if process.returncode:
         raise RuntimeError(f"preparing the corpus {source.name} ended with exit code {process.returncode}")
     print(f"the corpus was prepared in {time.monotonic() - started:.0f} s", file=sys.stderr)
 
 
 def main() -> ExitCode:
-    """Make the corpus of the run folder in the first argument; a mistake is printed to stdout."""
+    """Make the corpus of the run folder in the first argument; a failure is printed to stdout."""
     settings = from_tree(RunFolder(sys.argv[1]).config())
     try:
         with Display() as display:
             task_of(settings).prepare(display.stage)
-    except DataError as mistake:
-        print(mistake)
-        return mistake.exit_code
     except KeyboardInterrupt:
         # the run says it
         return ExitCode.INTERRUPTED
+    except Exception as error:
+        failure = error if isinstance(error, Failure) else refusal(error)
+        if failure is None:
+            raise
+        print(failure)
+        return failure.exit_code
     return ExitCode.DONE
 
 

@@ -13,31 +13,32 @@ from experiments.settings.mistake import Mistake, nearest, shortened
 from experiments.settings.run import Settings
 from experiments.settings.variant import module_of, schema
 
+# an error: the path of its value, and what is said of it
+Error = tuple[tuple[int | str, ...], str]
+
 
 def from_tree(tree: dict[str, Any], sources: dict[Any, Any] | None = None) -> Settings:
     """The settings of plain values, such as a run folder's `config.yaml`. Raises Mistake."""
-    kind = class_of(tree)
-    variant = tree.get("variant")
-    wrong = list(_variant_errors(variant, sources or {})) if isinstance(variant, dict) else []
+    sources, variant = sources or {}, tree.get("variant")
+    wrong = list(_variant_errors(variant, sources)) if isinstance(variant, dict) else []
     try:
-        settings = kind.model_validate(tree)
+        settings = class_of(tree).model_validate(tree)
     except ValidationError as errors:
-        raise Mistake("\n".join([*_sentences(errors, tree, sources or {}), *wrong])) from errors
+        raise Mistake("\n".join(_own([*_errors(errors, tree, sources), *wrong], sources))) from errors
     if wrong:
-        raise Mistake("\n".join(wrong))
+        raise Mistake("\n".join(_own(wrong, sources)))
     return settings
 
 
-def _variant_errors(variant: dict[Any, Any], sources: dict[Any, Any]) -> Iterator[str]:
+def _variant_errors(variant: dict[Any, Any], sources: dict[Any, Any]) -> Iterator[Error]:
     try:
         schema(module_of(variant)).model_validate(variant)
     except ValidationError as errors:
         for error in errors.errors():
             path = ("variant", *error["loc"])
-            if not _follows(sources, path):
-                yield sentence(error, path, sources)
+            yield path, sentence(error, path, sources)
     except Mistake as error:
-        yield f"variant: {error}"
+        yield ("variant",), f"variant: {error}"
 
 
 def class_of(tree: dict[Any, Any]) -> type[Settings]:
@@ -47,19 +48,24 @@ def class_of(tree: dict[Any, Any]) -> type[Settings]:
     return FinetuningSettings if "pretrained" in tree else Settings
 
 
-def errors_of(tree: dict[str, Any], sources: dict[Any, Any], kind: type[Settings]) -> Iterator[str]:
-    """Yield a sentence for each value of `tree` that `kind` refuses, except those that follow from a refused key."""
+def errors_of(tree: dict[str, Any], kind: type[Settings]) -> Iterator[str]:
+    """Yield a sentence for each value of `tree` that `kind` refuses."""
     try:
         kind.model_validate(tree)
     except ValidationError as errors:
-        yield from _sentences(errors, tree, sources)
+        yield from (said for _, said in _errors(errors, tree, {}))
 
 
-def _sentences(errors: ValidationError, tree: dict[str, Any], sources: dict[Any, Any]) -> Iterator[str]:
+def _errors(errors: ValidationError, tree: dict[str, Any], sources: dict[Any, Any]) -> Iterator[Error]:
     for error in errors.errors():
         path = _without_tags(tree, error["loc"])
-        if not _follows(sources, path):
-            yield sentence(error, path, sources)
+        yield path, sentence(error, path, sources)
+
+
+def _own(errors: list[Error], sources: dict[Any, Any]) -> list[str]:
+    """What is said of the errors, except of a value `${key}` where `key` itself has an error."""
+    wrong = {path[0] for path, _ in errors if path}
+    return [said for path, said in errors if _key_behind(sources, path) not in wrong]
 
 
 def _without_tags(tree: Any, path: tuple[int | str, ...]) -> tuple[int | str, ...]:
@@ -125,7 +131,7 @@ def _source(sources: Any, path: tuple[int | str, ...]) -> str:
     return sources if isinstance(sources, str) and "${" in sources else ""
 
 
-def _follows(sources: Any, path: tuple[int | str, ...]) -> bool:
-    """Whether a value is `${key}`, so that the error belongs to that key."""
+def _key_behind(sources: Any, path: tuple[int | str, ...]) -> str | None:
+    """The key that a value takes over, as `${key}`; None for any other value."""
     reference = re.fullmatch(r"\$\{(\w+)\}", _source(sources, path))
-    return reference is not None and reference[1] in Settings.model_fields
+    return reference[1] if reference else None

@@ -58,7 +58,7 @@ def interpolated(config: DictConfig, unchecked: Container[str] = ()) -> tuple[di
         for key, value in sources.items()
         if not isinstance(value, dict) and "${" not in str(value) and key not in unchecked
     }
-    sentences = errors_of(typed, {}, class_of(sources))
+    sentences = errors_of(typed, class_of(sources))
     if wrong := [sentence for sentence in sentences if not sentence.endswith(" is missing")]:
         raise Mistake("\n".join(wrong))
     with hydra_errors_as_mistakes():

@@ -8,10 +8,11 @@ from typing import Any
 
 from experiments.config.messages import options
 from experiments.record.code_digest import code_digests, differing
-from experiments.record.durable import RunFolderError
+from experiments.record.durable import RunFolderError, disk_errors_as_failures
 from experiments.record.folder import PREFIX, TOKENIZER, RunFolder, checksum, known_checkpoint
 from experiments.record.plugin_files import check_plugins
 from experiments.settings.digest import digest, file_digest
+from experiments.settings.disk import files_named
 from experiments.settings.extras import check_installed
 from experiments.settings.finetuning import LIBRARIES
 from experiments.settings.group import WhichCheckpoint
@@ -132,5 +133,6 @@ def _origin(folder: RunFolder, checkpoint: object) -> dict[str, Any]:
 
 def _files(folder: RunFolder, which: WhichCheckpoint) -> Iterator[Path]:
     """The checkpoints of a kind that have a checksum, newest first."""
-    paths = sorted(folder.checkpoint.glob(f"{PREFIX[which]}-*.safetensors"), reverse=True)
+    with disk_errors_as_failures(folder.checkpoint):
+        paths = files_named(folder.checkpoint, f"{PREFIX[which]}-*.safetensors")[::-1]
     return (path for path in paths if path.with_suffix(".sha256").is_file())

@@ -15,6 +15,9 @@ TUNED = {
     "GLIBC_TUNABLES": "glibc.malloc.hugetlb=1:glibc.malloc.mmap_threshold=1073741824:"
     "glibc.malloc.trim_threshold=1099511627776",
 }
+# for processes that compute nothing with numpy: its library of products starts threads at import, and if it cannot, it
+# ends the process by SIGINT
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1"}
 ADDED = "ATTN_TUNED"  # the names that were added, for the processes that this one starts
 
 

@@ -21,11 +21,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from experiments.record.durable import replacing, swept, write
+from experiments.record.durable import disk_errors_as_failures, replacing, swept, write
 from experiments.record.folder import CONFIG, PREFIX, TOKENIZER, RunFolder, checksum, configuration_digest
 from experiments.settings.digest import file_digest
+from experiments.settings.disk import files_named
 from experiments.settings.group import WhichCheckpoint
-from experiments.settings.mistake import Mistake
+from experiments.settings.mistake import Mistake, refusal
 
 MODEL = "model/"
 KEPT: dict[WhichCheckpoint, int] = {"newest": 2, "best": 1}
@@ -62,7 +63,10 @@ def save(folder: Path, which: WhichCheckpoint, step: int, tensors: dict[str, Ten
 
 
 def load(folder: Path, which: WhichCheckpoint, report: Callable[[str], None]) -> Checkpoint | None:
-    """The newest good checkpoint of its kind; None if there is none. Damaged ones are skipped, and each is reported."""
+    """The newest good checkpoint of its kind; None if there is none. Damaged ones are skipped, and each is reported.
+
+    Raises RunFolderError for one that may be good, but that this process cannot read.
+    """
     paths = _files(folder, which)
     for path in paths:
         checkpoint = _read(path, report)
@@ -144,12 +148,17 @@ def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:
             raise ValueError("its header is not a mapping")
         return Checkpoint(int(path.stem.partition("-")[2]), path, tensors, header)
     except (OSError, SafetensorError, ValueError, RecursionError) as error:
+        if isinstance(error, PermissionError) or refusal(error) is not None:
+            # the next checkpoint that is written would remove it
+            with disk_errors_as_failures(path):
+                raise
         report(f"{path}: damaged ({error}), skipped")
         return None
 
 
 def _files(folder: Path, which: WhichCheckpoint) -> list[Path]:
-    return sorted(folder.glob(f"{PREFIX[which]}-*.safetensors"), reverse=True)
+    with disk_errors_as_failures(folder):
+        return files_named(folder, f"{PREFIX[which]}-*.safetensors")[::-1]
 
 
 @contextmanager

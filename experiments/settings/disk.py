@@ -8,6 +8,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO
 
@@ -39,6 +40,19 @@ def read_bytes(path: Path) -> bytes:
         if (size := os.fstat(file.fileno()).st_size) > LARGEST:
             raise OSError(errno.ERANGE, f"it has {size:,} bytes, which are too many to read", str(path))
         return file.read()
+
+
+def files_named(folder: Path, pattern: str) -> list[Path]:
+    """The files of a folder whose names match a pattern such as `*.json`, by name; none if there is no folder.
+
+    Raises OSError, also for a folder that may not be read, which `Path.glob` takes for an empty one.
+    """
+    try:
+        return sorted(path for path in folder.iterdir() if fnmatchcase(path.name, pattern))
+    except FileNotFoundError:
+        return []
+    except PermissionError as error:
+        raise UnreadableError(error.errno, error.strerror, str(folder)) from None
 
 
 def written_at(path: Path) -> int:

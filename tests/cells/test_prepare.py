@@ -3,9 +3,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from experiments.cells import prepare
 from experiments.cells.prepare import prepare_in_child_process
 from experiments.config.compose import compose
 from experiments.data.errors import DataError
@@ -51,6 +53,25 @@ def test_a_mistake_comes_back_as_it_was_said(asked, tmp_path):
     short.write_text("three short words")
     with pytest.raises(DataError, match="length=16 needs 15 tokens for one sequence"):
         prepare_in_child_process(*asked(short))
+
+
+def test_what_the_system_refuses_the_process_is_said(asked, monkeypatch, tmp_path, capsys):
+    settings, folder = asked()
+
+    def prepare_with_little(*arguments):
+        raise MemoryError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(prepare, "task_of", lambda settings: SimpleNamespace(prepare=prepare_with_little))
+        patched.setattr(sys, "argv", ["prepare", str(folder.path)])
+        assert prepare.main() is ExitCode.OUT_OF_MEMORY
+    said = capsys.readouterr().out
+    assert "not enough memory" in said and said.count("\n") == 1
+    (tmp_path / "child").write_text(f"#!/bin/sh\necho '{said}'\nexit 5\n")
+    (tmp_path / "child").chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "child"))
+    with pytest.raises(Failure, match="not enough memory"):
+        prepare_in_child_process(settings, folder)
 
 
 def test_a_process_that_breaks_is_a_bug(asked, monkeypatch):

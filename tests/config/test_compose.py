@@ -154,6 +154,8 @@ def test_no_configuration_can_import_anything(path):
         (["seed=${env:SEED}"], ["seed: Unsupported interpolation type env"]),
         (["data.train=[a"], ["'data.train=[a' cannot be read", "quote parts"]),
         (["objective=translation"], ["objective.kind = 'translation'", "data=pairs"]),
+        (["runs=${seed}"], ["runs = 0: must be a text; it is ${seed}"]),
+        (["variant.scaled=${norm}"], ["variant.scaled = 'pre': must be true or false; it is ${norm}"]),
         (["data=wmt14"], ["data.kind = 'hub_pairs'", "objective=translation"]),
     ],
 )

@@ -12,10 +12,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
-from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import yaml
@@ -26,6 +23,7 @@ from experiments.record import environment
 from experiments.record.durable import RunFolderError, write
 from experiments.record.folder import RunFolder, configuration_digest, run_name
 from experiments.record.result import Result
+from tests.fixtures.permissions import as_another_user
 
 floats = st.floats(allow_nan=False, allow_infinity=False)
 
@@ -384,26 +382,6 @@ def test_a_file_where_the_folder_should_be(tmp_path, settings):
     for path in (tmp_path / "link", tmp_path / "link" / "name"):
         with pytest.raises(RunFolderError, match="it is a link to unmounted, where there is no folder"):
             RunFolder(path).create(settings)
-
-
-@contextmanager
-def as_another_user():
-    """A block that permissions bind, though the tests may run as root."""
-    user = os.geteuid()
-    if user == 0:
-        os.seteuid(65534)
-    try:
-        yield
-    finally:
-        os.seteuid(user)
-
-
-@pytest.fixture
-def open_folder():
-    """A folder that others may enter, unlike those of pytest."""
-    with tempfile.TemporaryDirectory() as path:
-        Path(path).chmod(0o755)
-        yield Path(path)
 
 
 def test_an_unwritable_folder(open_folder, settings):

@@ -9,6 +9,7 @@ import torch
 from experiments.record.checkpoint import load, restore, save, weights
 from experiments.record.durable import RunFolderError
 from experiments.settings.mistake import Mistake
+from tests.fixtures.permissions import as_another_user
 
 
 def state(value):
@@ -72,6 +73,17 @@ def test_a_damaged_one_gives_way_to_the_one_before(tmp_path, said, damage):
     assert len(said) == 1 and "step-000000002.safetensors: damaged" in said[0] and "skipped" in said[0]
 
 
+@pytest.mark.parametrize("unreadable", ["checkpoint", "checkpoint/step-000000002.safetensors"])
+def test_one_that_may_not_be_read_is_not_taken_for_damaged(open_folder, said, unreadable):
+    for step in (1, 2):
+        save(open_folder / "checkpoint", "newest", step, state(step), {})
+    (open_folder / unreadable).chmod(0)
+    with as_another_user(), pytest.raises(RunFolderError, match=f"{unreadable}: it cannot be read"):
+        load(open_folder / "checkpoint", "newest", said.append)
+    assert said == []
+    (open_folder / unreadable).chmod(0o755)
+
+
 def test_nothing_good_left_is_said(tmp_path, said):
     save(tmp_path, "newest", 1, state(1), {})
     (tmp_path / "step-000000001.safetensors").write_bytes(b"")
@@ -103,7 +115,7 @@ def test_a_full_disk_leaves_the_earlier_one_and_no_litter(tmp_path, said, file_s
     before = sorted(tmp_path.iterdir())
     with pytest.raises(RunFolderError, match="step-000000002") as error:
         save(tmp_path, "newest", 2, {"weight": torch.zeros(1 << 15)}, {"step": 2})
-    assert "\n" not in str(error.value) and "free some space" in str(error.value)
+    assert "\n" not in str(error.value) and "raise the limit" in str(error.value)
     assert sorted(tmp_path.iterdir()) == before
     assert load(tmp_path, "newest", said.append).header == {"step": 1}
 
@@ -112,7 +124,7 @@ def test_a_run_on_a_full_disk_says_so_and_goes_on_when_there_is_room(settings, g
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 16, limits[1]))
     try:
-        with pytest.raises(RunFolderError, match="free some space"):
+        with pytest.raises(RunFolderError, match="raise the limit"):
             go(settings(), "cut")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
