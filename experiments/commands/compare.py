@@ -12,10 +12,11 @@ from experiments.display.comparison import matching, named_folders, near_value, 
 from experiments.display.rows import Row, show
 from experiments.record.checked_results import marked_result, other_code
 from experiments.record.folder import RESULT
-from experiments.record.index import Index
+from experiments.record.index import Index, without_collection
 from experiments.settings.mistake import Mistake, nearest
 
 
+@without_collection()
 def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> None:
     """Print the runs that are named or that match every key=value; without either, all finished runs.
 

@@ -30,7 +30,7 @@ from experiments.display.rows import Row
 from experiments.record.checked_results import CHANGED
 from experiments.record.dotted import value_at
 from experiments.record.folder import RENDERED
-from experiments.record.index import Index
+from experiments.record.index import Index, without_collection
 from experiments.settings.digest import unsealed
 from experiments.settings.disk import written_at
 from experiments.settings.mistake import first_line
@@ -63,6 +63,7 @@ DIGITS = 6
 Results = list[dict[str, Any]]
 
 
+@without_collection()
 def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, Any]:
     """The data of the page for the chosen runs, ready for JSON. Raises Mistake.
 

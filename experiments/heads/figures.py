@@ -32,8 +32,6 @@ STYLE: Any = {
     "svg.hashsalt": "attn",
 }
 FIGURE_WIDTH = 7.2  # inches
-# of attention maps: the size of a token and of a letter, and the maximum width of a row of maps
-TOKEN_INCHES, TOKEN_POINTS, LETTER_INCHES, MAPS_WIDTH = 0.085, 5.5, 0.055, 10.0
 Parameters = ParamSpec("Parameters")
 
 
@@ -92,42 +90,9 @@ def _union(bounds: Sequence[tuple[float, float]]) -> tuple[float, float]:
     return min(low for low, _ in bounds), max(high for _, high in bounds)
 
 
-@styled
-def attention_maps(maps: Mapping[str, Array], heads: int, queries: Sequence[str], memory: Sequence[str]) -> Figure:
-    """Attention maps [N, M] by the names of their heads, each from white to its largest weight, with its tokens.
-
-    heads: the number of heads of a layer, or of several complete layers. The number of maps in a row divides it.
-
-    Tokens stand beside the first map of a row and below the last map of a column, because all maps have the same ones.
-    """
-    width, height = (min(max(0.9, TOKEN_INCHES * len(tokens)), 3.0) for tokens in (memory, queries))
-    columns = max(count for count in range(1, max(1, int(MAPS_WIDTH / width)) + 1) if heads % count == 0)
-    rows = -(-len(maps) // columns)
-    labels = [LETTER_INCHES * max(map(len, tokens)) + 0.15 for tokens in (queries, memory)]
-    size = labels[0] + columns * (width + 0.1), labels[1] + rows * (height + 0.25)
-    # the constrained layout takes seconds for a hundred axes
-    figure = Figure(figsize=size)
-    axes = figure.subplots(rows, columns, squeeze=False)
-    for index, each in enumerate(axes.flat):
-        each.set(xticks=[], yticks=[])
-        if index >= len(maps):
-            each.set_visible(False)
-            continue
-        name, values = list(maps.items())[index]
-        each.imshow(values, cmap="Blues", vmin=0, interpolation="nearest", aspect="auto")
-        each.spines[:].set(visible=True, linewidth=0.4, color="#bbbbbb")
-        each.set_title(name, fontsize=7, pad=2)
-        each.tick_params(length=0, pad=1, labelsize=TOKEN_POINTS)
-        # a $ in a token does not begin a formula
-        if index % columns == 0:
-            each.set_yticks(range(len(queries)), queries, parse_math=False)
-        if index + columns >= len(maps):
-            each.set_xticks(range(len(memory)), memory, rotation=90, parse_math=False)
-    figure.subplots_adjust(
-        left=labels[0] / size[0], right=1 - 0.05 / size[0], bottom=labels[1] / size[1], top=1 - 0.2 / size[1],
-        wspace=0.1 / width, hspace=0.25 / height,
-    )  # fmt: skip
-    return figure
+def shown_heads(heads: int) -> list[int]:
+    """The heads, from 0, whose numbers stand at an axis."""
+    return [head for head in range(heads) if heads <= 12 or head in (0, heads - 1) or (head + 1) % 6 == 0]
 
 
 def colour_range(values: Array) -> tuple[float, float]:
@@ -152,7 +117,7 @@ def layer_head_heatmaps(panels: Mapping[str, Array], columns: int = 2) -> Figure
         image = each.imshow(values, cmap="cividis", vmin=low, vmax=high, aspect="auto", interpolation="nearest")
         each.set_title(title)
         each.set_yticks(range(layers), [str(layer) for layer in range(1, layers + 1)])
-        shown = [head for head in range(heads) if heads <= 12 or head in (0, heads - 1) or (head + 1) % 6 == 0]
+        shown = shown_heads(heads)
         each.set_xticks(shown, [str(head + 1) for head in shown])
         each.spines[:].set_visible(False)
         each.tick_params(length=0)
@@ -168,25 +133,31 @@ def layer_head_heatmaps(panels: Mapping[str, Array], columns: int = 2) -> Figure
 @styled
 def head_plane(points: Array, layers: Sequence[int], heads: Sequence[int], within: Mapping[int, float]) -> Figure:
     """The heads in two dimensions, coloured by layer, and the mean distance within a layer over its depth."""
-    figure, ((plane, depth),) = new_figure(1, 2, 3.6, width_ratios=[3, 2])
+    figure, axes = new_figure(2, 1, 7.4, height_ratios=[3, 1])
+    plane, depth = axes[:, 0]
     colours = layer_colours(max(layers))
     for layer in sorted(set(layers)):
         indices = [index for index, each in enumerate(layers) if each == layer]
         plane.scatter(
-            *points[indices].T, s=80, color=colours[layer - 1], alpha=0.85, linewidths=0, label=f"layer {layer}"
+            *points[indices].T, s=150, color=colours[layer - 1], alpha=0.85, linewidths=0, label=f"layer {layer}"
         )
         for index in indices:
             dark = np.mean(colours[layer - 1][:3]) < 0.45
-            place = {"ha": "center", "va": "center_baseline", "fontsize": 5}
+            place = {"ha": "center", "va": "center_baseline", "fontsize": 8}
             plane.text(*points[index], str(heads[index]), color="white" if dark else "black", **place)
     plane.set_aspect("equal", adjustable="datalim")
-    plane.set(xlabel="distance in two dimensions (square root of nats)", title="the heads: near ones attend alike")
+    unit = "square root of nats"
+    plane.set(
+        xlabel=unit,
+        ylabel=unit,
+        title="Heads that attend alike lie near each other: a circle is a head, with its number",
+    )
     for axis in (plane.xaxis, plane.yaxis):
         axis.set_major_locator(MaxNLocator(4))
-    plane.legend(fontsize=7, loc="best", handletextpad=0.1, borderpad=0)
+    plane.legend(fontsize=8, loc="best", handletextpad=0.1, borderpad=0)
     depth.plot(list(within), list(within.values()), color=GREY, zorder=0)
     depth.scatter(list(within), list(within.values()), s=40, color=[colours[layer - 1] for layer in within])
-    depth.set(xlabel="layer", ylabel="nats", title="mean distance within a layer")
+    depth.set(xlabel="layer", ylabel="divergence (nats)", title="Mean distance of two heads of a layer")
     depth.set_ylim(0, 1.15 * max([*within.values(), 1e-9]))
     depth.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
@@ -207,12 +178,17 @@ def pruning_curve(
     axes.fill_between(*spread, color=GREY, alpha=0.2, linewidth=0)
     for name, (left, losses) in curves.items():
         colour, marker = styles[name]
-        axes.plot(left, losses, color=colour, marker=marker, markersize=4, label=name)
+        ranged = f"{name}: mean and range" if name == "in random order" else name
+        axes.plot(left, losses, color=colour, marker=marker, markersize=4, label=ranged)
     axes.axhline(unigram, color="black", linestyle=":", linewidth=1)
     place = {"xycoords": axes.get_yaxis_transform(), "va": "bottom", "fontsize": 7}
-    axes.annotate("single-token frequencies", (0.01, unigram), **place)
+    axes.annotate("prediction by single-token frequencies", (0.01, unigram), **place)
     axes.invert_xaxis()
-    axes.set(xlabel="heads left", ylabel="loss (nats per predicted token)", title="removing the least important heads")
+    axes.set(
+        xlabel="heads left",
+        ylabel="loss (nats per predicted token)",
+        title="Loss when the least important heads are removed",
+    )
     axes.legend(title="order of removal", fontsize=8, title_fontsize=8)
     return figure
 
@@ -224,20 +200,23 @@ def projection_maps(layers: Sequence[dict[str, Array]]) -> Figure:
     Rows are the heads before, columns those after; blue is negative, red positive.
     """
     names = max((list(named) for named in layers), key=len)
-    figure, axes = new_figure(len(layers), len(names), 1.9 * len(layers) + 0.3)
+    figure, axes = new_figure(len(layers), len(names), 1.9 * len(layers) + 0.5)
     for layer, (row, named) in enumerate(zip(axes, layers, strict=True), 1):
         for each, name in zip(row, names, strict=True):
             image = each.imshow(named[name], cmap="RdBu_r", norm=CenteredNorm(), interpolation="nearest")
-            each.set(xticks=[], yticks=[])
+            before, after = (shown_heads(size) for size in named[name].shape)
+            each.set_yticks(before, [str(head + 1) for head in before])
+            each.set_xticks(after, [str(head + 1) for head in after])
+            each.tick_params(length=0, labelsize=6)
             each.spines[:].set_visible(False)
             bar = figure.colorbar(image, ax=each, fraction=0.046, pad=0.03)
             bar.outline.set_visible(False)
             bar.ax.tick_params(labelsize=6)
             if layer == 1:
-                each.set_title(name, loc="center")
-        row[0].set_ylabel(f"layer {layer}\nheads before")
+                each.set_title(f"entries of {name}", loc="center")
+        row[0].set_ylabel(f"layer {layer}: head before", fontsize=8)
     for each in axes[-1]:
-        each.set_xlabel("heads after")
+        each.set_xlabel("head after", fontsize=8)
     return figure
 
 
@@ -254,11 +233,10 @@ def projection_distances(distances: Mapping[str, Sequence[float | None]], chance
         each.set_xlabel("layer")
         each.xaxis.set_major_locator(MaxNLocator(integer=True))
         each.set_ylim(0, 1.08 * each.get_ylim()[1])
-    axes[0, 0].set_title("from the identity: ||P - I|| / ||I||")
-    axes[0, 1].set_title("share of the squared entries off the diagonal")
+    axes[0, 0].set_title("Distance from the identity: ||P - I|| / ||I||")
+    axes[0, 1].set_title("Share of the squared entries off the diagonal")
     axes[0, 1].axhline(chance, color=GREY, linestyle=":")
-    axes[0, 1].annotate("random", (1, chance), color="#555555", fontsize=7, va="top", xytext=(0, -2),
-                        textcoords="offset points")  # fmt: skip
+    axes[0, 1].annotate("dotted: a random matrix", (1, 0.9 * chance), color="#555555", fontsize=7, va="top")
     axes[0, 1].set_ylim(0, 1.08)
     axes[0, 0].legend(fontsize=8)
     return figure
@@ -276,7 +254,7 @@ def effective_ranks(before: Sequence[Array], after: Sequence[Array], lines: Mapp
     for name, value in lines.items():
         axes.axhline(value, color=GREY, linestyle=":", linewidth=1)
         axes.annotate(name, (0.995, value), xycoords=axes.get_yaxis_transform(), ha="right", va="bottom", fontsize=7)
-    axes.set(xlabel="layer", ylabel="effective rank", title="effective rank of the logits, a dot a head")
+    axes.set(xlabel="layer", ylabel="effective rank", title="Effective rank of the logits: a dot is a head")
     axes.set_ylim(0, 1.12 * max([*lines.values(), *(float(np.max(each)) for each in [*before, *after])]))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(fontsize=8, loc="upper left")
@@ -293,13 +271,14 @@ def rank_divergences(ranks: Sequence[int], divergences: Sequence[Array], key_siz
         axes.plot(ranks, np.maximum(values, 1e-6), color=colour, marker="o", markersize=3, label=f"layer {layer}")
     axes.axvline(key_size, color=GREY, linestyle=":")
     place = {"xycoords": axes.get_xaxis_transform(), "fontsize": 7, "ha": "left"}
-    axes.annotate(f" d_k = {key_size}", (key_size, 0.97), va="top", **place)
+    axes.annotate(f" key size d_k = {key_size}", (key_size, 0.97), va="top", **place)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(ranks, [str(rank) for rank in ranks])
     axes.minorticks_off()
     axes.set_ylim(bottom=1e-6)
-    axes.set(xlabel="rank of the logits", ylabel="nats from the true weights", title="weights matched at each rank")
+    axes.set(xlabel="rank to which the logits are cut", ylabel="divergence (nats)",
+             title="Attention weights of logits that are cut to a rank: divergence from the true weights")  # fmt: skip
     axes.legend(fontsize=8)
     return figure
 
@@ -311,24 +290,33 @@ def spread_curves(by_start: Mapping[str, Sequence[float]]) -> Figure:
     for (start, values), colour, marker in zip(by_start.items(), (BLUE, ORANGE, GREEN, GREY), "os^D", strict=False):
         axes.plot(np.maximum(values, 1e-17), color=colour, marker=marker, markersize=3, label=start)
     axes.set_yscale("log")
-    axes.set(xlabel="step", ylabel="spread, relative", title="how far the heads of a layer are apart (0: at 1e-17)")
+    axes.set(
+        xlabel="step",
+        ylabel="spread, relative to the largest output",
+        title="Difference between the heads of a layer (0 is drawn at 1e-17)",
+    )
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(fontsize=8)
     return figure
 
 
 @styled
-def relation_accuracies(names: Sequence[str], accuracy: Array, baseline: Array, heads: Sequence[str]) -> Figure:
-    """The accuracy of the best head for each relation, beside that of the best fixed offset."""
-    figure, ((axes,),) = new_figure(1, 1, 0.24 * len(names) + 0.9)
+def relation_accuracies(
+    names: Sequence[str], accuracy: Array, intervals: Array, baseline: Array, heads: Sequence[str]
+) -> Figure:
+    """The accuracy of the best head for each relation, its interval [R, 2], and that of the best fixed offset."""
+    figure, ((axes,),) = new_figure(1, 1, 0.24 * len(names) + 1.3)
     place = np.arange(len(names))[::-1]
-    axes.hlines(place, baseline, accuracy, color="#cccccc", zorder=0)
-    axes.scatter(baseline, place, color=GREY, marker="|", s=60, label="best fixed offset")
-    axes.scatter(accuracy, place, color=BLUE, s=24, label="best head")
-    for each, value, low, head in zip(place, accuracy, baseline, heads, strict=True):
-        axes.annotate(head, (max(value, low), each), xytext=(6, 0), textcoords="offset points", va="center", fontsize=6)
+    axes.hlines(place, *intervals.T, color=BLUE, linewidth=1.5, zorder=1)
+    axes.scatter(baseline, place, color="black", marker="|", s=70, zorder=2, label="best fixed offset")
+    axes.scatter(accuracy, place, color=BLUE, s=24, zorder=3, label="best head, named layer-head, and its 95% interval")
+    for each, high, low, head in zip(place, intervals[:, 1], baseline, heads, strict=True):
+        axes.annotate(head, (max(high, low), each), xytext=(6, 0), textcoords="offset points", va="center", fontsize=7)
     axes.set_yticks(place, names)
-    axes.set(xlim=(0, 1.08), ylim=(-0.8, len(names) - 0.2), xlabel="accuracy", title="finding the related word")
+    axes.set(
+        xlim=(0, 1.08), ylim=(-0.8, len(names) - 0.2), xlabel="accuracy: share of the related words that are found"
+    )
+    axes.set_title("Grammatical relations: the word that is related to a word", pad=22)
     # above the rows, because the bottom is full
     axes.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1, 1), ncols=2, borderaxespad=0)
     return figure

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -45,6 +46,7 @@ def test_means_over_other_seeds_are_hollow_and_on_no_front(sweep, open_runs):
     assert shown.text("tr.rest th").endswith("lucky") and shown.js("return !document.getElementById('unlike').hidden")
     assert shown.count("#speed .ring") == 1 and shown.count("#speed .symbol.hollow") == 1
     assert "Hollow symbols are means over other seeds than the baseline's." in shown.text("#speed .note")
+    assert shown.count("#parallel .line.hollow") == 1 and "Dotted lines are means" in shown.text("#parallel .note")
     assert shown.count("#losses .symbol.hollow") == 1 and "compare only their differences" in shown.text(
         "#curves .note"
     )
@@ -275,3 +277,44 @@ def test_pictures_are_printed_as_wide_as_the_sheet_whatever_they_were_on_the_scr
             )
     finally:
         shown.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+
+
+def test_on_a_phone_a_row_of_the_first_panel_says_its_interval(sweep, open_runs):
+    sweep("multi_head", seeds=4)
+    sweep("talking_heads", 0.2, seeds=4)
+    shown = open_runs(390)
+    found = shown.text("#forest .row .numbers")
+    low, high = re.findall(r"[\u2212+]\d\.\d{4}", found)[1:]
+    assert found.startswith("\u2212") and f"[{low}, {high}]" in found and found.endswith("; seeds 4")
+    assert f"[{low}, {high}]" in shown.text("#answer")
+    text, bar, row = (shown.box(f"#forest .row {part}") for part in (".numbers", ".symbol", ".back"))
+    assert bar["bottom"] <= text["top"] and text["bottom"] <= row["bottom"] and text["right"] <= row["right"]
+    assert shown.complaints() == []
+
+
+def test_plus_and_minus_stand_for_the_standard_error_everywhere_and_brackets_for_the_interval(sweep, open_runs):
+    sweep("multi_head", seeds=4)
+    sweep("talking_heads", 0.2, seeds=4)
+    shown = open_runs()
+    heads = shown.js(
+        "return [...document.querySelectorAll('#table thead th')].map((head) => [head.textContent,"
+        " [...document.querySelectorAll(`#table tbody td:nth-child(${head.cellIndex + 1})`)]"
+        ".some((cell) => cell.textContent.includes('\u00b1'))])"
+    )
+    assert any(has for _, has in heads) and all(("mean \u00b1 standard error" in head) == has for head, has in heads)
+    assert "\u00b1" not in shown.text("#losses") and re.search(r"\[\d\.\d{4}, \d\.\d{4}\]", shown.text("#losses .row"))
+    assert shown.complaints() == []
+
+
+def test_a_mean_lies_where_its_seeds_do_although_it_is_rounded(sweep, open_runs):
+    for variant in ("multi_head", "talking_heads"):
+        sweep(variant, seeds=4, memory=381_984_768.0)
+    shown = open_runs()
+    lefts = (
+        "return [...document.querySelectorAll('#memory .symbol')].map((each) => each.getBoundingClientRect())"
+        ".map((box) => box.x + box.width / 2)"
+    )
+    found = shown.js(lefts)
+    assert max(found) - min(found) < 1
+    ticks = "return [...document.querySelectorAll('#memory .axes text')].map((each) => each.textContent)"
+    assert len(set(shown.js(ticks))) == len(shown.js(ticks)) and shown.complaints() == []

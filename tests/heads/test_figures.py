@@ -16,7 +16,9 @@ def test_steps_are_whole():
 
 def test_the_legend_of_relations_covers_no_row():
     names = [f"relation {number}" for number in range(12)]
-    figure = figures.relation_accuracies(names, np.full(12, 0.2), np.full(12, 0.95), 12 * ["1-10"])
+    figure = figures.relation_accuracies(
+        names, np.full(12, 0.2), np.tile([0.1, 0.3], (12, 1)), np.full(12, 0.95), 12 * ["1-10"]
+    )
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     (axes,) = figure.axes

@@ -42,3 +42,21 @@ def test_progress_names_the_section_that_is_made(monkeypatch):
     display = SimpleNamespace(stage=lambda *stage: shown.append(stage))
     assert heads._sections(SimpleNamespace(name="a run"), HeadsOptions(), display) == []
     assert shown == [("heads of a run: importance", 0, 2), ("heads of a run: rank", 1, 2), ("heads of a run", 2, 2)]
+
+
+def test_the_colours_of_a_map_have_their_scale_below_it(chromium, tmp_path):
+    maps = {"weights": {"rows": ["a", "b"], "columns": ["c", "d"], "layers": [[[0.0, 0.25, 0.5, 0.25]]]}}
+    path = tmp_path / "index.html"
+    report.write_page(path, [("a run", "about it", [Section("Attention maps", "a text", maps=maps)])])
+    opened = Opened(chromium, path)
+    assert opened.complaints() == []
+    # the ends of the scale have the colours of 0 and of the largest weight
+    colours = opened.js(
+        "const picture = document.querySelector('.enlarged'), context = picture.getContext('2d');"
+        "const size = window.devicePixelRatio || 1;"
+        "const at = (x, y) => [...context.getImageData(x * size, y * size, 1, 1).data].join();"
+        "const left = 14 + 6.6, cell = 280, bottom = picture.height / size;"
+        "return [at(left + 0.5 * cell, left + 0.5 * cell), at(21, bottom - 25),"
+        " at(left + 0.5 * cell, left + 1.5 * cell), at(21 + 199, bottom - 25)]"
+    )
+    assert colours[0] == colours[1] == "255,255,255,255" and colours[2] == colours[3] != colours[0]

@@ -8,8 +8,8 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from omegaconf import OmegaConf
 
-from experiments.heads import figures
 from experiments.heads.hooks import check_prunable, read_stages, value_heads
+from experiments.heads.map_figures import attention_maps
 from experiments.heads.measures.importance import by_gradient, by_relevance
 from experiments.heads.measures.rank import divergence_by_rank
 from experiments.heads.parts import parts_of
@@ -79,10 +79,19 @@ def test_what_a_causal_head_may_not_see_is_no_part_of_its_divergence():
 
 def test_tokens_stand_at_both_axes_of_the_maps_and_a_dollar_is_no_formula():
     maps = {f"1-{head}": np.full((2, 3), 1 / 3) for head in range(1, 5)}
-    figure = figures.attention_maps(maps, 4, ["[CLS]", "$a$"], ["b", "<extra_id_0>", "\\xe4"])
+    figure = attention_maps(maps, 4, ["[CLS]", "$a$"], ["b", "<extra_id_0>", "\\xe4"])
     FigureCanvasAgg(figure).draw()
     first, *others = figure.axes
     assert [label.get_text() for label in first.get_yticklabels()] == ["[CLS]", "$a$"]
     assert [label.get_text() for label in first.get_xticklabels()] == ["b", "<extra_id_0>", "\\xe4"]
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["1-1", "1-2", "1-3", "1-4"]
-    assert not any(axes.get_yticklabels() for axes in others)
+    assert [axes.get_title(loc="left") for axes in figure.axes[:4]] == [
+        f"1-{head} \u2264 0.33" for head in (1, 2, 3, 4)
+    ]
+    assert not any(axes.get_yticklabels() for axes in others[:3])
+    # above them stands the scale of the colours, and nothing sticks out
+    scale = figure.axes[4]
+    assert [label.get_text() for label in scale.get_xticklabels()] == ["0", "most"]
+    width, height = figure.get_size_inches() * figure.dpi
+    for text in figure.texts:
+        box = text.get_window_extent()
+        assert box.x0 >= 0 and box.x1 <= width and box.y0 > first.title.get_window_extent().y1 and box.y1 <= height

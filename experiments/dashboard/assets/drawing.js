@@ -8,6 +8,7 @@ const SYMBOLS = [
 const DASHES = ["", "7 4", "2 3", "10 3 2 3", "14 5"];
 const COLOURS = 7;
 const ROOM = 0.04; // share of the axis left free at its ends
+const DIGITS = 1e-5; // means are rounded to six digits, so values that differ by a smaller share are one
 
 /** How group number `index` looks: its own colour, dash and symbol; -1 is all the rest together, in grey. */
 function look(index) {
@@ -61,10 +62,11 @@ function extent(values, logarithmic) {
     if (value < low) low = value;
     if (value > high) high = value;
   }
+  const same = high - low <= DIGITS * Math.max(Math.abs(low), Math.abs(high));
   if (logarithmic) {
-    const room = low === high ? 1.3 : (high / low) ** ROOM;
+    const room = same ? 1.3 : (high / low) ** ROOM;
     return [low / room, high * room];
   }
-  const room = low === high ? Math.abs(low) * 0.1 || 1 : (high - low) * ROOM;
+  const room = same ? Math.abs(low) * 0.1 || 1 : (high - low) * ROOM;
   return [low - room, high + room];
 }

@@ -1,8 +1,8 @@
 // Intervals under each other: a row a configuration, its mean, its 95% interval, its seeds, and what follows from them.
 "use strict";
 
-const ROW = { wide: 27, narrow: 46, top: 26, bottom: 40, narrowest: 760, spread: 1.8 };
-const TEXTS = [0, 215, 262, 360]; // pixels from the plot to its columns of text, and to their end
+const ROW = { wide: 27, narrow: 64, top: 26, bottom: 40, narrowest: 760, spread: 1.8 };
+const TEXTS = [0, 245, 295, 400]; // pixels from the plot to its columns of text, and to their end
 const SIDE = 64; // pixels that the name of a side takes
 const REACH = 2.2; // the axis goes so many times as far as means and seeds do; intervals that go further have arrows
 const LENGTHENED = 3; // the most that rows without a verdict may lengthen the axis; those that go further have arrows
@@ -104,7 +104,7 @@ class Forest {
   row(row, top, step, width) {
     const { scale, narrow } = this;
     const { colour, symbol } = look(row.group);
-    const middle = top + (narrow ? step - 14 : step / 2);
+    const middle = top + (narrow ? 30 : step / 2);
     const within = (value) => Math.max(scale.low, Math.min(scale.high, value));
     const kind = `row${row.selected ? " selected" : ""}`;
     const group = svg("g", {
@@ -139,8 +139,12 @@ class Forest {
         }),
       );
     const verdict = `verdict ${row.word.replaceAll(" ", "-")}`;
-    if (narrow) group.append(svg("text", { class: verdict, x: width - 4, y: base, "text-anchor": "end" }, row.word));
-    else {
+    if (narrow) {
+      const [difference, ...others] = row.numbers;
+      const said = [difference, ...others.map((text, place) => `${this.what.heading[place + 1]} ${text}`)].join("; ");
+      group.append(svg("text", { class: verdict, x: width - 4, y: base, "text-anchor": "end" }, row.word));
+      group.append(svg("text", { class: "numbers", x: 20, y: middle + 21 }, said));
+    } else {
       row.numbers.forEach((text, place) => group.append(svg("text", { x: this.texts + TEXTS[place], y: base }, text)));
       group.append(svg("text", { class: verdict, x: this.texts + TEXTS[2], y: base }, row.word));
     }

@@ -98,6 +98,9 @@ function draw() {
     row.compared = isOfThese && row.ended.length > 0;
     row.name = isOfThese ? row.short : `${row.short} (${data.comparisons[row.comparison].says})`;
   }
+  const baseline = drawBaselines();
+  // means over different seeds differ also by the seeds
+  for (const row of configurations) row.unlike = row.compared && row.seedKey !== baseline?.seedKey;
   const { test, faults } = parsedFilter(state.filter, columns, configurations);
   const kept = configurations.filter((row) => test(row) && !state.hidden.includes(groupName(row)));
   const axes = [
@@ -118,9 +121,6 @@ function draw() {
     others.rows = visible.filter((row) => !row.compared && row.ended.length);
     others.runs = visible.flatMap((row) => row.runs.filter((run) => !row.ended.includes(run)));
   }
-  const baseline = drawBaselines();
-  // means over different seeds differ also by the seeds
-  for (const row of configurations) row.unlike = row.compared && row.seedKey !== baseline?.seedKey;
   drawLegend(groups, groupName);
   drawAnswer(shownRows, baseline);
   drawForest(shownRows, baseline, group);

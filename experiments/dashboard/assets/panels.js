@@ -26,6 +26,12 @@ const QUANTITIES = {
 };
 const DIFFERENCE = "difference to the baseline";
 const half = (row, column) => row.halves[column] ?? null;
+/** The mean loss of a configuration, with its 95% interval in brackets. */
+function lossAndInterval(row) {
+  const width = half(row, "loss");
+  const mean = shown(row.loss, "loss");
+  return width === null ? mean : `${mean}  [${shown(row.loss - width, "loss")}, ${shown(row.loss + width, "loss")}]`;
+}
 const counts = (number, one, many = `${one}s`) => `${counted(number)} ${number === 1 ? one : many}`;
 
 function drawLegend({ numbers, sizes }, groupName) {
@@ -127,7 +133,7 @@ function drawHeads(shownRows, group) {
   byId("losses").hidden = !isForest;
   const told = (row) => [
     row.name,
-    `validation loss ${shown(row.loss, "loss")}${half(row, "loss") === null ? "" : ` ± ${shown(half(row, "loss"), "loss")}`}, ${counts(row.ended.length, "seed")}`,
+    `validation loss ${lossAndInterval(row)}, ${counts(row.ended.length, "seed")}`,
   ];
   if (isForest) return drawLosses(known, group, told);
   const facets = data.telling.filter((column) => ["layers", "hidden_size"].includes(column));
@@ -200,10 +206,10 @@ function drawHeads(shownRows, group) {
 function drawLosses(known, group, told) {
   const rows = sortedBy(known, "loss");
   losses.draw({
-    title: labelled("loss"), brief: labelled("loss"), heading: ["mean, ± 95% interval", "seeds"], zero: null, margin: 0, empty: "No run has finished.",
+    title: labelled("loss"), brief: labelled("loss"), heading: ["mean, 95% interval", "seeds"], zero: null, margin: 0, empty: "No run has finished.",
     rows: rows.slice(0, RUNGS).map((row) => ({
       group: group(row), name: row.name, mean: row.loss, half: half(row, "loss"), seeds: row.ended.map((run) => run.loss), key: row.name,
-      numbers: [`${shown(row.loss, "loss")}${half(row, "loss") === null ? "" : ` ± ${shown(half(row, "loss"), "loss")}`}`, String(row.ended.length)],
+      numbers: [lossAndInterval(row), String(row.ended.length)],
       word: "", hollow: row.unlike, selected: row.name === state.chosen, text: () => told(row),
     })),
   }); // prettier-ignore
@@ -223,6 +229,7 @@ function drawParallel(what, shownRows) {
   const said = [
     "A line is a configuration, and its outcomes are means. Drag along an axis, or use its arrow keys, to keep only a range in every panel. A click on the axis keeps all.",
   ];
+  if (drawn.some((row) => row.unlike)) said.push("Dotted lines are means over other seeds than the baseline's.");
   if (drawn.length < kept.length) said.push(`${drawn.length} of ${counted(kept.length)} lines are drawn.`);
   note("parallel", said);
 }

@@ -64,7 +64,7 @@ class Parallel {
     const { colour, dash } = look(this.what.group(row));
     const chosen = row.name === this.what.selected ? " selected" : "";
     const line = svg("path", {
-      class: `line thin${chosen}`,
+      class: `line thin${row.unlike ? " hollow" : ""}${chosen}`,
       d: `M${path.join("L")}`,
       style: `stroke:${colour};stroke-dasharray:${dash || "none"}`,
     });

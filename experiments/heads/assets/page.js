@@ -30,12 +30,15 @@ for (const viewer of document.querySelectorAll(".maps")) {
   const stageButtons = append("div", viewer), grid = append("div", viewer), enlarged = append("canvas", viewer), caption = append("output", viewer);
   stageButtons.className = "stages"; grid.className = "grid"; enlarged.className = "enlarged";
 
+  // the scale of the colours below the map: its pixels, and those of its surroundings
+  const BAR = { width: 200, high: 10, height: 40 };
   // where the map stands beside its tokens, in pixels
   const measures = () => {
     const { rows, columns } = stages[stage];
     const longest = Math.min(12, Math.max(...[...rows, ...columns].map((word) => word.length)));
     const label = 14 + 6.6 * longest, cell = Math.max(14, Math.floor(560 / Math.max(rows.length, columns.length)));
-    return { rows, columns, label, cell, width: label + columns.length * cell, height: label + rows.length * cell };
+    const width = label + columns.length * cell;
+    return { rows, columns, label, cell, width: Math.max(width, label + BAR.width), height: label + rows.length * cell + BAR.height };
   };
   const describe = (weight = "") => {
     const largest = Math.max(...stages[stage].layers[layer][head].map(Math.abs)).toFixed(3);
@@ -63,8 +66,24 @@ for (const viewer of document.querySelectorAll(".maps")) {
       context.fillText(short(word), 0, 0);
       context.restore();
     });
+    drawScale(context, Math.round(label), height - BAR.height + 10);
     describe();
     for (const each of grid.querySelectorAll("canvas")) each.classList.toggle("chosen", each.dataset.at === `${layer}-${head}`);
+  };
+  const drawScale = (context, left, top) => {
+    const map = stages[stage].layers[layer][head], largest = Math.max(...map.map(Math.abs), 1e-9);
+    const lowest = map.some((value) => value < 0) ? -largest : 0;
+    for (let x = 0; x < BAR.width; x++) {
+      const share = (lowest + ((largest - lowest) * x) / (BAR.width - 1)) / largest;
+      context.fillStyle = `rgb(${colour(share).map(Math.round)})`;
+      context.fillRect(left + x, top, 1, BAR.high);
+    }
+    context.fillStyle = getComputedStyle(viewer).color;
+    context.font = "11px system-ui, sans-serif";
+    const write = (text, x, side) => { context.textAlign = side; context.fillText(text, x, top + BAR.high + 9); };
+    write(lowest ? lowest.toFixed(3) : "0", left, "left");
+    write("weight", left + BAR.width / 2, "center");
+    write(largest.toFixed(3), left + BAR.width, "right");
   };
   enlarged.onmousemove = (event) => {
     const { rows, columns, label, cell, width } = measures();

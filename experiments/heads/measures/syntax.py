@@ -16,6 +16,7 @@ from experiments.heads.hooks import read_stages
 from experiments.heads.measures.profile import MAX_OFFSET
 from experiments.heads.trained_run import TrainedRun
 from experiments.settings.mistake import Mistake
+from experiments.statistics.proportion import wilson_interval
 
 MAX_SENTENCES = 500  # sentences from the start of the treebank that fit into the model's length
 MIN_OCCURRENCES = 20  # minimum number of occurrences of a relation
@@ -121,11 +122,12 @@ def relation_accuracies(run: TrainedRun, trees: Iterable[Tree]) -> tuple[list[di
             ((each_offset, counts[each_offset]) for each_offset in range(-MAX_OFFSET, MAX_OFFSET + 1)),
             key=lambda each: each[1],
         )
-        rows += [
-            {"relation": relation, "direction": direction, "layer": layer, "head": head, "accuracy": right / total,
-             "baseline": offset_count / total, "offset": offset, "count": total}
-            for (layer, head), right in zip(layer_heads, correct_counts.tolist(), strict=True)
-        ]  # fmt: skip
+        for (layer, head), right in zip(layer_heads, correct_counts.tolist(), strict=True):
+            low, high = wilson_interval(round(right), total)
+            rows.append(
+                {"relation": relation, "direction": direction, "layer": layer, "head": head, "accuracy": right / total,
+                 "low": low, "high": high, "baseline": offset_count / total, "offset": offset, "count": total}
+            )  # fmt: skip
     return rows, sentences
 
 

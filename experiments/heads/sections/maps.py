@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from attention.kernels.problem import Stage
-from experiments.heads import figures
 from experiments.heads.hooks import has_stages, read_stages
+from experiments.heads.map_figures import attention_maps
 from experiments.heads.options import HeadsOptions
 from experiments.heads.parts import parts_of
 from experiments.heads.section import Section
@@ -58,12 +58,11 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section:
             for layer, maps in enumerate(of_part, 1)
             for head, each in enumerate(maps[present[0]], 1)
         }
-        pictures[part.of("maps")] = figures.attention_maps(named, len(of_part[0][present[0]]), queries, memory)
+        pictures[part.of("maps")] = attention_maps(named, len(of_part[0][present[0]]), queries, memory)
     text = (
         "Rows are the tokens that attend, and columns are the tokens that they attend to. The darker an entry, the "
-        "larger the weight; the darkest is the largest of its map. A map is named by its layer and its head: 2-3 is "
-        "head 3 of layer 2. "
-        "Choose a map to enlarge it."
+        "larger the weight. Each map has its own scale, up to its largest weight. A map is named by its layer and its "
+        "head: 2-3 is head 3 of layer 2. Choose a map to enlarge it."
     )
     return Section("Attention maps", text, pictures, {"maps": rows}, viewer)
 

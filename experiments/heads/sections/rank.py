@@ -69,9 +69,9 @@ def _of_part(run: TrainedRun, part: Part, layers: list[dict[str, Tensor]]) -> Se
         f"mixing and {rank_after:.1f} after it. The second picture compares the weights of logits that are cut down to "
         "each rank with the true weights."
     )
-    lines = {f"d_k = {key_size}": key_size, f"N = {length}": length}
+    lines = {f"key size d_k = {key_size}": key_size, f"length N = {length}": length}
     if key_size == length:
-        lines = {f"d_k = N = {length}": length}
+        lines = {f"key size d_k = length N = {length}": length}
     if heads * key_size < length:
         lines[f"h d_k = {heads * key_size}"] = heads * key_size
     by_rank = figures.effective_ranks(effective_ranks["logits"], effective_ranks["mixed_logits"], lines)

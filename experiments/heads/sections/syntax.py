@@ -29,10 +29,13 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         "best fixed offset. "
         f"{len(syntactic)} of {len(best)} relations have a head {100 * syntax.SYNTACTIC_MARGIN:.0f} points above it"
         + (f": {listed}{' and others' if len(syntactic) > 6 else ''}." if syntactic else ".")
+        + " n is the number of words that the accuracy rests on. The interval is Wilson's, of one head by itself: it "
+        f"does not allow for the choice of the best of {len({(row['layer'], row['head']) for row in rows})} heads."
     )
     picture = figures.relation_accuracies(
-        [f"{row['relation']}, {row['direction']}" for row in best],
+        [f"{row['relation']}, {row['direction']} (n = {row['count']:,})" for row in best],
         np.array([row["accuracy"] for row in best]),
+        np.array([(row["low"], row["high"]) for row in best]),
         np.array([row["baseline"] for row in best]),
         [f"{row['layer']}-{row['head']}" for row in best],
     )
