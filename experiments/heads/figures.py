@@ -146,7 +146,7 @@ def head_plane(points: Array, layers: Sequence[int], heads: Sequence[int], withi
             place = {"ha": "center", "va": "center_baseline", "fontsize": 8}
             plane.text(*points[index], str(heads[index]), color="white" if dark else "black", **place)
     plane.set_aspect("equal", adjustable="datalim")
-    unit = "square root of nats"
+    unit = "distance in two dimensions (nats)"
     plane.set(
         xlabel=unit,
         ylabel=unit,

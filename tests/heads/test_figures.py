@@ -6,6 +6,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from experiments.heads import figures
+from experiments.heads.measures.distance import embed_in_plane
 
 
 def test_steps_are_whole():
@@ -46,3 +47,11 @@ def test_pictures_side_by_side_have_the_same_scales():
     (one,), (other,) = (figure.axes for figure in curves)
     # heads are counted down from left to right in both
     assert one.get_ylim() == other.get_ylim() and one.get_ylim()[1] > 9 and one.get_xlim()[0] > one.get_xlim()[1]
+
+
+def test_the_plane_has_the_unit_of_the_distances():
+    points = embed_in_plane(np.array([[0, 0.5], [0.5, 0]]))
+    assert abs(np.linalg.norm(points[0] - points[1]) - 0.5) < 1e-3
+    plane, within = figures.head_plane(points, [1, 2], [1, 1], {1: 0.5}).axes
+    assert plane.get_xlabel() == plane.get_ylabel() == "distance in two dimensions (nats)"
+    assert within.get_ylabel() == "divergence (nats)"

@@ -86,7 +86,7 @@ function drawMeasure(found) {
 function drawPlane(found) {
   plane.zoomed = state.zoom.plane ?? null;
   plane.draw({
-    x: { title: "Distance, in two dimensions (square root of nats)" },
+    x: { title: "Distance, in two dimensions (nats)" },
     y: { title: "The same distance" },
     equal: true,
     series: [...grouped(found.plane, ([layer]) => layer)].map(([layer, heads]) => ({
