@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -126,7 +127,7 @@ def print_failed(outcomes: list[Outcome], console: Console, hint: str) -> None:
     failed = [outcome for outcome in outcomes if outcome.failed]
     for outcome in failed:
         console.print(f"failed: {outcome.folder.name}: {outcome.reason}", markup=False, highlight=False, soft_wrap=True)
-        if (output := outcome.folder.path / "output.txt").exists():
+        if os.path.exists(output := outcome.folder.path / "output.txt"):  # noqa: PTH110, also for a folder without rights
             console.print(f"        {output}", markup=False, highlight=False, soft_wrap=True)
     if failed:
         console.print(f"{len(failed)} of {len(outcomes)} cells failed; {hint}")

@@ -1,8 +1,8 @@
-"""An import hook that delays SIGINT and SIGTERM during the import of libraries whose C or C++ code cannot handle a
-Python exception.
+"""An import hook for libraries whose C or C++ code cannot handle a Python exception.
 
-torch calls Python from C++ in the middle of its import. If a signal's handler raises an exception there, the process
-ends with std::terminate: without a message, an exit code of ours, or any cleanup.
+It delays SIGINT and SIGTERM during their import, because torch calls Python from C++ in the middle of it. If a signal's
+handler raises an exception there, the process ends with std::terminate: without a message, an exit code of ours, or any
+cleanup. What such a library says of its environment, for example of a variable that it refuses, becomes a Failure.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 
 from experiments.processes.interruption import SIGNALS, handled
+from experiments.settings.mistake import Failure, first_line, refusal
 
 LIBRARIES = {"numpy", "torch"}
 
@@ -85,5 +86,10 @@ class _Loader(Loader):
             self._finder.importing = True
             try:
                 self._own.exec_module(module)
+            except ImportError:
+                raise
+            except Exception as error:
+                name = module.__name__
+                raise refusal(error) or Failure(f"{name} cannot be imported: {first_line(error)}") from error
             finally:
                 self._finder.importing = False

@@ -20,6 +20,11 @@ PACKAGES = (
     "safetensors", "tokenizers", "typer", "wandb",
 )  # fmt: skip
 VARIABLES = ("OMP_NUM_THREADS", *TUNED)  # they affect the speed
+# they choose the instructions of torch's libraries, and so how sums are rounded
+ROUNDING = (
+    "ATEN_CPU_CAPABILITY", "DNNL_DEFAULT_FPMATH_MODE", "DNNL_MAX_CPU_ISA", "MKL_CBWR", "MKL_ENABLE_INSTRUCTIONS",
+    "ONEDNN_DEFAULT_FPMATH_MODE", "ONEDNN_MAX_CPU_ISA",
+)  # fmt: skip
 
 
 def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dict[str, Any]:
@@ -39,7 +44,7 @@ def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dic
         "git": _git(),
         "host": platform.node(),
         "system": platform.platform(),
-        "variables": {name: os.environ[name] for name in VARIABLES if name in os.environ},
+        "variables": {name: os.environ[name] for name in (*VARIABLES, *ROUNDING) if name in os.environ},
         "cpu": cpu_field("model name") or platform.processor() or None,
         "cores": os.cpu_count(),
         "usable_cores": len(usable()),
@@ -55,8 +60,9 @@ def rounds_differently(before: dict[str, Any], now: dict[str, Any]) -> str:
 
 
 def _rounding(facts: dict[str, Any]) -> list[str | None]:
-    torch = facts["torch"]
-    return [f"torch {facts['packages']['torch']}", torch["device"], torch.get("instructions")]
+    torch, variables = facts["torch"], facts.get("variables", {})
+    chosen = [f"{name}={variables[name]}" if name in variables else f"no {name}" for name in ROUNDING]
+    return [f"torch {facts['packages']['torch']}", torch["device"], torch.get("instructions"), *chosen]
 
 
 def versions() -> str:

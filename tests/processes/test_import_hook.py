@@ -15,6 +15,7 @@ from experiments.processes import import_hook
 from experiments.processes.child import process_arguments
 from experiments.processes.import_hook import hold_signals_in_imports, signals_held
 from experiments.processes.interruption import Interrupted, Interruption
+from experiments.settings.mistake import Failure
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -81,6 +82,27 @@ def test_an_imported_module_looks_as_if_there_were_no_hook(library):
     module = importlib.import_module("clanging")
     assert type(module.__spec__.loader) is type(module.__loader__) is type(signal.__spec__.loader)
     assert not isinstance(module.__loader__, import_hook._Loader)
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        ("ValueError('Invalid log settings: loud')", "clanging cannot be imported: Invalid log settings: loud"),
+        ("MemoryError", "there is not enough memory"),
+    ],
+)
+def test_what_a_library_says_of_its_environment_is_passed_on_in_a_line(library, fault, said):
+    (library / "clanging" / "part.py").write_text(f"raise {fault}\n")
+    hold_signals_in_imports()
+    with pytest.raises(Failure, match=said):
+        importlib.import_module("clanging")
+
+
+def test_a_library_that_is_missing_is_an_import_error(library):
+    (library / "clanging" / "part.py").write_text("import of_this_name_there_is_none\n")
+    hold_signals_in_imports()
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("clanging")
 
 
 def test_without_the_hook_a_signal_breaks_in(library):
