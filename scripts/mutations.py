@@ -192,7 +192,7 @@ MUTATIONS = [
         "tables/test_seeds.py",
     ),
     Mutation("experiments/cells/resources.py", "self._cells_of[name] -= 1", "pass", "cells/test_resources.py"),
-    Mutation("experiments/record/index.py", "for name in beside)])", "for name in ())])", "record/test_index.py"),
+    Mutation("experiments/results/index.py", "for name in beside)])", "for name in ())])", "results/test_index.py"),
     Mutation(
         "experiments/record/checkpoint.py",
         "for file in others if file < path]",

@@ -10,9 +10,9 @@ from typing import Any
 
 from experiments.display.comparison import matching, named_folders, near_value, shared_its_machine, tables_of
 from experiments.display.rows import Row, show
-from experiments.record.checked_results import marked_result, other_code
 from experiments.record.folder import RESULT
-from experiments.record.index import Index, without_collection
+from experiments.results.checked import marked_result, other_code
+from experiments.results.index import Index, without_collection
 from experiments.settings.mistake import Mistake, nearest
 
 

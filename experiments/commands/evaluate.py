@@ -12,8 +12,8 @@ from experiments.data.corpus import SPLITS
 from experiments.data.overlap import has_text_of_training
 from experiments.display.rows import show
 from experiments.model.kernel import keep_kernel, why_slower
-from experiments.record.find import find_run
 from experiments.record.folder import TOKENIZER, RunFolder
+from experiments.results.find import find_run
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake, nearest

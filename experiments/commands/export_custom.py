@@ -9,8 +9,8 @@ from experiments.commands.export_checkpoint import check_target, tokenizer_confi
 from experiments.config.recorded import pretraining
 from experiments.record.code_digest import code_digests
 from experiments.record.durable import new_folder, to_json
-from experiments.record.find import find_run
 from experiments.record.folder import TOKENIZER, RunFolder
+from experiments.results.find import find_run
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake, first_line
 from experiments.settings.plugins import modules

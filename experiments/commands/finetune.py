@@ -7,7 +7,7 @@ from pathlib import Path
 from experiments.commands.train import launch_with, take_options
 from experiments.config.command_line import MULTIRUN_FLAGS, only_prints, split_arguments
 from experiments.config.pretrained import check_keys
-from experiments.record.find import find_run
+from experiments.results.find import find_run
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
 

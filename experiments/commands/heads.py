@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from experiments.config.recorded import pretraining
 from experiments.display.progress import Display
 from experiments.heads.options import HeadsOptions
-from experiments.record.find import find_run
 from experiments.record.folder import RunFolder
+from experiments.results.find import find_run
 from experiments.settings.extras import check_installed
 from experiments.settings.mistake import Mistake
 

@@ -17,9 +17,9 @@ from experiments.config.check import from_tree
 from experiments.config.compose import compose
 from experiments.config.recorded import config_here
 from experiments.display.comparison import table_of
-from experiments.record.find import find_run
 from experiments.record.folder import TOKENIZER, RunFolder, known_checkpoint
 from experiments.record.result import Result
+from experiments.results.find import find_run
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:

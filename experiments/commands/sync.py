@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments.config.recorded import place_in_wandb
-from experiments.record.find import find_runs
 from experiments.record.folder import RunFolder
 from experiments.record.mirrors.wandb_server import TrackingError
 from experiments.record.mirrors.wandb_sync import sync
+from experiments.results.find import find_runs
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
 

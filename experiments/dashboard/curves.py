@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.record.durable import number
 from experiments.record.folder import METRICS
-from experiments.record.index import Index
+from experiments.results.index import Index
 from experiments.settings.plain import from_json
 from experiments.statistics.evidence import Anytime
 

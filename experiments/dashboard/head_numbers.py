@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.record.file_digests import DIGESTS, check_digest, parse_digests
-from experiments.record.index import Index
+from experiments.results.index import Index
 
 # tables of `attn heads` whose rows are heads, with their columns that are not measures
 TABLES = ("heads", "importance")

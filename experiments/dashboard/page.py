@@ -27,10 +27,10 @@ from experiments.dashboard.runs import chosen_runs
 from experiments.dashboard.searches import readable_searches
 from experiments.display.comparison import COLUMNS, TASK, rows_of, scores_of, shared_its_machine, table_of
 from experiments.display.rows import Row
-from experiments.record.checked_results import CHANGED
 from experiments.record.dotted import value_at
 from experiments.record.folder import RENDERED
-from experiments.record.index import Index, without_collection
+from experiments.results.checked import CHANGED
+from experiments.results.index import Index, without_collection
 from experiments.settings.digest import unsealed
 from experiments.settings.disk import written_at
 from experiments.settings.mistake import first_line

@@ -10,10 +10,10 @@ from typing import Any
 from experiments.dashboard.curves import curve_of
 from experiments.display.comparison import TASK, matching, named_folders, near_value
 from experiments.measure.quality import perplexity
-from experiments.record.checked_results import marked_result, other_code
 from experiments.record.dotted import value_at
 from experiments.record.folder import CONFIG, RunFolder, parse_config
-from experiments.record.index import Index
+from experiments.results.checked import marked_result, other_code
+from experiments.results.index import Index
 from experiments.settings.mistake import Mistake
 
 

@@ -8,7 +8,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from experiments.record.index import Index
+from experiments.results.index import Index
 from experiments.settings.extras import MissingExtra, check_installed
 from experiments.settings.search import JOURNAL
 

@@ -12,9 +12,9 @@ from experiments.dashboard.runs import chosen_runs
 from experiments.display.comparison import place_of, scores_of, table_of
 from experiments.display.rows import as_markdown
 from experiments.record.dotted import value_at
-from experiments.record.index import Index
 from experiments.record.mirrors import wandb_views as view
 from experiments.record.mirrors.wandb_server import TrackingError
+from experiments.results.index import Index
 from experiments.settings.mistake import Mistake
 
 VIEW_NAME = "attn: comparison of runs"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from experiments.data import hub
+from experiments.data.readers import hub
 
 # decides which documents a text has, and so which of them are held out
 DOCUMENTS = ("kind", "documents", "column", "source", "target")

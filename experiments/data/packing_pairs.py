@@ -12,7 +12,7 @@ import numpy as np
 
 from experiments.data.corpus import Corpus
 from experiments.data.errors import DataError
-from experiments.data.pairs import TAB
+from experiments.data.readers.pairs import TAB
 from experiments.data.shuffle import keys, permute
 from experiments.data.tokenizer import Report, Tokenizer
 

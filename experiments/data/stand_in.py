@@ -8,8 +8,8 @@ from pathlib import Path
 
 from experiments.data.kinds.pairs import PairFiles
 from experiments.data.kinds.python_docs import PythonDocs
-from experiments.data.pairs import TAB
-from experiments.data.python_docs import documents
+from experiments.data.readers.pairs import TAB
+from experiments.data.readers.python_docs import documents
 from experiments.settings.data import DataSettings
 
 PAIRS = 4096  # sentence pairs that are written

@@ -17,7 +17,7 @@ import numpy as np
 
 from experiments.data.corpus import Corpus
 from experiments.data.errors import DataError
-from experiments.data.files import find
+from experiments.data.readers.files import find
 from experiments.data.store import Cache
 from experiments.settings.digest import digest, text_digest
 from experiments.settings.disk import read_bytes

@@ -10,8 +10,8 @@ from typing import Any
 from experiments.display.rows import Row
 from experiments.measure.cores import BUSY
 from experiments.record.dotted import value_at, values_at
-from experiments.record.find import find_runs
 from experiments.record.folder import LOCATION_KEYS
+from experiments.results.find import find_runs
 from experiments.settings.mistake import Mistake, nearest
 
 # column -> where it stands in a result; dotted keys of the configuration under `config`

@@ -22,7 +22,7 @@ from experiments.dashboard.page import page_data
 from experiments.dashboard.runs import chosen_runs
 from experiments.data.tokenizer import SPECIAL
 from experiments.record.folder import RunFolder
-from experiments.record.index import Index
+from experiments.results.index import Index
 from experiments.settings.mistake import Mistake
 from experiments.tasks.finetuning.squad import squad_scores
 from experiments.training.step.learner import Learner

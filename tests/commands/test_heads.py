@@ -16,7 +16,7 @@ from experiments.heads import report
 from experiments.heads.measures.pruning import load_pruned
 from experiments.heads.options import HeadsOptions
 from experiments.heads.section import Section
-from experiments.record.find import find_run
+from experiments.results.find import find_run
 from experiments.settings.mistake import Mistake
 from tests.fixtures.figures import leave_undrawn
 

@@ -9,7 +9,7 @@ import pytest
 from experiments.dashboard import page
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.page import page_data
-from experiments.record.index import Index
+from experiments.results.index import Index
 
 
 @pytest.mark.parametrize("talking", [True, False])

@@ -9,7 +9,7 @@ import pytest
 
 from experiments.dashboard.curves import curve_of
 from experiments.dashboard.runs import chosen_runs
-from experiments.record.index import Index
+from experiments.results.index import Index
 from experiments.settings.mistake import Mistake
 
 

@@ -20,9 +20,9 @@ from experiments.dashboard.runs import chosen_runs
 from experiments.display.comparison import matching, table_of, tables_of, telling
 from experiments.display.rows import show
 from experiments.record.code_digest import code_digest
-from experiments.record.find import find_run, find_runs
 from experiments.record.folder import config_text
-from experiments.record.index import Index
+from experiments.results.find import find_run, find_runs
+from experiments.results.index import Index
 from experiments.settings.mistake import Mistake
 from tests.fixtures.record import leave_result
 

@@ -13,7 +13,7 @@ import time
 
 import pytest
 
-from experiments.data import python_docs
+from experiments.data.readers import python_docs
 from experiments.launch import local as sweep
 from experiments.processes.interruption import Interrupted
 from experiments.settings.mistake import Mistake

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Literal
 
 from experiments.data.errors import OTHER_PAIRS, DataError, suggestion
 from experiments.data.kinds.hub import HubSet
-from experiments.data.pairs import joined
+from experiments.data.readers.pairs import joined
 from experiments.settings.data import Documents
 from experiments.settings.group import Text
 

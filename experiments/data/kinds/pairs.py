@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import ClassVar, Literal
 
-from experiments.data import pairs
 from experiments.data.local_files import LocalFiles
+from experiments.data.readers import pairs
 from experiments.settings.data import Documents
 from experiments.settings.group import Text
 

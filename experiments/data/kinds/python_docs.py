@@ -10,9 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
-from experiments.data import documents, python_docs
+from experiments.data import documents
 from experiments.data.corpus import Corpus, DataKind
 from experiments.data.errors import DataError
+from experiments.data.readers import python_docs
 from experiments.data.store import Cache
 from experiments.settings.digest import digest
 from experiments.settings.group import Text

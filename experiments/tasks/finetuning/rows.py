@@ -8,8 +8,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from experiments.data import files, hub
 from experiments.data.errors import OTHER_EXAMPLES, DataError
+from experiments.data.readers import files, hub
 from experiments.data.store import Cache
 from experiments.settings.finetuning import Benchmark
 

@@ -11,8 +11,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from experiments.config.compose import compose_raw
 from experiments.config.messages import options
-from experiments.data import hub
 from experiments.data.errors import DataError
+from experiments.data.readers import hub
 from experiments.data.store import Cache
 from experiments.settings.finetuning import Benchmark
 from experiments.tasks.finetuning.examples import read

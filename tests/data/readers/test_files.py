@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.data import documents, files
+from experiments.data import documents
 from experiments.data.errors import DataError
-from experiments.data.files import find, parquet_rows, text_bytes, text_rows
+from experiments.data.readers import files
+from experiments.data.readers.files import find, parquet_rows, text_bytes, text_rows
 from experiments.settings import digest
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiments.data import python_docs
+from experiments.data.readers import python_docs
 
 LONG = "this sentence has more than eight words and reads as prose"
 

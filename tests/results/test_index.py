@@ -7,7 +7,7 @@ import sqlite3
 
 import pytest
 
-from experiments.record.index import INDEX_FILE, Index
+from experiments.results.index import INDEX_FILE, Index
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_an_index_that_is_of_no_use_is_done_without(tmp_path, parsed, spoil):
 
 
 def test_an_index_that_another_process_locks_meanwhile_is_done_without(tmp_path, parsed, monkeypatch):
-    monkeypatch.setattr("experiments.record.index.WAIT_SECONDS", 0.01)
+    monkeypatch.setattr("experiments.results.index.WAIT_SECONDS", 0.01)
     path = tmp_path / "a"
     path.write_bytes(b"one")
     with Index(tmp_path) as index:

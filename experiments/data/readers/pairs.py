@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from experiments.data import files
 from experiments.data.errors import DataError
+from experiments.data.readers import files
 
 TAB = "\t"
 

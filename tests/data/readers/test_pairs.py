@@ -9,7 +9,7 @@ from experiments.data.errors import DataError
 from experiments.data.kinds.hub_pairs import HubPairs
 from experiments.data.kinds.pairs import PairFiles
 from experiments.data.packing import prepare
-from experiments.data.pairs import joined
+from experiments.data.readers.pairs import joined
 from experiments.data.store import Cache
 from experiments.settings.tokenizer import TrainedTokenizer
 

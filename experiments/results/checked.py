@@ -22,8 +22,8 @@ from experiments.record.folder import (
     RunFolder,
     differing_file,
 )
-from experiments.record.index import Index
 from experiments.record.result import Result
+from experiments.results.index import Index
 from experiments.settings.digest import file_digest, unsealed
 from experiments.settings.plain import from_json
 

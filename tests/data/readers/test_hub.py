@@ -237,7 +237,7 @@ def test_the_folder_changes_and_so_does_its_identity(folder: Path, tmp_path: Pat
 def test_splits_that_share_rows_are_refused_before_the_hub_is_asked(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, train: str, other: str, shared: bool
 ) -> None:
-    monkeypatch.setattr("experiments.data.hub.source", lambda place, cache: {"commit": COMMIT})
+    monkeypatch.setattr("experiments.data.readers.hub.source", lambda place, cache: {"commit": COMMIT})
     cache = Cache(tmp_path, None)
     for key in ("validation", "test"):
         data = Hub.model_validate({**BASE, "validation": "dev", "train": train, key: other})
