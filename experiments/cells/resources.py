@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Protocol
 
+from experiments.cells.claims import Claims
 from experiments.measure.cores import usable
 from experiments.measure.devices import device_count, gpus_for, on_gpu
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
+CLAIMS = "claims"  # in the cache
 Workers = int | Literal["auto"]
 
 
@@ -40,20 +44,48 @@ class Resources:
     device: str | None = None  # one or more GPUs, as in CUDA_VISIBLE_DEVICES; None on a CPU
 
 
+class Source(Protocol):
+    """Where cores or GPUs come from, by their names."""
+
+    def take(self, names: Sequence[str], count: int) -> list[str]:
+        """Take `count` of the named ones, the least used first; none if fewer are free."""
+
+    def release(self, names: Sequence[str]) -> None:
+        """Free what was taken."""
+
+
+class OwnProcess:
+    """Cores or GPUs that only this process shares out. sharing: the number of cells that share one."""
+
+    def __init__(self, sharing: int = 1) -> None:
+        self._sharing = sharing
+        self._cells_of: Counter[str] = Counter()
+
+    def take(self, names: Sequence[str], count: int) -> list[str]:
+        """Take `count` of the named ones, the least used first; none if fewer are free."""
+        free = [name for name in names if self._cells_of[name] < self._sharing]
+        taken = sorted(free, key=self._cells_of.__getitem__)[:count]
+        if len(taken) < count:
+            return []
+        self._cells_of.update(taken)
+        return taken
+
+    def release(self, names: Sequence[str]) -> None:
+        """Free what was taken."""
+        self._cells_of.subtract(names)
+
+
 class ResourcePool:
-    """The free cores and GPUs of this machine, of which at most `at_once` cells have some at the same time.
+    """The free cores and GPUs of this machine, of which at most `at_once` cells have some at the same time."""
 
-    per_device: the number of cells that share a GPU.
-    """
-
-    def __init__(self, at_once: int, pinned: bool = False, per_device: int = 1) -> None:
+    def __init__(
+        self, at_once: int, pinned: bool = False, cores: Source | None = None, gpus: Source | None = None
+    ) -> None:
         self.at_once = at_once
         self._pinned = pinned and hasattr(os, "sched_setaffinity")
-        self._per_device = per_device
+        self._cores, self._gpus = cores or OwnProcess(), gpus or OwnProcess()
+        self._usable = list(map(str, usable()))
         self._taken = 0
-        self._cores = usable()
-        self._core_count = len(self._cores)
-        self._cells_of: dict[str, int] = {}  # the number of cells on each GPU
 
     def acquire(self, settings: Settings) -> Resources | None:
         """The resources that a cell needs: a GPU for each of its devices, or cores for its threads.
@@ -66,32 +98,27 @@ class ResourcePool:
         if on_gpu(settings):
             gpus = gpus_for(settings)
             # a cell that needs more than there are starts, and is refused with a reason
-            resources = self._take_devices(gpus, min(count, len(gpus)))
+            taken = self._gpus.take(gpus, min(count, len(gpus)))
+            resources = Resources(device=",".join(taken))
         else:
-            resources = self._take_cores(min(settings.trainer.threads * count, self._core_count))
-        self._taken += resources is not None
-        return resources
+            taken = self._cores.take(self._usable, min(settings.trainer.threads * count, len(self._usable)))
+            resources = Resources(tuple(map(int, taken)), self._pinned)
+        self._taken += bool(taken)
+        return resources if taken else None
 
     def release(self, resources: Resources) -> None:
         """Free resources that `acquire` gave."""
         self._taken -= 1
-        self._cores = sorted([*self._cores, *resources.cores])
-        for name in resources.device.split(",") if resources.device is not None else ():
-            self._cells_of[name] -= 1
+        if resources.device is None:
+            self._cores.release([str(core) for core in resources.cores])
+        else:
+            self._gpus.release(resources.device.split(","))
 
-    def _take_cores(self, count: int) -> Resources | None:
-        if len(self._cores) < count:
-            return None
-        taken, self._cores = self._cores[:count], self._cores[count:]
-        return Resources(tuple(taken), self._pinned)
 
-    def _take_devices(self, names: Sequence[str], count: int) -> Resources | None:
-        cells = {name: self._cells_of.get(name, 0) for name in names}
-        taken = sorted((name for name in names if cells[name] < self._per_device), key=cells.__getitem__)[:count]
-        if len(taken) < count:
-            return None
-        self._cells_of |= {name: cells[name] + 1 for name in taken}
-        return Resources(device=",".join(taken))
+def claimed_pool(cell: Settings) -> ResourcePool:
+    """The cores and GPUs that no other process with the cell's cache has claimed, for this cell alone."""
+    claims = Path(cell.cache) / CLAIMS
+    return ResourcePool(1, True, Claims(claims, "core"), Claims(claims, "gpu"))
 
 
 def pool_for(cells: Sequence[Settings], workers: Workers, per_device: int = 1) -> ResourcePool:
@@ -118,7 +145,8 @@ def pool_for(cells: Sequence[Settings], workers: Workers, per_device: int = 1) -
             f"allowed: auto, 1{f' to {capacity}' if capacity > 1 else ''}",
             "each cell has trainer.threads cores, or a GPU, for itself; --per-device N lets N cells share a GPU",
         )
-    return ResourcePool(max(1, at_once), pinned=at_once == capacity, per_device=per_device)
+    gpus = Claims(Path(cells[0].cache) / CLAIMS, "gpu", per_device)  # another sweep may use the same GPUs
+    return ResourcePool(max(1, at_once), pinned=at_once == capacity, gpus=gpus)
 
 
 def _capacity(cells: Sequence[Settings], per_device: int) -> int:

@@ -153,7 +153,7 @@ class RunningCell:
         return earlier_outcome(self.settings)
 
 
-Watcher = Callable[[Iterable[RunningCell]], None]
+Watcher = Callable[[Iterable[RunningCell], bool], None]
 
 
 def earlier_outcome(settings: Settings) -> Outcome | None:
@@ -179,15 +179,16 @@ def run_cells(
     cells: Sequence[Settings],
     pool: ResourcePool,
     server: ForkServer | None = None,
-    watch: Watcher = lambda running: None,
+    watch: Watcher = lambda running, blocked: None,
     ended: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
     """Train cells, each in a process of its own as soon as there are resources for it, and return their outcomes in
     order.
 
     server: forks the processes of cells on the CPU; without it, each is a fresh interpreter. watch: called at intervals
-    with the running cells. ended: called with every outcome as it comes. Raises Interrupted if this process is told to
-    stop; all cells have then saved and ended.
+    with the running cells, and whether none runs because other processes have what the next one needs. ended: called
+    with every outcome as it comes. Raises Interrupted if this process is told to stop; all cells have then saved and
+    ended.
     """
     return run_drawn(map(Cell, cells), pool, server, watch, ended)
 
@@ -196,7 +197,7 @@ def run_drawn(
     cells: Iterator[Cell | None],
     pool: ResourcePool,
     server: ForkServer | None = None,
-    watch: Watcher = lambda running: None,
+    watch: Watcher = lambda running, blocked: None,
     ended: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
     """The same for cells that are drawn one by one when there is room for another; None means that there is none
@@ -213,7 +214,7 @@ def run_drawn(
                 queue.send_signal(number)
                 forwarded += 1
             queue.collect()
-            watch(queue.running.values())
+            watch(queue.running.values(), queue.blocked)
             if queue.running and server:
                 server.wait(POLL_SECONDS)
             elif queue.running or queue.must_wait:
@@ -238,6 +239,7 @@ class _Queue:
         self.drawn = 0
         self.drained = False
         self.must_wait = False  # for the next cell, or for its resources
+        self.blocked = False  # by other processes, which have all that the next cell could use
         self._next: Cell | None = None
         self._cells, self._pool, self._server, self._ended = cells, pool, server, ended
 
@@ -252,10 +254,10 @@ class _Queue:
 
     def start(self) -> None:
         """Start the cells for which there are resources."""
-        self.must_wait = False
+        self.must_wait = self.blocked = False
         while cell := self._draw():
             if (resources := self._pool.acquire(cell.settings)) is None:
-                self.must_wait = True
+                self.must_wait, self.blocked = True, not self.running
                 return
             self._next, index = None, self.drawn
             self.drawn += 1

@@ -9,7 +9,7 @@ from pathlib import Path
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
-from experiments.cells.claims import ClaimedResources
+from experiments.cells.resources import claimed_pool
 from experiments.cells.worker import earlier_outcome, run_cell
 from experiments.config.compose import resolve
 from experiments.launch.plan import labelled_with_sweep
@@ -31,7 +31,7 @@ def job(config: DictConfig) -> float | None:
         return None
     launcher = HydraConfig.get().runtime.choices["hydra/launcher"]
     # other launchers share out cores and GPUs themselves
-    pool = ClaimedResources(Path(settings.cache) / "claims") if launcher in SIDE_BY_SIDE else None
+    pool = claimed_pool(settings) if launcher in SIDE_BY_SIDE else None
     with saved_before_requeue(launcher):
         outcome = earlier_outcome(settings) or run_cell(settings, pool)
     _note(ledger, outcome.folder.path.name, outcome.reason or "done")

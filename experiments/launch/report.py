@@ -65,6 +65,7 @@ class SweepProgress:
         )  # fmt: skip
         self._all = self._bars.add_task("cells", total=total, count=f"0/{total}", left="")
         self._running: dict[str, TaskID] = {}
+        self._blocked = False
 
     @contextmanager
     def shown(self) -> Iterator[SweepProgress]:
@@ -77,8 +78,14 @@ class SweepProgress:
         self._skipped += 1
         self._say(f"{outcome.folder.name}: finished before")
 
-    def watch(self, running: Iterable[RunningCell]) -> None:
-        """Show the progress of each running cell, and the remaining time of the sweep."""
+    def watch(self, running: Iterable[RunningCell], blocked: bool) -> None:
+        """Show the progress of each running cell, and the remaining time of the sweep.
+
+        blocked: none runs, because other processes have what the next one needs, which a line says once.
+        """
+        if blocked and not self._blocked:
+            self._say("the next cell waits, because other sweeps have claimed the GPUs that it could use")
+        self._blocked = blocked
         shares = 0.0
         for cell in running:
             name, step, planned = cell.folder.name, cell.folder.metrics.last_step(), planned_steps(cell.settings)

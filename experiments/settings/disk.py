@@ -82,13 +82,14 @@ def lock_file(path: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-def take_lock(descriptor: int, *, wait: bool = False) -> bool:
+def take_lock(descriptor: int, *, wait: bool = False, shared: bool = False) -> bool:
     """Take the lock of an open file, which the system releases when its process dies; returns whether it was free.
 
-    Raises OSError, also on a file system without locks.
+    shared: others may have it shared too. Raises OSError, also on a file system without locks.
     """
+    kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind if wait else kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True

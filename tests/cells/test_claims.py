@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from pathlib import Path
 
 import pytest
 
-from experiments.cells import claims, resources, worker
-from experiments.cells.claims import ClaimedResources
-from experiments.cells.resources import Resources
-from experiments.cells.worker import run_cell
+from experiments.cells import resources, worker
+from experiments.cells.resources import Resources, claimed_pool, pool_for
+from experiments.cells.worker import run_cell, run_cells
 from experiments.config.compose import compose
 from experiments.measure import devices
 
@@ -22,18 +20,17 @@ PINNED = hasattr(os, "sched_setaffinity")
 @pytest.fixture
 def cell(tiny, tmp_path):
     """cell("trainer.threads=2", ...) -> Settings"""
-    return lambda *words: compose([*tiny, f"runs={tmp_path / 'runs'}", *words])
+    return lambda *words: compose([*tiny, f"runs={tmp_path / 'runs'}", f"cache={tmp_path}", *words])
 
 
 @pytest.fixture
-def job(tmp_path, monkeypatch):
+def job(cell, monkeypatch):
     """job(): the resources as another job of a machine of four cores and two GPUs would claim them."""
-    for module in (claims, resources):
-        monkeypatch.setattr(module, "usable", lambda: [2, 3, 5, 7])
+    monkeypatch.setattr(resources, "usable", lambda: [2, 3, 5, 7])
     for module in (resources, devices):
         monkeypatch.setattr(module, "on_gpu", lambda settings: settings.seed == 0)
     monkeypatch.setattr("experiments.measure.hardware.visible_gpus", lambda: ["4", "6"])
-    return lambda: ClaimedResources(tmp_path / "claims")
+    return lambda: claimed_pool(cell())
 
 
 def test_jobs_have_cores_of_their_own(cell, job):
@@ -58,6 +55,46 @@ def test_jobs_have_a_gpu_of_their_own(cell, job):
     second = cell().trainer.model_copy(update={"device": "cuda:1"})
     assert three.acquire(cell().model_copy(update={"trainer": second})) is None
     assert three.acquire(cell()) == Resources(device="4")
+
+
+def test_the_cells_of_two_sweeps_are_never_on_one_gpu(cell, job):
+    one, two = (pool_for([cell()] * 4, "auto") for _ in range(2))
+    assert [one.acquire(cell()) for _ in range(3)] == [Resources(device="4"), Resources(device="6"), None]
+    assert two.acquire(cell()) is None and job().acquire(cell()) is None
+    # cells on a CPU wait for no other sweep
+    assert two.acquire(cell("seed=1")).cores == (2,)
+    one.release(Resources(device="6"))
+    assert two.acquire(cell()) == Resources(device="6") and one.acquire(cell()) is None
+
+
+def test_sweeps_share_a_gpu_if_all_of_them_allow_it(cell, job):
+    one, two = (pool_for([cell()] * 9, "auto", per_device=3) for _ in range(2))
+    alone = pool_for([cell()] * 9, "auto")
+    assert alone.acquire(cell()) == Resources(device="4")
+    # each counts the cells of both
+    assert [pool.acquire(cell()) for pool in (one, two, one, two)] == [*[Resources(device="6")] * 3, None]
+    assert alone.acquire(cell()) is None
+    for _ in range(2):
+        one.release(Resources(device="6"))
+    assert alone.acquire(cell()) is None
+    two.release(Resources(device="6"))
+    assert alone.acquire(cell()) == Resources(device="6")
+    assert one.acquire(cell()) is None
+
+
+def test_a_sweep_says_that_it_waits_for_the_gpus_of_another(cell, job, monkeypatch):
+    process = {"args": [sys.executable, "-c", "import sys; sys.exit('it ran')"], "env": None}
+    monkeypatch.setattr(worker, "process_arguments", lambda *_: process)
+    other, seen = job(), []
+    held = [other.acquire(cell("trainer.devices=2"))]
+
+    def watch(running, blocked):
+        seen.append(blocked)
+        if len(seen) == 3:
+            other.release(held.pop())
+
+    (outcome,) = run_cells([cell()], pool_for([cell()], "auto"), watch=watch)
+    assert outcome.reason == "it ran" and seen[:4] == [True, True, True, False] and not any(seen[4:])
 
 
 def test_a_job_waits_until_its_cores_are_free(cell, job, monkeypatch):
@@ -86,4 +123,4 @@ def test_the_claims_of_a_process_that_dies_are_free(cell, job, tmp_path):
     os.kill(child, 9)
     os.waitpid(child, 0)
     assert job().acquire(cell("seed=1")) == Resources((2,), PINNED)
-    assert {path.name for path in Path(tmp_path / "claims").glob("*/core-*")} == {f"core-{n}" for n in (2, 3, 5, 7)}
+    assert {path.name for path in (tmp_path / "claims").glob("*/core-*")} == {f"core-{n}" for n in (2, 3, 5, 7)}

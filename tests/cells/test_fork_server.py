@@ -101,7 +101,7 @@ def test_after_the_end_of_a_server_its_cells_save_and_the_next_cell_has_another(
     with ForkServer() as server:
         folders = []
 
-        def watch(running) -> None:
+        def watch(running, blocked) -> None:
             for cell in running:
                 if cell.folder.metrics.last_step() > 8 and not folders:
                     folders.append(cell.folder)
@@ -121,7 +121,7 @@ def test_after_the_end_of_a_server_its_cells_save_and_the_next_cell_has_another(
 def test_leaving_the_block_ends_the_cells(cells, tmp_path):
     long = cells("left", "max_steps=100000", "trainer.compile=false")[0]
 
-    def watch(running) -> None:
+    def watch(running, blocked) -> None:
         if any(cell.folder.metrics.last_step() > 4 for cell in running):
             raise RuntimeError("a bug")
 

@@ -16,9 +16,9 @@ PINNED = hasattr(os, "sched_setaffinity")
 
 
 @pytest.fixture
-def cell(tiny):
+def cell(tiny, tmp_path):
     """cell("trainer.threads=2", ...) -> Settings"""
-    return lambda *words: compose([*tiny, *words])
+    return lambda *words: compose([*tiny, f"cache={tmp_path / 'cache'}", *words])
 
 
 @pytest.fixture
@@ -74,6 +74,8 @@ def test_as_many_cells_share_a_gpu_as_are_wanted(cell, two_gpus):
     pool.release(taken[1])
     assert pool.acquire(cell()).device == "6"
     assert pool_for([cell("trainer.devices=2")] * 9, "auto", per_device=3).at_once == 3
+    for _ in range(2):
+        pool.release(Resources(device="4,6"))
     both = pool_for([cell("trainer.devices=2")] * 9, "auto", per_device=2)
     assert both.acquire(cell("trainer.devices=2")).device == "4,6"
     with pytest.raises(Mistake, match="--per-device 2: these cells train on a CPU"):

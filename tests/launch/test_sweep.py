@@ -270,7 +270,7 @@ def test_the_progress_of_all_running_cells_fits_80_columns(tiny, tmp_path):
         cell.folder.path.mkdir()
         (cell.folder.path / "metrics.jsonl").write_text(f'{{"step": {4 + number}, "loss": 6.0}}\n')
     with SweepProgress(24, shown).shown() as progress:
-        progress.watch(running)
+        progress.watch(running, False)
         text = Text.from_ansi(shown.file.getvalue()).plain
         shown.file.seek(0)
         shown.file.truncate()
@@ -285,6 +285,11 @@ def test_in_a_pipe_every_cell_that_ends_is_a_line(tmp_path):
     pipe = Console(file=io.StringIO(), width=80)
     with SweepProgress(3, pipe).shown() as progress:
         progress.skip(runner.Outcome(RunFolder(tmp_path / "one"), None, ""))
-        progress.watch([])
+        for blocked in (False, True, True, False):
+            progress.watch([], blocked)
         progress.end(runner.Outcome(RunFolder(tmp_path / "two"), None, "killed by SIGKILL"))
-    assert pipe.file.getvalue() == "[1/3] one: finished before\n[2/3] two: killed by SIGKILL\n"
+    assert pipe.file.getvalue().splitlines() == [
+        "[1/3] one: finished before",
+        "[1/3] the next cell waits, because other sweeps have claimed the GPUs that it could use",
+        "[2/3] two: killed by SIGKILL",
+    ]
