@@ -8,7 +8,14 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from experiments.display.comparison import matching, named_folders, near_value, shared_its_machine, tables_of
+from experiments.display.comparison import (
+    differing_conditions,
+    matching,
+    named_folders,
+    near_value,
+    shared_its_machine,
+    tables_of,
+)
 from experiments.display.rows import Row, show
 from experiments.record.folder import RESULT
 from experiments.results.checked import marked_result, other_code
@@ -30,6 +37,8 @@ def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> No
     tables = sorted_tables(sort, tables)
     if beside := sum(map(shared_its_machine, results)):
         print(f"tokens_per_second of {beside} of {len(results)} runs were measured beside other work", file=sys.stderr)
+    if conditions := dict.fromkeys(name for rows in tables for name in differing_conditions(rows)):
+        print(f"losses compare only between runs with the same {', '.join(conditions)}", file=sys.stderr)
     if line := other_code(results):
         print(line, file=sys.stderr)
     if format in ("table", "markdown"):

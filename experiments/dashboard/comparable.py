@@ -8,27 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.display.comparison import telling
+from experiments.display.comparison import CONDITIONS, is_condition, telling
 from experiments.display.rows import Row
 from experiments.record.dotted import values_at
 from experiments.record.folder import FINAL
 
-# losses can be compared only if they share these; the digests of corpus and tokenizer are known at a run's end
-CONDITIONS = {
-    "max_steps": "config.max_steps",
-    "epochs": "config.epochs",
-    "max_tokens": "config.trainer.max_tokens",
-    "max_minutes": "config.trainer.max_minutes",
-    "batch_size": "config.batch_size",
-    "length": "config.length",
-    "evaluation_sequences": "config.trainer.evaluation_sequences",
-    "objective": "config.objective",
-    "task": "config.task",
-    "data": "config.data",
-    "tokenizer": "config.tokenizer",
-    "corpus": "corpus",
-    "tokenizer digest": "tokenizer_digest",
-}
 DIGESTS = ("corpus", "tokenizer digest")
 SHORT = 24  # characters of a value, which may be a digest
 
@@ -59,7 +43,7 @@ def comparable(results: Sequence[dict[str, Any]], rows: Sequence[Row], settings:
     """
     values = {column: [row[column] for row in rows] for column in settings}
     told = telling(values, [()] * len(rows))
-    columns = [column for column in told if column != "seed" and not _is_condition(column)]
+    columns = [column for column in told if column != "seed" and not is_condition(f"config.{column}")]
     conditions = _conditions(results)
     keys = [_key(each) for each in conditions]
     known = dict(zip(keys, conditions, strict=True))
@@ -141,10 +125,6 @@ def _name(columns: Sequence[str], row: Row, usual: Mapping[str, str]) -> str:
             shown = word if words[word] == 1 else column
             said.append(str(row[column]) if column == "variant" else f"{shown} {row[column]}")
     return ", ".join(said) or str(row["variant"])
-
-
-def _is_condition(column: str) -> bool:
-    return any(f"config.{column}.".startswith(f"{place}.") for place in CONDITIONS.values())
 
 
 def _says(conditions: Sequence[dict[str, Any]]) -> list[str]:

@@ -39,6 +39,22 @@ COLUMNS = {
 TASK = {"task": "config.task.name"}  # of fine-tuned runs
 OBJECTIVE = {"objective": "config.objective.kind"}  # of pretrained runs that differ in it
 NAMED = TASK | OBJECTIVE | COLUMNS
+# losses can be compared only if they share these; the digests of corpus and tokenizer are known at a run's end
+CONDITIONS = {
+    "max_steps": "config.max_steps",
+    "epochs": "config.epochs",
+    "max_tokens": "config.trainer.max_tokens",
+    "max_minutes": "config.trainer.max_minutes",
+    "batch_size": "config.batch_size",
+    "length": "config.length",
+    "evaluation_sequences": "config.trainer.evaluation_sequences",
+    "objective": "config.objective",
+    "task": "config.task",
+    "data": "config.data",
+    "tokenizer": "config.tokenizer",
+    "corpus": "corpus",
+    "tokenizer digest": "tokenizer_digest",
+}
 # fields of a result that hold scores by the name of the metric, as a task or an objective names them
 SCORES = ("scores", "text_scores")
 
@@ -80,17 +96,26 @@ def tables_of(results: list[dict[str, Any]]) -> list[list[Row]]:
 
 def table_of(results: list[dict[str, Any]]) -> list[Row]:
     """A row for each result, with a column for every setting that distinguishes two of them where earlier columns do
-    not.
+    not, and for the conditions that distinguish them.
     """
     columns = _subject(results)
-    columns |= {column: place for column, place in COLUMNS.items() if place.startswith("config.")} | {"seed": "seed"}
-    so_far = list(zip(*(map(str, values_at(results, place)) for place in columns.values()), strict=True))
     settings = {
         place: values_at(results, place) for place in _differing([result["config"] or {} for result in results])
     }
-    columns |= {place.removeprefix("config."): place for place in telling(settings, so_far)}
+    # of other conditions even where the variant, for example, already says which run is which
+    conditions = {place: values for place, values in settings.items() if is_condition(place)}
+    told = list(telling(conditions, _values(results, columns)))
+    columns |= {column: place for column, place in COLUMNS.items() if place.startswith("config.")} | {"seed": "seed"}
+    columns |= {place.removeprefix("config."): place for place in told}
+    columns |= {place.removeprefix("config."): place for place in telling(settings, _values(results, columns))}
     columns |= _measured(results)
     return rows_of(results, columns)
+
+
+def _values(results: list[dict[str, Any]], columns: Mapping[str, str]) -> list[tuple[str, ...]]:
+    """What each result has in these columns, as text."""
+    values = [list(map(str, values_at(results, place))) for place in columns.values()]
+    return list(zip(*values, strict=True)) if values else [()] * len(results)
 
 
 def _subject(results: list[dict[str, Any]]) -> dict[str, str]:
@@ -124,6 +149,17 @@ def rows_of(results: list[dict[str, Any]], columns: dict[str, str]) -> list[Row]
 def shared_its_machine(result: Mapping[str, Any]) -> bool:
     """Whether other cells ran beside a run, or other processes had its cores."""
     return (result.get("cells_at_once") or 1) > 1 or (result.get("waited_for_cores") or 0.0) > BUSY
+
+
+def is_condition(place: str) -> bool:
+    """Whether losses can be compared only between runs that have the same at this place."""
+    return any(f"{place}.".startswith(f"{each}.") for each in CONDITIONS.values())
+
+
+def differing_conditions(rows: Sequence[Row]) -> list[str]:
+    """The columns of conditions in which rows of a table differ."""
+    conditions = [column for column in rows[0] if is_condition(place_of(column))]
+    return [column for column in conditions if len({str(row[column]) for row in rows}) > 1]
 
 
 def place_of(key: str) -> str:

@@ -61,6 +61,21 @@ def test_sorted_with_unknown_values_last(runs, capsys):
     assert [row["loss"] for row in shown(capsys, runs=runs, format="csv")] == ["4.5", "4.9", "5.0", ""]
 
 
+def test_conditions_that_differ_are_shown_and_said_although_the_runs_are_apart_without_them(tmp_path, capsys):
+    longer = {"max_steps": 4000, "data": {"train": "other.txt"}}
+    for each in (result("a", 5.0, max_steps=800), result("b", 4.0, heads=24, **longer)):
+        (tmp_path / each["run"]).mkdir()
+        leave_result(tmp_path / each.pop("run"), **each)
+    compare_runs([], tmp_path, "loss", "json")
+    captured = capsys.readouterr()
+    assert [(row["run"], row["max_steps"]) for row in json.loads(captured.out)] == [("b", 4000), ("a", 800)]
+    assert captured.err == "losses compare only between runs with the same max_steps\n"
+    # of one condition nothing is said
+    compare_runs(["max_steps=800"], tmp_path, "loss", "json")
+    captured = capsys.readouterr()
+    assert "max_steps" not in captured.out + captured.err
+
+
 def test_the_time_is_linear_in_the_runs():
     results = [result(f"run{seed}", 5.0, seed=seed) for seed in range(10_000)]
     start = time.process_time()
