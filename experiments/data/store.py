@@ -14,7 +14,7 @@ from typing import Any
 from experiments.data.errors import DataError
 from experiments.settings.digest import blocks, bytes_digest, digest, sealed, unsealed
 from experiments.settings.disk import lock_file, make_folder, open_regular, read_bytes, take_lock, to_disk
-from experiments.settings.mistake import first_line
+from experiments.settings.mistake import first_line, refusal
 from experiments.settings.plain import from_json
 
 MANIFEST = "manifest.json"
@@ -177,6 +177,9 @@ class Cache:
         try:
             yield
         except OSError as error:
+            if (refused := refusal(error)) is not None:
+                # of the process that fills the cache, and not of the disk
+                raise refused from error
             reason = NO_LOCKS if error.errno in LOCKLESS else error.strerror or first_line(error)
             raise DataError(f"cache={self.root} cannot be written: {reason}; choose another, cache=FOLDER") from error
 

@@ -15,6 +15,7 @@ import pytest
 from experiments.data import store
 from experiments.data.errors import DataError
 from experiments.data.store import Cache
+from experiments.settings.mistake import Failure
 
 MAKE = """
 import json, sys, time
@@ -238,6 +239,15 @@ def test_what_may_not_be_read_is_named_with_the_remedy_and_stays(
             assert cache.obtain("kind", "key", never)[1] == {"text": "first"}
         finally:
             os.seteuid(user)
+
+
+def test_threads_that_cannot_be_started_are_not_the_fault_of_the_cache(cache: Cache) -> None:
+    def make(folder: Path) -> dict[str, object]:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    with pytest.raises(Failure, match="ulimit -u") as caught:
+        cache.obtain("packed", "key", make)
+    assert "cache=" not in str(caught.value) and not [*cache.root.glob("packed/key*/")]
 
 
 def test_a_full_disk_is_said_and_leaves_nothing(python, tmp_path: Path) -> None:
