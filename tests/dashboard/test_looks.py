@@ -301,7 +301,7 @@ def test_plus_and_minus_stand_for_the_standard_error_everywhere_and_brackets_for
         " [...document.querySelectorAll(`#table tbody td:nth-child(${head.cellIndex + 1})`)]"
         ".some((cell) => cell.textContent.includes('\u00b1'))])"
     )
-    assert any(has for _, has in heads) and all(("mean \u00b1 standard error" in head) == has for head, has in heads)
+    assert any(has for _, has in heads) and all(("\u00b1 standard error" in head) == has for head, has in heads)
     assert "\u00b1" not in shown.text("#losses") and re.search(r"\[\d\.\d{4}, \d\.\d{4}\]", shown.text("#losses .row"))
     assert shown.complaints() == []
 

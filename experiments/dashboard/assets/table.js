@@ -89,7 +89,7 @@ class Table {
       heading.append(pin);
     }
     if (column in MEASURES && unit(column)) heading.append(html("small", {}, unit(column)));
-    if (this.what.rows.some((row) => row.errors[column] > 0)) heading.append(html("small", {}, "mean ± standard error"));
+    if (this.what.rows.some((row) => row.errors[column] > 0)) heading.append(html("small", {}, "± standard error"));
     if (this.isNumeric(column)) heading.className = "number";
     return heading;
   }
