@@ -194,7 +194,7 @@ MUTATIONS = [
     Mutation("experiments/cells/resources.py", "self._cells_of[name] -= 1", "pass", "cells/test_resources.py"),
     Mutation("experiments/results/index.py", "for name in beside)])", "for name in ())])", "results/test_index.py"),
     Mutation(
-        "experiments/record/checkpoint.py",
+        "experiments/record/checkpoint_file.py",
         "for file in others if file < path]",
         "for file in others]",
         "training/test_checkpoint.py",

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from experiments.bench.side_by_side import LeftOut
 from experiments.cells.resources import Workers
-from experiments.cells.worker import Outcome
+from experiments.cells.side_by_side import Outcome
 from experiments.display.rows import Row
 from experiments.launch.local import train_cells
 from experiments.settings.mistake import Mistake

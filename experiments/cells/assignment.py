@@ -7,7 +7,7 @@ import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from experiments.search.study import Judge
+from experiments.search.study import MedianPruner
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Assignment:
     folder: Path  # of the run
     cores: tuple[int, ...] | None = None  # cores to keep to; None: any
     cells_at_once: int = 1  # number of cells trained side by side
-    judge: Judge | None = None  # of the search, if the run is a trial
+    pruner: MedianPruner | None = None  # of the search, if the run is a trial
 
     def to_line(self) -> str:
         """One line of JSON."""
@@ -27,12 +27,12 @@ class Assignment:
     def from_line(cls, line: str | bytes) -> Assignment:
         """The assignment that `to_line` wrote."""
         fields = json.loads(line)
-        cores, judge = fields["cores"], fields["judge"]
+        cores, pruner = fields["cores"], fields["pruner"]
         return cls(
             Path(fields["folder"]),
             None if cores is None else tuple(cores),
             fields["cells_at_once"],
-            None if judge is None else Judge(**judge | {"study": Path(judge["study"])}),
+            None if pruner is None else MedianPruner(**pruner | {"study": Path(pruner["study"])}),
         )
 
 

@@ -32,7 +32,7 @@ from experiments.tasks.choose import task_of
 from experiments.training.distributed.start import TorchrunProcess, torchrun_group, with_followers
 
 if TYPE_CHECKING:
-    from experiments.training.run import Judge
+    from experiments.training.run import Pruner
     from experiments.training.step.world import World
 
 EXIT_CODE_OF_STATUS = {
@@ -74,16 +74,16 @@ def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> No
 
 
 def execute(
-    settings: Settings, cells_at_once: int = 1, torchrun: TorchrunProcess | None = None, judge: Judge | None = None
+    settings: Settings, cells_at_once: int = 1, torchrun: TorchrunProcess | None = None, pruner: Pruner | None = None
 ) -> ExitCode:
     """Train, continue, or find a finished run; returns the exit code, also after SIGINT and SIGTERM. Raises Failure.
 
     cells_at_once: the number of cells that are trained side by side, including this one.
 
-    torchrun: the identity of this process if torchrun has started several for the run. judge: that of a search.
+    torchrun: the identity of this process if torchrun has started several for the run. pruner: that of a search.
     """
     if torchrun is None:
-        return _train_as_first_process(settings, cells_at_once, with_followers(settings, folder_of(settings)), judge)
+        return _train_as_first_process(settings, cells_at_once, with_followers(settings, folder_of(settings)), pruner)
     with torchrun_group(settings, torchrun) as group:
         if torchrun.rank == 0:
             return _train_as_first_process(settings, cells_at_once, nullcontext(group))
@@ -94,7 +94,7 @@ def execute(
 
 
 def _train_as_first_process(
-    settings: Settings, cells_at_once: int, processes: AbstractContextManager[World], judge: Judge | None = None
+    settings: Settings, cells_at_once: int, processes: AbstractContextManager[World], pruner: Pruner | None = None
 ) -> ExitCode:
     """The same, in the process that holds the run's folder. `processes` is a block with the processes that share its
     steps.
@@ -115,7 +115,7 @@ def _train_as_first_process(
                 from experiments.training.train import train
 
                 with processes as world:
-                    result = train(settings, folder, Mirrors(), display, neighbours, world, judge)
+                    result = train(settings, folder, Mirrors(), display, neighbours, world, pruner)
         except Mistake:
             folder.discard()
             if is_first:
@@ -141,7 +141,7 @@ def train_assigned(assignment: Assignment) -> ExitCode:
     end_with_parent(signal.SIGTERM)
     try:
         settings = from_tree(RunFolder(assignment.folder).config())
-        return execute(settings, assignment.cells_at_once, judge=assignment.judge)
+        return execute(settings, assignment.cells_at_once, pruner=assignment.pruner)
     except Failure as failure:
         print(failure, file=sys.stderr)
         return failure.exit_code

@@ -88,7 +88,7 @@ def _score(
 
     from experiments.display.progress import Display
     from experiments.measure.hardware import resolve_device, resolve_precision
-    from experiments.record.checkpoint import load_weights
+    from experiments.record.checkpoint_file import load_weights
     from experiments.training.evaluate import evaluate
     from experiments.training.step.micro_batches import Forward, fitting
 

@@ -29,7 +29,7 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
     from safetensors.torch import save_file
 
     from experiments.data.tokenizer import load
-    from experiments.record.checkpoint import MODEL, load_weights, weights
+    from experiments.record.checkpoint_file import MODEL, load_weights, weights
 
     check_target(target)
     run = RunFolder(find_run(name, runs))

@@ -38,7 +38,7 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     """
     from experiments.commands.check_import import compare_with_transformers
     from experiments.formats.format import format_of
-    from experiments.record.checkpoint import MODEL, origin, restore, save, weights
+    from experiments.record.checkpoint_file import MODEL, origin, restore, save, weights
 
     name = name or Path(source).resolve().name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", name):

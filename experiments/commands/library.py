@@ -42,7 +42,7 @@ def load(run: str | Path, runs: str | Path = "runs", checkpoint: str = "best") -
     or newest. Raises Mistake if there is no such run, or none of its checkpoints is good.
     """
     from experiments.data import tokenizer as tokenizers
-    from experiments.record.checkpoint import load_weights
+    from experiments.record.checkpoint_file import load_weights
     from experiments.tasks.choose import task_of
 
     which = known_checkpoint(checkpoint, f"checkpoint={checkpoint!r}")

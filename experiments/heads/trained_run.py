@@ -16,7 +16,7 @@ from experiments.data.tokenizer import Report, Tokenizer
 from experiments.model.kernel import keep_kernel
 from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Batch, Objective
-from experiments.record.checkpoint import load_weights
+from experiments.record.checkpoint_file import load_weights
 from experiments.record.folder import RunFolder
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.mistake import Mistake

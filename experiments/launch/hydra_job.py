@@ -10,7 +10,7 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from experiments.cells.resources import claimed_pool
-from experiments.cells.worker import earlier_outcome, run_cell
+from experiments.cells.side_by_side import earlier_outcome, run_cell
 from experiments.config.compose import resolve
 from experiments.launch.plan import labelled_with_sweep
 from experiments.launch.submitit_jobs import saved_before_requeue

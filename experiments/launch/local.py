@@ -11,7 +11,7 @@ from experiments.cells.cell import folder_of
 from experiments.cells.fork_server import ForkServer, can_fork
 from experiments.cells.prepare import prepare_in_child_process
 from experiments.cells.resources import Workers, pool_for
-from experiments.cells.worker import Outcome, earlier_outcome, run_cells
+from experiments.cells.side_by_side import Outcome, earlier_outcome, run_cells
 from experiments.launch.report import SweepProgress
 from experiments.measure.devices import on_gpu
 from experiments.processes.interruption import Interruption

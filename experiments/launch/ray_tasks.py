@@ -17,7 +17,7 @@ from typing import Any
 from rich.console import Console
 
 from experiments.cells.cell import folder_of
-from experiments.cells.worker import Outcome, earlier_outcome, outcome_of, run_cell
+from experiments.cells.side_by_side import Outcome, earlier_outcome, outcome_of, run_cell
 from experiments.config.check import from_tree
 from experiments.launch.local import prepare_corpora
 from experiments.launch.report import SweepProgress

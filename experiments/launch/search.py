@@ -10,7 +10,7 @@ from rich.console import Console
 
 from experiments.cells.cell import folder_of
 from experiments.cells.resources import Workers, pool_for
-from experiments.cells.worker import Cell, Outcome, earlier_outcome, run_drawn
+from experiments.cells.side_by_side import Cell, Outcome, earlier_outcome, run_drawn
 from experiments.config.grid import grid
 from experiments.display.rows import show
 from experiments.launch.local import fork_server, prepare_corpora
@@ -19,7 +19,7 @@ from experiments.launch.report import SweepProgress, print_failed
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 from experiments.search.objective import value_of
-from experiments.search.study import EndedTrial, Judge, Study, Trial, read_ended
+from experiments.search.study import EndedTrial, MedianPruner, Study, Trial, read_ended
 from experiments.settings.digest import digest
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Mistake
@@ -113,7 +113,7 @@ class _Trials:
             if outcome := earlier_outcome(settings):
                 self.end(outcome)
                 continue
-            yield Cell(settings, self._judge(trial))
+            yield Cell(settings, self._pruner(trial))
 
     def end(self, outcome: Outcome) -> None:
         """Add the outcome of a trial to the study."""
@@ -138,10 +138,10 @@ class _Trials:
         check_cell(outcome, runs_here=True)
         return labelled_with_sweep(outcome, self._folder.name)
 
-    def _judge(self, trial: Trial) -> Judge | None:
+    def _pruner(self, trial: Trial) -> MedianPruner | None:
         if not self._search.prunes:
             return None
-        return Judge(self._folder, trial.number, self._search.prune_after_trials, self._search.prune_after_step)
+        return MedianPruner(self._folder, trial.number, self._search.prune_after_trials, self._search.prune_after_step)
 
 
 def _values(result: Result, search: Search) -> tuple[list[float], list[str]]:

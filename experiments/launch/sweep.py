@@ -8,7 +8,7 @@ from rich.console import Console
 
 from experiments.cells.cell import folder_of
 from experiments.cells.resources import Workers
-from experiments.cells.worker import Outcome, outcome_of
+from experiments.cells.side_by_side import Outcome, outcome_of
 from experiments.config.command_line import hydra_main
 from experiments.launch.hydra_job import LEDGER, job, read_ledger
 from experiments.launch.local import train_cells

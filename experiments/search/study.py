@@ -159,7 +159,7 @@ class Study:
 
 
 @dataclass(frozen=True)
-class Judge:
+class MedianPruner:
     """Tells the process of a run, after each evaluation, whether to continue."""
 
     study: Path  # its folder

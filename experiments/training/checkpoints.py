@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from experiments.record.checkpoint import Checkpoint, check_fits, load, origin, save, weights
+from experiments.record.checkpoint_file import Checkpoint, check_fits, load, origin, save, weights
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.folder import configuration_digest
 from experiments.settings.devices import largest_part

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
-from experiments.record.checkpoint import Checkpoint
+from experiments.record.checkpoint_file import Checkpoint
 from experiments.record.metrics import HeldLines
 from experiments.settings.mistake import Mistake
 

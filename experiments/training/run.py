@@ -22,7 +22,7 @@ from experiments.training.step.micro_batches import Forward
 from experiments.training.step.world import World
 
 # takes a step and its validation loss (nats), and returns why a search considers the run hopeless, or None
-Judge = Callable[[int, float], str | None]
+Pruner = Callable[[int, float], str | None]
 
 
 class TrialPruned(Exception):
@@ -60,7 +60,7 @@ class Run:
     earlier_seconds: float = 0.0  # seconds of earlier starts of this run, and of a trial of torch.compile
     earlier_processor_seconds: float = 0.0  # processor seconds of earlier starts
     earlier_peak_bytes: int = 0
-    judge: Judge | None = None
+    pruner: Pruner | None = None
 
     @property
     def model(self) -> Transformer:

@@ -14,7 +14,7 @@ from experiments.measure.mfu import mfu
 from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.objectives.objective import ScoredObjective
 from experiments.processes.interruption import Interrupted, Interruption
-from experiments.record.checkpoint import origin, save
+from experiments.record.checkpoint_file import origin, save
 from experiments.record.durable import RunFolderError, to_json, write
 from experiments.record.folder import PREDICTIONS, RESULT, RunFolder
 from experiments.record.mirrors.choose import Mirrors
@@ -24,7 +24,7 @@ from experiments.settings.mistake import first_line
 from experiments.settings.run import Settings
 from experiments.training.checkpoints import newest_checkpoint, return_to, whole_tensors, write_checkpoint
 from experiments.training.evaluate import Evaluation, evaluate
-from experiments.training.run import Judge, Run, TrialPruned
+from experiments.training.run import Pruner, Run, TrialPruned
 from experiments.training.set_up import align, set_up
 from experiments.training.step.guard import NonFiniteError
 from experiments.training.step.learner import Learner
@@ -41,7 +41,7 @@ def train(
     display: Display,
     neighbours: Neighbours,
     world: World = ALONE,
-    judge: Judge | None = None,
+    pruner: Pruner | None = None,
 ) -> Result:
     """Train in `folder` until the first limit is reached, from its newest good checkpoint if there is one.
 
@@ -51,7 +51,7 @@ def train(
     SIGINT and SIGTERM raise Interrupted when the present step is finished and in a checkpoint. Before that, and before
     any other exception is raised, a result with the reason is written. Signals are handled only in the main thread.
 
-    world: this process, which is the first, and the others that take the steps with it. judge: is called after every
+    world: this process, which is the first, and the others that take the steps with it. pruner: is called after every
     evaluation except the last.
     """
     run: Run | None = None
@@ -59,7 +59,7 @@ def train(
         with Interruption() as interruption:
             world.when_signalled(interruption.note)
             run = set_up(settings, folder, mirrors, display, neighbours, world)
-            run.judge = judge
+            run.pruner = pruner
             with interruption.deferred():
                 take_steps(run, interruption)
             result = summarize(run, settings, "done", None)
@@ -89,21 +89,21 @@ def take_steps(run: Run, interruption: Interruption) -> None:
                 run.mirrors.start()
         run.progress.ended = run.limit_reached()
         log_and_evaluate(run)
-        why_hopeless = verdict(run)
-        if run.due(trainer.checkpoint_every) or interruption.pending or why_hopeless:
+        reason = why_pruned(run)
+        if run.due(trainer.checkpoint_every) or interruption.pending or reason:
             write_checkpoint(run)
         if not run.progress.ended:
             interruption.check()
-        if why_hopeless:
-            raise TrialPruned(why_hopeless)
+        if reason:
+            raise TrialPruned(reason)
 
 
-def verdict(run: Run) -> str | None:
+def why_pruned(run: Run) -> str | None:
     """The reason why a search does not need the rest of the run, after an evaluation; None if it continues."""
     progress = run.progress
-    if run.judge is None or progress.ended or progress.evaluation is None or progress.evaluated_at != progress.step:
+    if run.pruner is None or progress.ended or progress.evaluation is None or progress.evaluated_at != progress.step:
         return None
-    return run.judge(progress.step, progress.evaluation["loss"])
+    return run.pruner(progress.step, progress.evaluation["loss"])
 
 
 def advance(run: Run) -> None:

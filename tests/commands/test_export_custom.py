@@ -17,7 +17,7 @@ from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.config.compose import compose
 from experiments.config.messages import options
 from experiments.data.tokenizer import load
-from experiments.record.checkpoint import load_weights, origin, save, weights
+from experiments.record.checkpoint_file import load_weights, origin, save, weights
 from experiments.record.folder import RunFolder
 from experiments.settings.mistake import Mistake
 from experiments.tasks.pretraining import Pretraining

@@ -88,7 +88,7 @@ def test_a_table_is_made_rendered_and_shared(attn, short, tmp_path, heads_table,
 
 def outcome(settings, tokens_per_second: float, padding: float = 0.0):
     """The outcome of 8 steps. A share of their tokens is padding, which doesn't count."""
-    from experiments.cells.worker import Outcome, folder_of
+    from experiments.cells.side_by_side import Outcome, folder_of
 
     sides = 2 if settings.objective.kind == "translation" else 1
     tokens = 8 * settings.batch_size * settings.length * sides * (1 - padding)
@@ -105,7 +105,7 @@ def test_a_file_that_is_missing_is_named_before_anything_is_measured(attn, tmp_p
 
 
 def test_a_dry_run_predicts_from_a_calibration_that_is_kept(attn, short, tmp_path, monkeypatch, heads_table):
-    from experiments.cells import worker as runner
+    from experiments.cells import side_by_side as runner
 
     measured = []
 
@@ -171,7 +171,7 @@ def test_the_list_is_composed_anew_only_when_a_yaml_has_changed(attn, tmp_path, 
 def test_the_list_measures_one_small_model_and_counts_flops(tiny, tmp_path, monkeypatch):
     from rich.console import Console
 
-    from experiments.cells import worker as runner
+    from experiments.cells import side_by_side as runner
     from experiments.config.compose import compose
     from experiments.tables.sources.calibration import predict
 
@@ -193,7 +193,7 @@ def test_the_list_measures_one_small_model_and_counts_flops(tiny, tmp_path, monk
 def test_a_translation_is_calibrated_on_made_up_pairs(tmp_path, monkeypatch):
     from rich.console import Console
 
-    from experiments.cells import worker as runner
+    from experiments.cells import side_by_side as runner
     from experiments.config.compose import compose
     from experiments.tables.sources.calibration import predict
 

@@ -7,7 +7,7 @@ import pytest
 pytest.importorskip("optuna", reason="needs attn[optuna]")
 
 from experiments.search.space import space_of
-from experiments.search.study import Judge, Study, read_ended, read_findings
+from experiments.search.study import MedianPruner, Study, read_ended, read_findings
 from experiments.settings.search import JOURNAL, Search
 
 CONTINUOUS, FINITE = ["heads=1,2", "learning_rate=interval(0,1)"], ["heads=1,2", "layers=range(1,4)"]
@@ -97,8 +97,8 @@ def test_a_run_above_the_median_of_the_finished_ones_is_hopeless(tmp_path):
 
     def verdicts(curve: dict[int, float], **keys) -> list[bool]:
         trial = study.claim()
-        judge = Judge(**{"study": tmp_path, "number": trial.number, "after_trials": 2, "after_step": 0, **keys})
-        said = [judge(step, value) is not None for step, value in curve.items()]
+        pruner = MedianPruner(**{"study": tmp_path, "number": trial.number, "after_trials": 2, "after_step": 0, **keys})
+        said = [pruner(step, value) is not None for step, value in curve.items()]
         study.tell(trial, "run", [min(curve.values())], pruned=any(said))
         return said
 

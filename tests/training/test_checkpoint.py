@@ -6,7 +6,7 @@ import resource
 import pytest
 import torch
 
-from experiments.record.checkpoint import load, restore, save, weights
+from experiments.record.checkpoint_file import load, restore, save, weights
 from experiments.record.durable import RunFolderError
 from experiments.settings.mistake import Mistake
 from tests.fixtures.permissions import as_another_user

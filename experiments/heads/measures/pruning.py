@@ -20,7 +20,7 @@ from experiments.heads.trained_run import TrainedRun
 from experiments.model.transformer import Transformer
 from experiments.objectives.loss import loss
 from experiments.objectives.objective import Batch
-from experiments.record.checkpoint import restore, weights
+from experiments.record.checkpoint_file import restore, weights
 from experiments.record.durable import read_sealed, replacing, swept, write, write_sealed
 from experiments.record.folder import CONFIG, TOKENIZER, config_text, parse_config
 from experiments.settings.disk import read_bytes

@@ -123,7 +123,7 @@ def _measured(settings: Settings, console: Console) -> float | None:
     """Seconds per token of a row, padding included, in the shortened run; remembered, or from training it."""
 
     def train() -> float | None:
-        from experiments.cells.worker import run_cell
+        from experiments.cells.side_by_side import run_cell
         from experiments.record.folder import run_name
 
         name = run_name(settings.model_dump())

@@ -99,7 +99,7 @@ class Finetuning:
         import torch
 
         from experiments.model.initial import initialize
-        from experiments.record.checkpoint import restore, weights
+        from experiments.record.checkpoint_file import restore, weights
 
         settings = self.settings
         with torch.random.fork_rng(devices=[]):

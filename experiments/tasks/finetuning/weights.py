@@ -20,7 +20,7 @@ def pretrained_weights(settings: FinetuningSettings) -> dict[str, Tensor]:
 
     A learned position table has only the rows for windows of `settings.length`.
     """
-    from experiments.record.checkpoint import MODEL, check_origin, load
+    from experiments.record.checkpoint_file import MODEL, check_origin, load
 
     folder, origin = RunFolder(settings.pretrained), settings.origin
     checkpoint = load(folder.checkpoint, settings.checkpoint, lambda text: None)

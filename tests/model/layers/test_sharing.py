@@ -8,7 +8,7 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.model.architectures.bert import Bert
-from experiments.record.checkpoint import restore, weights
+from experiments.record.checkpoint_file import restore, weights
 
 SHARING = ["none", "attention", "feed_forward", "all"]
 SUBLAYERS = {"attention": ["attention"], "feed_forward": ["feed_forward"], "all": ["attention", "feed_forward"]}

@@ -23,7 +23,7 @@ from experiments.processes.interruption import Interrupted, handled
 from experiments.record.folder import RunFolder
 from experiments.record.lock import in_use
 from experiments.record.result import Result
-from experiments.search.study import Judge
+from experiments.search.study import MedianPruner
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Failure
 from experiments.settings.run import Settings
@@ -57,10 +57,10 @@ class Outcome:
 
 
 class Cell(NamedTuple):
-    """A run to be trained, and the judge that a search gives it."""
+    """A run to be trained, and the pruner that a search gives it."""
 
     settings: Settings
-    judge: Judge | None = None
+    pruner: MedianPruner | None = None
 
 
 class Process(Protocol):
@@ -113,7 +113,7 @@ class RunningCell:
         path = self.folder.path / "output.txt"
         self._before = path.stat().st_size if path.exists() else 0  # the output of earlier attempts
         self._output = path.open("a+", encoding="utf-8", errors="replace")
-        assignment = Assignment(self.folder.path, resources.cores if resources.pinned else None, at_once, cell.judge)
+        assignment = Assignment(self.folder.path, resources.cores if resources.pinned else None, at_once, cell.pruner)
         self.process: Process
         if server is None or resources.device is not None:
             # the number of a GPU counts among all that this process sees
