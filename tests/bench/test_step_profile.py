@@ -22,8 +22,8 @@ def test_the_kinds_of_work_add_up(peer, monkeypatch, capsys):
     monkeypatch.setenv(ADDED, "")
     monkeypatch.setattr(sys, "argv", [str(script), *peer, *TINY])
     runpy.run_path(str(script), run_name="__main__")
-    found = re.findall(r"^(\S.*\S) +(\d+\.\d+) +\d\S*$", capsys.readouterr().out, re.MULTILINE)
-    times = {name: float(time) for name, time in found}
+    found = re.findall(r"^(\S.*\S) +([\d,]+\.\d+) +\d\S*$", capsys.readouterr().out, re.MULTILINE)
+    times = {name: float(time.replace(",", "")) for name, time in found}
     total = times.pop("all")
     assert {"linear maps", "attention kernel", "activation", "norms", "optimizer", "the rest"} <= times.keys()
     assert sum(times.values()) == pytest.approx(total, rel=1e-3)
