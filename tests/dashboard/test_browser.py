@@ -77,7 +77,7 @@ def test_every_logged_number_smoothing_and_logarithms(open_page):
     line = "return document.querySelector('#curves .line:not(.faint)').getAttribute('d')"
     before = shown.js(line)
     shown.js("smooth.value = 0.9; smooth.dispatchEvent(new Event('input'))")
-    assert shown.js(line) != before and "weight of the past 0.9" in shown.text("#curves .note")
+    assert shown.js(line) != before and "weight of the past is 0.9" in shown.text("#curves .note")
     shown.click("#logx"), shown.click("#logy")
     assert shown.js(title) == "Tokens, logarithmic,Training loss (nats per predicted token), logarithmic"
     assert shown.complaints() == []

@@ -109,5 +109,7 @@ def test_a_model_whose_heads_are_known(known, trained_run_of):
 
 def test_heads_that_attend_alike_have_no_trend():
     assert trend_with_depth({1: 1e-5, 2: 9e-5}, 5e-5, 6e-5).startswith("All heads attend alike")
-    assert "falls with depth: 0.300 in the first, 0.100 in the last" in trend_with_depth({1: 0.3, 2: 0.1}, 0.2, 0.3)
+    assert "falls with depth, from 0.300 in the first to 0.100 in the last" in trend_with_depth(
+        {1: 0.3, 2: 0.1}, 0.2, 0.3
+    )
     assert trend_with_depth({1: 0.3}, 0.3, 0.3) == ""

@@ -24,7 +24,9 @@ from experiments.training.train import train
 from tests.training.distributed.forked import PARTS, Raised, check_close, learn, losses
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "muon", "lamb"])
+@pytest.mark.parametrize(
+    "optimizer", ["muon", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("adamw", "lamb"))]
+)
 def test_any_number_of_processes_take_the_same_steps_to_1e_12(settings, processes, optimizer):
     from experiments.config.compose import compose
 
@@ -73,7 +75,7 @@ def test_a_signal_to_any_process_ends_the_run_after_its_step(settings, processes
     assert (folder.checkpoint / f"step-{folder.result().steps:09d}.safetensors").exists()
 
 
-@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("lost", [0, pytest.param(1, marks=pytest.mark.campaign)])
 def test_a_killed_process_ends_the_others_and_the_run_goes_on(
     settings, processes, member, reference, tmp_path, monkeypatch, lost
 ):
