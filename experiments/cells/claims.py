@@ -6,64 +6,73 @@ A claim is a lock on a file, which the system releases when its process dies.
 from __future__ import annotations
 
 import os
-import platform
-from collections.abc import Sequence
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from experiments.record.durable import disk_errors_as_failures, folder_for
-from experiments.settings.disk import lock_file, open_lock, take_lock
+from experiments.settings.disk import lock_file, make_folder, take_lock
+from experiments.settings.mistake import Failure
 
 
 class Claims:
-    """What this process has claimed of one kind of resource.
+    """What this process has claimed of one kind of resource, beside the other processes of this user.
 
-    folder: one that all processes of this machine share. kind: `core` or `gpu`. sharing: the number of claims on one
-    resource, from all processes that allow as many; a claim of a process that allows one excludes all others. Methods
-    raise RunFolderError for errors of the disk.
+    kind: `core` or `gpu`. identity: what names a resource alike in all processes. sharing: the number of claims on one
+    resource, from all processes that allow as many; a claim of a process that allows one excludes all others.
     """
 
-    def __init__(self, folder: Path, kind: str, sharing: int = 1) -> None:
-        self._folder, self._kind, self._sharing = folder / platform.node(), kind, sharing
-        self._locks: dict[str, list[list[int]]] = {}  # of each claim, by the resource: descriptors of locked files
+    def __init__(self, kind: str, identity: Callable[[str], str] = str, sharing: int = 1) -> None:
+        self._kind, self._identity, self._sharing = kind, identity, sharing
+        self._claims: defaultdict[str, list[ExitStack]] = defaultdict(list)  # open files, by the name of the resource
 
     def take(self, names: Sequence[str], count: int) -> list[str]:
-        """Claim `count` of the named resources, of which this process has the fewest claims; none if fewer are free."""
-        folder_for(self._folder)
-        taken: list[str] = []
+        """Claim `count` of the named resources, of which this process has the fewest claims; none if fewer are free.
+
+        Raises Failure if the locks cannot be made.
+        """
+        claims: dict[str, ExitStack] = {}
         # one process at a time, because two that need several could each take a part
-        with disk_errors_as_failures(self._folder), lock_file(self._folder / "lock") as one_at_a_time:
-            take_lock(one_at_a_time, wait=True)
-            for name in sorted(names, key=lambda name: len(self._locks.get(name, []))):
-                if len(taken) < count and (locks := self._claim(name)):
-                    self._locks.setdefault(name, []).append(locks)
-                    taken.append(name)
-        if len(taken) == count:
-            return taken
-        self.release(taken)
-        return []
+        with one_at_a_time() as folder, ExitStack() as given_back:
+            for name in sorted(names, key=lambda name: len(self._claims[name])):
+                if len(claims) < count and (claim := self._claim(folder, self._identity(name))):
+                    claims[name] = given_back.enter_context(claim)
+            if len(claims) < count:
+                return []
+            given_back.pop_all()
+        for name, claim in claims.items():
+            self._claims[name].append(claim)
+        return list(claims)
 
     def release(self, names: Sequence[str]) -> None:
         """End a claim on each of the named resources."""
         for name in names:
-            for descriptor in self._locks[name].pop():
-                os.close(descriptor)
+            self._claims[name].pop().close()
 
-    def _claim(self, name: str) -> list[int]:
-        """The locks of a claim on a resource; none if it is not free."""
-        path = self._folder / f"{self._kind}-{name}"
-        if self._sharing == 1:
-            return self._lock(path)
-        if not (locks := self._lock(path, shared=True)):
-            return []
-        for number in range(self._sharing):
-            if part := self._lock(path.with_name(f"{path.name}-part-{number}")):
-                return locks + part
-        os.close(locks[0])
-        return []
+    def _claim(self, folder: Path, identity: str) -> ExitStack | None:
+        """The open files of a claim; None if the resource is not free."""
+        path = folder / f"{self._kind}-{identity}"
+        parts = [path.with_name(f"{path.name}-part-{number}") for number in range(self._sharing)]
+        with ExitStack() as files:
+            if not take_lock(files.enter_context(lock_file(path)), shared=len(parts) > 1):
+                return None
+            if len(parts) == 1 or any(take_lock(files.enter_context(lock_file(part))) for part in parts):
+                return files.pop_all()
+        return None
 
-    def _lock(self, path: Path, *, shared: bool = False) -> list[int]:
-        descriptor = open_lock(path)
-        if take_lock(descriptor, shared=shared):
-            return [descriptor]
-        os.close(descriptor)
-        return []
+
+@contextmanager
+def one_at_a_time() -> Iterator[Path]:
+    """A block that one process of this user is in at a time, with the folder of its locks. Raises Failure."""
+    folder = Path(tempfile.gettempdir()) / f"attn-claims-{os.getuid()}"
+    try:
+        make_folder(folder)
+        with lock_file(folder / "lock") as lock:
+            take_lock(lock, wait=True)
+            yield folder
+    except OSError as error:
+        raise Failure(
+            f"{folder}: {error.strerror or error}; there, sweeps share out the GPUs and cores of a machine\n"
+            "  set TMPDIR to a folder that you may write"
+        ) from error

@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 
 from experiments.config.check import from_tree
@@ -44,22 +44,23 @@ def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
         # a signal or a lack of memory has ended it
         with suppress(OSError):
             Cache(Path(settings.cache), None).sweep()
-    if process.returncode == ExitCode.MISTAKE:
-        raise DataError(process.stdout.strip())
     if process.returncode < 0:
         raise Failure(f"preparing the corpus {source.name}: {why_ended(process.returncode, '')}")
-    if said := process.stdout.strip():
-        raise Failure(said)
     if process.returncode:
-        raise RuntimeError(f"preparing the corpus {source.name} ended with exit code {process.returncode}")
+        if not (said := process.stdout.strip()):
+            raise RuntimeError(f"preparing the corpus {source.name} ended with exit code {process.returncode}")
+        failure = DataError(said) if process.returncode == ExitCode.MISTAKE else Failure(said)
+        failure.exit_code = ExitCode(process.returncode)
+        raise failure
     print(f"the corpus was prepared in {time.monotonic() - started:.0f} s", file=sys.stderr)
 
 
 def main() -> ExitCode:
     """Make the corpus of the run folder in the first argument; a failure is printed to stdout."""
-    settings = from_tree(RunFolder(sys.argv[1]).config())
+    settings, answer = from_tree(RunFolder(sys.argv[1]).config()), sys.stdout
     try:
-        with Display() as display:
+        # what a library prints must not be taken for an answer
+        with redirect_stdout(sys.stderr), Display() as display:
             task_of(settings).prepare(display.stage)
     except KeyboardInterrupt:
         # the run says it
@@ -68,7 +69,7 @@ def main() -> ExitCode:
         failure = error if isinstance(error, Failure) else refusal(error)
         if failure is None:
             raise
-        print(failure)
+        print(failure, file=answer)
         return failure.exit_code
     return ExitCode.DONE
 

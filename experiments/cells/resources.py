@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal, Protocol
 
 from experiments.cells.claims import Claims
 from experiments.measure.cores import usable
-from experiments.measure.devices import device_count, gpus_for, on_gpu
+from experiments.measure.devices import device_count, gpu_identity, gpus_for, on_gpu
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
-CLAIMS = "claims"  # in the cache
 Workers = int | Literal["auto"]
 
 
@@ -48,31 +45,29 @@ class Source(Protocol):
     """Where cores or GPUs come from, by their names."""
 
     def take(self, names: Sequence[str], count: int) -> list[str]:
-        """Take `count` of the named ones, the least used first; none if fewer are free."""
+        """Take `count` of the named ones; none if fewer are free."""
 
     def release(self, names: Sequence[str]) -> None:
         """Free what was taken."""
 
 
 class OwnProcess:
-    """Cores or GPUs that only this process shares out. sharing: the number of cells that share one."""
+    """Cores or GPUs that only this process shares out, each to one cell."""
 
-    def __init__(self, sharing: int = 1) -> None:
-        self._sharing = sharing
-        self._cells_of: Counter[str] = Counter()
+    def __init__(self) -> None:
+        self._taken: set[str] = set()
 
     def take(self, names: Sequence[str], count: int) -> list[str]:
-        """Take `count` of the named ones, the least used first; none if fewer are free."""
-        free = [name for name in names if self._cells_of[name] < self._sharing]
-        taken = sorted(free, key=self._cells_of.__getitem__)[:count]
-        if len(taken) < count:
+        """Take the first `count` free ones; none if fewer are free."""
+        free = [name for name in names if name not in self._taken][:count]
+        if len(free) < count:
             return []
-        self._cells_of.update(taken)
-        return taken
+        self._taken.update(free)
+        return free
 
     def release(self, names: Sequence[str]) -> None:
         """Free what was taken."""
-        self._cells_of.subtract(names)
+        self._taken.difference_update(names)
 
 
 class ResourcePool:
@@ -115,10 +110,9 @@ class ResourcePool:
             self._gpus.release(resources.device.split(","))
 
 
-def claimed_pool(cell: Settings) -> ResourcePool:
-    """The cores and GPUs that no other process with the cell's cache has claimed, for this cell alone."""
-    claims = Path(cell.cache) / CLAIMS
-    return ResourcePool(1, True, Claims(claims, "core"), Claims(claims, "gpu"))
+def claimed_pool() -> ResourcePool:
+    """The cores and GPUs that no other process of this user has claimed, for one cell."""
+    return ResourcePool(1, True, Claims("core"), Claims("gpu", gpu_identity))
 
 
 def pool_for(cells: Sequence[Settings], workers: Workers, per_device: int = 1) -> ResourcePool:
@@ -145,7 +139,7 @@ def pool_for(cells: Sequence[Settings], workers: Workers, per_device: int = 1) -
             f"allowed: auto, 1{f' to {capacity}' if capacity > 1 else ''}",
             "each cell has trainer.threads cores, or a GPU, for itself; --per-device N lets N cells share a GPU",
         )
-    gpus = Claims(Path(cells[0].cache) / CLAIMS, "gpu", per_device)  # another sweep may use the same GPUs
+    gpus = Claims("gpu", gpu_identity, per_device)  # another sweep may use the same GPUs
     return ResourcePool(max(1, at_once), pinned=at_once == capacity, gpus=gpus)
 
 

@@ -37,7 +37,7 @@ def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> No
     tables = sorted_tables(sort, tables)
     if beside := sum(map(shared_its_machine, results)):
         print(f"tokens_per_second of {beside} of {len(results)} runs were measured beside other work", file=sys.stderr)
-    if conditions := dict.fromkeys(name for rows in tables for name in differing_conditions(rows)):
+    if conditions := differing_conditions(results):
         print(f"losses compare only between runs with the same {', '.join(conditions)}", file=sys.stderr)
     if line := other_code(results):
         print(line, file=sys.stderr)

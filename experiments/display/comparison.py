@@ -156,10 +156,9 @@ def is_condition(place: str) -> bool:
     return any(f"{place}.".startswith(f"{each}.") for each in CONDITIONS.values())
 
 
-def differing_conditions(rows: Sequence[Row]) -> list[str]:
-    """The columns of conditions in which rows of a table differ."""
-    conditions = [column for column in rows[0] if is_condition(place_of(column))]
-    return [column for column in conditions if len({str(row[column]) for row in rows}) > 1]
+def differing_conditions(results: list[dict[str, Any]]) -> list[str]:
+    """The conditions in which the results differ, by name."""
+    return [name for name, place in CONDITIONS.items() if len(set(map(str, values_at(results, place)))) > 1]
 
 
 def place_of(key: str) -> str:

@@ -175,11 +175,10 @@ def pruning_curve(
     """
     figure, ((axes,),) = new_figure(1, 1, 3.2)
     styles = {"by gradient": (BLUE, "o"), "by relevance": (ORANGE, "s"), "in random order": (GREY, "^")}
-    axes.fill_between(*spread, color=GREY, alpha=0.2, linewidth=0)
+    axes.fill_between(*spread, color=GREY, alpha=0.2, linewidth=0, label="range of random orders")
     for name, (left, losses) in curves.items():
         colour, marker = styles[name]
-        ranged = f"{name}: mean and range" if name == "in random order" else name
-        axes.plot(left, losses, color=colour, marker=marker, markersize=4, label=ranged)
+        axes.plot(left, losses, color=colour, marker=marker, markersize=4, label=name)
     axes.axhline(unigram, color="black", linestyle=":", linewidth=1)
     place = {"xycoords": axes.get_yaxis_transform(), "va": "bottom", "fontsize": 7}
     axes.annotate("prediction by single-token frequencies", (0.01, unigram), **place)

@@ -31,7 +31,7 @@ def job(config: DictConfig) -> float | None:
         return None
     launcher = HydraConfig.get().runtime.choices["hydra/launcher"]
     # other launchers share out cores and GPUs themselves
-    pool = claimed_pool(settings) if launcher in SIDE_BY_SIDE else None
+    pool = claimed_pool() if launcher in SIDE_BY_SIDE else None
     with saved_before_requeue(launcher):
         outcome = earlier_outcome(settings) or run_cell(settings, pool)
     _note(ledger, outcome.folder.path.name, outcome.reason or "done")

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+from functools import cache
+
 from experiments.measure.cores import usable
 from experiments.settings.run import Settings
 
@@ -31,3 +35,22 @@ def device_count(settings: Settings) -> int:
 
         return len(visible_gpus())
     return max(1, len(usable()) // settings.trainer.threads)
+
+
+def gpu_identity(name: str) -> str:
+    """The identity of a GPU, the same in all processes: its UUID, or its name if NVIDIA's driver does not tell it.
+
+    name: as in CUDA_VISIBLE_DEVICES. A number may mean another GPU in a job of a cluster; a UUID may be shortened.
+    """
+    uuids = _gpu_uuids()
+    return uuids.get(name) or next((uuid for uuid in uuids.values() if uuid.startswith(name)), name)
+
+
+@cache
+def _gpu_uuids() -> dict[str, str]:
+    """The UUIDs of this machine's GPUs by their numbers. No GPU is touched."""
+    try:
+        listed = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=60).stdout
+    except (OSError, subprocess.SubprocessError):
+        return {}
+    return dict(re.findall(r"^GPU (\d+): .*\(UUID: (\S+)\)$", listed, re.MULTILINE))

@@ -86,10 +86,10 @@ class _Loader(Loader):
             self._finder.importing = True
             try:
                 self._own.exec_module(module)
-            except ImportError:
-                raise
-            except Exception as error:
+            except (MemoryError, OSError, RuntimeError, ValueError) as error:
                 name = module.__name__
+                if name not in LIBRARIES:
+                    raise
                 raise refusal(error) or Failure(f"{name} cannot be imported: {first_line(error)}") from error
             finally:
                 self._finder.importing = False

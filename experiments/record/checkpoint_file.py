@@ -9,6 +9,7 @@ Reading a checkpoint cannot run code: the file contains numbers, and JSON text i
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -26,9 +27,11 @@ from experiments.record.folder import CONFIG, PREFIX, TOKENIZER, RunFolder, chec
 from experiments.settings.digest import file_digest
 from experiments.settings.disk import files_named
 from experiments.settings.group import WhichCheckpoint
-from experiments.settings.mistake import Mistake, refusal
+from experiments.settings.mistake import Mistake
 
 MODEL = "model/"
+# of a file or its checksum that is gone, of another kind, too large, or on a bad block; others may pass
+DAMAGED = {errno.ENOENT, errno.EISDIR, errno.EINVAL, errno.ERANGE, errno.EIO}
 KEPT: dict[WhichCheckpoint, int] = {"newest": 2, "best": 1}
 
 
@@ -148,8 +151,8 @@ def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:
             raise ValueError("its header is not a mapping")
         return Checkpoint(int(path.stem.partition("-")[2]), path, tensors, header)
     except (OSError, SafetensorError, ValueError, RecursionError) as error:
-        if isinstance(error, PermissionError) or refusal(error) is not None:
-            # the next checkpoint that is written would remove it
+        if isinstance(error, OSError) and error.errno not in DAMAGED:
+            # it may be good, and the next checkpoint that is written would remove it
             with disk_errors_as_failures(path):
                 raise
         report(f"{path}: damaged ({error}), skipped")

@@ -29,7 +29,7 @@ MEANINGS = {
     ExitCode.MISTAKE: "a mistake in the command line, the settings or the data",
     ExitCode.SWEEP_FAILED: "a cell of a sweep or a table failed; the same command tries it again",
     ExitCode.NOT_FINITE: "the loss is not finite (status nan)",
-    ExitCode.OUT_OF_MEMORY: "not one sequence fits into the memory (status oom)",
+    ExitCode.OUT_OF_MEMORY: "too little memory; for a run (status oom), not even for one sequence",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the same command continues",
     ExitCode.TERMINATED: "terminated by SIGTERM; the same command continues",
 }

@@ -58,7 +58,7 @@ def refusal(error: BaseException) -> Failure | None:
     if isinstance(error, OSError) and (error.strerror or "").startswith(NO_TEMPORARY):
         return Failure(f"{error.strerror}; set TMPDIR to a folder that you may write")
     if isinstance(error, (ImportError, OSError)) and LOADER.match(str(error)):
-        return Failure(f"a library cannot be loaded, for lack of memory or because it is damaged: {error}")
+        return Failure(f"a library cannot be loaded: {error}")
     return None
 
 

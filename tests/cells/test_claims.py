@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
+import tempfile
 import threading
+from functools import cache
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +15,8 @@ from experiments.cells import resources, side_by_side
 from experiments.cells.resources import Resources, claimed_pool, pool_for
 from experiments.cells.side_by_side import run_cell, run_cells
 from experiments.config.compose import compose
-from experiments.measure import devices
+from experiments.measure import devices, hardware
+from experiments.settings.mistake import Failure
 
 PINNED = hasattr(os, "sched_setaffinity")
 
@@ -20,17 +24,18 @@ PINNED = hasattr(os, "sched_setaffinity")
 @pytest.fixture
 def cell(tiny, tmp_path):
     """cell("trainer.threads=2", ...) -> Settings"""
-    return lambda *words: compose([*tiny, f"runs={tmp_path / 'runs'}", f"cache={tmp_path}", *words])
+    return lambda *words: compose([*tiny, f"runs={tmp_path / 'runs'}", *words])
 
 
 @pytest.fixture
-def job(cell, monkeypatch):
+def job(tmp_path, monkeypatch):
     """job(): the resources as another job of a machine of four cores and two GPUs would claim them."""
     monkeypatch.setattr(resources, "usable", lambda: [2, 3, 5, 7])
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for module in (resources, devices):
         monkeypatch.setattr(module, "on_gpu", lambda settings: settings.seed == 0)
     monkeypatch.setattr("experiments.measure.hardware.visible_gpus", lambda: ["4", "6"])
-    return lambda: claimed_pool(cell())
+    return claimed_pool
 
 
 def test_jobs_have_cores_of_their_own(cell, job):
@@ -97,6 +102,40 @@ def test_a_sweep_says_that_it_waits_for_the_gpus_of_another(cell, job, monkeypat
     assert outcome.reason == "it ran" and seen[:4] == [True, True, True, False] and not any(seen[4:])
 
 
+@pytest.fixture
+def machine(monkeypatch):
+    """machine(names, listed): how this process names its GPUs, and the lines of NVIDIA's driver about them."""
+
+    def see(names, *listed):
+        monkeypatch.setattr(hardware, "visible_gpus", lambda: names)
+        monkeypatch.setattr(devices, "_gpu_uuids", cache(devices._gpu_uuids.__wrapped__))
+        answer = SimpleNamespace(stdout="".join(f"{line}\n" for line in listed))
+        monkeypatch.setattr(devices.subprocess, "run", lambda *_, **__: answer)
+
+    return see
+
+
+def test_a_gpu_is_claimed_by_its_uuid_and_not_by_its_number(cell, job, machine):
+    first, second = "(UUID: GPU-aaaa1111)", "(UUID: GPU-bbbb2222)"
+    machine(
+        ["0"], f"GPU 0: NVIDIA H100 80GB HBM3 {first}", "  MIG 1g.10gb Device 0: (UUID: MIG-c)", f"GPU 1: X {second}"
+    )
+    one, two, three = job(), job(), job()
+    assert one.acquire(cell()) == Resources(device="0")
+    machine(["GPU-aaaa", "GPU-bbbb"], f"GPU 0: X {first}", f"GPU 1: X {second}")
+    assert two.acquire(cell()) == Resources(device="GPU-bbbb")
+    two.release(Resources(device="GPU-bbbb"))
+    # in a job of a cluster that sees the second one alone, its number is 0
+    machine(["0"], f"GPU 0: X {second}")
+    assert three.acquire(cell()) == Resources(device="0") and two.acquire(cell()) is None
+
+
+def test_a_place_for_claims_that_cannot_be_used_is_named(cell, job, tmp_path):
+    (tmp_path / f"attn-claims-{os.getuid()}").write_text("in the way")
+    with pytest.raises(Failure, match=r"attn-claims-\d+(?s:.)*set TMPDIR"):
+        job().acquire(cell())
+
+
 def test_a_job_waits_until_its_cores_are_free(cell, job, monkeypatch):
     process = {"args": [sys.executable, "-c", "import sys; sys.exit('it ran')"], "env": None}
     monkeypatch.setattr(side_by_side, "process_arguments", lambda *_: process)
@@ -113,7 +152,8 @@ def test_the_claims_of_a_process_that_dies_are_free(cell, job, tmp_path):
     ready, sign = os.pipe()
     child = os.fork()
     if child == 0:
-        assert job().acquire(cell("seed=1", "trainer.threads=4"))
+        own = job()
+        assert own.acquire(cell("seed=1", "trainer.threads=4"))
         os.write(sign, b"x")
         os.read(ready, 0)
         while True:
@@ -123,4 +163,4 @@ def test_the_claims_of_a_process_that_dies_are_free(cell, job, tmp_path):
     os.kill(child, 9)
     os.waitpid(child, 0)
     assert job().acquire(cell("seed=1")) == Resources((2,), PINNED)
-    assert {path.name for path in (tmp_path / "claims").glob("*/core-*")} == {f"core-{n}" for n in (2, 3, 5, 7)}
+    assert {path.name for path in tmp_path.glob("attn-claims-*/core-*")} == {f"core-{n}" for n in (2, 3, 5, 7)}

@@ -59,6 +59,7 @@ def test_what_the_system_refuses_the_process_is_said(asked, monkeypatch, tmp_pat
     settings, folder = asked()
 
     def prepare_with_little(*arguments):
+        print("what a library prints is no answer")
         raise MemoryError
 
     with monkeypatch.context() as patched:
@@ -70,8 +71,9 @@ def test_what_the_system_refuses_the_process_is_said(asked, monkeypatch, tmp_pat
     (tmp_path / "child").write_text(f"#!/bin/sh\necho '{said}'\nexit 5\n")
     (tmp_path / "child").chmod(0o755)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "child"))
-    with pytest.raises(Failure, match="not enough memory"):
+    with pytest.raises(Failure, match="not enough memory") as caught:
         prepare_in_child_process(settings, folder)
+    assert caught.value.exit_code is ExitCode.OUT_OF_MEMORY
 
 
 def test_a_process_that_breaks_is_a_bug(asked, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 
 import pytest
 
@@ -16,9 +17,9 @@ PINNED = hasattr(os, "sched_setaffinity")
 
 
 @pytest.fixture
-def cell(tiny, tmp_path):
+def cell(tiny):
     """cell("trainer.threads=2", ...) -> Settings"""
-    return lambda *words: compose([*tiny, f"cache={tmp_path / 'cache'}", *words])
+    return lambda *words: compose([*tiny, *words])
 
 
 @pytest.fixture
@@ -27,7 +28,8 @@ def four_cores(monkeypatch):
 
 
 @pytest.fixture
-def two_gpus(monkeypatch):
+def two_gpus(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for module in (resources, devices):
         monkeypatch.setattr(module, "on_gpu", lambda settings: settings.seed == 0)
     monkeypatch.setattr("experiments.measure.hardware.visible_gpus", lambda: ["4", "6"])

@@ -109,7 +109,7 @@ def test_a_dry_run_predicts_from_a_calibration_that_is_kept(attn, short, tmp_pat
 
     measured = []
 
-    def quick(settings):
+    def quick(settings, pool):
         # 100 tokens a second with 8 heads, half of that with 16
         measured.append(settings.heads)
         return outcome(settings, 800 / settings.heads)
@@ -177,7 +177,7 @@ def test_the_list_measures_one_small_model_and_counts_flops(tiny, tmp_path, monk
 
     measured = []
 
-    def quick(settings):
+    def quick(settings, pool):
         measured.append(settings.layers)
         return outcome(settings, 1000.0)
 
@@ -199,7 +199,7 @@ def test_a_translation_is_calibrated_on_made_up_pairs(tmp_path, monkeypatch):
 
     made = []
 
-    def quick(settings):
+    def quick(settings, pool):
         made.extend(Path(settings.data.train).read_text(encoding="utf-8").splitlines())
         return outcome(settings, 1000.0, padding=0.5)
 

@@ -76,8 +76,6 @@ def test_a_head_that_looks_at_the_previous_word_finds_what_stands_there(known, t
     # from the head to the word it is right in `a b`, where there is no other word, and wrong after another word
     assert to == 1 and 1 / 3 <= away <= 2 / 3
     # three words are few
-    assert [row["high"] for row in rows if row["accuracy"] == 1.0] and all(
-        row["low"] < row["accuracy"] for row in first
-    )
+    assert all(row["high"] - row["low"] > 0.4 for row in rows)
     assert all(0 <= row["low"] <= row["accuracy"] <= row["high"] <= 1 for row in rows)
     assert [(row["baseline"], row["offset"]) for row in first] == [(1.0, -1), (1.0, 1)]

@@ -204,13 +204,13 @@ def test_without_a_launcher_the_line_that_installs_it_is_printed(attn, tiny, mon
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(("launcher", "options"), [("joblib", ["hydra.launcher.n_jobs=2"]), ("submitit_local", [])])
-def test_launchers_of_hydra_run_the_same_cells(shell, tiny, tmp_path, launcher, options):
+def test_launchers_of_hydra_run_the_same_cells(shell, tiny, tmp_path, monkeypatch, launcher, options):
     pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher")
-    cache = f"cache={tmp_path / 'cache'}"
-    done = shell("train", "-m", "heads=1,2", f"hydra/launcher={launcher}", cache, *options, *tiny)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    done = shell("train", "-m", "heads=1,2", f"hydra/launcher={launcher}", *options, *tiny)
     assert done.returncode == 0, done.stdout + done.stderr
     assert statuses(tmp_path / "runs") == ["done", "done"]
-    claimed = {path.name for path in tmp_path.glob("cache/claims/*/core-*")}
+    claimed = {path.name for path in tmp_path.glob("attn-claims-*/core-*")}
     assert claimed and claimed <= {f"core-{core}" for core in usable()}
 
 

@@ -123,6 +123,7 @@ def _measured(settings: Settings, console: Console) -> float | None:
     """Seconds per token of a row, padding included, in the shortened run; remembered, or from training it."""
 
     def train() -> float | None:
+        from experiments.cells.resources import pool_for
         from experiments.cells.side_by_side import run_cell
         from experiments.record.folder import run_name
 
@@ -130,7 +131,8 @@ def _measured(settings: Settings, console: Console) -> float | None:
         console.print(f"calibrating: {STEPS} steps of {name}", markup=False, highlight=False, soft_wrap=True)
         with tempfile.TemporaryDirectory() as scratch:
             data = stand_in(settings.objective.reads_pairs, Path(scratch), settings.length)
-            outcome = run_cell(settings.model_copy(update={"runs": scratch, "data": data}))
+            cell = settings.model_copy(update={"runs": scratch, "data": data})
+            outcome = run_cell(cell, pool_for([cell], 1))
         result = outcome.result
         if result is None or not result.tokens_per_second:
             console.print(f"not calibrated: {outcome.reason}", markup=False, highlight=False, soft_wrap=True)
