@@ -80,8 +80,8 @@ def keep_scale(embedding: nn.Module, model: Model) -> None:
     """Rescale narrow embeddings, so that the residual stream and tied logits start at the same scale as with E = D.
 
     Without a norm after its sums, the stream keeps its initial scale. The first layers would then drown narrow
-    embeddings, and for a long time a run would learn only the frequencies of single tokens (docs/tables.md). Models
-    with such norms start as in Lan et al. 2020.
+    embeddings, and for a long time a run would learn only the frequencies of single tokens
+    (docs/small_differences.md). Models with such norms start as in Lan et al. 2020.
     """
     std = model.embedding_size**-0.5
     with torch.no_grad():

@@ -24,7 +24,7 @@ class ExitCode(IntEnum):
 
 
 MEANINGS = {
-    ExitCode.DONE: "done, now or before",
+    ExitCode.DONE: "done, by this command or by an earlier one",
     ExitCode.FAILED: "failed: a full disk, a kernel that gives wrong results; or a bug of attn, after its traceback",
     ExitCode.MISTAKE: "a mistake in the command line, the settings or the data",
     ExitCode.SWEEP_FAILED: "a cell of a sweep or a table failed; the same command tries it again",
