@@ -204,9 +204,9 @@ def test_without_a_launcher_the_line_that_installs_it_is_printed(attn, tiny, mon
 
 @pytest.mark.campaign
 @pytest.mark.parametrize(("launcher", "options"), [("joblib", ["hydra.launcher.n_jobs=2"]), ("submitit_local", [])])
-def test_launchers_of_hydra_run_the_same_cells(shell, tiny, tmp_path, monkeypatch, launcher, options):
+def test_launchers_of_hydra_run_the_same_cells(shell, environment, tiny, tmp_path, monkeypatch, launcher, options):
     pytest.importorskip(f"hydra_plugins.hydra_{launcher.partition('_')[0]}_launcher")
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setitem(environment, "TMPDIR", str(tmp_path))
     done = shell("train", "-m", "heads=1,2", f"hydra/launcher={launcher}", *options, *tiny)
     assert done.returncode == 0, done.stdout + done.stderr
     assert statuses(tmp_path / "runs") == ["done", "done"]
