@@ -10,9 +10,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 
-from experiments.processes.interruption import SIGNALS, Interrupted, handled
+from experiments.processes.interruption import SIGNALS, Interrupted, Interruption, handled
 from experiments.settings.exit_code import ExitCode
 from experiments.settings.mistake import Failure, refusal, shortened
 
@@ -65,11 +64,7 @@ def interrupted_by_signals() -> Iterator[None]:
 
     If the shell makes this process ignore SIGINT, as in the background, it stays ignored.
     """
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise Interrupted(number)
-
-    with handled(end, [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]):
+    with Interruption([number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]):
         yield
 
 

@@ -26,13 +26,16 @@ class Interrupted(BaseException):
 class Interruption:
     """Turns signals into Interrupted, which is raised at once, or within `deferred` only by `check`.
 
-    A second signal doesn't wait for `check`. Outside the main thread, signals are not handled.
+    A second SIGINT does not wait for `check`: somebody is impatient. A second SIGTERM has no effect: a cluster sends
+    SIGTERM to all processes of a job, of which the parents pass it on to their children. Outside the main thread,
+    signals are not handled.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, signals: Iterable[int] = SIGNALS) -> None:
         self._deferring = False
+        self._terminating = False
         self._pending: int | None = None
-        self._block = handled(self._receive)
+        self._block = handled(self._receive, signals)
 
     def __enter__(self) -> Interruption:
         self._block.__enter__()
@@ -63,13 +66,17 @@ class Interruption:
             raise Interrupted(self._pending)
 
     def note(self, number: int) -> None:
-        """Let a signal that another process of the run has received wait for `check`."""
+        """Let a signal wait for `check`, also one that another process of the run has received."""
         if self._pending is None:
             self._pending = number
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        if self._deferring and self._pending is None:
-            self._pending = number
+        repeated, terminates = self._terminating, number == signal.SIGTERM
+        self._terminating |= terminates
+        if repeated and terminates:
+            return
+        if self._deferring and (terminates or self._pending is None):
+            self.note(number)
         else:
             raise Interrupted(number)
 

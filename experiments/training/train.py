@@ -55,27 +55,27 @@ def train(
     evaluation except the last.
     """
     run: Run | None = None
-    try:
-        with Interruption() as interruption:
+    # the block includes the handling of what happens in it: a second SIGTERM does not break that off either
+    with Interruption() as interruption:
+        try:
             world.when_signalled(interruption.note)
             run = set_up(settings, folder, mirrors, display, neighbours, world)
             run.pruner = pruner
             with interruption.deferred():
                 take_steps(run, interruption)
-            result = summarize(run, settings, "done", None)
-        return conclude(result, folder, mirrors)
-    except BaseException as error:
-        status, reason = status_and_reason(error)
-        folder.log(f"{status}: {reason}")
-        if status in ("nan", "oom", "pruned"):
-            return conclude(summarize(run, settings, status, reason), folder, mirrors)
-        if run is None and (folder.path / RESULT).exists():
-            # the result of an earlier start says more than that this one did not begin
+            return conclude(summarize(run, settings, "done", None), folder, mirrors)
+        except BaseException as error:
+            status, reason = status_and_reason(error)
+            folder.log(f"{status}: {reason}")
+            if status in ("nan", "oom", "pruned"):
+                return conclude(summarize(run, settings, status, reason), folder, mirrors)
+            if run is None and (folder.path / RESULT).exists():
+                # the result of an earlier start says more than that this one did not begin
+                raise
+            # the exception may be about the folder itself
+            with suppress(RunFolderError):
+                conclude(summarize(run, settings, status, reason), folder, mirrors)
             raise
-        # the exception may be about the folder itself
-        with suppress(RunFolderError):
-            conclude(summarize(run, settings, status, reason), folder, mirrors)
-        raise
 
 
 def take_steps(run: Run, interruption: Interruption) -> None:

@@ -10,17 +10,42 @@ from experiments.processes.interruption import Interrupted, Interruption
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_at_once_or_when_asked(number, code):
+    with Interruption(), pytest.raises(Interrupted) as immediate:
+        signal.raise_signal(number)
+    assert immediate.value.exit_code == code and number.name in immediate.value.reason
+    with Interruption() as interruption, interruption.deferred():
+        signal.raise_signal(number)
+        assert interruption.pending
+        with pytest.raises(Interrupted):
+            interruption.check()
+
+
+def test_a_second_ctrl_c_does_not_wait():
+    with Interruption() as interruption, interruption.deferred():
+        signal.raise_signal(signal.SIGINT)
+        with pytest.raises(Interrupted):
+            signal.raise_signal(signal.SIGINT)
+
+
+@pytest.mark.parametrize("earlier", [[], [signal.SIGINT]])
+def test_sigterm_that_comes_twice_waits_and_is_raised_once(earlier):
+    """as in a job of a cluster, where it comes from the cluster and from the parent"""
     with Interruption() as interruption:
-        with pytest.raises(Interrupted) as immediate:
-            signal.raise_signal(number)
-        assert immediate.value.exit_code == code and number.name in immediate.value.reason
         with interruption.deferred():
-            signal.raise_signal(number)
-            assert interruption.pending
-            with pytest.raises(Interrupted):
-                interruption.check()
-            with pytest.raises(Interrupted):
+            for number in [*earlier, signal.SIGTERM, signal.SIGTERM]:
                 signal.raise_signal(number)
+            saved = interruption.pending
+        with pytest.raises(Interrupted):
+            interruption.check()
+        signal.raise_signal(signal.SIGTERM)
+    assert saved
+
+
+def test_sigterm_does_not_break_off_what_another_one_has_begun():
+    with Interruption():
+        with pytest.raises(Interrupted):
+            signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGTERM)
 
 
 def test_nothing_came():

@@ -15,6 +15,7 @@ import pytest
 
 from experiments.processes.interruption import Interrupted
 from experiments.record.folder import RunFolder
+from experiments.training import train as training
 from experiments.training.step.learner import Learner
 
 ROOT = Path(__file__).parents[2]
@@ -118,6 +119,30 @@ def test_signals_finish_the_step_and_keep_it(settings, go, tmp_path, monkeypatch
         go(settings())
     assert interrupted.value.exit_code == code
     assert check_interrupted(RunFolder(tmp_path / "run"), number, 20) == 7
+
+
+def test_sigterm_that_comes_again_breaks_nothing_off(settings, go, tmp_path, monkeypatch):
+    """It comes in the middle of a step, while the checkpoint is written, and while the result is."""
+
+    sent: list[str] = []
+
+    def signalled(name):
+        call = getattr(training, name)
+
+        def signal_and_call(*arguments):
+            if sent or arguments[1:] == (7,):
+                sent.append(name)
+                signal.raise_signal(signal.SIGTERM)
+            return call(*arguments)
+
+        monkeypatch.setattr(training, name, signal_and_call)
+
+    for name in ("take_step", "write_checkpoint", "conclude"):
+        signalled(name)
+    with pytest.raises(Interrupted):
+        go(settings())
+    assert check_interrupted(RunFolder(tmp_path / "run"), signal.SIGTERM, 20) == 7
+    assert sent == ["take_step", "write_checkpoint", "conclude"]
 
 
 def check_interrupted(folder: RunFolder, number: signal.Signals, steps: int) -> int:
