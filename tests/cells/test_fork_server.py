@@ -30,8 +30,8 @@ def server():
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
+def cache(tmp_path_factory, with_kernel):
+    return with_kernel(tmp_path_factory.mktemp("cache"))
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from torch.testing import assert_close
 
 from experiments.commands.export_custom import export_custom, push
@@ -25,12 +26,11 @@ from tests.formats.released import save as save_released
 
 transformers = pytest.importorskip("transformers")
 
+ROOT = Path(__file__).resolve().parents[2]
 SMALL = ("hidden_size=24", "heads=2", "layers=2", "length=16", "model.initial_std=0.3")
 CAUSAL, T5 = ("objective=causal",), ("objective=span_corruption", "model.position=relative")
 # variants whose attention is of one kind alone; the others go with the encoder
 OTHERS = {"sinusoids": ("model.position=sinusoidal",), "causal": CAUSAL, "t5": T5, "order": ("objective=masked_sop",)}
-# the default suite has these: heads that are mixed, and a tensor that is computed and not stored
-SOME = ("talking_heads", "grouped_query", *OTHERS)
 LOAD = """
 import json, sys
 sys.path = [path for path in sys.path if path != sys.argv[1]]
@@ -72,20 +72,28 @@ def words_of(name: str) -> Sequence[str]:
     return OTHERS.get(name, (f"variant={name}",))
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        pytest.param(SOME, id="some"),
-        pytest.param([*options("variant"), *OTHERS], id="every_variant", marks=pytest.mark.campaign),
-    ],
-)
+@pytest.mark.parametrize("names", [["talking_heads"]])
+def test_a_folder_has_the_weights_of_the_run_and_the_code_of_its_variant(runs, tmp_path):
+    export_custom("talking_heads", tmp_path / "there", runs, "best")
+    config = json.loads((tmp_path / "there" / "config.json").read_text())
+    assert config["auto_map"]["AutoModelForMaskedLM"] == "modeling_attn.AttnModel" and config["model"]["layers"] == 2
+    source = tmp_path / "there" / "source"
+    for file in ("attention/talking_heads.py", "experiments/model/layers/encoder.py"):
+        assert (source / file).read_bytes() == (ROOT / file).read_bytes()
+    there = load_file(tmp_path / "there" / "model.safetensors")
+    (best,) = (runs / "talking_heads" / "checkpoint").glob("best-*.safetensors")
+    ours = {name.replace("/", "."): tensor for name, tensor in load_file(best).items()}
+    assert there.keys() == ours.keys() and all(torch.equal(there[name], ours[name]) for name in ours)
+
+
+@pytest.mark.campaign
+@pytest.mark.parametrize("names", [[*options("variant"), *OTHERS]], ids=["every_variant"])
 def test_a_run_has_the_same_logits_elsewhere(runs, names, tmp_path):
     for name in names:
         export_custom(name, tmp_path / name, runs, "best")
-    project = str(Path(__file__).parents[2])
     folders = [str(tmp_path / name) for name in names]
     environment = {"HF_MODULES_CACHE": str(tmp_path / "modules"), "HF_HUB_OFFLINE": "1", "HOME": str(tmp_path)}
-    command = [sys.executable, "-c", LOAD, project, *folders]
+    command = [sys.executable, "-c", LOAD, str(ROOT), *folders]
     done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     tokens = torch.arange(20).reshape(2, 10) + 5

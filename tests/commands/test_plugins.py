@@ -59,6 +59,7 @@ def test_a_file_that_an_added_one_imports_is_a_part_of_the_run(loud, short):
     assert {name for name in now if before[name] != now[name]} == {"attention/loudness.py"}
 
 
+@pytest.mark.campaign
 @pytest.mark.usefixtures("short_timings")
 def test_a_sweep_a_table_and_the_list_of_variants_have_it(attn, loud, short, tmp_path):
     listed = attn("variants", f"plugins={loud}")

@@ -102,6 +102,7 @@ def test_the_variant_has_two_files():
     assert folders == ["attention", "conf/variant"]
 
 
+@pytest.mark.campaign
 def test_a_variant_an_objective_a_kernel_and_kinds_of_data_norm_and_position_train(extended, text_file):
     lines = text_file.read_text(encoding="utf-8").replace("\n\n", "\n# a remark\n")
     (extended / "remarks.txt").write_text(lines, encoding="utf-8")

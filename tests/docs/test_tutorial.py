@@ -32,6 +32,7 @@ def mixing(tmp_path_factory, monkeypatch) -> None:
     monkeypatch.setattr(rounds, "timed", lambda of, count: [Timing([turn] * count, turn, None)] * len(of))
 
 
+@pytest.mark.campaign
 @pytest.mark.usefixtures("mixing")
 def test_the_page_leads_to_a_table_with_its_three_claims(attn, tiny, tmp_path):
     tiny = [word for word in tiny if not word.startswith(("max_steps", "trainer.evaluate_every"))] + ["max_steps=4"]

@@ -16,6 +16,7 @@ from experiments.data.tokenizer import load
 from experiments.heads.options import HeadsOptions
 from experiments.record.folder import RunFolder
 from experiments.settings.mistake import Mistake
+from tests.fixtures.campaign import in_campaigns
 from tests.formats.released import CONFIGS, TEXT, save
 
 transformers = pytest.importorskip("transformers")
@@ -77,6 +78,7 @@ def test_an_export_is_the_source_for_transformers(family, base, tmp_path, capsys
         assert " ".join(firsts) == frame
 
 
+@pytest.mark.parametrize("family", ["bert", "t5", *in_campaigns(*sorted({*CONFIGS} - {"bert", "t5"}))], indirect=True)
 def test_it_is_fine_tuned(family, base, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     files = [f"task.{split}={base / split}.jsonl" for split in ("train", "validation")]

@@ -1,4 +1,4 @@
-"""A hundred processes that share the run folders of a sweep."""
+"""Many processes that share the run folders of a sweep."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ import pytest
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder
 from experiments.record.metrics import Metrics
+from tests.fixtures.campaign import in_campaigns
 
-WORKERS, CELLS = 100, 12
+CELLS = 12
 
 
 def work(runs, settings, result) -> None:
@@ -31,12 +32,13 @@ def work(runs, settings, result) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_hundred_workers_do_no_cell_twice_and_lose_none(tmp_path, settings, result):
+@pytest.mark.parametrize("workers", [20, *in_campaigns(100)])
+def test_workers_do_no_cell_twice_and_lose_none(tmp_path, settings, result, workers):
     runs = tmp_path / "runs"
     runs.mkdir()
     ready, start = os.pipe()
     children = []
-    for _ in range(WORKERS):
+    for _ in range(workers):
         child = os.fork()
         if child == 0:
             try:
@@ -58,7 +60,7 @@ def test_a_hundred_workers_do_no_cell_twice_and_lose_none(tmp_path, settings, re
     work(runs, settings, result)
     lines = [Metrics(runs / f"run-{seed}" / "metrics.jsonl").read() for seed in range(CELLS)]
     assert [len(each) for each in lines] == [1] * CELLS
-    workers = {json.dumps(each[0]["process"]) for each in lines}
-    assert workers <= {str(each) for each in [*children, os.getpid()]}
+    done_by = {json.dumps(each[0]["process"]) for each in lines}
+    assert done_by <= {str(each) for each in [*children, os.getpid()]}
     for seed in range(CELLS):
         RunFolder(runs / f"run-{seed}").check_files()

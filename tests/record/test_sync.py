@@ -173,6 +173,7 @@ def test_sync_uploads_an_offline_run_once(train, server):
     assert len(list(train.folder.path.parent.glob("wandb/*/run-*.wandb"))) == 2, "one, and the link to the latest"
 
 
+@pytest.mark.campaign
 def test_a_sync_that_is_killed_uploads_no_step_twice(train, server):
     seeds = """
 for seed in range(6):
@@ -255,6 +256,7 @@ def test_many_runs_are_uploaded_once_each_by_a_sync_that_is_killed_and_refused(
     assert (tmp_path / "said").read_text().count("uploaded before") >= count
 
 
+@pytest.mark.campaign
 def test_sync_uploads_to_the_project_that_is_named_and_then_no_second_time(train, server):
     train("begin(); train(0, 2); end()")
     named = SYNC.replace('("attn", None), False', '("other", "me"), True')

@@ -50,6 +50,7 @@ def test_a_cut_run_is_one_run_with_every_step_once_and_its_result(logged, settin
     assert json.loads(texts["result"])["status"] == "done"
 
 
+@pytest.mark.campaign
 def test_a_failure_of_one_logger_is_noted_once_and_ends_neither_the_run_nor_another(logged, settings):
     train, place = logged
     settings["logger"]["wandb"] = "offline"

@@ -65,6 +65,7 @@ def test_a_cut_run_is_one_run_with_every_step_once(train):
     assert run["run_group"] == "sweep"
 
 
+@pytest.mark.campaign
 def test_runs_in_one_process_stay_apart(train):
     script = """
 for seed in (0, 1):
@@ -90,6 +91,7 @@ def test_an_offline_run_opens_no_connection(train, tmp_path):
     assert "AF_INET" not in trace.read_text()
 
 
+@pytest.mark.campaign
 def test_the_death_of_the_service_is_noted_and_nothing_else(train):
     script = """
 import pathlib
@@ -108,6 +110,7 @@ train(2, 4); end()
     assert (train.folder.path / "log.txt").read_text().count("W&B failed and is switched off") == 1
 
 
+@pytest.mark.campaign
 def test_an_interrupt_of_the_terminal_spares_the_service(train):
     script = """
 caught = []

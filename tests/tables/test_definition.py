@@ -24,6 +24,7 @@ from experiments.tables.definition.table import Budget, Row, Table, Tuning
 from experiments.tables.sources.choose import source_of
 from experiments.tables.sources.finetuned_runs import FinetunedRuns
 from experiments.tables.sources.runs import Runs
+from tests.fixtures.campaign import in_campaigns
 
 DEARER = {("shazeer2020/projections", "C9 from the identity"), ("bhojanapalli2020/figure1", "wider")}
 PAPERS = {
@@ -114,7 +115,7 @@ def test_a_cell_that_two_tables_share_is_one_run():
     assert len(names) == 1, names
 
 
-@pytest.mark.parametrize("budget", ["nano", *(pytest.param(each, marks=pytest.mark.campaign) for each in BUDGETS[1:])])
+@pytest.mark.parametrize("budget", ["nano", *in_campaigns(*BUDGETS[1:])])
 @pytest.mark.parametrize(
     "name", ["shazeer2020/heads", "shazeer2020/heads_t5", "shazeer2020/albert", "vaswani2017/table3a"]
 )
@@ -142,7 +143,7 @@ def test_larger_budgets_have_the_text_and_the_windows_of_their_tasks(name):
             assert config.length >= 128 and config.tokenizer.vocabulary_size >= 16384
 
 
-@pytest.mark.parametrize("budget", ["nano", *(pytest.param(each, marks=pytest.mark.campaign) for each in BUDGETS[1:])])
+@pytest.mark.parametrize("budget", ["nano", *in_campaigns(*BUDGETS[1:])])
 def test_the_mechanisms_of_today_have_equal_parameters(budget):
     table, counts = load("follow_ups/today"), {}
     for row in table.rows.values():
@@ -195,7 +196,7 @@ def test_every_overlay_composes(experiment):
         ("bhojanapalli2020/figure1", "h32", "matched32"),
     ],
 )
-@pytest.mark.parametrize("budget", ["nano", pytest.param("medium", marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("budget", ["nano", *in_campaigns("medium")])
 def test_matched_arms_have_the_parameters_of_what_they_match(name, larger, matched, budget):
     table = load(name)
     overrides = row_overrides({key: table.rows[key] for key in (larger, matched)}, table.budgets[budget], [])

@@ -54,10 +54,10 @@ def overrides_of(pairs_file, corpus):
 @pytest.mark.parametrize(
     ("model", "variant"),
     [
-        ("t5_nano", "multi_head"),
-        ("t5_base", "unscaled"),
         ("transformer_nano", "dynamic_talking_heads"),
-        ("transformer_base", "multi_head"),
+        pytest.param("t5_nano", "multi_head", marks=pytest.mark.campaign),
+        pytest.param("t5_base", "unscaled", marks=pytest.mark.campaign),
+        pytest.param("transformer_base", "multi_head", marks=pytest.mark.campaign),
     ],
 )
 def test_a_cut_run_ends_as_one_that_was_not(overrides_of, go, outcome, monkeypatch, model, variant):

@@ -18,6 +18,7 @@ from experiments.data.corpus import open_corpus
 from experiments.data.errors import DataError
 from experiments.data.kinds.hub import Hub
 from experiments.data.store import Cache
+from tests.fixtures.campaign import in_campaigns
 
 COMMIT = "c0ffee" * 6 + "abcd"
 BASE = {
@@ -138,7 +139,7 @@ def downloaded(folder: Path, tmp_path: Path) -> None:
     shutil.rmtree(made / "set")
 
 
-@pytest.mark.parametrize("hub", ["closed", pytest.param("mute", marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("hub", ["closed", *in_campaigns("mute")])
 def test_an_unreachable_hub_is_said_with_a_way_out(ask: Ask, request: pytest.FixtureRequest, hub: str) -> None:
     (answer,) = ask(request.getfixturevalue(hub), {})
     # the library alone waits for 23 s and more, beside what it computes

@@ -21,12 +21,11 @@ from experiments.training.step import learner as learner_module
 from experiments.training.step.learner import Learner
 from experiments.training.step.world import ALONE
 from experiments.training.train import train
+from tests.fixtures.campaign import in_campaigns
 from tests.training.distributed.forked import PARTS, Raised, check_close, learn, losses
 
 
-@pytest.mark.parametrize(
-    "optimizer", ["muon", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("adamw", "lamb"))]
-)
+@pytest.mark.parametrize("optimizer", ["muon", *in_campaigns("adamw", "lamb")])
 def test_any_number_of_processes_take_the_same_steps_to_1e_12(settings, processes, optimizer):
     from experiments.config.compose import compose
 
@@ -75,7 +74,7 @@ def test_a_signal_to_any_process_ends_the_run_after_its_step(settings, processes
     assert (folder.checkpoint / f"step-{folder.result().steps:09d}.safetensors").exists()
 
 
-@pytest.mark.parametrize("lost", [0, pytest.param(1, marks=pytest.mark.campaign)])
+@pytest.mark.parametrize("lost", [0, *in_campaigns(1)])
 def test_a_killed_process_ends_the_others_and_the_run_goes_on(
     settings, processes, member, reference, tmp_path, monkeypatch, lost
 ):

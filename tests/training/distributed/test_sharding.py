@@ -21,12 +21,11 @@ from experiments.training.step.learner import learner_of
 from experiments.training.step.micro_batches import Forward, split
 from experiments.training.step.world import ALONE
 from experiments.training.train import validate
+from tests.fixtures.campaign import in_campaigns
 from tests.training.distributed.forked import PARTS, Raised, check_close, learn, losses
 
 
-@pytest.mark.parametrize(
-    "optimizer", ["muon", *(pytest.param(name, marks=pytest.mark.campaign) for name in ("adamw", "lamb"))]
-)
+@pytest.mark.parametrize("optimizer", ["muon", *in_campaigns("adamw", "lamb")])
 def test_any_number_of_processes_take_the_same_steps_to_1e_12(settings, processes, optimizer):
     config = settings(**PARTS).model_copy(update={"optimizer": compose([f"optimizer={optimizer}"]).optimizer})
     alone = learn(config, ALONE)
@@ -40,14 +39,17 @@ def test_any_number_of_processes_take_the_same_steps_to_1e_12(settings, processe
 
 
 @pytest.mark.parametrize(
-    "words",
-    [["variant=value_residual"], ["model.sharing=all"], ["objective=masked_sop"], ["objective=span_corruption"]],
+    "word",
+    [
+        "variant=value_residual",
+        *in_campaigns("model.sharing=all", "objective=masked_sop", "objective=span_corruption"),
+    ],
 )
-def test_layers_that_depend_on_each_other_and_labels_are_as_on_one_device(corpus, tmp_path, processes, words):
+def test_layers_that_depend_on_each_other_and_labels_are_as_on_one_device(corpus, tmp_path, processes, word):
     sizes = "heads=2 hidden_size=16 layers=2 length=16 batch_size=5 tokenizer.vocabulary_size=300 precision=fp32"
     text = f"data=text data.documents=blank_line data.train={corpus} cache={corpus.parent / 'cache'} runs={tmp_path}"
     trainer = "trainer.device=cpu trainer.micro_batch=2 trainer.evaluation_sequences=70 model.dropout=0.1"
-    config = compose([*sizes.split(), *text.split(), *trainer.split(), "optimizer=adamw", *words])
+    config = compose([*sizes.split(), *text.split(), *trainer.split(), "optimizer=adamw", word])
     check_close(processes(2, lambda group: learn(config, group), ShardedWorld).end()[0], learn(config, ALONE))
 
 
@@ -104,6 +106,7 @@ def test_the_first_process_computes_alone_with_whole_weights(settings, processes
     assert processes(2, scored, ShardedWorld).end() == [[0, 1], [0, 1]]
 
 
+@pytest.mark.campaign
 def test_a_run_goes_on_in_any_number_of_processes_divided_or_not(
     settings, processes, member, go, reference, stops, tmp_path
 ):
@@ -123,7 +126,8 @@ def test_a_run_goes_on_in_any_number_of_processes_divided_or_not(
     assert shapes[0] == shapes[1] == shapes[2]
 
 
-@pytest.mark.parametrize("lost", [0, pytest.param(1, marks=pytest.mark.campaign)])
+@pytest.mark.campaign
+@pytest.mark.parametrize("lost", [0, 1])
 def test_a_killed_process_ends_the_others_and_the_run_goes_on(
     settings, processes, member, reference, tmp_path, monkeypatch, lost
 ):
@@ -160,7 +164,7 @@ def test_a_process_that_is_lost_during_the_sum_of_the_norm_is_named_as_lost(sett
     assert other is None and first.kind == "LostProcessError"
 
 
-@pytest.mark.parametrize("short", [0, 1])
+@pytest.mark.parametrize("short", [0, *in_campaigns(1)])
 def test_memory_that_runs_out_in_one_process_ends_all(settings, processes, member, tmp_path, monkeypatch, short):
     loss = Forward.loss
 
@@ -179,7 +183,7 @@ def test_memory_that_runs_out_in_one_process_ends_all(settings, processes, membe
         assert ends[0].status == "oom" and ends[0].reason.startswith(said) and ends[1].kind == "LostProcessError"
 
 
-@pytest.mark.parametrize("guard", ["skip", "reload"])
+@pytest.mark.parametrize("guard", ["skip", *in_campaigns("reload")])
 def test_what_is_not_finite_is_passed_over_by_all(settings, processes, member, tmp_path, monkeypatch, guard):
     config = settings(max_steps=7, trainer__guard=guard, **PARTS)
     backward = learner_module.backward
