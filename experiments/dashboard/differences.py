@@ -35,7 +35,7 @@ def baselines(configurations: Mapping[int, Configuration], results: Results, var
     """The configurations that may be the baseline, the most suitable first.
 
     Those of the variant DEFAULT come first, then those with most seeds, then those with the lowest loss. The
-    differences to every baseline are computed, so fewer are chosen if there are more configurations.
+    differences from every baseline are computed, so fewer are chosen if there are more configurations.
     """
 
     def suited(number: int) -> tuple[bool, int, float]:

@@ -17,6 +17,8 @@ from matplotlib.colors import CenteredNorm, Colormap
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from experiments.heads.numbered_discs import NumberedDiscs
+
 Array = npt.NDArray[np.floating[Any]]
 
 # Okabe and Ito
@@ -32,6 +34,7 @@ STYLE: Any = {
     "svg.hashsalt": "attn",
 }
 FIGURE_WIDTH = 7.2  # inches
+SMALL = 0.001  # nats: an axis of distances goes at least so far
 Parameters = ParamSpec("Parameters")
 
 
@@ -137,28 +140,24 @@ def head_plane(points: Array, layers: Sequence[int], heads: Sequence[int], withi
     plane, depth = axes[:, 0]
     colours = layer_colours(max(layers))
     for layer in sorted(set(layers)):
-        indices = [index for index, each in enumerate(layers) if each == layer]
-        plane.scatter(
-            *points[indices].T, s=150, color=colours[layer - 1], alpha=0.85, linewidths=0, label=f"layer {layer}"
-        )
-        for index in indices:
-            dark = np.mean(colours[layer - 1][:3]) < 0.45
-            place = {"ha": "center", "va": "center_baseline", "fontsize": 8}
-            plane.text(*points[index], str(heads[index]), color="white" if dark else "black", **place)
+        of_layer = points[[index for index, each in enumerate(layers) if each == layer]]
+        plane.scatter(*of_layer.T, s=12, color=colours[layer - 1], linewidths=0, label=f"layer {layer}")
+    NumberedDiscs(plane, points, heads, [colours[layer - 1] for layer in layers])
     plane.set_aspect("equal", adjustable="datalim")
     unit = "distance in two dimensions (nats)"
     plane.set(
         xlabel=unit,
         ylabel=unit,
-        title="Heads that attend alike lie near each other: a circle is a head, with its number",
+        title="Heads that attend alike lie near each other: a disc is a head, and a line leads to its place",
     )
     for axis in (plane.xaxis, plane.yaxis):
         axis.set_major_locator(MaxNLocator(4))
-    plane.legend(fontsize=8, loc="best", handletextpad=0.1, borderpad=0)
+    # beside the plane, where it covers no head
+    plane.legend(fontsize=8, loc="upper left", bbox_to_anchor=(1, 1), handletextpad=0.1, borderpad=0, markerscale=3)
     depth.plot(list(within), list(within.values()), color=GREY, zorder=0)
     depth.scatter(list(within), list(within.values()), s=40, color=[colours[layer - 1] for layer in within])
     depth.set(xlabel="layer", ylabel="divergence (nats)", title="Mean distance of two heads of a layer")
-    depth.set_ylim(0, 1.15 * max([*within.values(), 1e-9]))
+    depth.set_ylim(0, 1.15 * max([*within.values(), SMALL]))
     depth.xaxis.set_major_locator(MaxNLocator(integer=True))
     return figure
 

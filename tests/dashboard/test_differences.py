@@ -1,4 +1,4 @@
-"""Differences to a baseline: the numbers are those of the statistics room, and the words follow from them."""
+"""Differences from a baseline: the numbers are those of the statistics room, and the words follow from them."""
 
 from __future__ import annotations
 

@@ -81,11 +81,11 @@ def test_differences_are_curves_too_and_their_ends_have_the_interval(make, open_
     sweep(make, seeds=6)
     shown = open_runs()
     assert shown.count("#curves .band") == 2 and "95% intervals" in shown.text("#curves .note")
-    shown.choose("y", "difference to the baseline")
+    shown.choose("y", "difference from the baseline")
     assert shown.count("#curves .line") == 1 and shown.count("#curves .whisker") == 1
     assert shown.text("#curves .guide + text") == "multi_head" and shown.count("#curves .band") == 0
     shown.press("#curves svg", "\ue014", "\ue014")
-    assert f"difference to the baseline {chr(0x2212)}0.1975" in shown.text("#curves .tip")
+    assert f"difference from the baseline {chr(0x2212)}0.1975" in shown.text("#curves .tip")
     assert shown.complaints() == []
 
 

@@ -1,4 +1,4 @@
-// The learning curves: means of configurations with their intervals, seeds, and differences to the baseline.
+// The learning curves: means of configurations with their intervals, seeds, and differences from the baseline.
 "use strict";
 
 /** The columns of a run's curve; where its points stand is said once, by those of its configuration. */
@@ -24,7 +24,7 @@ function pointsOf(columns, x, name, of) {
     .filter((point, place) => isNumber(point.x) && isNumber(values[place]));
 }
 
-/** The mean difference of a configuration to the baseline at the steps that their shared seeds have. */
+/** The mean difference of a configuration from the baseline at the steps that their shared seeds have. */
 function differenceCurve(row, baseline) {
   const pairs = row.ended
     .map((run) => [run, baseline.ended.find((other) => other.seed === run.seed)])

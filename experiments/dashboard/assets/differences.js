@@ -7,7 +7,7 @@ const ALONE = "alone";
 
 /** Which configuration is best, by how much and how surely, in a sentence. */
 function drawAnswer(shownRows, baseline) {
-  const found = baseline ? differencesTo(baseline, shownRows) : [];
+  const found = baseline ? differencesFrom(baseline, shownRows) : [];
   const parts = (row) => {
     const { mean, n } = row.difference;
     const by = html("b", {}, `${Math.abs(mean).toFixed(3)} nats`);
@@ -53,7 +53,7 @@ function drawAnswer(shownRows, baseline) {
 }
 
 /** The configurations that share seeds with the baseline, each with its difference, the best first. */
-function differencesTo(baseline, shownRows) {
+function differencesFrom(baseline, shownRows) {
   const known = comparison().differences[baseline.number] ?? {};
   const found = shownRows.filter((row) => known[row.number]).map((row) => ({ ...row, difference: known[row.number] }));
   return found.sort((a, b) => a.difference.mean - b.difference.mean);
@@ -62,7 +62,7 @@ function differencesTo(baseline, shownRows) {
 const interval = ({ mean, half }) => `[${signed(mean - half)}, ${signed(mean + half)}]`;
 
 function drawForest(shownRows, baseline, group) {
-  const found = baseline ? differencesTo(baseline, shownRows) : [];
+  const found = baseline ? differencesFrom(baseline, shownRows) : [];
   const more = (row) => {
     const share = row.parameters / baseline.parameters - 1;
     return Math.abs(share) >= 0.005
@@ -70,8 +70,8 @@ function drawForest(shownRows, baseline, group) {
       : "parameters as many";
   };
   forest.draw({
-    title: "Mean difference of validation loss to the baseline, paired by seed (nats)",
-    brief: "Difference to the baseline (nats)",
+    title: "Mean difference of validation loss from the baseline, paired by seed (nats)",
+    brief: "Difference from the baseline (nats)",
     heading: ["difference, 95% interval", "seeds", "verdict"],
     zero: {}, margin: data.margin, empty: "Nothing to compare with the baseline.",
     rows: found.slice(0, RUNGS).map((row) => {

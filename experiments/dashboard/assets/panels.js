@@ -22,9 +22,9 @@ const QUANTITIES = {
   "validation perplexity": ["validation", "loss", "Validation perplexity", Math.exp],
   "training loss": ["training", "loss", "Training loss (nats per predicted token)"],
   "training perplexity": ["training", "loss", "Training perplexity", Math.exp],
-  "difference to the baseline": ["validation", "loss", "Validation loss, less the baseline's (nats)"],
+  "difference from the baseline": ["validation", "loss", "Validation loss, less the baseline's (nats)"],
 };
-const DIFFERENCE = "difference to the baseline";
+const DIFFERENCE = "difference from the baseline";
 const half = (row, column) => row.halves[column] ?? null;
 /** The mean loss of a configuration, with its 95% interval in brackets. */
 function lossAndInterval(row) {
