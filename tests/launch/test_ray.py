@@ -6,42 +6,19 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import psutil
 import pytest
 
 from experiments.launch.plan import plan
-from experiments.record.folder import RunFolder
 from tests.fixtures.outcome import outcome
+from tests.launch.sweeps import instead, runs, statuses, until
 
 ROOT = Path(__file__).resolve().parents[2]
 RAY = ("train", "-m", "hydra/launcher=ray")
 # long enough to be stopped in the middle; saved only at the end, or when a signal asks for it
 LONG = ("max_steps=1500", "trainer.log_every=50", "trainer.evaluate_every=1500", "trainer.checkpoint_every=100")
-
-
-def instead(words: tuple[str, ...], usual: list[str]) -> list[str]:
-    """The words, and the usual ones of other keys."""
-    keys = {word.partition("=")[0] for word in words}
-    return [*words, *(word for word in usual if word.partition("=")[0] not in keys)]
-
-
-def until(true: Callable[[], object], seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
-def runs(folder: Path) -> list[RunFolder]:
-    return [RunFolder(path) for path in sorted((folder / "runs").glob("multi_head-*"))]
-
-
-def statuses(folder: Path) -> list[str | None]:
-    return [(result := run.result()) and result.status for run in runs(folder)]
 
 
 def begun(folder: Path) -> bool:

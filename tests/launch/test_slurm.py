@@ -8,13 +8,12 @@ import re
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from experiments.record.folder import RunFolder
+from tests.launch.sweeps import instead, runs, statuses, until
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = ROOT / "scripts" / "slurm.sh"
@@ -71,30 +70,9 @@ def ask(slurm) -> Callable[..., list[str]]:
     return lines
 
 
-def instead(words: Sequence[str], usual: Sequence[str]) -> list[str]:
-    """The words, and the usual ones of other keys."""
-    keys = {word.partition("=")[0] for word in words}
-    return [*words, *(word for word in usual if word.partition("=")[0] not in keys)]
-
-
-def until(true: Callable[[], object], seconds: float = 120) -> None:
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.2)
-
-
 def ends_well(process: subprocess.Popen[str]) -> None:
     said, _ = process.communicate(timeout=600)
     assert process.returncode == 0, said
-
-
-def runs(folder: Path) -> list[RunFolder]:
-    return [RunFolder(path) for path in sorted((folder / "runs").glob("multi_head-*"))]
-
-
-def statuses(folder: Path) -> list[str | None]:
-    return [(result := run.result()) and result.status for run in runs(folder)]
 
 
 def losses(folder: Path) -> list[list[tuple[int, float]]]:

@@ -12,12 +12,15 @@ import pytest
 
 from experiments.display.progress import Display
 from experiments.measure.cores import Neighbours
+from experiments.processes.interruption import Interrupted
 from experiments.record.folder import RunFolder
 from experiments.record.mirrors.choose import Mirrors
 from experiments.record.result import Result
 from experiments.settings.run import Settings
+from experiments.training import train as train_module
 from experiments.training.distributed.follower import follow
 from experiments.training.distributed.group import DistributedWorld
+from experiments.training.run import Run
 from experiments.training.step.learner import Learner
 from experiments.training.train import train
 from tests.fixtures.outcome import outcome as of_folder
@@ -192,6 +195,33 @@ def plain_copy(plain_run, tmp_path):
 def outcome():
     """outcome(folder): all that a run on a CPU must end with, however often it was cut."""
     return of_folder
+
+
+@pytest.fixture
+def ends_alike_when_cut(go, outcome, monkeypatch):
+    """ends_alike_when_cut(settings, step) -> (result, folder) of a run that is cut before a step and goes on.
+
+    It must end as a run that is not cut.
+    """
+
+    def check(settings: Settings, step: int) -> tuple[Result, RunFolder]:
+        take_step = train_module.take_step
+
+        def cut(run: Run, number: int) -> None:
+            if number == step:
+                raise Interrupted(signal.SIGTERM)
+            take_step(run, number)
+
+        _, whole = go(settings, "whole")
+        with monkeypatch.context() as patched, pytest.raises(Interrupted):
+            patched.setattr(train_module, "take_step", cut)
+            go(settings, "cut")
+        result, folder = go(settings, "cut")
+        assert result.status == "done" and len(folder.environment()["earlier"]) == 1
+        assert outcome(folder) == outcome(whole)
+        return result, folder
+
+    return check
 
 
 @pytest.fixture

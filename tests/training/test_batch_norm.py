@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.processes.interruption import Interrupted
-from experiments.training import train as module
 from experiments.training.step import learner as learner_module
 
 
@@ -15,21 +13,8 @@ def batch(settings):
     return settings(model__norm_kind="batch_masked", trainer__micro_batch=3)
 
 
-def test_a_resumed_run_has_the_same_running_statistics(batch, go, outcome, monkeypatch):
-    _, whole = go(batch, "whole")
-    log_and_evaluate = module.log_and_evaluate
-
-    def cut(run):
-        log_and_evaluate(run)
-        if run.progress.step == 7:
-            raise Interrupted(15)
-
-    monkeypatch.setattr(module, "log_and_evaluate", cut)
-    with pytest.raises(Interrupted):
-        go(batch, "cut")
-    monkeypatch.setattr(module, "log_and_evaluate", log_and_evaluate)
-    _, folder = go(batch, "cut")
-    assert outcome(folder) == outcome(whole)
+def test_a_resumed_run_has_the_same_running_statistics(batch, ends_alike_when_cut, outcome):
+    _, folder = ends_alike_when_cut(batch, 8)
     assert any(name.endswith("running_variance") for _, name in outcome(folder)[1])
 
 

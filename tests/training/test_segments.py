@@ -16,7 +16,6 @@ from experiments.model.build import build
 from experiments.objectives.kinds.causal import Causal
 from experiments.record.folder import RunFolder
 from experiments.settings.mistake import Mistake
-from experiments.training import train as train_module
 from experiments.training.evaluate import evaluate
 from experiments.training.predicted_memory import Ids
 from experiments.training.step.learner import learner_of
@@ -65,22 +64,15 @@ def test_what_stands_in_the_segment_before_lowers_the_loss(causal):
     assert least - 0.1 < repeated < least + 0.4 < math.log(WORDS) < other
 
 
-def test_a_run_that_was_cut_ends_as_one_that_was_not(causal, go, outcome, monkeypatch):
+def test_a_run_that_was_cut_ends_as_one_that_was_not(causal, ends_alike_when_cut):
     """Also with dropout, because the memory of a step is computed within the step."""
-    config = causal(max_steps=4, trainer__checkpoint_every=1, trainer__evaluate_every=2, schedule__warmup_steps=1)
-    _, whole = go(config, "whole")
-    real = train_module.take_step
-
-    def cut(run, step):
-        if step == 3:
-            raise MemoryError("cut")
-        real(run, step)
-
-    monkeypatch.setattr(train_module, "take_step", cut)
-    assert go(config, "cut")[0].status == "oom"
-    monkeypatch.setattr(train_module, "take_step", real)
-    result, again = go(config, "cut")
-    assert result.status == "done" and outcome(again) == outcome(whole)
+    changes = {
+        "max_steps": 4,
+        "trainer__checkpoint_every": 1,
+        "trainer__evaluate_every": 2,
+        "schedule__warmup_steps": 1,
+    }
+    ends_alike_when_cut(causal(**changes), 3)
 
 
 def test_other_objectives_have_no_segments(settings):

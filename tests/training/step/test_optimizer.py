@@ -11,10 +11,8 @@ from torch import nn
 from experiments.config.compose import compose
 from experiments.config.messages import options
 from experiments.model.build import build
-from experiments.processes.interruption import Interrupted
 from experiments.settings.mistake import Mistake
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon
-from experiments.training import train as module
 from experiments.training.step.optimizer import build_optimizers, optimizer_state, set_learning_rate
 from experiments.training.step.world import ALONE
 from tests.fixtures.campaign import in_campaigns
@@ -187,33 +185,10 @@ def test_parameters_with_a_factor_step_at_their_own_rate(kind, setting, override
 
 
 @pytest.mark.parametrize("kind", ["muon", *in_campaigns(*sorted(CONFIGS.keys() - {"muon"}))])
-def test_a_run_that_is_cut_ends_with_the_same_bytes(kind, settings, go_with, outcome, monkeypatch):
-    config = compose([f"optimizer={kind}"]).optimizer
-    _, whole = go_with(config, "whole")
-    log_and_evaluate = module.log_and_evaluate
-
-    def cut(run):
-        log_and_evaluate(run)
-        if run.progress.step == 7:
-            raise Interrupted(15)
-
-    monkeypatch.setattr(module, "log_and_evaluate", cut)
-    with pytest.raises(Interrupted):
-        go_with(config, "cut")
-    monkeypatch.setattr(module, "log_and_evaluate", log_and_evaluate)
-    result, folder = go_with(config, "cut")
-    assert result.status == "done" and len(folder.environment()["earlier"]) == 1
-    assert outcome(folder) == outcome(whole)
-
-
-@pytest.fixture
-def go_with(settings, go):
-    def trained(optimizer, name):
-        base = settings(max_steps=10)
-        tuned = optimizer.model_copy(update={"learning_rate": base.learning_rate})
-        return go(base.model_copy(update={"optimizer": tuned}), name)
-
-    return trained
+def test_a_run_that_is_cut_ends_with_the_same_bytes(kind, settings, ends_alike_when_cut):
+    base = settings(max_steps=10)
+    optimizer = compose([f"optimizer={kind}"]).optimizer.model_copy(update={"learning_rate": base.learning_rate})
+    ends_alike_when_cut(base.model_copy(update={"optimizer": optimizer}), 8)
 
 
 def test_a_missing_library_is_said(monkeypatch):
