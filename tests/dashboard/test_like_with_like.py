@@ -66,7 +66,8 @@ def test_the_forest_says_what_python_computed(make, open_runs, tmp_path):
     shown = open_runs()
     sign = "\u2212"
     low, high = (f"{sign}{abs(found['mean'] + end * found['half']):.4f}" for end in (-1, 1))
-    assert f"by {abs(found['mean']):.3f} nats (95% interval [{low}, {high}]; 6 shared seeds)" in shown.text("#answer")
+    answer = f"by {abs(found['mean']):.4f} nats of validation loss (perplexity 18% lower; 95% interval {high[1:]} to "
+    assert f"{answer}{low[1:]}; 6 shared seeds)" in shown.text("#answer")
     row = shown.text("#forest .row")
     assert f"{sign}0.1975  [{low}, {high}]" in row and row.endswith("6better") and found["word"] == "better"
     # the other way round; the address keeps it

@@ -122,6 +122,15 @@ def test_long_names_are_cut_in_the_middle(js):
     assert len(cut) == 15 and cut.startswith("talking") and cut.endswith("h24-s0") and "\u2026" in cut
 
 
+def test_short_parts_of_a_name_are_never_cut(js):
+    name = "dynamically_composed_multi_head, heads {}, position rotary_with_a_long_name"
+    shown = [js("cut", name.format(heads), 44) for heads in (6, 24)]
+    assert [len(each) <= 44 for each in shown] == [True, True]
+    assert "heads 6," in shown[0] and "heads 24," in shown[1] and shown[0].startswith("dynamic")
+    # if nothing else helps, the middle of the whole
+    assert len(js("cut", ", ".join(20 * ["heads 24"]), 44)) == 44
+
+
 def test_tables_as_text(js):
     lines = [["name", "loss"], ['a,b "c"', "4.5"], ["=x_1 | <5%", "\u22120.1 \u00b12"]]
     table = {"lines": lines, "units": ["", "nats"], "numeric": [False, True], "notes": ["A \u00b1 note."]}

@@ -20,7 +20,7 @@ const GUIDED = 3; // the most that a guide may lengthen the y axis
 class Chart {
   constructor(figure, onSelect, onZoom = () => {}) {
     Object.assign(this, { figure, onZoom, zoomed: null, near: [] });
-    this.surface = svg("svg", { class: "chart", tabindex: 0, role: "application" });
+    this.surface = svg("svg", { class: "chart", tabindex: 0, role: "application", ...describedBy(figure) });
     this.surface.setAttribute(
       "aria-label",
       `${figure.dataset.name}: arrow keys read points, + and - zoom, 0 shows all`,
@@ -220,12 +220,12 @@ class Chart {
     for (let place = places.length - 1; place >= 0; place--)
       places[place] = next = Math.min(next - LINE, places[place]);
     return ends.flatMap(([series, end], place) => [
-      svg("path", { class: "leader", d: `M${end.px + 2},${end.py}L${this.right + 8},${places[place]}` }),
-      svg(
-        "text",
-        { class: "label", x: this.right + 11, y: places[place] + 4, style: `fill:${look(series.group).colour}` },
-        cut(series.label, this.letters),
-      ),
+      svg("path", {
+        class: "leader",
+        d: `M${end.px + 2},${end.py}L${this.right + 8},${places[place]}`,
+        style: `stroke:${look(series.group).colour}`,
+      }),
+      svg("text", { class: "label", x: this.right + 11, y: places[place] + 4 }, cut(series.label, this.letters)),
     ]);
   }
 

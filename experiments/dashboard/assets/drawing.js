@@ -8,6 +8,7 @@ const SYMBOLS = [
 const DASHES = ["", "7 4", "2 3", "10 3 2 3", "14 5"];
 const COLOURS = 7;
 const ROOM = 0.04; // share of the axis left free at its ends
+const WIDE = 0.53; // width of a letter, as a share of the size of the font
 const DIGITS = 1e-5; // means are rounded to six digits, so values that differ by a smaller share are one
 
 /** How group number `index` looks: its own colour, dash and symbol; -1 is all the rest together, in grey. */
@@ -32,6 +33,17 @@ function html(name, attributes = {}, ...children) {
   for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
   element.append(...children);
   return element;
+}
+
+/** The size of the letters of a picture in pixels; the style sheet has larger ones for wide screens. */
+const fontSize = (picture) => parseFloat(getComputedStyle(picture).fontSize);
+
+/** What a screen reader says of a picture after its name: the note above it. */
+function describedBy(figure) {
+  const note = figure.closest("figure")?.querySelector(".note");
+  if (!note) return {};
+  note.id ||= `note-${figure.closest("figure").id}`;
+  return { "aria-describedby": note.id };
 }
 
 class Scale {

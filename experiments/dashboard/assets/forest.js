@@ -1,10 +1,12 @@
 // Intervals under each other: a row a configuration, its mean, its 95% interval, its seeds, and what follows from them.
 "use strict";
 
-const ROW = { wide: 27, narrow: 64, top: 26, bottom: 40, narrowest: 760, spread: 1.8 };
+const ROW = { wide: 27, narrow: 68, top: 26, bottom: 40, narrowest: 760, spread: 1.8 };
 const TEXTS = [0, 245, 295, 400]; // pixels from the plot to its columns of text, and to their end
 const SIDE = 64; // pixels that the name of a side takes
 const REACH = 2.2; // the axis goes so many times as far as means and seeds do; intervals that go further have arrows
+const BOLD = 0.66; // width of a bold letter, as a share of the size of the font
+const SEEDS = 8; // pixels from an interval down to the dots of its seeds
 const LENGTHENED = 3; // the most that rows without a verdict may lengthen the axis; those that go further have arrows
 
 /** A forest plot in `figure`. draw(what) shows
@@ -14,7 +16,7 @@ const LENGTHENED = 3; // the most that rows without a verdict may lengthen the a
 class Forest {
   constructor(figure, onSelect) {
     Object.assign(this, { figure, onSelect });
-    this.surface = svg("svg", { class: "forest", role: "list", "aria-label": figure.dataset.name });
+    this.surface = svg("svg", { class: "forest", role: "list", "aria-label": figure.dataset.name, ...describedBy(figure) });
     this.tip = html("div", { class: "tip", role: "status", hidden: "" });
     toolbar(
       figure,
@@ -28,9 +30,10 @@ class Forest {
     this.what = what;
     const width = Math.max(280, this.surface.getBoundingClientRect().width);
     this.narrow = width < ROW.narrowest;
+    this.size = fontSize(this.surface);
     const step = this.step(what.rows.length);
     const letters = Math.max(10, ...what.rows.map((row) => row.name.length));
-    this.names = this.narrow ? 0 : Math.min(0.34 * width, LETTER * letters + 30);
+    this.names = this.narrow ? 0 : Math.min(0.34 * width, WIDE * this.size * letters + 30);
     const texts = this.narrow ? 0 : TEXTS.at(-1);
     const bottom = ROW.top + step * what.rows.length;
     this.scale = new Scale(this.range(what), [this.names + 16, width - texts - 16], false);
@@ -117,12 +120,13 @@ class Forest {
     group.append(svg("rect", { class: "back", x: 0, y: top, width, height: step }));
     const base = narrow ? top + 15 : middle + 4;
     group.append(svg("path", { d: symbol, transform: `translate(9 ${base - 4})`, style: `fill:${colour}` }));
-    const letters = Math.floor((narrow ? width - 112 : this.names - 24) / LETTER);
+    const room = narrow ? width - 34 - BOLD * this.size * row.word.length : this.names - 24;
+    const letters = Math.floor(room / (WIDE * this.size));
     group.append(svg("text", { class: "name", x: 20, y: base }, cut(row.name, Math.max(12, letters))));
     const isInside = (value) => value >= scale.low && value <= scale.high;
     for (const seed of row.seeds.filter(isInside))
       group.append(
-        svg("circle", { class: "seed", cx: scale.pixel(seed), cy: middle, r: 2.6, style: `fill:${colour}` }),
+        svg("circle", { class: "seed", cx: scale.pixel(seed), cy: middle + SEEDS, r: 2.2, style: `fill:${colour}` }),
       );
     const ends = [row.mean - (row.half ?? 0), row.mean + (row.half ?? 0)];
     const [x1, x2] = ends.map((end) => scale.pixel(within(end)));
@@ -143,7 +147,7 @@ class Forest {
       const [difference, ...others] = row.numbers;
       const said = [difference, ...others.map((text, place) => `${this.what.heading[place + 1]} ${text}`)].join("; ");
       group.append(svg("text", { class: verdict, x: width - 4, y: base, "text-anchor": "end" }, row.word));
-      group.append(svg("text", { class: "numbers", x: 20, y: middle + 21 }, said));
+      group.append(svg("text", { class: "numbers", x: 20, y: middle + 25 }, said));
     } else {
       row.numbers.forEach((text, place) => group.append(svg("text", { x: this.texts + TEXTS[place], y: base }, text)));
       group.append(svg("text", { class: verdict, x: this.texts + TEXTS[2], y: base }, row.word));

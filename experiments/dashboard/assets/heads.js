@@ -22,6 +22,9 @@ const ATTENTIONS = {
   cross: "attention of the decoder to the encoder",
 };
 
+const ALIKE = 0.001; // nats: heads that are nearer than this are at one place
+const NAMED = 12; // of them, the most that are named
+
 /** The run whose heads are shown: the chosen one, or the first of the chosen configuration or of those shown. */
 function runWithHeads(visible) {
   const measured = (run) => data.heads[run.number];
@@ -95,7 +98,11 @@ function drawPlane(found) {
       points: heads.map(([, head, x, y]) => ({
         x,
         y,
-        text: () => [`layer ${layer}, head ${head}`, found.roles[layer - 1]?.[head - 1] ?? ""],
+        text: () => [
+          `layer ${layer}, head ${head}`,
+          found.roles[layer - 1]?.[head - 1] ?? "",
+          ...atOnePlace(found, layer, head, x, y),
+        ],
       })),
     })),
     empty: "No distances were measured.",
@@ -110,6 +117,16 @@ function drawPlane(found) {
       return html("span", { class: "key" }, svg("svg", { viewBox: "-7 -7 14 14", width: 14, height: 14 }, mark), String(layer));
     }),
   );
+}
+
+/** The other heads that lie where a head does, whose symbols cover each other. */
+function atOnePlace(found, layer, head, x, y) {
+  const covered = found.plane
+    .filter((other) => Math.hypot(other[2] - x, other[3] - y) < ALIKE && !(other[0] === layer && other[1] === head))
+    .map(([layer, head]) => `${layer}-${head}`);
+  if (!covered.length) return [];
+  const more = covered.length > NAMED ? ` and ${covered.length - NAMED} more` : "";
+  return [`at the same place (layer-head): ${covered.slice(0, NAMED).join(", ")}${more}`];
 }
 
 function drawProjections(found) {

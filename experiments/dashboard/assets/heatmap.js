@@ -10,7 +10,7 @@ class HeatMap {
   constructor(figure) {
     this.figure = figure;
     this.focus = null;
-    this.surface = svg("svg", { class: "heat", tabindex: 0, role: "application" });
+    this.surface = svg("svg", { class: "heat", tabindex: 0, role: "application", ...describedBy(figure) });
     this.surface.setAttribute("aria-label", `${figure.dataset.name}: arrow keys read cells`);
     this.tip = html("div", { class: "tip", role: "status", hidden: "" });
     toolbar(

@@ -128,19 +128,32 @@ function short(value) {
     [1e6, "M"],
     [1e3, "k"],
   ]) {
-    if (size >= factor) return `${Number((value / factor).toPrecision(6))}${letter}`;
+    if (size >= factor) return withMinus(`${Number((value / factor).toPrecision(6))}${letter}`);
   }
-  return String(Number(value.toPrecision(6)));
+  return withMinus(String(Number(value.toPrecision(6))));
 }
+
+const withMinus = (text) => text.replace(/^-/, "\u2212");
 
 /** A number on an axis in full, with commas: 1,146.5. */
 const whole = (value) => new Intl.NumberFormat("en", { maximumSignificantDigits: 6 }).format(value);
 
-/** A long name without its middle: variants differ at the start, sizes and seeds at the end. */
+const LEAST = 8; // letters that remain of a part of a name
+
+/** A long name, shortened: first the middles of its longest parts, so that short ones such as "heads 24" remain. */
 function cut(name, most = 44) {
-  if (name.length <= most) return name;
+  const parts = name.split(", ");
+  const shortened = (limit) => parts.map((part) => withoutMiddle(part, limit)).join(", ");
+  let limit = Math.max(...parts.map((part) => part.length));
+  while (limit > LEAST && shortened(limit).length > most) limit -= 1;
+  return withoutMiddle(shortened(limit), most);
+}
+
+/** A long text without its middle: variants differ at the start, sizes and seeds at the end. */
+function withoutMiddle(text, most) {
+  if (text.length <= most) return text;
   const start = Math.ceil((most - 1) / 2);
-  return `${name.slice(0, start)}\u2026${name.slice(name.length - (most - 1 - start))}`;
+  return `${text.slice(0, start)}\u2026${text.slice(text.length - (most - 1 - start))}`;
 }
 
 /** A difference with its sign, to a ten-thousandth. */

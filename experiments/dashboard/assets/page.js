@@ -20,7 +20,7 @@ const configurations = data.configurations.map((each, number) => {
 if (data.task) ofTask();
 const columns = ["name", ...data.settings, ...data.measures];
 // why runs are not compared: status -> words
-const LEFT = { unfinished: "not finished", interrupted: "not finished", nan: "diverged", oom: "out of memory", changed: "edited after they were written" };
+const LEFT = { unfinished: "not finished", interrupted: "not finished", nan: "diverged", oom: "out of memory", changed: "edited afterwards" };
 const GROUPS = 20; // the most that the legend names
 const HANDS = 5000; // milliseconds after a touch during which the page doesn't load itself again
 
@@ -78,26 +78,31 @@ function seedsOf(row) {
   return [row.ended.length, ...kinds].join(", ");
 }
 
-/** The groups by the chosen key: value -> number; the largest when there are too many, the others together are -1. */
+/** The groups by the chosen key. `numbers`: name -> number, of those with most compared configurations if there are too
+    many. `sizes`: name -> how many of its configurations are compared; the remaining groups together are "others". */
 function groupsOf() {
   const found = [...grouped(configurations, (row) => String(row[state.by]))];
-  const kept = [...found].sort((a, b) => b[1].length - a[1].length).slice(0, GROUPS);
+  const comparedOf = (members) => members.filter((row) => row.compared).length;
+  const kept = [...found].sort((a, b) => comparedOf(b[1]) - comparedOf(a[1]) || b[1].length - a[1].length).slice(0, GROUPS);
   const values = kept.map(([name, members]) => ({ name, value: members[0][state.by] }));
+  const names = new Set(kept.map(([name]) => name));
+  const remaining = found.filter(([name]) => !names.has(name)).flatMap(([, members]) => members);
+  const all = remaining.length ? [...kept, ["others", remaining]] : kept;
   return {
     numbers: new Map(sortedBy(values, "value").map(({ name }, number) => [name, number])),
-    sizes: new Map(found.map(([name, members]) => [name, members.length])),
+    sizes: new Map(all.map(([name, members]) => [name, comparedOf(members)])),
   };
 }
 
 function draw() {
-  const groups = groupsOf();
-  const groupName = (row) => (groups.numbers.has(String(row[state.by])) ? String(row[state.by]) : "others");
-  const group = (row) => groups.numbers.get(groupName(row)) ?? -1;
   for (const row of configurations) {
     const isOfThese = row.comparison === state.comparison;
     row.compared = isOfThese && row.ended.length > 0;
     row.name = isOfThese ? row.short : `${row.short} (${data.comparisons[row.comparison].says})`;
   }
+  const groups = groupsOf();
+  const groupName = (row) => (groups.numbers.has(String(row[state.by])) ? String(row[state.by]) : "others");
+  const group = (row) => groups.numbers.get(groupName(row)) ?? -1;
   const baseline = drawBaselines();
   // means over different seeds differ also by the seeds
   for (const row of configurations) row.unlike = row.compared && row.seedKey !== baseline?.seedKey;
@@ -121,7 +126,7 @@ function draw() {
     others.rows = visible.filter((row) => !row.compared && row.ended.length);
     others.runs = visible.flatMap((row) => row.runs.filter((run) => !row.ended.includes(run)));
   }
-  drawLegend(groups, groupName);
+  drawLegend(groups, rest);
   drawAnswer(shownRows, baseline);
   drawForest(shownRows, baseline, group);
   drawCurves(shownRows, others, group, baseline);

@@ -34,31 +34,36 @@ function lossAndInterval(row) {
 }
 const counts = (number, one, many = `${one}s`) => `${counted(number)} ${number === 1 ? one : many}`;
 
-function drawLegend({ numbers, sizes }, groupName) {
-  const others = configurations.filter((row) => groupName(row) === "others").length;
-  const entries = [...numbers, ...(others ? [["others", -1]] : [])];
+/** A button for each group of which something is compared, and for the others if they are shown too. */
+function drawLegend({ numbers, sizes }, withRest) {
+  const without = withRest ? [] : [...numbers.keys()].filter((name) => !sizes.get(name));
+  const entries = [...numbers].filter(([name]) => !without.includes(name));
+  if (sizes.has("others")) entries.push(["others", -1]);
   const focused = document.activeElement?.dataset?.group;
-  const buttons = entries.map(([name, number]) => {
-    const { colour, dash, symbol } = look(number);
-    const style = `stroke:${colour};stroke-dasharray:${dash || "none"}`;
-    const line = svg("path", { class: "line", d: "M-18,0H18", style });
-    const swatch = svg(
-      "svg",
-      { viewBox: "-18 -7 36 14", width: 36, height: 14, "aria-hidden": "true" },
-      line,
-      svg("path", { d: symbol, style: `fill:${colour}` }),
-    );
-    const pressed = String(!state.hidden.includes(name));
-    const button = html("button", { type: "button", "aria-pressed": pressed, "data-group": name }, swatch, cut(name));
-    button.title = `${name}: click hides or shows it everywhere, Shift-click shows it alone`;
-    button.append(html("small", {}, String(sizes.get(name) ?? others)));
-    button.addEventListener("click", (event) =>
-      change({ hidden: event.shiftKey ? onlyOne(entries, name) : toggled(state.hidden, name) }),
-    );
-    return button;
-  });
+  const buttons = entries.map(([name, number]) => legendButton(name, number, sizes.get(name), entries));
   byId("legend").replaceChildren(...buttons);
+  const left = `${counts(without.length, "group has", "groups have")} nothing that is compared`;
+  if (without.length) byId("legend").append(html("span", { title: without.join(", ") }, left));
   if (focused !== undefined) buttons.find((button) => button.dataset.group === focused)?.focus();
+}
+
+/** size: the number of configurations of a group that are compared; hollow if there are none. */
+function legendButton(name, number, size, entries) {
+  const { colour, dash, symbol } = look(number);
+  const [hollow, fill] = size ? ["", `fill:${colour}`] : [" hollow", `fill:var(--sheet);stroke:${colour}`];
+  const style = `stroke:${colour};stroke-dasharray:${dash || "none"}`;
+  const line = svg("path", { class: `line${hollow}`, d: "M-18,0H18", style });
+  const mark = svg("path", { class: hollow && `symbol${hollow}`, d: symbol, style: fill });
+  const swatch = svg("svg", { viewBox: "-18 -7 36 14", width: 36, height: 14, "aria-hidden": "true" }, line, mark);
+  const pressed = String(!state.hidden.includes(name));
+  const button = html("button", { type: "button", "aria-pressed": pressed, "data-group": name }, swatch, html("bdi", {}, cut(name)));
+  const said = size ? counts(size, "configuration") : "of which nothing is compared";
+  button.title = `${name}, ${said}: click hides or shows it everywhere, Shift-click shows it alone`;
+  button.append(html("small", {}, size ? counted(size) : "not compared"));
+  button.addEventListener("click", (event) =>
+    change({ hidden: event.shiftKey ? onlyOne(entries, name) : toggled(state.hidden, name) }),
+  );
+  return button;
 }
 
 const toggled = (names, name) => (names.includes(name) ? names.filter((each) => each !== name) : [...names, name]);
@@ -237,8 +242,9 @@ function drawParallel(what, shownRows) {
 /** The table of rows. What is the same in `all` that are compared stands above it, unless its column is chosen. */
 function drawTable(rows, all, group, baseline) {
   const differing = data.measures.filter((column) => column === "loss" || !(column in data.shared));
-  const same = all.length > 1 ? [...data.settings, ...differing].filter((column) => isSame(all, column)) : [];
-  const known = ["seeds", ...data.settings, ...differing];
+  // outcomes first: the name says most settings already
+  const known = ["seeds", ...differing, ...data.settings];
+  const same = all.length > 1 ? [...differing, ...data.settings].filter((column) => isSame(all, column)) : [];
   const columns = state.columns
     ? known.filter((column) => state.columns.includes(column))
     : known.filter((column) => !same.includes(column) && (!data.telling.includes(column) || data.telling.length < 6));

@@ -2,13 +2,13 @@
 "use strict";
 
 const STOPS = 4; // parts of a measured axis that the arrow keys choose
-const AXIS = { top: 44, bottom: 20, side: 70, reach: 22, height: 320 };
+const AXIS = { top: 44, bottom: 20, side: 70, reach: 22, height: 320, letters: 10 };
 
 class Parallel {
   /** onRange(column, [low, high] or null) is told of a chosen range, onSelect(run) of a clicked line. */
   constructor(figure, onRange, onSelect) {
     Object.assign(this, { figure, onRange, onSelect });
-    this.surface = svg("svg", { class: "chart", role: "group", "aria-label": figure.dataset.name });
+    this.surface = svg("svg", { class: "chart", role: "group", "aria-label": figure.dataset.name, ...describedBy(figure) });
     this.tip = html("div", { class: "tip", role: "status", hidden: "" });
     this.scroll = html("div", { class: "scroll" }, this.surface);
     toolbar(
@@ -30,6 +30,8 @@ class Parallel {
     this.surface.style.width = `${width}px`;
     this.surface.style.height = `${height}px`;
     const gap = (width - 2 * AXIS.side) / Math.max(1, what.axes.length - 1);
+    // of a value, which must not reach the next axis
+    this.letters = Math.max(AXIS.letters, Math.floor((gap - 20) / (WIDE * fontSize(this.surface))));
     this.axes = what.axes.map((axis, place) => this.axis(axis, AXIS.side + place * gap, height));
     const lines = what.rows.map((row) => this.line(row));
     this.surface.replaceChildren(svg("g", {}, ...lines), ...this.axes.map((axis) => this.drawn(axis, height)));
@@ -108,7 +110,7 @@ class Parallel {
     group.append(name, below);
     const labels = axis.values
       ? evenly(
-          axis.values.map((value, place) => [place, shown(value, column)]),
+          axis.values.map((value, place) => [place, cut(shown(value, column), this.letters)]),
           12,
         )
       : ticks(scale.low, scale.high, 5, false).map((tick) => [tick, short(tick * (SCALES[column] ?? 1))]);

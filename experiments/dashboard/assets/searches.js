@@ -122,7 +122,7 @@ function drawFront(search, place, other) {
 /** Shares as bars under each other, in `figure`. draw(rows) shows [{name, share}]. */
 class Bars {
   constructor(figure) {
-    this.surface = svg("svg", { class: "bars", role: "list", "aria-label": figure.dataset.name });
+    this.surface = svg("svg", { class: "bars", role: "list", "aria-label": figure.dataset.name, ...describedBy(figure) });
     toolbar(
       figure,
       pictureButtons(figure, () => this.surface),

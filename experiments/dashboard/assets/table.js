@@ -2,6 +2,10 @@
 "use strict";
 
 const ROWS = 100;
+const NAME = 60; // letters of a name
+
+/** The parts of a text that may stand in lines of their own: a long name breaks after an underscore. */
+const breakable = (text) => text.split(/(?<=_)/).flatMap((part, place) => (place ? [html("wbr"), part] : [part]));
 
 class Table {
   /** change(news): tells the page of a new `sort`, `pinned`, `open` or `rows` of its state; onSelect(name), of a chosen row. */
@@ -118,10 +122,12 @@ class Table {
       event.stopPropagation();
       this.change({ open: toggled(this.what.open, row.name) });
     });
-    const name = html("button", { type: "button", "data-name": row.name, title: row.name }, cut(row.name));
-    const cells = this.columns.map((column) =>
-      html("td", this.isNumeric(column) ? { class: "number" } : {}, ...this.cell(row, column)),
-    );
+    const name = html("button", { type: "button", "data-name": row.name, title: row.name }, ...breakable(cut(row.name, NAME)));
+    const cells = this.columns.map((column) => {
+      if (this.isNumeric(column)) return html("td", { class: "number" }, ...this.cell(row, column));
+      const value = shown(row[column], column);
+      return html("td", { title: value }, ...breakable(cut(value)));
+    });
     const line = html(
       "tr",
       { "aria-selected": String(row.name === this.what.selected) },
@@ -135,7 +141,7 @@ class Table {
 
   line(run) {
     const said = run.reason ? `${run.status}: ${run.reason}` : run.status;
-    const name = html("button", { type: "button", "data-run": run.run, title: run.run }, cut(run.run, 36));
+    const name = html("button", { type: "button", "data-run": run.run, title: run.run }, ...breakable(cut(run.run, 36)));
     const cells = this.columns.map((column) =>
       html(
         "td",
