@@ -22,7 +22,7 @@ def test_a_cut_run_enters_no_mean_and_is_counted(make, open_runs):
     sweep(make, seeds=4)
     make("cut", (6.0, 5.9, 5.8, 5.7), finished=False, variant="talking_heads", seed=4)
     shown = open_runs()
-    assert shown.column("loss")[0].startswith("4.4515") and shown.column("seeds")[0] == "4, 1 unfinished"
+    assert shown.column("loss")[0].startswith("4.4515") and shown.column("seeds")[0] == "4, 1 not finished"
     assert shown.text("#left") == "Not compared: 1 not finished" and shown.count(".hollow") == 0
     points = "return [...document.querySelectorAll('#curves .line:not(.faint)')].map((line) => line.getAttribute('d'))"
     before = shown.js(points)

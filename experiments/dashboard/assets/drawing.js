@@ -5,7 +5,7 @@ const SYMBOLS = [
   "M-4,0a4,4 0 1,0 8,0a4,4 0 1,0 -8,0", "M-3.6,-3.6h7.2v7.2h-7.2z", "M0,-5L4.8,3.6H-4.8z", "M0,-5.2L5.2,0L0,5.2L-5.2,0z",
   "M0,5L4.8,-3.6H-4.8z", "M-5,-1.7h3.3v-3.3h3.4v3.3h3.3v3.4h-3.3v3.3h-3.4v-3.3h-3.3z",
 ]; // prettier-ignore
-const DASHES = ["", "7 4", "2 3", "10 3 2 3", "14 5"];
+const DASHES = ["", "7 4", "4 2", "10 3 2 3", "14 5"];
 const COLOURS = 7;
 const ROOM = 0.04; // share of the axis left free at its ends
 const WIDE = 0.53; // width of a letter, as a share of the size of the font

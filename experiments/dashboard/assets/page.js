@@ -4,6 +4,14 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 const entries = (names, values) => Object.fromEntries(names.map((name, place) => [name, values[place]]));
+// why runs are not compared: status -> words
+const LEFT = {
+  unfinished: "not finished",
+  interrupted: "not finished",
+  nan: "diverged",
+  oom: "out of memory",
+  changed: "edited afterwards",
+};
 const runs = data.runs.map((values, number) => ({ ...entries(data.run_columns, values), number }));
 const configurations = data.configurations.map((each, number) => {
   const row = {
@@ -19,8 +27,6 @@ const configurations = data.configurations.map((each, number) => {
 });
 if (data.task) ofTask();
 const columns = ["name", ...data.settings, ...data.measures];
-// why runs are not compared: status -> words
-const LEFT = { unfinished: "not finished", interrupted: "not finished", nan: "diverged", oom: "out of memory", changed: "edited afterwards" };
 const GROUPS = 20; // the most that the legend names
 const HANDS = 5000; // milliseconds after a touch during which the page doesn't load itself again
 
@@ -71,10 +77,14 @@ const parallel = new Parallel(
 );
 const table = new Table(byId("table"), change, select);
 
+function reasonLeft(run) {
+  return LEFT[run.status] ?? run.status;
+}
+
 /** How many seeds have ended, and what became of the others. */
 function seedsOf(row) {
   const left = row.runs.filter((run) => !row.ended.includes(run));
-  const kinds = [...grouped(left, (run) => run.status)].map(([status, of]) => `${of.length} ${status}`);
+  const kinds = [...grouped(left, reasonLeft)].map(([reason, of]) => `${of.length} ${reason}`);
   return [row.ended.length, ...kinds].join(", ");
 }
 
@@ -156,7 +166,7 @@ function drawCounts(shownRows, all, faults) {
   const unfinished = configurations.flatMap((row) => row.runs.filter((run) => !row.ended.includes(run)));
   const others = runs.length - compared - unfinished.length;
   const left = [
-    ...[...grouped(unfinished, (run) => LEFT[run.status] ?? run.status)].map(([kind, of]) => `${counted(of.length)} ${kind}`),
+    ...[...grouped(unfinished, reasonLeft)].map(([kind, of]) => `${counted(of.length)} ${kind}`),
     ...(others ? [`${counted(others)} of other conditions`] : []),
   ];
   const part = shownRows.length < all.length ? `${counted(shownRows.length)} of ` : "";
