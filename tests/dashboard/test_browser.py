@@ -342,6 +342,10 @@ def test_a_printed_page_cuts_nothing_off(open_page):
         parts = "['#parallel svg', '#table table'].map((name) => document.querySelector(name))"
         edges = shown.js(f"return {parts}.map((part) => part.getBoundingClientRect().right)")
         assert drawn > 720 and max(edges) <= 720, edges
+        # what a sheet of paper has no use for
+        for part in (".left label", ".keys", ".tools", "header .controls"):
+            assert shown.box(part)["height"] == 0, part
+        assert shown.box("#written")["height"] > 0
     finally:
         shown.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 
