@@ -134,7 +134,7 @@ def _step(contender: Contender) -> Built:
     """
     settings, batch = contender.settings, made_up_batch(contender.settings)
     model = initialized_model(settings).to(contender.device)
-    optimizers = build_optimizers(model, settings.optimizer)
+    optimizers = build_optimizers(model, settings.optimizer, contender.precision)
     if contender.compiled:
         compile_layers(model)
     forward = Forward(model, contender.device, contender.precision, settings.seed)
@@ -156,7 +156,7 @@ def _peer_step(contender: Contender) -> Built:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = PEERS[contender.peer](settings, vocabulary_size(settings)).to(contender.device)
-    optimizers = build_optimizers(model, settings.optimizer)
+    optimizers = build_optimizers(model, settings.optimizer, contender.precision)
     called = torch.compile(model) if contender.compiled else model
     tokens_BN = batch.tokens.to(contender.device)
     labels_BN = torch.full_like(tokens_BN, -100)

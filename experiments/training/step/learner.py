@@ -167,7 +167,7 @@ def learner_of(
         forward=Forward(model, device, precision, settings.seed, trainer.label_smoothing, world),
         objective=objective,
         sequences=sequences,
-        optimizers=optimizer.build_optimizers(model, settings.optimizer, world),
+        optimizers=optimizer.build_optimizers(model, settings.optimizer, precision, world),
         batch_size=trainer.batch_size,
         micro_batch=min(trainer.micro_batch or trainer.batch_size, largest_part(trainer.batch_size, world.size)),
         clip=settings.optimizer.clip,

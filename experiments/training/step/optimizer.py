@@ -21,19 +21,24 @@ from experiments.model.transformer import part
 from experiments.settings.extras import install_line
 from experiments.settings.mistake import Mistake
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon, Stepping
+from experiments.training.step import muon
 from experiments.training.step.world import ALONE, World
 
 # what LAMB reports about its last step; the next step does not need it
 REPORTED = frozenset({"weight_norm", "adam_norm", "trust_ratio"})
 
 
-def build_optimizers(model: nn.Module, config: Stepping, world: World = ALONE) -> list[Optimizer]:
+def build_optimizers(
+    model: nn.Module, config: Stepping, precision: str = "fp32", world: World = ALONE
+) -> list[Optimizer]:
     """Build the optimizers, at the peak learning rate. Each parameter of the model belongs to one of them.
+
+    precision: fp32 or bf16, that of the products of a step; those of Muon's updates have it too.
 
     Their state exists before the first step, so that a step never runs out of memory in the middle of its update.
     Raises Mistake if a library is missing.
     """
-    optimizers = BUILDERS[type(config)](model, config)
+    optimizers = BUILDERS[type(config)](model, config, precision)
     initialize_state(optimizers, world)
     set_learning_rate(optimizers, config.learning_rate)
     return optimizers
@@ -62,12 +67,12 @@ def optimizer_state(model: nn.Module, optimizers: Sequence[Optimizer]) -> dict[s
     return tensors
 
 
-def adamw(model: nn.Module, config: AdamW) -> list[Optimizer]:
+def adamw(model: nn.Module, config: AdamW, precision: str) -> list[Optimizer]:
     """AdamW (Loshchilov and Hutter 2019, 1711.05101)."""
     return [_adamw(parameter_groups(model, model.parameters(), config), config)]
 
 
-def adafactor(model: nn.Module, config: Adafactor) -> list[Optimizer]:
+def adafactor(model: nn.Module, config: Adafactor, precision: str) -> list[Optimizer]:
     """Adafactor (Shazeer and Stern 2018, 1804.04235): the learning rate is relative to each parameter's own scale."""
     return [
         torch.optim.Adafactor(
@@ -80,27 +85,27 @@ def adafactor(model: nn.Module, config: Adafactor) -> list[Optimizer]:
     ]
 
 
-def muon(model: nn.Module, config: Muon) -> list[Optimizer]:
+def muon_and_adamw(model: nn.Module, config: Muon, precision: str) -> list[Optimizer]:
     """Muon (Jordan et al. 2024) for the hidden matrices, and AdamW for embeddings, head, vectors, P_l and P_w.
 
-    The updates have the same size as AdamW's (Liu et al. 2025, 2502.16982), so both can use one learning rate.
+    The updates of both have the same size, so both can use one learning rate.
     """
     linear = {module.weight for module in model.modules() if isinstance(module, nn.Linear)}
     named = list(model.named_parameters())
     hidden = [each for name, each in named if each in linear and part(name) != "output"]
     rest = [each for name, each in named if each not in linear or part(name) == "output"]
-    matrices = torch.optim.Muon(
+    matrices = muon.Muon(
         parameter_groups(model, hidden, config),
         lr=config.learning_rate,
         momentum=config.momentum,
         nesterov=config.nesterov,
-        ns_steps=config.newton_schulz_steps,
-        adjust_lr_fn="match_rms_adamw",
+        newton_schulz_steps=config.newton_schulz_steps,
+        products=torch.bfloat16 if precision == "bf16" else None,
     )
     return [matrices, _adamw(parameter_groups(model, rest, config), config)]
 
 
-def lamb(model: nn.Module, config: Lamb) -> list[Optimizer]:
+def lamb(model: nn.Module, config: Lamb, precision: str) -> list[Optimizer]:
     """LAMB (You et al. 2020, 1904.00962) without bias correction. Biases and norms have no trust ratio."""
     try:
         from pytorch_optimizer import Lamb
@@ -125,7 +130,7 @@ def lamb(model: nn.Module, config: Lamb) -> list[Optimizer]:
 BUILDERS: dict[type, Any] = {
     AdamW: adamw,
     Adafactor: adafactor,
-    Muon: muon,
+    Muon: muon_and_adamw,
     Lamb: lamb,
 }
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
+from experiments.config.compose import compose
+from experiments.config.messages import options
 from experiments.tasks.pretraining import Pretraining
 from experiments.training.step import micro_batches
 from experiments.training.step.learner import Learner, learner_of
@@ -14,13 +17,15 @@ from experiments.training.step.learner import Learner, learner_of
 def learner(settings):
     """A learner of a tiny model with dropout."""
 
-    def make(**changes) -> Learner:
+    def make(precision="fp32", optimizer=None, **changes) -> Learner:
         config = settings(**changes)
+        if optimizer:
+            config = config.model_copy(update={"optimizer": compose([f"optimizer={optimizer}"]).optimizer})
         task = Pretraining(config)
         dataset = task.prepare(lambda *_: None)
         model = task.build_initialized_model(dataset.tokenizer.vocabulary_size)
         objective = task.objective(dataset.tokenizer)
-        return learner_of(config, model, objective, dataset.train, device=torch.device("cpu"), precision="fp32")
+        return learner_of(config, model, objective, dataset.train, device=torch.device("cpu"), precision=precision)
 
     return make
 
@@ -74,3 +79,28 @@ def test_a_gradient_in_parts_is_that_of_the_whole_and_halves_until_it_fits(learn
     assert [message.split(": ")[0] for message in said] == 2 * ["out of memory at step 1"]
     for one, other in zip(whole.parameters(), parts.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-6)
+
+
+class Products(TorchDispatchMode):
+    """Collects the types in which matrices are multiplied."""
+
+    def __init__(self):
+        super().__init__()
+        self.types: set[torch.dtype] = set()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.overloadpacket.__name__ in ("mm", "addmm", "bmm", "baddbmm", "mv", "dot"):
+            self.types |= {each.dtype for each in args if isinstance(each, torch.Tensor)}
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.mark.parametrize(
+    ("precision", "optimizer"),
+    [*(("fp32", each) for each in options("optimizer")), ("bf16", "adamw"), ("bf16", "muon")],
+)
+def test_every_product_of_a_step_has_the_precision_of_the_run(learner, precision, optimizer):
+    """A product in bf16 would take most of a step where the CPU has no instructions for it."""
+    one = learner(precision, optimizer)
+    with Products() as products:
+        one.take(1, 1e-3)
+    assert products.types == {torch.float32 if precision == "fp32" else torch.bfloat16}

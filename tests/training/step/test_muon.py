@@ -1,0 +1,40 @@
+"""Muon: with products in bfloat16 it is torch's own, and an update has the singular vectors of its matrix."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from experiments.training.step.muon import Muon, orthogonalized
+
+
+@pytest.mark.parametrize("nesterov", [True, False])
+def test_with_products_in_bfloat16_it_is_that_of_torch_bit_by_bit(nesterov):
+    generator = torch.Generator().manual_seed(0)
+    matrices = [torch.randn(shape, generator=generator) for shape in ((6, 6), (5, 9), (9, 5), (1, 4))]
+    ours, theirs = ([matrix.clone().requires_grad_() for matrix in matrices] for _ in range(2))
+    mine = Muon(ours, 0.1, 0.3, momentum=0.9, nesterov=nesterov, newton_schulz_steps=5, products=torch.bfloat16)
+    torchs = torch.optim.Muon(theirs, 0.1, 0.3, 0.9, nesterov, ns_steps=5, adjust_lr_fn="match_rms_adamw")
+    for _ in range(3):
+        for our, their in zip(ours, theirs, strict=True):
+            our.grad = torch.randn(our.shape, generator=generator)
+            their.grad = our.grad.clone()
+        mine.step()
+        torchs.step()
+        assert all(map(torch.equal, ours, theirs))
+
+
+@pytest.mark.parametrize("shape", [(7, 7), (5, 8), (8, 5), (1, 3)])
+def test_singular_values_become_one_and_singular_vectors_stay(shape):
+    generator = torch.Generator().manual_seed(1)
+    matrix = torch.randn(shape, generator=generator, dtype=torch.float64)
+    left, _, right = torch.linalg.svd(matrix, full_matrices=False)
+    found = left.mT @ orthogonalized(matrix, 8) @ right.mT
+    assert found.dtype == torch.float64
+    torch.testing.assert_close(found, found.diagonal().diag(), atol=1e-12, rtol=0)
+    assert found.diagonal().min() > 0.65 and found.diagonal().max() < 1.25
+    torch.testing.assert_close(orthogonalized(1e6 * matrix, 8), orthogonalized(matrix, 8))
+
+
+def test_a_matrix_of_zeros_stays_zero():
+    assert orthogonalized(torch.zeros(3, 4), 5).eq(0).all()
