@@ -60,6 +60,7 @@ def save_figure(report: Report, path: Path) -> bool:
     if footnote:
         figure.supxlabel("\n".join(footnote), fontsize=7, x=0.01, ha="left")
     ((left, right),) = figure.subfigures(1, 2, squeeze=False, width_ratios=(1, 1.9))
+    left.suptitle("means over seeds, and their standard errors", fontsize=9)
     for axes, scheme in zip(left.subplots(len(schemes), 1, squeeze=False)[:, 0], schemes, strict=True):
         _draw_scores(axes, report, scheme)
     _draw_differences(right.subplots(), report, compared)
