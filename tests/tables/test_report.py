@@ -7,6 +7,7 @@ import io
 import math
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -19,6 +20,7 @@ from experiments.tables.definition.request import Request, load
 from experiments.tables.rendering.latex import tex
 from experiments.tables.rendering.published_difference import published_difference
 from experiments.tables.rendering.render import claim_rows, render, write_all
+from experiments.tables.rendering.sentences import headline
 from experiments.tables.report import Report, report
 from experiments.tables.sources.source import CellOutcome, TableCell
 from experiments.tables.step_times import StepTimes
@@ -269,6 +271,13 @@ def test_markdown_has_marks_verdicts_and_conditions():
         "margin: 0.01: made for the test",
     ):
         assert fact in text
+
+
+def test_the_headline_says_each_verdict_once():
+    words = {"C1": "holds", "C2": "not resolved", "C3": "holds", "C4": "reversed", "C5": "not resolved"}
+    verdicts = [SimpleNamespace(key=key, word=word) for key, word in words.items()]
+    assert headline(SimpleNamespace(verdicts=verdicts)) == "C1 and C3 hold; C4 is reversed; C2 and C5 are not resolved."
+    assert headline(SimpleNamespace(verdicts=[])) == ""
 
 
 def test_csv_is_exact():

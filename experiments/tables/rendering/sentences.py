@@ -30,7 +30,7 @@ def headline(report: Report) -> str:
         keys = [verdict.key for verdict in report.verdicts if verdict.word == word]
         if keys:
             parts.append(form.format(_and(keys), **(SINGULAR if len(keys) == 1 else PLURAL)))
-    return f"{_and(parts)}." if parts else ""
+    return f"{'; '.join(parts)}." if parts else ""
 
 
 def shown_or_claimed(report: Report) -> str:
