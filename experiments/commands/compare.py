@@ -18,6 +18,7 @@ from experiments.display.comparison import (
 )
 from experiments.display.rows import Row, show
 from experiments.record.folder import RESULT
+from experiments.record.result import Fields
 from experiments.results.checked import marked_result, other_code
 from experiments.results.index import Index, without_collection
 from experiments.settings.mistake import Mistake, nearest
@@ -51,7 +52,7 @@ def compare_runs(selection: list[str], runs: Path, sort: str, format: str) -> No
     show([{column: row.get(column) for column in columns} for rows in tables for row in rows], format)
 
 
-def results_of(runs: Path, selection: list[str]) -> list[dict[str, Any]]:
+def results_of(runs: Path, selection: list[str]) -> list[Fields]:
     """`result.json` of each run that is named or that matches every key=value; without either, of all runs.
 
     Raises Mistake for a run that has not ended, and for a key that no run has.
@@ -83,13 +84,13 @@ def sorted_by(sort: str, rows: list[Row]) -> list[Row]:
     return sorted(known, key=lambda row: _orderable(row[column]), reverse=descending) + unknown
 
 
-def _ended(runs: Path, index: Index) -> Iterator[dict[str, Any]]:
+def _ended(runs: Path, index: Index) -> Iterator[Fields]:
     """The results of the runs that have ended, by name."""
     folders = sorted(runs.iterdir(), key=attrgetter("name")) if runs.is_dir() else []
     return (result for folder in folders if (result := marked_result(folder, index, _warn)) is not None)
 
 
-def _results(folders: list[Path], index: Index) -> Iterator[dict[str, Any]]:
+def _results(folders: list[Path], index: Index) -> Iterator[Fields]:
     for folder in folders:
         result = marked_result(folder, index, _warn)
         if result is None:

@@ -12,6 +12,7 @@ from experiments.display.comparison import CONDITIONS, is_condition, telling
 from experiments.display.rows import Row
 from experiments.record.dotted import values_at
 from experiments.record.folder import FINAL
+from experiments.record.result import Fields
 
 DIGESTS = ("corpus", "tokenizer digest")
 SHORT = 24  # characters of a value, which may be a digest
@@ -36,7 +37,7 @@ class Comparable:
     comparisons: list[str]  # the conditions in words, as far as they differ
 
 
-def comparable(results: Sequence[dict[str, Any]], rows: Sequence[Row], settings: Sequence[str]) -> Comparable:
+def comparable(results: Sequence[Fields], rows: Sequence[Row], settings: Sequence[str]) -> Comparable:
     """Group runs into configurations, and configurations by their conditions.
 
     results: the runs. rows: their columns. settings: the columns that are settings and sufficient to distinguish runs.
@@ -68,12 +69,12 @@ def comparable(results: Sequence[dict[str, Any]], rows: Sequence[Row], settings:
     return Comparable(columns, list(configurations.values()), says)
 
 
-def is_finished(result: Mapping[str, Any]) -> bool:
+def is_finished(result: Fields) -> bool:
     """Whether a run was trained to its end and has a loss."""
-    return result["status"] in FINAL and result.get("validation_loss") is not None
+    return result["status"] in FINAL and result["validation_loss"] is not None
 
 
-def _conditions(results: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _conditions(results: Sequence[Fields]) -> list[dict[str, Any]]:
     columns = [values_at(list(results), place) for place in CONDITIONS.values()]
     return [dict(zip(CONDITIONS, values, strict=True)) for values in zip(*columns, strict=True)]
 
@@ -82,9 +83,7 @@ def _key(conditions: Mapping[str, Any]) -> str:
     return json.dumps(conditions, sort_keys=True, default=str)
 
 
-def _join_unfinished(
-    keys: list[str], conditions: Sequence[dict[str, Any]], results: Sequence[Mapping[str, Any]]
-) -> None:
+def _join_unfinished(keys: list[str], conditions: Sequence[dict[str, Any]], results: Sequence[Fields]) -> None:
     """Place a run that has not ended beside those that share its settings, because its text and tokenizer are not
     recorded.
     """

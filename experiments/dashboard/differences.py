@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from experiments.dashboard.comparable import Configuration
+from experiments.record.result import Fields
 from experiments.statistics.comparison import Compared, Word, claim_p_value, claim_word
 from experiments.statistics.evidence import ALPHA, Anytime, holm_levels, interval, mean_and_deviation, standard_error
 from experiments.statistics.plateau import late_gain, marks, stuck
@@ -19,8 +20,6 @@ WORDS: dict[Word, str] = {"holds": "better", "reversed": "worse"}
 HINTS = 3  # of the lowest, it is said how many seeds they still need
 SEEDS = 12  # whose differences are shown one by one
 
-Results = Sequence[Mapping[str, Any]]
-
 
 def summary(values: Sequence[float]) -> dict[str, float | None]:
     """The mean, its standard error, and the half width of its anytime-valid 95% interval."""
@@ -31,7 +30,9 @@ def summary(values: Sequence[float]) -> dict[str, float | None]:
     return {"mean": mean, "error": standard_error(values), "half": bounds[1] - mean if bounds else None}
 
 
-def baselines(configurations: Mapping[int, Configuration], results: Results, variants: Sequence[str]) -> list[int]:
+def baselines(
+    configurations: Mapping[int, Configuration], results: Sequence[Fields], variants: Sequence[str]
+) -> list[int]:
     """The configurations that may be the baseline, the most suitable first.
 
     Those of the variant DEFAULT come first, then those with most seeds, then those with the lowest loss. The
@@ -46,7 +47,9 @@ def baselines(configurations: Mapping[int, Configuration], results: Results, var
     return sorted(known, key=suited)[: max(1, MOST // max(1, len(known)))]
 
 
-def differences(baseline: int, configurations: Mapping[int, Configuration], results: Results) -> dict[int, Any]:
+def differences(
+    baseline: int, configurations: Mapping[int, Configuration], results: Sequence[Fields]
+) -> dict[int, Any]:
     """The differences of all other configurations from the baseline: number -> {mean, half, n, word, why, seeds}.
 
     They are differences of the loss. half: of the 95% interval, None if it is infinite. word: the outcome of "better
@@ -79,7 +82,7 @@ def differences(baseline: int, configurations: Mapping[int, Configuration], resu
     return shown
 
 
-def of_seeds(configuration: Configuration, results: Results) -> dict[int, float]:
+def of_seeds(configuration: Configuration, results: Sequence[Fields]) -> dict[int, float]:
     """The loss of each seed that has finished."""
     return {seed: results[run]["validation_loss"] for seed, run in configuration.finished.items()}
 
@@ -96,7 +99,7 @@ def _shown(compared: Compared, word: Word) -> dict[str, Any]:
     return {**summary(values), "n": len(values), "word": word_here, "why": why, "seeds": values[:SEEDS]}
 
 
-def _stuck(configuration: Configuration, results: Results, ended: Results) -> str:
+def _stuck(configuration: Configuration, results: Sequence[Fields], ended: Sequence[Fields]) -> str:
     diverged = sum(results[run]["status"] == "nan" for run in configuration.runs)
     return stuck(ended, diverged, len(configuration.runs))
 

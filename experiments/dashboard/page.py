@@ -29,6 +29,7 @@ from experiments.display.comparison import COLUMNS, TASK, rows_of, scores_of, sh
 from experiments.display.rows import Row
 from experiments.record.dotted import value_at
 from experiments.record.folder import RENDERED
+from experiments.record.result import Fields
 from experiments.results.checked import CHANGED
 from experiments.results.index import Index, without_collection
 from experiments.settings.digest import unsealed
@@ -59,8 +60,6 @@ HEADS = 800_000
 TABLES = 300_000
 SEARCHES = 300_000
 DIGITS = 6
-
-Results = list[dict[str, Any]]
 
 
 @without_collection()
@@ -143,10 +142,10 @@ def _configuration(of: Configuration, rows: list[Row], settings: list[str], meas
     }
 
 
-def _comparison(number: int, known: Comparable, results: Results, rows: list[Row]) -> dict[str, Any]:
+def _comparison(number: int, known: Comparable, results: list[Fields], rows: list[Row]) -> dict[str, Any]:
     """The configurations of one set of conditions, the conditions in words, and the differences from each baseline."""
     members = {place: of for place, of in enumerate(known.configurations) if of.comparison == number}
-    unigram = {results[run].get("unigram_loss") for of in members.values() for run in of.finished.values()} - {None}
+    unigram = {results[run]["unigram_loss"] for of in members.values() for run in of.finished.values()} - {None}
     chosen = baselines(members, results, [str(rows[of.runs[0]]["variant"]) for of in known.configurations])
     return {
         "says": known.comparisons[number],
@@ -156,7 +155,7 @@ def _comparison(number: int, known: Comparable, results: Results, rows: list[Row
     }
 
 
-def _curves(known: Comparable, results: Results, index: Index) -> tuple[dict[str, Any], int | None]:
+def _curves(known: Comparable, results: list[Fields], index: Index) -> tuple[dict[str, Any], int | None]:
     """The curves of as many complete configurations as there is room for, and the places of their points if they were
     thinned.
 
@@ -180,7 +179,7 @@ def _curves(known: Comparable, results: Results, index: Index) -> tuple[dict[str
     return {"means": means, "runs": alone}, points if thinned else None
 
 
-def _with_curves(known: Comparable, results: Results) -> list[int]:
+def _with_curves(known: Comparable, results: list[Fields]) -> list[int]:
     """The configurations whose curves are shown, spread from the lowest to the highest loss of each comparison."""
 
     def quality(number: int) -> tuple[int, float]:
@@ -196,7 +195,7 @@ def _beside(run: Columns, mean: Columns) -> Columns:
     return places | {key: run[key] for key in ("seconds", "loss") if key in run}
 
 
-def _trusted_curve(result: dict[str, Any], index: Index) -> dict[str, Any]:
+def _trusted_curve(result: Fields, index: Index) -> dict[str, Any]:
     """The curve of a run; empty for a run whose files have changed, which was reported already."""
     return parse_metrics(b"") if result["status"] == CHANGED else curve_of(result["folder"], index)
 

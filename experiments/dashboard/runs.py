@@ -5,19 +5,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from experiments.dashboard.curves import curve_of
 from experiments.display.comparison import TASK, matching, named_folders, near_value
 from experiments.measure.quality import perplexity
 from experiments.record.dotted import value_at
 from experiments.record.folder import CONFIG, RunFolder, parse_config
+from experiments.record.result import UNKNOWN, Fields
 from experiments.results.checked import marked_result, other_code
 from experiments.results.index import Index
 from experiments.settings.mistake import Mistake
 
 
-def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[dict[str, Any]]:
+def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[Fields]:
     """A result for each run that `selection` names or matches, with its name under `run` and its folder under `folder`.
 
     A page is about pretraining or about one task, so fine-tuned runs are left out beside pretrained ones. A run that is
@@ -26,7 +26,7 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[dict[str
     """
     folders = named_folders(selection, runs) or sorted(path.parent for path in runs.glob("*/config.yaml"))
     results = list(_readable(folders, index))
-    by_task: dict[str | None, list[dict[str, Any]]] = {}
+    by_task: dict[str | None, list[Fields]] = {}
     for result in matching(selection, results):
         by_task.setdefault(value_at(result, TASK["task"]), []).append(result)
     if not by_task:
@@ -42,7 +42,7 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[dict[str
     return chosen
 
 
-def _readable(folders: list[Path], index: Index) -> Iterator[dict[str, Any]]:
+def _readable(folders: list[Path], index: Index) -> Iterator[Fields]:
     def say(line: str) -> None:
         print(line, file=sys.stderr)
 
@@ -54,7 +54,7 @@ def _readable(folders: list[Path], index: Index) -> Iterator[dict[str, Any]]:
             say(f"left out: {folder}: {' '.join(str(error).split())}")
 
 
-def _unfinished(folder: Path, index: Index) -> dict[str, Any]:
+def _unfinished(folder: Path, index: Index) -> Fields:
     """The present numbers of a run. Raises ValueError, OSError."""
     config = index.read(folder / CONFIG, parse_config)
     if config is None:
@@ -62,7 +62,7 @@ def _unfinished(folder: Path, index: Index) -> dict[str, Any]:
     curve = curve_of(folder, index)
     losses = curve["validation"].get("loss")
     loss = losses[-1] if losses else None
-    return {
+    return UNKNOWN | {
         "config": config,
         "seed": config.get("seed"),
         "status": "running" if RunFolder(folder).holder() else "unfinished",

@@ -14,6 +14,7 @@ from experiments.display.rows import as_markdown
 from experiments.record.dotted import value_at
 from experiments.record.mirrors import wandb_views as view
 from experiments.record.mirrors.wandb_server import TrackingError
+from experiments.record.result import Fields
 from experiments.results.index import Index
 from experiments.settings.mistake import Mistake
 
@@ -67,7 +68,7 @@ def head_table(heads: dict[str, Any]) -> str:
 
 
 def workspace(
-    entity: str, project: str, selection: list[str], results: list[dict[str, Any]], texts: dict[str, list[str]]
+    entity: str, project: str, selection: list[str], results: list[Fields], texts: dict[str, list[str]]
 ) -> Any:
     """The workspace, not yet saved; needs no login.
 
@@ -112,7 +113,7 @@ def workspace(
     )
 
 
-def differing(results: list[dict[str, Any]]) -> list[str]:
+def differing(results: list[Fields]) -> list[str]:
     """The settings that distinguish the runs, as keys of W&B's configuration.
 
     The seed is left out, and so are settings that follow from earlier ones, as key_size often does from heads.
@@ -138,7 +139,7 @@ def _against(title: str, measure: str, **more: Any) -> Any:
     )
 
 
-def _filters(selection: list[str], results: list[dict[str, Any]]) -> list[Any]:
+def _filters(selection: list[str], results: list[Fields]) -> list[Any]:
     """W&B's filters for `selection`, with values of the types that the runs have."""
     import wandb_workspaces.workspaces as ws
 

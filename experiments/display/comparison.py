@@ -11,6 +11,7 @@ from experiments.display.rows import Row
 from experiments.measure.cores import BUSY
 from experiments.record.dotted import value_at, values_at
 from experiments.record.folder import LOCATION_KEYS
+from experiments.record.result import Fields
 from experiments.results.find import find_runs
 from experiments.settings.mistake import Mistake, nearest
 
@@ -64,7 +65,7 @@ def named_folders(selection: list[str], runs: Path) -> list[Path]:
     return [path for name in selection if "=" not in name for path in find_runs(name, runs)]
 
 
-def matching(selection: list[str], results: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def matching(selection: list[str], results: list[Fields]) -> list[Fields]:
     """The results that agree with every key=value of `selection`; key=a,b means either. Raises Mistake."""
     filters = dict(item.split("=", 1) for item in selection if "=" in item)
     for key in filters:
@@ -76,7 +77,7 @@ def matching(selection: list[str], results: list[dict[str, Any]]) -> list[dict[s
     ]
 
 
-def near_value(selection: list[str], results: list[dict[str, Any]]) -> str:
+def near_value(selection: list[str], results: list[Fields]) -> str:
     """` (did you mean x?)` for the first value in `selection` that is similar to one of a result, or nothing."""
     for key, wanted in (item.split("=", 1) for item in selection if "=" in item):
         known = dict.fromkeys(map(str, values_at(results, place_of(key))))
@@ -86,15 +87,15 @@ def near_value(selection: list[str], results: list[dict[str, Any]]) -> str:
     return ""
 
 
-def tables_of(results: list[dict[str, Any]]) -> list[list[Row]]:
+def tables_of(results: list[Fields]) -> list[list[Row]]:
     """A table of pretrained runs, and one for each task of fine-tuned runs, because they have different scores."""
-    by_task: dict[str | None, list[dict[str, Any]]] = {}
+    by_task: dict[str | None, list[Fields]] = {}
     for task, result in zip(values_at(results, TASK["task"]), results, strict=True):
         by_task.setdefault(task, []).append(result)
     return [table_of(by_task[task]) for task in sorted(by_task, key=lambda task: task or "")]
 
 
-def table_of(results: list[dict[str, Any]]) -> list[Row]:
+def table_of(results: list[Fields]) -> list[Row]:
     """A row for each result, with a column for every setting that distinguishes two of them where earlier columns do
     not, and for the conditions that distinguish them.
     """
@@ -112,13 +113,13 @@ def table_of(results: list[dict[str, Any]]) -> list[Row]:
     return rows_of(results, columns)
 
 
-def _values(results: list[dict[str, Any]], columns: Mapping[str, str]) -> list[tuple[str, ...]]:
+def _values(results: list[Fields], columns: Mapping[str, str]) -> list[tuple[str, ...]]:
     """What each result has in these columns, as text."""
     values = [list(map(str, values_at(results, place))) for place in columns.values()]
     return list(zip(*values, strict=True)) if values else [()] * len(results)
 
 
-def _subject(results: list[dict[str, Any]]) -> dict[str, str]:
+def _subject(results: list[Fields]) -> dict[str, str]:
     """A column with the task or the objective, if runs with different ones are shown together."""
     if any(values_at(results, TASK["task"])):
         return dict(TASK)
@@ -126,29 +127,29 @@ def _subject(results: list[dict[str, Any]]) -> dict[str, str]:
     return dict(OBJECTIVE) if len(kinds) > 1 else {}
 
 
-def _measured(results: list[dict[str, Any]]) -> dict[str, str]:
+def _measured(results: list[Fields]) -> dict[str, str]:
     """COLUMNS, with the scores that any of the results has before the loss; a task has no perplexity."""
     columns = dict(COLUMNS)
-    if any(result.get("scores") for result in results):
+    if any(result["scores"] for result in results):
         del columns["perplexity"]
     before = dict(takewhile(lambda item: item[0] != "loss", columns.items()))
     return before | scores_of(results) | columns
 
 
-def scores_of(results: list[dict[str, Any]]) -> dict[str, str]:
+def scores_of(results: list[Fields]) -> dict[str, str]:
     """The places of the scores, besides losses, that any of the results has: those of a task, or of texts."""
-    return {name: f"{field}.{name}" for field in SCORES for result in results for name in result.get(field) or {}}
+    return {name: f"{field}.{name}" for field in SCORES for result in results for name in result[field] or {}}
 
 
-def rows_of(results: list[dict[str, Any]], columns: dict[str, str]) -> list[Row]:
+def rows_of(results: list[Fields], columns: dict[str, str]) -> list[Row]:
     """A row for each result: the value of each column at its place, None where the result has none."""
     values = zip(*(values_at(results, place) for place in columns.values()), strict=True)
     return [dict(zip(columns, row, strict=True)) for row in values]
 
 
-def shared_its_machine(result: Mapping[str, Any]) -> bool:
+def shared_its_machine(result: Fields) -> bool:
     """Whether other cells ran beside a run, or other processes had its cores."""
-    return (result.get("cells_at_once") or 1) > 1 or (result.get("waited_for_cores") or 0.0) > BUSY
+    return (result["cells_at_once"] or 1) > 1 or (result["waited_for_cores"] or 0.0) > BUSY
 
 
 def is_condition(place: str) -> bool:
@@ -156,7 +157,7 @@ def is_condition(place: str) -> bool:
     return any(f"{place}.".startswith(f"{each}.") for each in CONDITIONS.values())
 
 
-def differing_conditions(results: list[dict[str, Any]]) -> list[str]:
+def differing_conditions(results: list[Fields]) -> list[str]:
     """The conditions in which the results differ, by name."""
     return [name for name, place in CONDITIONS.items() if len(set(map(str, values_at(results, place)))) > 1]
 
@@ -202,14 +203,14 @@ def _differing(trees: list[dict[str, Any]], above: str = "config") -> Iterator[s
         yield from _differing(branches, f"{above}.{key}")
 
 
-def _check_filter(key: str, results: list[dict[str, Any]]) -> None:
+def _check_filter(key: str, results: list[Fields]) -> None:
     if results and key not in NAMED and all(value is None for value in values_at(results, place_of(key))):
         settings = chain.from_iterable(result["config"] or {} for result in results)
         known = list(dict.fromkeys([*COLUMNS, *settings]))
         raise Mistake(f"{key}: no run has such a setting" + nearest(key, known))
 
 
-def _matches(result: dict[str, Any], key: str, wanted: str) -> bool:
+def _matches(result: Fields, key: str, wanted: str) -> bool:
     value = value_at(result, place_of(key))
     if isinstance(value, bool) or value is None:
         return str(value).lower() == wanted.lower() or (value is None and wanted == "null")

@@ -16,6 +16,7 @@ from experiments.cells.side_by_side import Outcome, RunningCell
 from experiments.display.comparison import COLUMNS, table_of, tables_of
 from experiments.display.rows import show
 from experiments.launch.plan import check_buildable, for_each_size
+from experiments.record.result import UNKNOWN
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.run_length import planned_steps
@@ -30,7 +31,7 @@ def print_cells(cells: list[Settings], console: Console) -> None:
 
     rows = []
     counts, peaks = check_buildable(cells), for_each_size(cells, peak_bytes)
-    told_apart = table_of([{"config": cell.model_dump(), "seed": cell.seed} for cell in cells])
+    told_apart = table_of([UNKNOWN | {"config": cell.model_dump(), "seed": cell.seed} for cell in cells])
     for cell, parameters, peak, settings in zip(cells, counts, peaks, told_apart, strict=True):
         folder = folder_of(cell)
         rows.append(

@@ -14,6 +14,8 @@ from experiments.record.durable import number
 # pruned: ended by a search because other trials are better; imported: weights from another program
 Status = Literal["done", "failed", "nan", "oom", "interrupted", "pruned", "imported"]
 Number = Annotated[float, BeforeValidator(number)]
+# a result as readers of many of them take it: every field by its name, and what they add, such as the run's name
+Fields = dict[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +104,7 @@ class Result:
         unknown = {field.name: None for field in dataclasses.fields(cls) if "None" in str(field.type)}
         return cls(**{**unknown, **known, "status": status, "reason": reason})
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> Fields:
         """The fields as a dict, nested ones too."""
         return dataclasses.asdict(self)
 
@@ -126,3 +128,5 @@ def _fault(location: tuple[int | str, ...], kind: str, message: str) -> str:
 
 
 _ADAPTER = TypeAdapter(Result)
+# of a run that has no result, or none that can be trusted
+UNKNOWN: Fields = dict.fromkeys(field.name for field in dataclasses.fields(Result))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,7 @@ from experiments.record.folder import (
     RunFolder,
     differing_file,
 )
-from experiments.record.result import Result
+from experiments.record.result import UNKNOWN, Fields, Result
 from experiments.results.index import Index
 from experiments.settings.digest import file_digest, unsealed
 from experiments.settings.plain import from_json
@@ -31,35 +31,32 @@ CHANGED = "changed"  # status of a run with a file that has changed since its re
 BESIDE = (CONFIG, ENVIRONMENT, METRICS, TOKENIZER, PREDICTIONS)
 
 
-def marked_result(folder: Path, index: Index, say: Callable[[str], None]) -> dict[str, Any] | None:
+def marked_result(folder: Path, index: Index, say: Callable[[str], None]) -> Fields | None:
     """`result.json` with the folder's name under `run`; None if there is none.
 
     If it has changed since it was written, or a file that its numbers rest on has, `say` gets a line about the file.
     The result then has the status CHANGED and no numbers, and its settings if at least these can be trusted.
     """
     try:
-        result: dict[str, Any] | None = index.read(folder / RESULT, partial(_parse, folder), beside=BESIDE)
+        result: Fields | None = index.read(folder / RESULT, partial(_parse, folder), beside=BESIDE)
     except OSError as error:
         say(f"{CHANGED}: {error.filename or folder / RESULT}: {error.strerror}")
     except UnicodeEncodeError:
         # the table must be able to show the name
         name = folder.name.encode("ascii", "backslashreplace").decode()
         say(f"{CHANGED}: {name}: the path of a run must be UTF-8; rename it")
-        return {"run": name, "status": CHANGED, "config": None, "seed": None}
+        return UNKNOWN | {"run": name, "status": CHANGED}
     except ValueError as error:
         say(f"{CHANGED}: {error}")
     else:
         return result and result | {"run": folder.name}
     config = _settings(folder)
-    return {"run": folder.name, "status": CHANGED, "config": config, "seed": (config or {}).get("seed")}
+    return UNKNOWN | {"run": folder.name, "status": CHANGED, "config": config, "seed": (config or {}).get("seed")}
 
 
-def other_code(results: Sequence[Mapping[str, Any]]) -> str:
-    """A line about the results that were computed with other code than the present one; empty if there are none.
-
-    results: as of `marked_result`.
-    """
-    recorded = [result for result in results if result.get("code_digest") is not None]
+def other_code(results: Sequence[Fields]) -> str:
+    """A line about the results that were computed with other code than the present one; empty if there are none."""
+    recorded = [result for result in results if result["code_digest"] is not None]
     settings = values_at(recorded, "config")
     columns = [values_at(recorded, "backend"), *(values_at(settings, name) for name in DECIDING)]
     # equal settings have equal code, so its digest is computed once for all runs that share them
@@ -75,15 +72,15 @@ def other_code(results: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _present_code(result: Mapping[str, Any]) -> str | None:
+def _present_code(result: Fields) -> str | None:
     """The digest of the code with which a run would be computed; None if this checkout does not have all of it."""
     try:
-        return code_digest(result.get("config") or {}, result.get("backend"))
+        return code_digest(result["config"] or {}, result["backend"])
     except (AssertionError, LookupError, TypeError, OSError):
         return None
 
 
-def _parse(folder: Path, content: bytes) -> dict[str, Any]:
+def _parse(folder: Path, content: bytes) -> Fields:
     try:
         result = unsealed(from_json(content))
         recorded = result.pop(FILES, None)
@@ -94,7 +91,7 @@ def _parse(folder: Path, content: bytes) -> dict[str, Any]:
     digests = {name: file_digest(folder / name) for name in BESIDE if (folder / name).exists()}
     if result["status"] in FINAL and (name := differing_file(recorded, digests)):
         raise ValueError(f"{folder / name}: has changed since {RESULT} was written")
-    return result
+    return UNKNOWN | result
 
 
 def _settings(folder: Path) -> dict[str, Any] | None:

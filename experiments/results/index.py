@@ -21,7 +21,7 @@ from experiments.settings.disk import read_bytes
 
 INDEX_FILE = ".index.sqlite"
 # raised whenever the derived data changes; an index of another version is rebuilt
-VERSION = 3
+VERSION = 4
 WAIT_SECONDS = 5.0
 ABSENT = "-"
 

@@ -36,7 +36,7 @@ def stuck(results: Sequence[Mapping[str, Any]], diverged: int, count: int) -> st
 
 def late_gain(results: Sequence[Mapping[str, Any]]) -> float | None:
     """The mean over the runs of `late_gain`, in nats; None if no run records it."""
-    gains = [gain for result in results if (gain := result.get("late_gain")) is not None]
+    gains = [gain for result in results if (gain := result["late_gain"]) is not None]
     return float(np.mean(gains)) if gains else None
 
 
@@ -59,5 +59,5 @@ def _seeds(count: int, of: int) -> str:
 
 
 def _gap(result: Mapping[str, Any]) -> float | None:
-    loss, unigram = result.get("validation_loss"), result.get("unigram_loss")
+    loss, unigram = result["validation_loss"], result["unigram_loss"]
     return unigram - loss if loss is not None and unigram is not None else None

@@ -7,6 +7,7 @@ from typing import Any
 
 from experiments.measure.cores import BUSY
 from experiments.record.dotted import value_at
+from experiments.record.result import Fields
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.overrides import by_stage, key_of, merged, parse
 from experiments.tables.definition.published import Published
@@ -37,7 +38,7 @@ def facts(
 ) -> Iterator[tuple[str, str]]:  # fmt: skip
     """Names and values of the conditions: paper, budget, seeds, text, machine, code, ..., and the command."""
     budget = request.budget
-    results = [outcome.result for outcome in outcomes.values() if outcome.result]
+    results = [outcome.result for outcome in outcomes.values()]
     yield "paper", request.table.paper
     if published:
         yield "published", published.source
@@ -83,7 +84,7 @@ def notes(request: Request, outcomes: CellOutcomes, step_times: StepTimes) -> It
         waited = f"a row waited {step_times.waited:.0%} of its time for a core"
         yield f"The machine was busy while steps were timed: {waited}."
     for place, condition in SHARED_CONDITIONS.items():
-        if len(distinct(outcome.result.get(place) for outcome in outcomes.values())) > 1:
+        if len(distinct(outcome.result[place] for outcome in outcomes.values())) > 1:
             yield f"The cells differ in their {condition}, so their measurements are not comparable."
 
 
@@ -102,16 +103,16 @@ def _learning_rates(request: Request) -> Iterator[tuple[str, str]]:
             yield f"learning rate of {key}", f"{tuning.chosen:g}; {tuning.where}" + (f" ({tried})" if tried else "")
 
 
-def _of_results(results: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+def _of_results(results: Sequence[Fields]) -> Iterator[tuple[str, str]]:
     """The conditions that the results record."""
     for title, place in (("steps", "steps"), ("tokens", "tokens"), ("precision", "precision"), ("kernel", "backend")):
         if values := distinct(value_at(result, place) for result in results):
             yield title, ", ".join(f"{value:,}" if isinstance(value, int) else str(value) for value in values)
-    if any(result.get("compiled") for result in results):
+    if any(result["compiled"] for result in results):
         yield "torch.compile", "of layers"
-    if texts := distinct(_corpus(result.get("corpus")) for result in results):
+    if texts := distinct(_corpus(result["corpus"]) for result in results):
         yield "text", "; ".join(texts)
-    if machines := distinct(result.get("device") for result in results):
+    if machines := distinct(result["device"] for result in results):
         yield "machine", "; ".join(machines)
     if dates := sorted(distinct(str(value_at(result, "environment.started") or "")[:10] for result in results)):
         yield "date", dates[0] if len(dates) == 1 else f"{dates[0]} to {dates[-1]}"
@@ -119,7 +120,7 @@ def _of_results(results: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
         yield "code", ", ".join(sorted(code))
 
 
-def _examples(name: str, results: Sequence[dict[str, Any]]) -> list[str]:
+def _examples(name: str, results: Sequence[Fields]) -> list[str]:
     """The data sets of a fine-tuning's task, by split."""
     splits = [value_at(result, f"finetune.{name}.corpus.splits") or {} for result in results]
     return distinct(f"{part}: {_corpus(identity)}" for of_result in splits for part, identity in of_result.items())
@@ -137,9 +138,9 @@ def _corpus(identity: dict[str, Any] | None) -> str | None:
     return " ".join([*names, *([f"SHA-256 {first[:8]}"] if first else [])])
 
 
-def _code(result: dict[str, Any]) -> str | None:
+def _code(result: Fields) -> str | None:
     """Name of the attention's module, and the digest of its code."""
-    digest, variant = result.get("code_digest"), value_at(result, "config.variant")
+    digest, variant = result["code_digest"], value_at(result, "config.variant")
     if not digest:
         return None
     return " ".join(filter(None, [variant and str(variant.get("module", variant["name"])), str(digest)[:8]]))

@@ -150,7 +150,7 @@ def _by_seed(request: Request, outcomes: CellOutcomes, scores: Mapping[str, dict
         yield {
             "row": of.row, **({"positions": of.scheme} if of.scheme else {}), "seed": seed,
             request.budget.score_name: scores.get(key, {}).get(seed),
-            **{name: outcome.result.get(name) for name in ("unigram_loss", "late_gain") if outcome.result},
+            **{name: outcome.result[name] for name in ("unigram_loss", "late_gain")},
             "state": outcome.state,
         }  # fmt: skip
 
@@ -197,13 +197,13 @@ def _measured_columns(
         "difference_low": low,
         "difference_high": high,
         "difference_of_seeds": None if of.row == baseline else partial_difference(baseline, scores, baseline_scores),
-        "unigram_loss": _mean(result.get("unigram_loss") for result in results),
+        "unigram_loss": _mean(result["unigram_loss"] for result in results),
         "late_gain": marked.late_gain,
         "mark": marked.stuck or None,
         "parameters": _first(value_at(result, "parameters.total") for result in results),
         "step_seconds": _mean(iter(measures.step_time.get(of.row, {}).values())),
         "step_time": _ratio(measures.step_time.get(of.row, {}), measures.step_time.get(baseline, {})),
-        "peak_memory_bytes": max((result.get("peak_memory_bytes") or 0 for result in results), default=0) or None,
+        "peak_memory_bytes": max((result["peak_memory_bytes"] or 0 for result in results), default=0) or None,
         "state": _state(outcomes),
     }
 

@@ -126,7 +126,7 @@ def _seconds(outcomes: Mapping[TableCell, CellOutcome]) -> dict[str, float]:
     """The mean processor time of a cell of each row."""
     times: dict[str, list[float]] = {}
     for cell, outcome in outcomes.items():
-        if seconds := outcome.result.get("processor_seconds") or outcome.result.get("wall_seconds"):
+        if seconds := outcome.result["processor_seconds"] or outcome.result["wall_seconds"]:
             times.setdefault(cell.row, []).append(seconds)
     return {row: float(np.mean(of_row)) for row, of_row in times.items()}
 

@@ -6,6 +6,7 @@ import pytest
 
 from experiments.dashboard.comparable import Configuration
 from experiments.dashboard.differences import MARGIN, baselines, differences, summary
+from experiments.record.result import UNKNOWN
 from experiments.statistics.evidence import Anytime, interval
 
 
@@ -17,7 +18,8 @@ def made(losses: dict[str, dict[int, float]], **more):
         for seed, loss in by_seed.items():
             configuration.runs.append(len(results))
             configuration.finished[seed] = len(results)
-            results.append({"status": "done", "validation_loss": loss, "unigram_loss": 9.0, "seed": seed} | more)
+            ended = {"status": "done", "validation_loss": loss, "unigram_loss": 9.0, "seed": seed}
+            results.append(UNKNOWN | ended | more)
         configurations[number] = configuration
     return configurations, results
 

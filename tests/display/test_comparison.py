@@ -21,6 +21,7 @@ from experiments.display.comparison import matching, table_of, tables_of, tellin
 from experiments.display.rows import show
 from experiments.record.code_digest import code_digest
 from experiments.record.folder import config_text
+from experiments.record.result import UNKNOWN
 from experiments.results.find import find_run, find_runs
 from experiments.results.index import Index
 from experiments.settings.mistake import Mistake
@@ -34,7 +35,8 @@ def result(run: str, loss: float | None, seed: int = 0, heads: int = 6, start: s
     config |= {"variant": {"name": "talking_heads", "key_heads": heads, "start": start}, **top}
     measured = {"validation_loss": loss, "perplexity": 100.0, "unigram_loss": 6.5, "tokens_per_second": 5000.4}
     measured |= {"peak_memory_bytes": 5 * 10**8, "parameters": {"total": 2_000_000}, "steps": 800, "backend": "blocked"}
-    return {"run": run, "config": config, "seed": seed, "status": "done" if loss else "nan", **measured}
+    ended = {"run": run, "config": config, "seed": seed, "status": "done" if loss else "nan"}
+    return UNKNOWN | ended | measured
 
 
 @pytest.fixture

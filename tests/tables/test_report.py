@@ -12,6 +12,8 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from experiments.display.rows import as_csv
+from experiments.record.result import UNKNOWN
 from experiments.settings.mistake import Mistake
 from experiments.tables.definition import published
 from experiments.tables.definition.inequality import parse
@@ -70,7 +72,7 @@ def done(loss: float, **more) -> CellOutcome:
         "code_digest": "0123456789ab",
     }
     result |= {"environment": {"started": "2026-11-21T10:00:00+0000"}, "precision": "fp32", "backend": "sdpa"}
-    return CellOutcome("done", result=result | {"config": {"variant": {"name": "multi_head"}}} | more)
+    return CellOutcome("done", result=UNKNOWN | result | {"config": {"variant": {"name": "multi_head"}}} | more)
 
 
 def made(
@@ -124,6 +126,12 @@ def test_means_errors_ranks_and_signs():
     assert [line(found, row)["sign"] for row in LOSSES] == [None, "same", "same"]
     assert h16["step_time"] == pytest.approx(1.25) and h16["step_seconds"] == 0.125
     assert found.verdicts[0].word == "reversed", "32 heads are better than 16"
+
+
+def test_the_table_by_seed_has_a_line_for_a_cell_that_has_not_begun():
+    halfway = made({("h8", 0): CellOutcome("missing")})
+    lines = list(csv.DictReader(io.StringIO(as_csv(halfway.by_seed))))
+    assert [each["state"] for each in lines[:2]] == ["missing", "done"] and not lines[0]["unigram_loss"]
 
 
 def test_a_sign_that_is_not_resolved_is_not_claimed():

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from experiments.config.compose import compose
 from experiments.record.durable import read_sealed, write_sealed
+from experiments.record.result import UNKNOWN
 from experiments.settings.mistake import Mistake
 from experiments.tables import seed_plan
 from experiments.tables.definition.request import Request, load
@@ -54,7 +55,8 @@ class Made:
             return CellOutcome("missing")
         if np.isnan(loss):
             return CellOutcome("failed", "as it was told to")
-        return CellOutcome("done", result={"validation_loss": loss, "unigram_loss": 9.0, "wall_seconds": 60.0})
+        result = {"validation_loss": loss, "unigram_loss": 9.0, "wall_seconds": 60.0}
+        return CellOutcome("done", result=UNKNOWN | result)
 
     def make(self, cells, group, console, workers=None) -> None:
         for cell in cells:

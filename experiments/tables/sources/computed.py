@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from rich.console import Console
 
 from experiments.cells.resources import Workers
 from experiments.record.environment import describe
+from experiments.record.result import UNKNOWN
 from experiments.settings.extras import MissingExtra
 from experiments.tables.sources.source import CellOutcome, Prediction, TableCell, Value
 from experiments.tables.sources.stored_numbers import StoredNumbers
@@ -45,7 +47,8 @@ class Computed:
 
     def outcome(self, cell: TableCell) -> CellOutcome:
         """The content of the cell's file."""
-        return self._numbers.outcome(cell.name)
+        outcome = self._numbers.outcome(cell.name)
+        return replace(outcome, result=UNKNOWN | outcome.result)
 
     def sizes(self, row: str) -> dict[str, Value]:
         """The arguments of a row."""
@@ -56,7 +59,8 @@ class Computed:
         missing.
         """
         try:
-            record = self.outcome(cell).result or self._record(cell)
+            outcome = self.outcome(cell)
+            record = outcome.result if outcome.state == "done" else self._record(cell)
         except MissingExtra:
             return Prediction(None)
         return Prediction(record["wall_seconds"])

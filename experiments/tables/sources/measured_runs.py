@@ -64,7 +64,8 @@ class MeasuredRuns:
             measured = CellOutcome("missing")
         if measured.state == "missing":
             return CellOutcome("pretrained", "not measured yet", trained.result)
-        return CellOutcome(measured.state, measured.reason, trained.result | measured.result)
+        more = measured.result if measured.state == "done" else {}
+        return CellOutcome(measured.state, measured.reason, trained.result | more)
 
     def sizes(self, row: str) -> dict[str, Value]:
         """The sizes of the trained model."""

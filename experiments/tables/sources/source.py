@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 from rich.console import Console
 
 from experiments.cells.resources import Workers
+from experiments.record.result import UNKNOWN, Fields
 from experiments.settings.run import Settings
 
 State = Literal["done", "diverged", "failed", "missing", "pretrained", "refused"]
@@ -30,11 +31,11 @@ class TableCell:
 
 @dataclass(frozen=True)
 class CellOutcome:
-    """The outcome of a cell: a result as in `result.json`, or the reason why there is none."""
+    """The outcome of a cell: its result with numbers of its own, or the reason why there are none."""
 
     state: State
     reason: str = ""
-    result: dict[str, Any] = field(default_factory=dict)
+    result: Fields = field(default_factory=UNKNOWN.copy)
 
 
 @dataclass(frozen=True)
