@@ -278,7 +278,9 @@ def evaluate(
     overrides: Overrides = None,
     runs: Runs = RUNS,
     checkpoint: Checkpoint = "best",
-    bleu: Annotated[bool, typer.Option("--bleu", help="Also translate by beam search, and compute BLEU.")] = False,
+    generate: Annotated[
+        bool, typer.Option("--generate", help="Also generate texts and score them, such as translations with BLEU.")
+    ] = False,
     format: Format = "table",
 ) -> None:
     """Score a run's checkpoint, for example on another split.
@@ -289,12 +291,12 @@ def evaluate(
       attn evaluate runs/talking_heads-l4-...      the validation split
       attn evaluate talking_heads split=test
       attn evaluate talking_heads data=text data.train=book.txt split=train
-      attn evaluate multi_head --bleu objective.beam=1 objective.length_penalty=0
+      attn evaluate multi_head --generate objective.beam=1 objective.length_penalty=0
     """
     with _command("evaluate"):
         from experiments.commands.evaluate import evaluate_run
 
-        evaluate_run(run, overrides or [], runs, _known(checkpoint), format, bleu)
+        evaluate_run(run, overrides or [], runs, _known(checkpoint), format, generate)
 
 
 @app.command()

@@ -25,9 +25,9 @@ RUNTIME_KEYS = {"length", "dropout", "attention_dropout", "backend"}  # of a mod
 
 
 def evaluate_run(
-    name: str, overrides: list[str], runs: Path, checkpoint: WhichCheckpoint, format: str, bleu: bool = False
+    name: str, overrides: list[str], runs: Path, checkpoint: WhichCheckpoint, format: str, generate: bool = False
 ) -> None:
-    """Print the score of a checkpoint, and BLEU if requested. Raises Mistake, DataError."""
+    """Print the score of a checkpoint, and of texts that it generates if requested. Raises Mistake, DataError."""
     split, overrides = _take_split(overrides)
     folder = RunFolder(find_run(name, runs))
     config = config_here(folder)
@@ -35,10 +35,12 @@ def evaluate_run(
     if settings.objective.kind != (trained := config["objective"]["kind"]):
         raise Mistake(f"objective={settings.objective.kind}: {folder.name} was trained for objective={trained} only")
     _check_model(folder.name, config, settings.model_dump())
-    if bleu:
+    if generate:
         if not settings.objective.generates:
-            raise Mistake(f"--bleu: {folder.name} has objective={settings.objective.kind}, which does not translate")
-        settings.objective.check_scorer("--bleu")
+            raise Mistake(
+                f"--generate: {folder.name} has objective={settings.objective.kind}, which generates no texts"
+            )
+        settings.objective.check_scorer("--generate")
     own_tokenizer = FileTokenizer(kind="file", path=str(folder.path / TOKENIZER))
     tokenizer_source: dict[str, object] = {"tokenizer": own_tokenizer}
     if isinstance(settings, FinetuningSettings):
@@ -47,7 +49,7 @@ def evaluate_run(
                 f"split={split}: a task is scored on its validation split", "task.validation=FILE gives another one"
             )
         tokenizer_source = {"pretrained": str(folder.path)}  # whose tokenizer is read
-    step, score = _score(folder, settings.model_copy(update=tokenizer_source), split, checkpoint, bleu)
+    step, score = _score(folder, settings.model_copy(update=tokenizer_source), split, checkpoint, generate)
     show([{"run": folder.name, "checkpoint": f"{checkpoint}, step {step}", "split": split, **score}], format)
 
 
@@ -82,7 +84,7 @@ def _take_split(overrides: list[str]) -> tuple[str, list[str]]:
 
 
 def _score(
-    folder: RunFolder, settings: Settings, split: str, checkpoint: WhichCheckpoint, bleu: bool
+    folder: RunFolder, settings: Settings, split: str, checkpoint: WhichCheckpoint, generate: bool
 ) -> tuple[int, dict[str, Any]]:
     import torch
 
@@ -130,7 +132,7 @@ def _score(
             again,
         )  # fmt: skip
         scores: dict[str, Any] = {**evaluation.numbers(), "tokens": evaluation.tokens}
-        if bleu:
+        if generate:
             from experiments.objectives.objective import DecodedObjective
             from experiments.training.decoding import texts
 

@@ -176,6 +176,11 @@ class FinetuningSettings(Settings):
         """The settings of the task."""
         return self.task
 
+    @property
+    def epoch_limit(self) -> float | None:
+        """The key `epochs`."""
+        return self.epochs
+
     @model_validator(mode="after")
     def _room(self) -> FinetuningSettings:
         self.task.check(self.length)

@@ -10,7 +10,7 @@ from attention.kernels import kernel_modules
 from experiments.settings.data import DataSettings
 from experiments.settings.devices import largest_part
 from experiments.settings.group import Group, Positive, Seed, Size, Text
-from experiments.settings.kinds import one_of
+from experiments.settings.kinds import kinds, one_of
 from experiments.settings.logger import Logger
 from experiments.settings.model import Model, Norm
 from experiments.settings.objective import ObjectiveSettings
@@ -19,13 +19,15 @@ from experiments.settings.schedule import Schedule
 from experiments.settings.tokenizer import Tokenizer
 from experiments.settings.trainer import Precision, Trainer
 
+OBJECTIVES = "experiments.objectives.kinds"  # the package
+
 if TYPE_CHECKING:
     Objective = ObjectiveSettings
     Data = DataSettings
     BackendName = str
 else:
     BackendName = Literal[("auto", *kernel_modules())]
-    Objective = Annotated[one_of("experiments.objectives.kinds", ObjectiveSettings), Field(discriminator="kind")]
+    Objective = Annotated[one_of(OBJECTIVES, ObjectiveSettings), Field(discriminator="kind")]
     Data = Annotated[one_of("experiments.data.kinds", DataSettings), Field(discriminator="kind")]
 
 # keys of a group that one of another name decides
@@ -72,6 +74,11 @@ class Settings(Group):
         """The settings of what the run learns from: a text, or the examples of a task."""
         return self.data
 
+    @property
+    def epoch_limit(self) -> float | None:
+        """The largest number of epochs; None for no limit, as for a text."""
+        return None
+
     def why_not_over(self, devices: int) -> str | None:
         """The reason, in a sentence, why the run cannot be divided among this many devices; None if it can."""
         trainer, model = self.trainer, self.model
@@ -107,7 +114,8 @@ class Settings(Group):
         pairs = self.data.holds_pairs
         if pairs != self.objective.reads_pairs:
             of_pairs = "data of sentence pairs: data=pairs data.train=FILE, data=multi30k"
-            needs = "objective=translation" if pairs else of_pairs
+            readers = (kind for kind, of in kinds(OBJECTIVES, ObjectiveSettings).items() if of.reads_pairs)
+            needs = " or ".join(f"objective={kind}" for kind in readers) if pairs else of_pairs
             asks = f"data.kind = {self.data.kind!r}" if pairs else f"objective.kind = {self.objective.kind!r}"
             raise ValueError(f"{asks}: needs {needs}")
         return self

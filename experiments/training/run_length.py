@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
@@ -28,7 +27,7 @@ def planned_steps(settings: Settings, sequences: int | None = None) -> int | Non
                 "varying number of tokens, so the number of steps is unknown; set max_steps"
             )
         limits.append(math.ceil(trainer.max_tokens / (trainer.batch_size * tokens)))
-    epochs = settings.epochs if isinstance(settings, FinetuningSettings) else None
+    epochs = settings.epoch_limit
     if epochs is not None and sequences is not None:
         limits.append(math.ceil(epochs * sequences / trainer.batch_size))
     if limits:

@@ -32,16 +32,18 @@ def test_train_evaluate_compare_and_show(attn, tiny, tmp_path, pairs_file):
     assert 0 <= result["text_scores"]["bleu"] <= 100
 
     newest = ("--checkpoint", "newest", "--format", "json")
-    done = attn("evaluate", "multi_head", "--bleu", *newest)
+    done = attn("evaluate", "multi_head", "--generate", *newest)
     assert done.returncode == 0, done.stderr
     score = json.loads(done.stdout)[0]
     assert (score["loss"], score["bleu"]) == (result["validation_loss"], result["text_scores"]["bleu"])
-    done = attn("evaluate", "multi_head", "--bleu", "split=test", "objective.beam=1", "objective.bleu_pairs=2", *newest)
+    done = attn(
+        "evaluate", "multi_head", "--generate", "split=test", "objective.beam=1", "objective.bleu_pairs=2", *newest
+    )
     assert json.loads(done.stdout)[0]["scored_texts"] == 2
 
     shutil.move(tmp_path / "runs", tmp_path / "translations")
     assert attn("train", "model=t5_nano", "variant=talking_heads", "heads=2", *tiny).returncode == 0
-    done = attn("evaluate", "talking_heads", "--bleu")
+    done = attn("evaluate", "talking_heads", "--generate")
     assert done.returncode == 2 and "objective=span_corruption" in done.stderr
     done = attn("evaluate", "talking_heads", "split=test", *newest)
     assert json.loads(done.stdout)[0]["loss"] > 0
