@@ -41,8 +41,8 @@ class Resources:
     device: str | None = None  # one or more GPUs, as in CUDA_VISIBLE_DEVICES; None on a CPU
 
 
-class Source(Protocol):
-    """Where cores or GPUs come from, by their names."""
+class Allocator(Protocol):
+    """Gives out cores or GPUs, by their names."""
 
     def take(self, names: Sequence[str], count: int) -> list[str]:
         """Take `count` of the named ones; none if fewer are free."""
@@ -51,7 +51,7 @@ class Source(Protocol):
         """Free what was taken."""
 
 
-class OwnProcess:
+class LocalAllocator:
     """Cores or GPUs that only this process shares out, each to one cell."""
 
     def __init__(self) -> None:
@@ -74,11 +74,11 @@ class ResourcePool:
     """The free cores and GPUs of this machine, of which at most `at_once` cells have some at the same time."""
 
     def __init__(
-        self, at_once: int, pinned: bool = False, cores: Source | None = None, gpus: Source | None = None
+        self, at_once: int, pinned: bool = False, cores: Allocator | None = None, gpus: Allocator | None = None
     ) -> None:
         self.at_once = at_once
         self._pinned = pinned and hasattr(os, "sched_setaffinity")
-        self._cores, self._gpus = cores or OwnProcess(), gpus or OwnProcess()
+        self._cores, self._gpus = cores or LocalAllocator(), gpus or LocalAllocator()
         self._usable = list(map(str, usable()))
         self._taken = 0
 

@@ -31,10 +31,10 @@ LIMIT = 10_000  # cells of a sweep
 REMEMBERED = 256  # interpolated configurations
 
 # where a value stands: the keys that lead to it
-Place = tuple[str, ...]
+KeyPath = tuple[str, ...]
 
 
-class Value(NamedTuple):
+class SweepValue(NamedTuple):
     """One of the values that an override lists."""
 
     text: str  # KEY=VALUE
@@ -45,7 +45,7 @@ class Axis(NamedTuple):
     """An override that lists values."""
 
     key: str
-    values: list[Value]
+    values: list[SweepValue]
 
 
 class Combination(NamedTuple):
@@ -120,7 +120,7 @@ def _count(override: Override, text: str) -> int:
     return sum(1 for _ in override.sweep_iterator())
 
 
-def values_of(override: Override) -> Iterator[Value]:
+def values_of(override: Override) -> Iterator[SweepValue]:
     """Yield the values that an override lists."""
     key = override.get_key_element()
     for element in override.sweep_iterator():
@@ -128,7 +128,7 @@ def values_of(override: Override) -> Iterator[Value]:
         value = (
             element if is_plain else dataclasses.replace(override, value_type=ValueType.ELEMENT, _value=element).value()
         )
-        yield Value(f"{key}={Transformer.str(element)}", value)
+        yield SweepValue(f"{key}={Transformer.str(element)}", value)
 
 
 def _composed(overrides: list[str], keys: list[str], name: str) -> _Composition | Mistake:
@@ -176,7 +176,7 @@ def _is_simple(value: object) -> bool:
     return isinstance(value, int | float) or (isinstance(value, str) and "${" not in value)
 
 
-def _leaves(node: Mapping[Any, Any], above: Place = ()) -> Iterator[tuple[Place, Any]]:
+def _leaves(node: Mapping[Any, Any], above: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
     for key, value in node.items():
         place = (*above, str(key))
         if isinstance(value, dict):
@@ -185,7 +185,7 @@ def _leaves(node: Mapping[Any, Any], above: Place = ()) -> Iterator[tuple[Place,
             yield place, value
 
 
-def _places(key: str, leaves: Mapping[Place, Any]) -> list[Place]:
+def _places(key: str, leaves: Mapping[KeyPath, Any]) -> list[KeyPath]:
     """The places of a key's value: the key itself and every key whose source is `${key}`, and so on.
 
     Empty if anything is, or might be, computed from it.
@@ -204,7 +204,7 @@ def _places(key: str, leaves: Mapping[Place, Any]) -> list[Place]:
     return places
 
 
-def _replaced(tree: dict[str, Any], place: Place, value: object) -> dict[str, Any]:
+def _replaced(tree: dict[str, Any], place: KeyPath, value: object) -> dict[str, Any]:
     """The tree with another value at a place; the original tree is unchanged."""
     first, *rest = place
     return tree | {first: _replaced(tree[first], tuple(rest), value) if rest else value}

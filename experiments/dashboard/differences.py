@@ -9,7 +9,7 @@ from experiments.dashboard.comparable import Configuration
 from experiments.record.result import Fields
 from experiments.statistics.comparison import Compared, Word, claim_p_value, claim_word
 from experiments.statistics.evidence import ALPHA, Anytime, holm_levels, interval, mean_and_deviation, standard_error
-from experiments.statistics.plateau import late_gain, marks, stuck
+from experiments.statistics.plateau import marks, mean_late_gain, stuck
 
 MARGIN = 0.01  # nats: a difference that would matter
 # maximum number of differences, over all configurations that may be the baseline
@@ -59,7 +59,7 @@ def differences(
     losses = {number: of_seeds(each, results) for number, each in configurations.items()}
     ended = {number: [results[run] for run in each.finished.values()] for number, each in configurations.items()}
     whys = {number: why for number, each in configurations.items() if (why := _stuck(each, results, ended[number]))}
-    gains = {number: gain for number, each in ended.items() if (gain := late_gain(each)) is not None}
+    gains = {number: gain for number, each in ended.items() if (gain := mean_late_gain(each)) is not None}
     compared: dict[int, Compared] = {}
     for number in configurations:
         shared = sorted(losses[number].keys() & losses[baseline].keys()) if number != baseline else []

@@ -18,7 +18,7 @@ from experiments.data.corpus import SPLITS, Corpus, open_corpus
 from experiments.data.errors import DataError
 from experiments.data.shuffle import keys, permute
 from experiments.data.store import Cache, MissingError
-from experiments.data.tokenizer import Report, Tokenizer, obtain, shortfall
+from experiments.data.tokenizer import ReportProgress, Tokenizer, obtain, shortfall
 from experiments.settings.data import DataSettings
 from experiments.settings.digest import digest
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
@@ -61,7 +61,7 @@ def prepare(
     tokenizer: TrainedTokenizer | FileTokenizer,
     length: int,
     cache: Path,
-    report: Report,
+    report: ReportProgress,
     sentinels: int = 0,
 ) -> Dataset:
     """The packed corpus, made if the cache lacks it. `report(stage, done, total)` is called often. Raises DataError.
@@ -91,7 +91,7 @@ def _obtain(
     tokenizer: TrainedTokenizer | FileTokenizer,
     length: int,
     store: Cache,
-    report: Report,
+    report: ReportProgress,
     sentinels: int,
 ) -> Dataset:
     corpus = open_corpus(data, store)
@@ -126,7 +126,7 @@ def _open(folder: Path, split: str, fact: dict[str, int], length: int, dtype: st
     return Packed(split, tokens, fact["token_count"], fact["text_bytes"], fact["documents"])
 
 
-def _pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, report: Report) -> dict[str, Any]:
+def _pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, report: ReportProgress) -> dict[str, Any]:
     """Fill a cache folder: tokenize to spools, then write the documents in their new order, in bounded memory."""
     dtype = np.dtype("<u2" if tokenizer.vocabulary_size <= 1 << 16 else "<u4")
     facts = {}
@@ -144,7 +144,7 @@ def _pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, repor
     return {"dtype": dtype.str, "splits": facts}
 
 
-def _tokenize(spools: dict[str, _Spool], corpus: Corpus, tokenizer: Tokenizer, report: Report) -> np.ndarray:
+def _tokenize(spools: dict[str, _Spool], corpus: Corpus, tokenizer: Tokenizer, report: ReportProgress) -> np.ndarray:
     """Spool every document; returns the token counts of the training split, int64 [vocabulary]."""
     unigram = np.zeros(tokenizer.vocabulary_size, dtype="<i8")
     total = corpus.size()
@@ -218,7 +218,9 @@ class _Spool:
             path.unlink()
 
 
-def _write(file: BinaryIO, spool: _Spool, round_keys: np.ndarray, length: int, cls_id: int, report: Report) -> int:
+def _write(
+    file: BinaryIO, spool: _Spool, round_keys: np.ndarray, length: int, cls_id: int, report: ReportProgress
+) -> int:
     """Write a split's sequences, rows of N tokens; returns their number."""
     sequences = 0
     rest = np.empty(0, dtype=spool.dtype)
@@ -249,7 +251,7 @@ def _shuffled(spool: _Spool, round_keys: np.ndarray) -> Iterator[tuple[int, byte
                 held, size = [], 0
 
 
-def _refuse(split: str, spools: dict[str, _Spool], length: int, report: Report) -> None:
+def _refuse(split: str, spools: dict[str, _Spool], length: int, report: ReportProgress) -> None:
     """Raise an error for a split without a single sequence, except for the test split, which a run does not need."""
     spool = spools[split]
     has = f"the {split} split has {spool.token_count:,} tokens in {spool.documents:,} document(s)"

@@ -14,13 +14,13 @@ from experiments.data.corpus import Corpus
 from experiments.data.errors import DataError
 from experiments.data.readers.pairs import TAB
 from experiments.data.shuffle import keys, permute
-from experiments.data.tokenizer import Report, Tokenizer
+from experiments.data.tokenizer import ReportProgress, Tokenizer
 
 PAIRS = 3  # purpose of the keys
 CHUNK = 4096  # pairs that are tokenized, or put into their order, at once
 
 
-def pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, report: Report) -> dict[str, Any]:
+def pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, report: ReportProgress) -> dict[str, Any]:
     """Fill a cache folder with a row of `length` = 2 N for each pair: the tokens of each side and [SEP], filled up with
     [PAD].
 
@@ -89,7 +89,7 @@ def _encoded(
     return encoded_by_split
 
 
-def _report_packed(split: str, fact: dict[str, int], side: int, report: Report) -> None:
+def _report_packed(split: str, fact: dict[str, int], side: int, report: ReportProgress) -> None:
     """Report the pairs that were left out. Raises DataError if a split that a run needs has none."""
     has = (
         f"the {split} split has {fact['documents']:,} pair(s), {fact['left_out']:,} of them of more than {side} tokens"

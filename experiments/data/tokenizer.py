@@ -27,7 +27,7 @@ from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 if TYPE_CHECKING:
     import tokenizers
 
-Report = Callable[[str, int, int | None], None]  # stage, done, total if known
+ReportProgress = Callable[[str, int, int | None], None]  # stage, done, total if known
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 # the names of each special token in published vocabularies: ours, which are BERT's; RoBERTa's, ALBERT's and T5's;
@@ -196,7 +196,7 @@ def from_vocabulary(path: Path, *, lowercase: bool) -> Tokenizer:
 
 
 def obtain(
-    settings: TrainedTokenizer | FileTokenizer, corpus: Corpus, cache: Cache, report: Report
+    settings: TrainedTokenizer | FileTokenizer, corpus: Corpus, cache: Cache, report: ReportProgress
 ) -> tuple[Tokenizer, dict[str, Any]]:
     """The requested tokenizer, from its file, from the cache, or trained; and its identity, JSON-able."""
     if isinstance(settings, FileTokenizer):
@@ -224,7 +224,7 @@ def shortfall(identity: Mapping[str, Any]) -> str:
     return f"the text supports a vocabulary of {reached:,} of the {asked:,} asked for" if reached < asked else ""
 
 
-def _sample(corpus: Corpus, report: Report) -> tuple[list[str], int]:
+def _sample(corpus: Corpus, report: ReportProgress) -> tuple[list[str], int]:
     """The first documents of the training split, up to SAMPLE bytes, and their number of bytes."""
     texts: list[str] = []
     size = reported = 0

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from experiments.data.packing import Dataset
-from experiments.data.tokenizer import Report, Tokenizer
+from experiments.data.tokenizer import ReportProgress, Tokenizer
 from experiments.model.kernel import keep_kernel
 from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Batch, Objective
@@ -106,7 +106,7 @@ class TrainedRun:
 
 
 def open_trained_run(
-    folder: RunFolder, settings: Settings, checkpoint: WhichCheckpoint, sequences: int, report: Report
+    folder: RunFolder, settings: Settings, checkpoint: WhichCheckpoint, sequences: int, report: ReportProgress
 ) -> TrainedRun:
     """The trained run with its own tokenizer. Raises Mistake, also without a good checkpoint."""
     if (length := settings.model.segment_length) is not None:

@@ -65,12 +65,12 @@ class _Finder(MetaPathFinder):
         for finder in sys.meta_path:
             if finder is not self and (spec := finder.find_spec(fullname, path, target)):
                 if spec.loader is not None:
-                    spec.loader = _Loader(self, spec.loader)
+                    spec.loader = _SignalHoldingLoader(self, spec.loader)
                 return spec
         return None
 
 
-class _Loader(Loader):
+class _SignalHoldingLoader(Loader):
     """Holds the signals while a module's own loader executes it. The module shows its own loader as usual."""
 
     def __init__(self, finder: _Finder, own: Loader) -> None:

@@ -36,7 +36,7 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Interval:
+class NumberRange:
     """A number from `low` to `high`, both included; a whole number if both are."""
 
     key: str
@@ -77,7 +77,7 @@ class Space:
     """The overrides that all trials share, and those that vary."""
 
     fixed: tuple[str, ...]  # overrides
-    parameters: tuple[Choice | Interval, ...]
+    parameters: tuple[Choice | NumberRange, ...]
 
     def overrides(self, point: Mapping[str, str]) -> list[str]:
         """The overrides of a point, which has a value for each key."""
@@ -106,19 +106,19 @@ def space_of(overrides: list[str]) -> Space:
     return Space(tuple(fixed), tuple(_parameter(override, text) for override, text in several))
 
 
-def _parameter(override: Override, text: str) -> Choice | Interval:
+def _parameter(override: Override, text: str) -> Choice | NumberRange:
     sweep, key = override.value(), override.get_key_element()
     log = isinstance(sweep, Sweep) and _is_log(sweep, text)
     if isinstance(sweep, IntervalSweep):
         assert sweep.start is not None and sweep.end is not None
-        return _checked(Interval(key, sweep.start, sweep.end, log=log), text)
+        return _checked(NumberRange(key, sweep.start, sweep.end, log=log), text)
     if isinstance(sweep, RangeSweep):
         values = sorted(value for each in values_of(override) if isinstance(value := each.value, int | float))
         if not values:
             raise Mistake(f"{text}: lists no value")
         step = abs(sweep.step)
         whole = all(isinstance(value, int) for value in values)
-        return _checked(Interval(key, values[0], values[-1], None if whole and step == 1 else step, log), text)
+        return _checked(NumberRange(key, values[0], values[-1], None if whole and step == 1 else step, log), text)
     if log:
         raise Mistake(f"{text}: the tag log works only with interval(...) and range(...)")
     written = tuple(value.text.partition("=")[2] for value in values_of(override))
@@ -133,7 +133,7 @@ def _is_log(sweep: Sweep, text: str) -> bool:
     return bool(sweep.tags)
 
 
-def _checked(interval: Interval, text: str) -> Interval:
+def _checked(interval: NumberRange, text: str) -> NumberRange:
     if not (math.isfinite(interval.low) and math.isfinite(interval.high) and interval.low <= interval.high):
         raise Mistake(f"{text}: the ends must be finite numbers, the lower one first")
     if interval.log and interval.low <= 0:

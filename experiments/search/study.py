@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from experiments.record.durable import disk_errors_as_failures, folder_for
 from experiments.record.lock import Lock
-from experiments.search.space import Choice, Interval, Space
+from experiments.search.space import Choice, NumberRange, Space
 from experiments.settings.digest import digest
 from experiments.settings.disk import lock_file, read_bytes, take_lock
 from experiments.settings.search import JOURNAL, Direction, Search
@@ -335,7 +335,7 @@ def _sampler(search: Search, number: int, at_random: bool) -> optuna.samplers.Ba
     return optuna.samplers.TPESampler(seed=seed, n_startup_trials=search.random_trials, constant_liar=True)
 
 
-def _draw(trial: optuna.Trial, parameter: Choice | Interval) -> str:
+def _draw(trial: optuna.Trial, parameter: Choice | NumberRange) -> str:
     if isinstance(parameter, Choice):
         return str(trial.suggest_categorical(parameter.key, parameter.values))
     if parameter.whole:

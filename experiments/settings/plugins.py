@@ -208,14 +208,14 @@ def _check_conf(folder: Path) -> None:
             meant = nearest(name.parts[0], groups)
             raise Mistake(f"{path}: {name.parts[0]} is not a group{meant}", f"there are: {', '.join(groups)}")
         try:
-            tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)
+            tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)
         except (yaml.YAMLError, UnicodeError) as error:
             raise Mistake(f"{path}: {' '.join(str(error).split())}") from error
         if name.parts[0] == "variant":
             _check_variant(path, tree)
 
 
-class _Loader(yaml.SafeLoader):
+class _UniqueKeyLoader(yaml.SafeLoader):
     """Refuses a mapping with two equal keys, as Hydra does."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:

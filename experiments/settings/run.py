@@ -16,7 +16,7 @@ from experiments.settings.model import Model, Norm
 from experiments.settings.objective import ObjectiveSettings
 from experiments.settings.optimizer import Optimizer
 from experiments.settings.schedule import Schedule
-from experiments.settings.tokenizer import Tokenizer
+from experiments.settings.tokenizer import TokenizerSettings
 from experiments.settings.trainer import Precision, Trainer
 
 OBJECTIVES = "experiments.objectives.kinds"  # the package
@@ -58,7 +58,7 @@ class Settings(Group):
     model: Model
     objective: Objective
     data: Data
-    tokenizer: Tokenizer
+    tokenizer: TokenizerSettings
     optimizer: Optimizer
     schedule: Schedule
     trainer: Trainer

@@ -33,4 +33,4 @@ class FileTokenizer(Group):
     path: Text  # a tokenizer.json
 
 
-Tokenizer = Annotated[TrainedTokenizer | FileTokenizer, Field(discriminator="kind")]
+TokenizerSettings = Annotated[TrainedTokenizer | FileTokenizer, Field(discriminator="kind")]

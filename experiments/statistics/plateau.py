@@ -34,7 +34,7 @@ def stuck(results: Sequence[Mapping[str, Any]], diverged: int, count: int) -> st
     return " and ".join(filter(None, reasons))
 
 
-def late_gain(results: Sequence[Mapping[str, Any]]) -> float | None:
+def mean_late_gain(results: Sequence[Mapping[str, Any]]) -> float | None:
     """The mean over the runs of `late_gain`, in nats; None if no run records it."""
     gains = [gain for result in results if (gain := result["late_gain"]) is not None]
     return float(np.mean(gains)) if gains else None

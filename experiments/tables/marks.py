@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from experiments.statistics.plateau import late_gain, stuck
+from experiments.statistics.plateau import mean_late_gain, stuck
 from experiments.tables.definition.table import Budget
 from experiments.tables.sources.source import CellOutcome
 
@@ -26,5 +26,5 @@ def mark(outcomes: Iterable[CellOutcome], budget: Budget) -> Mark:
     outcomes = list(outcomes)
     results = [outcome.result for outcome in outcomes if outcome.state == "done"]
     diverged = sum(outcome.state == "diverged" for outcome in outcomes)
-    gain = late_gain(results) if budget.score == "validation_loss" else None
+    gain = mean_late_gain(results) if budget.score == "validation_loss" else None
     return Mark(stuck(results, diverged, len(outcomes)), gain)

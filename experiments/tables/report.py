@@ -11,9 +11,9 @@ import numpy as np
 from experiments.record.dotted import value_at
 from experiments.statistics.evidence import Anytime, Evidence, interval, standard_error
 from experiments.tables.conditions import CellOutcomes, distinct, facts, notes
-from experiments.tables.definition.published import Number, Published
+from experiments.tables.definition.published import Published, PublishedNumber
 from experiments.tables.definition.request import Request, RowUnderScheme
-from experiments.tables.definition.table import Budget, Row
+from experiments.tables.definition.table import Budget, TableRow
 from experiments.tables.marks import Mark, mark
 from experiments.tables.partial import partial_difference, partial_mean
 from experiments.tables.seeds import has_begun
@@ -32,7 +32,7 @@ class Report:
     score: str  # name of the score's column
     lines: list[Line]  # a configuration each: the CSV's columns
     by_seed: list[Line]  # a cell each
-    printed: dict[str, dict[str, Number]]  # row -> metric -> what the paper printed
+    printed: dict[str, dict[str, PublishedNumber]]  # row -> metric -> what the paper printed
     verdicts: list[Verdict]
     facts: list[tuple[str, str]]
     notes: list[str]
@@ -155,7 +155,7 @@ def _by_seed(request: Request, outcomes: CellOutcomes, scores: Mapping[str, dict
         }  # fmt: skip
 
 
-def _printed(rows: Mapping[str, Row], published: Published | None) -> dict[str, dict[str, Number]]:
+def _printed(rows: Mapping[str, TableRow], published: Published | None) -> dict[str, dict[str, PublishedNumber]]:
     if published is None:
         return {}
     return {
@@ -165,12 +165,12 @@ def _printed(rows: Mapping[str, Row], published: Published | None) -> dict[str, 
     }
 
 
-def _published_columns(published: Published | None, numbers: dict[str, Number] | None) -> Line:
+def _published_columns(published: Published | None, numbers: dict[str, PublishedNumber] | None) -> Line:
     if published is None:
         return {}
     columns: Line = {}
     for metric in published.metrics:
-        number = numbers[metric] if numbers else Number(None, None, "")
+        number = numbers[metric] if numbers else PublishedNumber(None, None, "")
         columns |= {f"published_{metric}": number.value, f"published_{metric}_pm": number.spread}
         columns |= {f"published_{metric}_mark": number.mark}
     return columns
@@ -214,7 +214,7 @@ def _ratio(of_row: Mapping[int, float], of_baseline: Mapping[int, float]) -> flo
     return float(np.exp(np.mean(logs))) if logs else None
 
 
-def _rank(request: Request, lines: list[Line], printed: dict[str, dict[str, Number]]) -> None:
+def _rank(request: Request, lines: list[Line], printed: dict[str, dict[str, PublishedNumber]]) -> None:
     """Ranks among the rows that have both numbers, and whether the difference from the baseline has the paper's sign.
 
     A row whose mean covers only some of the seeds has no rank, and does not count in the ranks of others.

@@ -29,7 +29,7 @@ from experiments.statistics.comparison import (
 )
 from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, Evidence, holm_levels
 from experiments.statistics.plateau import marks
-from experiments.tables.definition.inequality import Comparison, Inequality, Trend, arithmetic
+from experiments.tables.definition.inequality import Inequality, Statement, Trend, arithmetic
 from experiments.tables.definition.table import Budget, Claim
 
 TIME_MARGIN = 0.02  # for the log of a ratio of step times: the bench cannot resolve less, even on a quiet machine
@@ -151,7 +151,7 @@ def _compare(
     return [_parameters(part, measures) for part in parts if isinstance(part, Inequality)]
 
 
-def _score(part: Comparison, claim: Claim, budget: Budget, measures: Measures, evidence: Evidence) -> Compared:
+def _score(part: Statement, claim: Claim, budget: Budget, measures: Measures, evidence: Evidence) -> Compared:
     sense = -1 if budget.better == "lower" else 1
     constant = part.constant if isinstance(part, Inequality) else 0.0
     contrasts = _differences(part, measures.score, measures, lambda value: value)
@@ -165,7 +165,7 @@ def _score(part: Comparison, claim: Claim, budget: Budget, measures: Measures, e
     return replace(made, marks=marked)
 
 
-def _as_written(part: Comparison, budget: Budget) -> str:
+def _as_written(part: Statement, budget: Budget) -> str:
     """The comparison in the score's own direction: for a loss, the better side is less."""
     sign = "<" if budget.better == "lower" else ">"
     if isinstance(part, Trend):
@@ -176,7 +176,7 @@ def _as_written(part: Comparison, budget: Budget) -> str:
     return f"{part.left} {sign} {part.right}{slack}"
 
 
-def _step_time(part: Comparison, measures: Measures, evidence: Evidence) -> Compared:
+def _step_time(part: Statement, measures: Measures, evidence: Evidence) -> Compared:
     differences = _differences(part, measures.step_time, measures, math.log)
     return Compared(f"log step time: {part}", part.relation, differences, 1, TIME_MARGIN, part.rows, evidence)
 
@@ -190,7 +190,7 @@ def _parameters(part: Inequality, measures: Measures) -> Exact:
 
 
 def _differences(
-    part: Comparison, numbers: Numbers, measures: Measures, scale: Callable[[float], float]
+    part: Statement, numbers: Numbers, measures: Measures, scale: Callable[[float], float]
 ) -> dict[int, float]:
     """The contrast for every seed that has all of its rows."""
     seeds = set.intersection(*(set(numbers.get(row, {})) for row in part.rows))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.data.corpus import open_corpus
 from experiments.data.packing import Dataset, is_prepared, prepare
 from experiments.data.store import Cache
-from experiments.data.tokenizer import Report, load
+from experiments.data.tokenizer import ReportProgress, load
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Pretraining:
         settings = self.settings
         return is_prepared(settings.data, settings.tokenizer, settings.row_length, self.cache, self.sentinels)
 
-    def prepare(self, report: Report) -> Dataset:
+    def prepare(self, report: ReportProgress) -> Dataset:
         """The packed text, made if the cache lacks it."""
         settings = self.settings
         return prepare(settings.data, settings.tokenizer, settings.row_length, self.cache, report, self.sentinels)

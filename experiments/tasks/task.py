@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Protocol
 
 from experiments.data.packing import Dataset
-from experiments.data.tokenizer import Report
+from experiments.data.tokenizer import ReportProgress
 
 if TYPE_CHECKING:
     from experiments.model.transformer import Transformer
@@ -28,7 +28,7 @@ class Task(Protocol):
     def is_ready(self) -> bool:
         """Whether `prepare` would find everything in the cache. Raises DataError."""
 
-    def prepare(self, report: Report) -> Dataset:
+    def prepare(self, report: ReportProgress) -> Dataset:
         """The sequences, made if the cache lacks them. Raises DataError."""
 
     def objective(self, vocabulary: Vocabulary) -> Objective:

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.search.space import Choice, Interval, space_of
+from experiments.search.space import Choice, NumberRange, space_of
 from experiments.settings.mistake import Mistake
 
 
 @pytest.mark.parametrize(
     ("override", "parameter", "points"),
     [
-        ("learning_rate=interval(1e-4,1e-2)", Interval("learning_rate", 1e-4, 1e-2), None),
-        ("learning_rate=tag(log,interval(1e-4,1e-2))", Interval("learning_rate", 1e-4, 1e-2, log=True), None),
-        ("heads=int(interval(2,6))", Interval("heads", 2, 6), 5),
-        ("heads=range(2,7)", Interval("heads", 2, 6), 5),
-        ("heads=range(2,7,2)", Interval("heads", 2, 6, step=2), 3),
-        ("heads=range(6,1,-2)", Interval("heads", 2, 6, step=2), 3),
-        ("learning_rate=range(0.1,0.45,0.1)", Interval("learning_rate", 0.1, 0.4, step=0.1), 4),
+        ("learning_rate=interval(1e-4,1e-2)", NumberRange("learning_rate", 1e-4, 1e-2), None),
+        ("learning_rate=tag(log,interval(1e-4,1e-2))", NumberRange("learning_rate", 1e-4, 1e-2, log=True), None),
+        ("heads=int(interval(2,6))", NumberRange("heads", 2, 6), 5),
+        ("heads=range(2,7)", NumberRange("heads", 2, 6), 5),
+        ("heads=range(2,7,2)", NumberRange("heads", 2, 6, step=2), 3),
+        ("heads=range(6,1,-2)", NumberRange("heads", 2, 6, step=2), 3),
+        ("learning_rate=range(0.1,0.45,0.1)", NumberRange("learning_rate", 0.1, 0.4, step=0.1), 4),
         ("heads=3,6,12", Choice("heads", ("3", "6", "12")), 3),
         ("norm=choice(pre,post)", Choice("norm", ("pre", "post")), 2),
         ("variant=glob(talking_heads)", Choice("variant", ("talking_heads",)), 1),
@@ -30,10 +30,10 @@ def test_an_override_of_several_values_is_a_parameter(override, parameter, point
 
 
 def test_a_value_is_written_as_a_sweep_would_write_it():
-    steps = Interval("learning_rate", 0.1, 0.4, step=0.1)
+    steps = NumberRange("learning_rate", 0.1, 0.4, step=0.1)
     assert steps.written(0.1 + 2 * 0.1) == "0.3"
-    assert Interval("heads", 2, 6).written(3) == "3"
-    assert float(Interval("learning_rate", 0.1, 0.4).written(0.1 + 2 * 0.1)) == 0.1 + 2 * 0.1
+    assert NumberRange("heads", 2, 6).written(3) == "3"
+    assert float(NumberRange("learning_rate", 0.1, 0.4).written(0.1 + 2 * 0.1)) == 0.1 + 2 * 0.1
 
 
 def test_the_ends_of_a_space_differ_from_the_first_in_one_key_and_show_every_choice():

@@ -20,7 +20,7 @@ from experiments.tables.definition import folder, published
 from experiments.tables.definition.folder import TABLES, checked, names
 from experiments.tables.definition.overrides import merged, parse, row_overrides
 from experiments.tables.definition.request import Request, load
-from experiments.tables.definition.table import Budget, Row, Table, Tuning
+from experiments.tables.definition.table import Budget, Table, TableRow, Tuning
 from experiments.tables.sources.choose import source_of
 from experiments.tables.sources.finetuned_runs import FinetunedRuns
 from experiments.tables.sources.runs import Runs
@@ -42,7 +42,7 @@ def runs(name: str, budget: str) -> Runs:
     return composed(name, budget, definitions(name, budget))
 
 
-def composed(name: str, budget: str, rows: dict[str, Row]) -> Runs:
+def composed(name: str, budget: str, rows: dict[str, TableRow]) -> Runs:
     """The runs of the first seed of a table's rows. If they are fine-tuned, this is composed and checked, too."""
     source = source_of(Request(name, load(name), budget, range(1)), rows)
     runs = source.pretraining if isinstance(source, FinetunedRuns) else source
@@ -50,7 +50,7 @@ def composed(name: str, budget: str, rows: dict[str, Row]) -> Runs:
     return runs
 
 
-def definitions(name: str, budget: str) -> dict[str, Row]:
+def definitions(name: str, budget: str) -> dict[str, TableRow]:
     """The rows of a budget under the paper's own scheme of positions, and the baseline under the others."""
     table = load(name)
     own = next(iter(table.schemes_at(budget)), "")
@@ -153,7 +153,7 @@ def test_the_mechanisms_of_today_have_equal_parameters(budget):
     assert all(count == pytest.approx(counts["multi-head"], rel=0.005) for count in counts.values()), counts
 
 
-def check_rows(name: str, budget: str, rows: dict[str, Row]) -> None:
+def check_rows(name: str, budget: str, rows: dict[str, TableRow]) -> None:
     source = runs(name, budget) if rows == definitions(name, budget) else composed(name, budget, rows)
     assert len({cell.name for cell in source.cells}) == len(rows)
 

@@ -17,7 +17,7 @@ from experiments.record.result import UNKNOWN
 from experiments.settings.mistake import Mistake
 from experiments.tables.definition import published
 from experiments.tables.definition.inequality import parse
-from experiments.tables.definition.published import Number
+from experiments.tables.definition.published import PublishedNumber
 from experiments.tables.definition.request import Request, load
 from experiments.tables.rendering.latex import tex
 from experiments.tables.rendering.published_difference import published_difference
@@ -104,7 +104,11 @@ def test_a_printed_perplexity_is_compared_as_a_loss():
     found = made()
     printed = found.request.table.published.model_copy(update={"metric": "ppl"})
     table = found.request.table.model_copy(update={"published": printed})
-    numbers = {"h8": {"ppl": Number(4.92, None, "")}, "h16": {"ppl": Number(5.29, None, "")}, "h32": {}}
+    numbers = {
+        "h8": {"ppl": PublishedNumber(4.92, None, "")},
+        "h16": {"ppl": PublishedNumber(5.29, None, "")},
+        "h32": {},
+    }
     found = replace(found, request=replace(found.request, table=table), printed=numbers)
     (pair,) = parse("h8 > h16")
     difference = published_difference(pair, found)

@@ -15,16 +15,16 @@ from experiments.record.mirrors.wandb_server import TrackingError, connect, in_a
 
 FAILURES = 3  # runs in a row, after which an upload of many is given up
 
-Place = tuple[str, str | None]  # project, entity
+Project = tuple[str, str | None]  # project, entity
 
 
-def sync(folders: Sequence[RunFolder], place: Place, named: bool, report: Callable[[str], None]) -> int:
+def sync(folders: Sequence[RunFolder], project: Project, named: bool, report: Callable[[str], None]) -> int:
     """Upload runs that were recorded offline, each as one W&B run; returns the number of runs that could not be
     uploaded.
 
-    Only steps that the server lacks are sent, and a run that was uploaded completely is skipped. place: the
+    Only steps that the server lacks are sent, and a run that was uploaded completely is skipped. project: the
     destination, which overrides the run's settings, because these may be somebody else's. named: whether the user named
-    the place; if not, a run that was uploaded elsewhere is skipped too. report: takes one line for each run, with its
+    the project; if not, a run that was uploaded elsewhere is skipped too. report: takes one line for each run, with its
     number among all. Raises TrackingError within a few seconds if nobody is logged in or the server cannot be reached,
     and later if several runs in a row could not be uploaded.
     """
@@ -35,7 +35,7 @@ def sync(folders: Sequence[RunFolder], place: Place, named: bool, report: Callab
     failed = in_a_row = 0
     for number, folder in enumerate(folders, start=1):
         try:
-            outcome, in_a_row = _upload(wandb, folder, place, named), 0
+            outcome, in_a_row = _upload(wandb, folder, project, named), 0
         except Exception as error:
             outcome, failed, in_a_row = f"not uploaded: {in_a_line(error)}", failed + 1, in_a_row + 1
             # a failed run occupies its id until the service ends
@@ -50,20 +50,20 @@ def sync(folders: Sequence[RunFolder], place: Place, named: bool, report: Callab
     return failed
 
 
-def _upload(wandb: ModuleType, folder: RunFolder, place: Place, named: bool) -> str:
-    where = dict(zip(("project", "entity"), place, strict=True))
+def _upload(wandb: ModuleType, folder: RunFolder, project: Project, named: bool) -> str:
+    destination = dict(zip(("project", "entity"), project, strict=True))
     result = folder.result()
-    state = uploadable(folder, where, result)
+    state = uploadable(folder, destination, result)
     memory = memory_of(folder)
     before = memory.get("uploaded")
-    if before == state or (not named and isinstance(before, dict) and {**before, **where} == state):
+    if before == state or (not named and isinstance(before, dict) and {**before, **destination} == state):
         return "uploaded before"
     holder = folder.holder()
     if holder and not any(path.parent.name.startswith("offline-") for path in files_of(folder)):
         return f"{holder} is uploading it"
     folder.check_files()
     settings = folder.config()
-    own, logger = settings["logger"], {**settings["logger"], **where}
+    own, logger = settings["logger"], {**settings["logger"], **destination}
     # the upload's own .wandb file need not be kept as a second copy of the run
     with tempfile.TemporaryDirectory() as root:
         run = begin(wandb, folder, {**settings, "logger": logger}, memory.get("group"), Path(root), online=True)

@@ -36,7 +36,7 @@ ARITHMETIC: dict[type[ast.operator], Callable[[float, float], float]] = {
 }
 
 Side = dict[str, int]  # row -> how often it is added
-Sizes = Mapping[str, object]  # name -> size of a row
+RowSizes = Mapping[str, object]  # name -> size of a row
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Trend:
         """Its neighbouring sides, compared."""
         return [Inequality(left, ">", right) for left, right in pairwise(self.sides)]
 
-    def contrast(self, sizes: Mapping[str, Sizes]) -> dict[str, float]:
+    def contrast(self, sizes: Mapping[str, RowSizes]) -> dict[str, float]:
         """Row -> factor: their sum is the fitted line at the first side less the line at the last.
 
         Least squares over x = log2 of the size: the slope is sum (x_i - mean x) y_i / sum (x_i - mean x)^2. Raises
@@ -109,7 +109,7 @@ class Trend:
     def __str__(self) -> str:
         return f"{' > '.join(self.sides)} by {self.size}"
 
-    def _size_of(self, text: str, sizes: Mapping[str, Sizes]) -> float:
+    def _size_of(self, text: str, sizes: Mapping[str, RowSizes]) -> float:
         distinct = {sizes[row].get(self.size) for row in side(text)}
         value = distinct.pop()
         if distinct or not isinstance(value, int | float) or value <= 0:
@@ -117,10 +117,10 @@ class Trend:
         return value
 
 
-Comparison = Inequality | Trend
+Statement = Inequality | Trend
 
 
-def parse(sentence: str, present: Mapping[str, object] | None = None) -> list[Comparison]:
+def parse(sentence: str, present: Mapping[str, object] | None = None) -> list[Statement]:
     """The comparisons of a sentence, of the rows that are `present` (None: of all). Raises ValueError."""
     if trend := TREND.fullmatch(sentence):
         return _trend(trend[1], trend[2], sentence, present)
@@ -161,7 +161,7 @@ def arithmetic(expression: str, sizes: Mapping[str, object]) -> float:
     return value(ast.parse(expression.strip(), mode="eval").body)
 
 
-def _trend(chain: str, size: str, sentence: str, present: Mapping[str, object] | None) -> list[Comparison]:
+def _trend(chain: str, size: str, sentence: str, present: Mapping[str, object] | None) -> list[Statement]:
     sides, relation = _chain(chain, sentence)
     if relation != ">":
         raise ValueError(f"{sentence!r}: a trend is written with > between its sides")
@@ -184,7 +184,7 @@ def _present_sides(sides: list[str], present: Mapping[str, object] | None) -> li
     return [each for each in sides if present is None or set(side(each)) <= set(present)]
 
 
-def _present(parts: list[Inequality], present: Mapping[str, object] | None) -> list[Comparison]:
+def _present(parts: list[Inequality], present: Mapping[str, object] | None) -> list[Statement]:
     return [part for part in parts if present is None or set(part.rows) <= set(present)]
 
 

@@ -6,13 +6,13 @@ import shlex
 from collections.abc import Mapping, Sequence
 
 from experiments.settings.mistake import Mistake, nearest
-from experiments.tables.definition.table import Budget, Row
+from experiments.tables.definition.table import Budget, TableRow
 
 SET_BY_OPTION = {"seed": "--seeds", "runs": "--runs"}  # keys that an option of `attn table` sets
 FINETUNE_PREFIX = "finetune."
 
 
-def row_overrides(rows: Mapping[str, Row], budget: Budget, user_overrides: Sequence[str]) -> dict[str, list[str]]:
+def row_overrides(rows: Mapping[str, TableRow], budget: Budget, user_overrides: Sequence[str]) -> dict[str, list[str]]:
     """The overrides of each row's cells.
 
     Raises Mistake for an override of the user's that sets a key which the table varies or an option sets, and for one
@@ -69,12 +69,12 @@ def key_of(override: str) -> str:
     return override.partition("=")[0]
 
 
-def _learning_rate(row: Row, budget: Budget) -> list[str]:
+def _learning_rate(row: TableRow, budget: Budget) -> list[str]:
     tuning = budget.learning_rates.get(row.family or "")
     return [f"learning_rate={tuning.chosen!r}"] if tuning else []
 
 
-def _check_free(rows: Mapping[str, Row], overrides: list[str]) -> None:
+def _check_free(rows: Mapping[str, TableRow], overrides: list[str]) -> None:
     varied = {key_of(override): row for row in rows.values() for override in parse(row.overrides)}
     for override in overrides:
         key = key_of(override)

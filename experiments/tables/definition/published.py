@@ -57,7 +57,7 @@ class Paper(Group):
 
 
 @dataclass(frozen=True)
-class Number:
+class PublishedNumber:
     """One printed number; its value is None if it was not transcribed."""
 
     value: float | None
@@ -82,15 +82,15 @@ class Published:
         copies = f", {self._table.copies} seen" if self._table.copies else ""
         return f"{self._table.setup}; {MARKS[self._table.verification][1]}{copies}: {self._table.source}"
 
-    def number(self, row: str, metric: str) -> Number:
+    def number(self, row: str, metric: str) -> PublishedNumber:
         """The number that is printed for a row of the published table."""
         if metric in self._user_numbers.get(row, {}):
             numbers: Mapping[str, float | None] = self._user_numbers[row]
-            return Number(numbers[metric], numbers.get(f"{metric}_pm"), MARKS["user"][0])
+            return PublishedNumber(numbers[metric], numbers.get(f"{metric}_pm"), MARKS["user"][0])
         numbers = self._table.rows[row]
         value = numbers.get(metric)
         mark = MARKS["none" if value is None else self._table.verification][0]
-        return Number(value, numbers.get(f"{metric}_pm"), mark)
+        return PublishedNumber(value, numbers.get(f"{metric}_pm"), mark)
 
     def check(self, rows: list[str], metric: str) -> None:
         """Raises Mistake for a row or a metric that the published table lacks."""

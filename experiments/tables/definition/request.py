@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from experiments.tables.definition.folder import check_name, read
-from experiments.tables.definition.table import Budget, Claim, Printed, Row, Scheme, Table
+from experiments.tables.definition.table import Budget, Claim, Printed, Scheme, Table, TableRow
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class RowUnderScheme:
     key: str  # ROW@SCHEME, or ROW in a table without schemes
     row: str
     scheme: str  # empty without schemes
-    definition: Row  # with the overrides of the scheme
+    definition: TableRow  # with the overrides of the scheme
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Request:
         return self.table.budget(self.budget_name)
 
     @property
-    def rows(self) -> dict[str, Row]:
+    def rows(self) -> dict[str, TableRow]:
         """The rows of this budget."""
         return self.table.rows_at(self.budget_name)
 
@@ -112,7 +112,7 @@ class Request:
             arguments += ["--published", self.published_file.name]
         return shlex.join([*arguments, *map(without_folder, self.overrides)])
 
-    def _under(self, row: Row, name: str, scheme: Scheme) -> Row:
+    def _under(self, row: TableRow, name: str, scheme: Scheme) -> TableRow:
         """A row with the positions of a scheme, and with the learning rate that was tuned under it if one was."""
         besides = (self.budget.positions or {}).get(name, "")
         family = f"{row.family}@{name}"

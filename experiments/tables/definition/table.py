@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from experiments.settings.group import Group, Positive, Size, Text
 from experiments.settings.mistake import Mistake, nearest
 from experiments.tables.definition.folder import learning_rates
-from experiments.tables.definition.inequality import IDENTIFIER, Comparison, Inequality, parse
+from experiments.tables.definition.inequality import IDENTIFIER, Inequality, Statement, parse
 
 BudgetName = Literal["nano", "small", "medium", "paper"]
 Direction = Literal["higher", "lower"]
@@ -21,7 +21,7 @@ IN_NATS = ("validation_loss", "distance")  # scores
 Identifier = Annotated[str, Field(pattern=f"^{IDENTIFIER}$")]
 
 
-class Row(Group):
+class TableRow(Group):
     """A row of a table: a configuration, trained with every seed."""
 
     label: Text
@@ -68,11 +68,11 @@ class Claim(Group):
             raise ValueError(f"parts: a number stands for a score, but this claim is of {self.of}")
         return self
 
-    def parsed(self) -> list[Comparison]:
+    def parsed(self) -> list[Statement]:
         """Every comparison of the claim, over all rows of the table."""
         return [part for sentence in self.parts for part in parse(sentence)]
 
-    def parts_at(self, present: Mapping[str, object]) -> list[Comparison]:
+    def parts_at(self, present: Mapping[str, object]) -> list[Statement]:
         """The comparisons of the claim that can be made with the rows that are present."""
         return [part for sentence in self.parts for part in parse(sentence, present)]
 
@@ -161,7 +161,7 @@ class Table(Group):
     paper: Text
     source: Text  # runs: cells of attn train; else a module of experiments/tables/measured or numerical
     published: Printed | None = None
-    rows: Annotated[dict[Identifier, Row], Field(min_length=1)]
+    rows: Annotated[dict[Identifier, TableRow], Field(min_length=1)]
     baseline: Text
     columns: list[Text] = Field(default_factory=list)  # further numbers of the results to show, as means over seeds
     positions: dict[Identifier, Scheme] = Field(default_factory=dict)  # the paper's own first; empty: those of the rows
@@ -183,7 +183,7 @@ class Table(Group):
             return self.published
         return self.published.model_copy(update={"metric": budget.metric, "better": budget.better})
 
-    def rows_at(self, budget_name: str) -> dict[str, Row]:
+    def rows_at(self, budget_name: str) -> dict[str, TableRow]:
         """The rows of a budget, in the table's order."""
         row_keys = self.budget(budget_name).rows
         return {key: row for key, row in self.rows.items() if row_keys is None or key in row_keys}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from experiments.tables.definition.inequality import Comparison, Trend
+from experiments.tables.definition.inequality import Statement, Trend
 from experiments.tables.report import Report
 
 PERPLEXITIES = ("ppl", "perplexity", "avg_ppl")  # metrics whose logarithm is a loss in nats
@@ -25,7 +25,7 @@ class PublishedDifference(NamedTuple):
         return f"{self.value:+.3g} {self.metric}"
 
 
-def published_difference(part: Comparison, report: Report) -> PublishedDifference | None:
+def published_difference(part: Statement, report: Report) -> PublishedDifference | None:
     """The printed difference of a comparison; None if one of its numbers was not printed or not read."""
     printed = report.request.printed
     if printed is None or part.relation == "=":

@@ -9,7 +9,7 @@ from importlib import import_module
 from experiments.settings.mistake import Mistake, nearest
 from experiments.tables.definition.overrides import row_overrides
 from experiments.tables.definition.request import Request
-from experiments.tables.definition.table import Row
+from experiments.tables.definition.table import TableRow
 from experiments.tables.sources.computed import Computed
 from experiments.tables.sources.finetuned_runs import FinetunedRuns
 from experiments.tables.sources.measured_runs import MeasuredRuns
@@ -17,7 +17,7 @@ from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import Source
 
 
-def source_of(request: Request, rows: Mapping[str, Row] | None = None) -> Source:
+def source_of(request: Request, rows: Mapping[str, TableRow] | None = None) -> Source:
     """The source of a request's cells: runs, fine-tuned if the budget does so, or a function of a file.
 
     A file of `measured/` measures the trained models of runs. A file of `numerical/` trains nothing.

@@ -14,7 +14,7 @@ import numpy as np
 
 from experiments.data.errors import DataError
 from experiments.data.store import Cache
-from experiments.data.tokenizer import Report, Tokenizer
+from experiments.data.tokenizer import ReportProgress, Tokenizer
 from experiments.settings.digest import digest
 from experiments.settings.finetuning import Benchmark
 from experiments.tasks.finetuning.examples import read
@@ -37,7 +37,7 @@ class Features(NamedTuple):
     identity: dict[str, Any]
 
 
-def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, report: Report) -> Features:
+def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, report: ReportProgress) -> Features:
     """The windows, from the cache or made. Raises DataError, and MissingError if the cache may not make them."""
     corpus = identity(task, cache)
     key = digest([FORMAT, corpus, tokenizer.digest, length])
@@ -75,7 +75,7 @@ def _parts(task: Benchmark, windows: dict[str, int]) -> dict[str, slice]:
 
 
 def _make(
-    folder: Path, task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, report: Report
+    folder: Path, task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, report: ReportProgress
 ) -> dict[str, dict[str, int]]:
     """Fill a cache folder, in bounded memory; returns how many windows and examples each split has."""
     kind = kind_of(task)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.data.packing import Dataset, Packed
 from experiments.data.store import Cache, MissingError
-from experiments.data.tokenizer import TOKENIZER_FILE, Report, Tokenizer, load
+from experiments.data.tokenizer import TOKENIZER_FILE, ReportProgress, Tokenizer, load
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.tasks.finetuning.features import Features, check_batch, obtain
 from experiments.tasks.finetuning.kind import kind_of
@@ -45,7 +45,7 @@ class Finetuning:
             return False
         return True
 
-    def prepare(self, report: Report) -> Dataset:
+    def prepare(self, report: ReportProgress) -> Dataset:
         """The examples as a dataset, whose sequences are rows of features."""
         settings = self.settings
         features = self._obtain(Cache(self.cache, lambda text: report(text, 0, None)), report)
@@ -111,6 +111,6 @@ class Finetuning:
         restore(live, stored)
         return model
 
-    def _obtain(self, cache: Cache, report: Report) -> Features:
+    def _obtain(self, cache: Cache, report: ReportProgress) -> Features:
         settings = self.settings
         return obtain(settings.task, self.tokenizer(), settings.length, cache, report)
