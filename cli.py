@@ -159,8 +159,8 @@ Exit codes:
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(requested: bool) -> None:
+    if requested:
         from experiments.record.environment import versions
 
         print(versions())

@@ -51,7 +51,7 @@ class Contender(NamedTuple):
 
     @property
     def device(self) -> torch.device:
-        """Where it runs."""
+        """The device that it runs on."""
         return resolve_device(self.settings.trainer.device)
 
     @property

@@ -47,9 +47,9 @@ def prepare_in_child_process(settings: Settings, folder: RunFolder) -> None:
     if process.returncode < 0:
         raise Failure(f"preparing the corpus {source.name}: {why_ended(process.returncode, '')}")
     if process.returncode:
-        if not (said := process.stdout.strip()):
+        if not (output := process.stdout.strip()):
             raise RuntimeError(f"preparing the corpus {source.name} ended with exit code {process.returncode}")
-        failure = DataError(said) if process.returncode == ExitCode.MISTAKE else Failure(said)
+        failure = DataError(output) if process.returncode == ExitCode.MISTAKE else Failure(output)
         failure.exit_code = ExitCode(process.returncode)
         raise failure
     print(f"the corpus was prepared in {time.monotonic() - started:.0f} s", file=sys.stderr)

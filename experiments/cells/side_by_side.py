@@ -129,12 +129,12 @@ class RunningCell:
         self.process.close()
         with self._output:
             self._output.seek(self._before)
-            said = self._output.read()
+            output = self._output.read()
         if code == ExitCode.MISTAKE:
             self.folder.discard()
         # what both say goes to one file
-        if code == ExitCode.FAILED and (theirs := self._outcome_of_another()):
-            return theirs
+        if code == ExitCode.FAILED and (other_outcome := self._outcome_of_another()):
+            return other_outcome
         try:
             result = self.folder.result()
         except Failure as error:
@@ -143,7 +143,7 @@ class RunningCell:
         stale = code != 0 and result is not None and result.status == "done"
         stale |= code in FAILED_AT_START and result is not None and result.status != "failed"
         if code < 0 or result is None or stale:
-            return Outcome(self.folder, None, why_ended(code, said))
+            return Outcome(self.folder, None, why_ended(code, output))
         return Outcome(self.folder, result, "" if result.status == "done" else f"{result.status}: {result.reason}")
 
     def _outcome_of_another(self) -> Outcome | None:

@@ -59,17 +59,17 @@ def compare_with_transformers(
     with torch.inference_mode():
         ours_PV, theirs_PV = _logits(model.eval(), theirs, settings, tokenizer)
     furthest, spread = float((ours_PV - theirs_PV).abs().max()), float(theirs_PV.std())
-    said = (
+    finding = (
         f"the logits of {len(ours_PV)} tokens differ by at most {furthest:.1e} from those of {kind} of "
         f"transformers {transformers.__version__}, whose standard deviation is {spread:.2g}"
     )
     if not furthest <= TOLERANCE * spread:
-        raise Mistake(f"--check: {said}")
+        raise Mistake(f"--check: {finding}")
     same = [text for text, ids in zip(TEXTS, tokenizer.encode(TEXTS), strict=True) if ids.tolist() == encode(text)]
     others = "".join(
         f"\n  other tokens by {type(their_tokenizer).__name__}: {text!r}" for text in TEXTS if text not in same
     )
-    return f"checked: {said}; {len(same)} of {len(TEXTS)} texts have the same tokens{others}"
+    return f"checked: {finding}; {len(same)} of {len(TEXTS)} texts have the same tokens{others}"
 
 
 def _logits(ours: nn.Module, theirs: nn.Module, settings: Settings, tokenizer: Tokenizer) -> tuple[Tensor, Tensor]:

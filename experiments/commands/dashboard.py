@@ -67,11 +67,11 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
     if not watch:
         return
     try:
-        seen = newest(runs)
+        last_change = newest(runs)
         for waited in count(1):
             time.sleep(WATCH_SECONDS)
             # a run that was killed leaves its files as they are: look at all of them now and then
-            if (seen == (seen := newest(runs))) and waited % FULL_SCAN_EVERY:
+            if (last_change == (last_change := newest(runs))) and waited % FULL_SCAN_EVERY:
                 continue
             news = page_data(selection, runs, WATCH_SECONDS)
             if news != data:

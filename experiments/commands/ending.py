@@ -79,7 +79,7 @@ def silent_on_ctrl_c() -> Iterator[None]:
 
 
 def end_silently_on_ctrl_c() -> None:
-    """From now on, let Ctrl-C end the process as in `silent_on_ctrl_c`. For the exit, when nothing is left to save."""
+    """Let Ctrl-C end the process from now on as in `silent_on_ctrl_c`. For the exit, when nothing is left to save."""
     if _python_handles_ctrl_c():
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 

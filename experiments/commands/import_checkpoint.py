@@ -70,13 +70,13 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
         seed=settings.seed, config=settings.model_dump(), tokenizer_digest=tokenizer.digest,
         code_digest=code_digest(settings.model_dump(), None),
     )  # fmt: skip
-    with new_folder(folder.path) as partial, RunFolder(partial) as made:
-        made.create(settings.model_dump())
-        tokenizer.save(made.path / TOKENIZER)
+    with new_folder(folder.path) as partial, RunFolder(partial) as run_folder:
+        run_folder.create(settings.model_dump())
+        tokenizer.save(run_folder.path / TOKENIZER)
         header = {"step": 0, "imported": facts, **origin(settings.model_dump(), tokenizer.digest)}
-        save(made.checkpoint, "best", 0, weights(model), header)
-        made.write_environment({**describe({}, settings.seed, None), "imported": facts})
-        made.write_result(result)
+        save(run_folder.checkpoint, "best", 0, weights(model), header)
+        run_folder.write_environment({**describe({}, settings.seed, None), "imported": facts})
+        run_folder.write_result(result)
     print(f"from {origin_in_words}")
     if unused:
         print(f"left out, because our model has no place for them: {', '.join(unused)}")
@@ -111,8 +111,8 @@ def _overrides(format: Format, config: Mapping[str, Any], more: list[str], place
         raise Mistake(f"{place / 'config.json'}: it has no {error.args[0]}") from error
     except (TypeError, ZeroDivisionError) as error:
         raise Mistake(f"{place / 'config.json'}: a size is not a number, or is 0: {error}") from error
-    said = {override.partition("=")[0] for override in more}
-    return [*(override for override in of_config if override.partition("=")[0] not in said), *more]
+    overridden = {override.partition("=")[0] for override in more}
+    return [*(override for override in of_config if override.partition("=")[0] not in overridden), *more]
 
 
 def _our_state(state: Mapping[str, Tensor], format: Format, config: Mapping[str, Any]) -> dict[str, Tensor]:
@@ -124,7 +124,8 @@ def _our_state(state: Mapping[str, Tensor], format: Format, config: Mapping[str,
 
 
 def _check_sentinels(settings: Settings, tokenizer: Tokenizer, place: Path) -> None:
-    if (needed := settings.objective.sentinel_count()) > (there := len(tokenizer.sentinel_ids)):
+    if (sentinels := settings.objective.sentinel_count()) > (available := len(tokenizer.sentinel_ids)):
         raise Mistake(
-            f"objective.sentinels={needed}: the tokenizer of {place} has {there}", f"add objective.sentinels={there}"
+            f"objective.sentinels={sentinels}: the tokenizer of {place} has {available}",
+            f"add objective.sentinels={available}",
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from experiments.config.recorded import place_in_wandb
+from experiments.config.recorded import project_and_entity
 from experiments.record.folder import RunFolder
 from experiments.record.mirrors.wandb_server import TrackingError
 from experiments.record.mirrors.wandb_sync import sync
@@ -19,13 +19,13 @@ def sync_runs(names: list[str], runs: Path, project: str | None) -> ExitCode:
     project: [ENTITY/]PROJECT; None for this machine's, even if a run folder names another one, which may be somebody
     else's.
     """
-    place = place_in_wandb(project)
+    destination = project_and_entity(project)
     folders = [path for name in names for path in find_runs(name, runs)]
     folders = folders or sorted(path.parent for path in runs.glob("*/config.yaml"))
     if not folders:
         raise Mistake(f"there are no runs in {runs}/", "attn train makes one; --runs names another folder")
     try:
-        failures = sync([*map(RunFolder, folders)], place, project is not None, print)
+        failures = sync([*map(RunFolder, folders)], destination, project is not None, print)
     except TrackingError as error:
         raise Mistake(str(error)) from error
     return ExitCode.FAILED if failures else ExitCode.DONE

@@ -74,12 +74,12 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
         print(make_plan(request, source, options.plan))
         return ExitCode.DONE
     try:
-        made = _make(request, source, published, options, progress)
+        report = _make(request, source, published, options, progress)
     except Interrupted as interrupted:
         print(f"{interrupted}; the same command continues", file=sys.stderr)
         return interrupted.exit_code
-    _show(made, options)
-    return ExitCode.DONE if made.is_complete or options.render_only else ExitCode.SWEEP_FAILED
+    _show(report, options)
+    return ExitCode.DONE if report.is_complete or options.render_only else ExitCode.SWEEP_FAILED
 
 
 def request_of(name: str, overrides: Sequence[str], options: TableOptions) -> Request:

@@ -24,9 +24,9 @@ def from_tree(tree: dict[str, Any], sources: dict[Any, Any] | None = None) -> Se
     try:
         settings = class_of(tree).model_validate(tree)
     except ValidationError as errors:
-        raise Mistake("\n".join(_own([*_errors(errors, tree, sources), *wrong], sources))) from errors
+        raise Mistake("\n".join(_root_errors([*_errors(errors, tree, sources), *wrong], sources))) from errors
     if wrong:
-        raise Mistake("\n".join(_own(wrong, sources)))
+        raise Mistake("\n".join(_root_errors(wrong, sources)))
     return settings
 
 
@@ -53,7 +53,7 @@ def errors_of(tree: dict[str, Any], kind: type[Settings]) -> Iterator[str]:
     try:
         kind.model_validate(tree)
     except ValidationError as errors:
-        yield from (said for _, said in _errors(errors, tree, {}))
+        yield from (text for _, text in _errors(errors, tree, {}))
 
 
 def _errors(errors: ValidationError, tree: dict[str, Any], sources: dict[Any, Any]) -> Iterator[Error]:
@@ -62,10 +62,10 @@ def _errors(errors: ValidationError, tree: dict[str, Any], sources: dict[Any, An
         yield path, sentence(error, path, sources)
 
 
-def _own(errors: list[Error], sources: dict[Any, Any]) -> list[str]:
-    """What is said of the errors, except of a value `${key}` where `key` itself has an error."""
+def _root_errors(errors: list[Error], sources: dict[Any, Any]) -> list[str]:
+    """The sentences about the errors, without that of a value `${key}` where `key` itself has an error."""
     wrong = {path[0] for path, _ in errors if path}
-    return [said for path, said in errors if _key_behind(sources, path) not in wrong]
+    return [text for path, text in errors if _key_behind(sources, path) not in wrong]
 
 
 def _without_tags(tree: Any, path: tuple[int | str, ...]) -> tuple[int | str, ...]:

@@ -80,8 +80,8 @@ def answer(overrides: list[str], flags: list[str], name: str = "config") -> None
         with redirect_stdout(answered):
             hydra_main(lambda config: None, overrides, flags, name)
     finally:
-        said = answered.getvalue()
-        print(lines_in_words(said) if HELP_FLAGS & {*flags} else said, end="", flush=True)
+        output = answered.getvalue()
+        print(lines_in_words(output) if HELP_FLAGS & {*flags} else output, end="", flush=True)
 
 
 def check_overrides(overrides: list[str], name: str = "config") -> list[Override]:
@@ -96,7 +96,7 @@ def check_overrides(overrides: list[str], name: str = "config") -> list[Override
             )
     with hydra_errors_as_mistakes():
         parsed = OverridesParser.create().parse_overrides(overrides)
-    seen: dict[str, str] = {}
+    by_key: dict[str, str] = {}
     for override, text in zip(parsed, overrides, strict=True):
         key = override.get_key_element().lstrip("+~")
         if key.startswith(("hydra.", "hydra/")):
@@ -106,9 +106,9 @@ def check_overrides(overrides: list[str], name: str = "config") -> list[Override
             raise Mistake(f"{text!r}: overrides set keys; they do not add or remove them", hint)
         if "@" in key:
             raise Mistake(f"{text!r}: a key cannot contain @", near_key(key.replace("@", ""), name=name))
-        if key in seen:
-            raise Mistake(f"{key} is given twice: {seen[key]} and {text}")
-        seen[key] = text
+        if key in by_key:
+            raise Mistake(f"{key} is given twice: {by_key[key]} and {text}")
+        by_key[key] = text
         if key in groups_of(name):
             _check_choice(override)
         elif key in groups():

@@ -40,14 +40,14 @@ def config_here(folder: RunFolder) -> dict[str, Any]:
     return on_this_machine(folder.config())
 
 
-def place_in_wandb(named: str | None) -> tuple[str, str | None]:
+def project_and_entity(path: str | None) -> tuple[str, str | None]:
     """Project and entity in W&B: those named as [ENTITY/]PROJECT, or those of this machine. Raises Mistake."""
-    if named is None:
+    if path is None:
         logger = compose_raw([]).logger
         return logger.project, logger.entity
-    entity, slash, project = named.rpartition("/")
+    entity, slash, project = path.rpartition("/")
     if not project or "/" in entity or (slash and not entity):
-        raise Mistake(f"--project {named}: must be PROJECT or ENTITY/PROJECT")
+        raise Mistake(f"--project {path}: must be PROJECT or ENTITY/PROJECT")
     return project, entity or None
 
 

@@ -31,7 +31,7 @@ def _minus(number: Any, other: Any) -> int | None:
 def _groups(name: str) -> str:
     # Hydra's own groups have no options among ours
     of_groups = {group: options(group) for group in sorted(groups_of(name))}
-    return "\n".join(f"{group}: {', '.join(found)}" for group, found in of_groups.items() if found)
+    return "\n".join(f"{group}: {', '.join(names)}" for group, names in of_groups.items() if names)
 
 
 def _choices(name: str) -> str:
@@ -41,8 +41,8 @@ def _choices(name: str) -> str:
 
 
 def _cache_folder() -> str:
-    if named := os.environ.get("ATTN_CACHE"):
-        return named
+    if folder := os.environ.get("ATTN_CACHE"):
+        return folder
     if not (home := os.environ.get("HOME")):
         raise LookupError("Environment variable 'HOME' not found")
     return f"{home}/.cache/attn"

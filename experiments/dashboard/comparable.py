@@ -43,11 +43,11 @@ def comparable(results: Sequence[Fields], rows: Sequence[Row], settings: Sequenc
     results: the runs. rows: their columns. settings: the columns that are settings and sufficient to distinguish runs.
     """
     values = {column: [row[column] for row in rows] for column in settings}
-    told = telling(values, [()] * len(rows))
-    columns = [column for column in told if column != "seed" and not is_condition(f"config.{column}")]
+    telling_columns = telling(values, [()] * len(rows))
+    columns = [column for column in telling_columns if column != "seed" and not is_condition(f"config.{column}")]
     conditions = _conditions(results)
     keys = [_key(each) for each in conditions]
-    known = dict(zip(keys, conditions, strict=True))
+    of_key = dict(zip(keys, conditions, strict=True))
     counts: dict[str, int] = {}
     for key, result in zip(keys, results, strict=True):
         counts[key] = counts.get(key, 0) + is_finished(result)
@@ -65,8 +65,8 @@ def comparable(results: Sequence[Fields], rows: Sequence[Row], settings: Sequenc
     usual = _usual(columns, [rows[each.runs[0]] for each in configurations.values()])
     for each in configurations.values():
         each.name = _name(columns, rows[each.runs[0]], usual)
-    says = _says([known[key] for key in order])
-    return Comparable(columns, list(configurations.values()), says)
+    texts = _texts([of_key[key] for key in order])
+    return Comparable(columns, list(configurations.values()), texts)
 
 
 def is_finished(result: Fields) -> bool:
@@ -117,25 +117,25 @@ def _name(columns: Sequence[str], row: Row, usual: Mapping[str, str]) -> str:
     A setting with its usual value is not said, and the group of a setting only if another has the same last word.
     """
     words = Counter(column.rpartition(".")[2] for column in columns)
-    said = []
+    parts = []
     for column in columns:
         if row[column] is not None and usual.get(column) != str(row[column]):
             word = column.rpartition(".")[2]
-            shown = word if words[word] == 1 else column
-            said.append(str(row[column]) if column == "variant" else f"{shown} {row[column]}")
-    return ", ".join(said) or str(row["variant"])
+            name = word if words[word] == 1 else column
+            parts.append(str(row[column]) if column == "variant" else f"{name} {row[column]}")
+    return ", ".join(parts) or str(row["variant"])
 
 
-def _says(conditions: Sequence[dict[str, Any]]) -> list[str]:
+def _texts(conditions: Sequence[dict[str, Any]]) -> list[str]:
     """Sets of conditions in words, as far as they differ and as far as it takes to tell them apart."""
     flat = [dict(_leaves(each)) for each in conditions]
     names = dict.fromkeys(name for each in flat for name in each)
     differing = [name for name in names if _different(flat, name) > 1 and not _follows_from_kind(flat, name)]
     settings = [name for name in differing if name.partition(".")[0] not in DIGESTS]
     differing = settings if _different(flat, *settings) == len(flat) else differing
-    says = [", ".join(f"{name} {str(each[name])[:SHORT]}" for name in differing if name in each) for each in flat]
+    texts = [", ".join(f"{name} {str(each[name])[:SHORT]}" for name in differing if name in each) for each in flat]
     # two different digests may begin with the same shown characters
-    return [text if says.index(text) == number else f"{text} [{number}]" for number, text in enumerate(says)]
+    return [text if texts.index(text) == number else f"{text} [{number}]" for number, text in enumerate(texts)]
 
 
 def _different(flat: Sequence[Mapping[str, Any]], *names: str) -> int:

@@ -64,13 +64,13 @@ def mean_curve(curves: Sequence[Columns]) -> Columns:
         return {}
     shared = set.intersection(*(set(each["step"]) for each in curves))
     places = [[place for place, step in enumerate(each["step"]) if step in shared] for each in curves]
-    made: Columns = {"step": sorted(shared)}
+    mean_columns: Columns = {"step": sorted(shared)}
     for key in curves[0].keys() & set.intersection(*(set(each) for each in curves)) - {"step"}:
         values = [[each[key][place] for place in of] for each, of in zip(curves, places, strict=True)]
-        made[key] = [_mean(column) for column in zip(*values, strict=True)]
+        mean_columns[key] = [_mean(column) for column in zip(*values, strict=True)]
         if key == "loss" and len(curves) > 1:
-            made["half"] = [_half(column) for column in zip(*values, strict=True)]
-    return made
+            mean_columns["half"] = [_half(column) for column in zip(*values, strict=True)]
+    return mean_columns
 
 
 def averaged(columns: Columns, limit: int) -> Columns:
@@ -125,13 +125,13 @@ def _finite(value: Any) -> float | None:
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return math.fsum(known) / len(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return math.fsum(numbers) / len(numbers) if numbers else None
 
 
 def _half(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    if len(known) < len(values):
+    numbers = [value for value in values if value is not None]
+    if len(numbers) < len(values):
         return None
-    half = Anytime().half_width(len(known), float(np.std(known, ddof=1)))
+    half = Anytime().half_width(len(numbers), float(np.std(numbers, ddof=1)))
     return half if math.isfinite(half) else None

@@ -43,8 +43,8 @@ def baselines(
         losses = of_seeds(configurations[number], results)
         return variants[number] != DEFAULT, -len(losses), sum(losses.values()) / len(losses)
 
-    known = [number for number, each in configurations.items() if each.finished]
-    return sorted(known, key=suited)[: max(1, MOST // max(1, len(known)))]
+    finished = [number for number, each in configurations.items() if each.finished]
+    return sorted(finished, key=suited)[: max(1, MOST // max(1, len(finished)))]
 
 
 def differences(
@@ -58,7 +58,9 @@ def differences(
     """
     losses = {number: of_seeds(each, results) for number, each in configurations.items()}
     ended = {number: [results[run] for run in each.finished.values()] for number, each in configurations.items()}
-    whys = {number: why for number, each in configurations.items() if (why := _stuck(each, results, ended[number]))}
+    reasons_of = {
+        number: why for number, each in configurations.items() if (why := _stuck(each, results, ended[number]))
+    }
     gains = {number: gain for number, each in ended.items() if (gain := mean_late_gain(each)) is not None}
     compared: dict[int, Compared] = {}
     for number in configurations:
@@ -66,20 +68,20 @@ def differences(
         if shared:
             paired = {seed: losses[number][seed] - losses[baseline][seed] for seed in shared}
             rows = (configurations[number].name, configurations[baseline].name)
-            made = Compared("", ">", paired, -1, MARGIN, rows)
+            unmarked = Compared("", ">", paired, -1, MARGIN, rows)
             of = {configurations[each].name: each for each in (number, baseline)}
-            reasons = marks(made, _named(whys, of), _named(gains, of))
+            reasons = marks(unmarked, _by_name(reasons_of, of), _by_name(gains, of))
             compared[number] = Compared("", ">", paired, -1, MARGIN, rows, marks=reasons)
     # a single pair can show nothing, so it takes no share of the allowed error
     family = [number for number, each in compared.items() if len(each.values) > 1]
     levels = dict(zip(family, holm_levels([claim_p_value([compared[number]]) for number in family]), strict=True))
     words = {number: _word(each, levels.get(number, 0.0)) for number, each in compared.items()}
-    shown = {number: _shown(each, words[number]) for number, each in compared.items()}
+    described = {number: _described(each, words[number]) for number, each in compared.items()}
     next_level = ALPHA / max(1, sum(level == 0 for level in levels.values()))
-    for number in sorted(shown, key=lambda number: shown[number]["mean"])[:HINTS]:
+    for number in sorted(described, key=lambda number: described[number]["mean"])[:HINTS]:
         if words[number] == "not resolved" and (needed := compared[number].seeds_needed(next_level)):
-            shown[number]["why"] = f"about {needed} seeds in all would resolve it at this mean and spread"
-    return shown
+            described[number]["why"] = f"about {needed} seeds in all would resolve it at this mean and spread"
+    return described
 
 
 def of_seeds(configuration: Configuration, results: Sequence[Fields]) -> dict[int, float]:
@@ -91,7 +93,7 @@ def _word(compared: Compared, level: float) -> Word:
     return claim_word([compared], level) if level or compared.marks else "not resolved"
 
 
-def _shown(compared: Compared, word: Word) -> dict[str, Any]:
+def _described(compared: Compared, word: Word) -> dict[str, Any]:
     alone = WORDS.get(claim_word([compared], ALPHA)) if word == "not resolved" else None
     word_here = f"{alone} alone" if alone else WORDS.get(word, str(word))
     values = compared.values
@@ -104,5 +106,5 @@ def _stuck(configuration: Configuration, results: Sequence[Fields], ended: Seque
     return stuck(ended, diverged, len(configuration.runs))
 
 
-def _named(values: Mapping[int, Any], names: Mapping[str, int]) -> dict[str, Any]:
+def _by_name(values: Mapping[int, Any], names: Mapping[str, int]) -> dict[str, Any]:
     return {name: values[number] for name, number in names.items() if number in values}

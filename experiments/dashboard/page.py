@@ -237,10 +237,10 @@ def _readable_tables(paths: list[Path], index: Index, notes: list[str]) -> Itera
             print(notes[-1], file=sys.stderr)
 
 
-def _searches(runs: Path, shown: list[str], index: Index) -> tuple[dict[str, Any], list[str]]:
+def _searches(runs: Path, run_names: list[str], index: Index) -> tuple[dict[str, Any], list[str]]:
     """The searches by name, as many as there is room for, and notes."""
     notes: list[str] = []
-    fitting, others = _within(readable_searches(runs, shown, index, notes), SEARCHES)
+    fitting, others = _within(readable_searches(runs, run_names, index, notes), SEARCHES)
     return fitting, notes + ([f"{others} more searches have no room here."] if others else [])
 
 

@@ -13,7 +13,9 @@ from experiments.settings.extras import MissingExtra, check_installed
 from experiments.settings.search import JOURNAL
 
 
-def readable_searches(runs: Path, shown: Collection[str], index: Index, notes: list[str]) -> Iterator[tuple[str, Any]]:
+def readable_searches(
+    runs: Path, run_names: Collection[str], index: Index, notes: list[str]
+) -> Iterator[tuple[str, Any]]:
     """The name and the data of each study with a trial among the shown runs; for journals that cannot be read, a note
     here and on stderr.
     """
@@ -24,7 +26,7 @@ def readable_searches(runs: Path, shown: Collection[str], index: Index, notes: l
             notes.append(f"Left out: {path}: {'; '.join(map(str.strip, str(error).splitlines()))}.")
             print(notes[-1], file=sys.stderr)
             continue
-        if search and not {trial["run"] for trial in search["trials"]}.isdisjoint(shown):
+        if search and not {trial["run"] for trial in search["trials"]}.isdisjoint(run_names):
             yield path.parent.name, search
 
 
@@ -38,21 +40,21 @@ def parse_search(journal: bytes) -> dict[str, Any] | None:
     # these imports take seconds, which only pages with searches need
     from experiments.search.study import read_findings
 
-    found = read_findings(journal)
-    if found is None or not found.ended:
+    findings = read_findings(journal)
+    if findings is None or not findings.ended:
         return None
-    done = [trial for trial in found.ended if trial.values]
+    done = [trial for trial in findings.ended if trial.values]
     best_so_far = [
         list(accumulate((trial.values[place] for trial in done), min if direction == "minimize" else max))
-        for place, direction in enumerate(found.objectives.values())
+        for place, direction in enumerate(findings.objectives.values())
     ]
     return {
-        "objectives": [{"name": name, "direction": direction} for name, direction in found.objectives.items()],
+        "objectives": [{"name": name, "direction": direction} for name, direction in findings.objectives.items()],
         "trials": [
             {"number": each.number, "run": each.run, "state": each.state, "values": each.values, "point": each.point}
-            for each in found.ended
+            for each in findings.ended
         ],
-        "best": found.best,
+        "best": findings.best,
         "best_so_far": best_so_far,
-        "importances": [list(parts.items()) for parts in found.importances],
+        "importances": [list(parts.items()) for parts in findings.importances],
     }

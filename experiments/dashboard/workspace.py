@@ -6,7 +6,7 @@ from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
-from experiments.config.recorded import place_in_wandb
+from experiments.config.recorded import project_and_entity
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs
 from experiments.display.comparison import place_of, scores_of, table_of
@@ -29,12 +29,12 @@ CURVES = {
 HEADS = 10  # runs whose heads there is a panel for
 
 
-def save_workspace(selection: list[str], runs: Path, named: str | None = None) -> None:
+def save_workspace(selection: list[str], runs: Path, project_path: str | None = None) -> None:
     """Make or update the workspace of the runs that `selection` chooses. Raises Mistake.
 
-    Its project and address are printed. named: its project, as [ENTITY/]PROJECT; None for that of this machine.
+    Its project and address are printed. project_path: its project, as [ENTITY/]PROJECT; None for that of this machine.
     """
-    project, entity = place_in_wandb(named)
+    project, entity = project_and_entity(project_path)
     with Index(runs) as index:
         results = chosen_runs(selection, runs, index)
         try:

@@ -44,16 +44,16 @@ def split_of(document: str, held_out: dict[str, int]) -> str:
 
 def _joined(rows: Iterable[tuple[str, bool]]) -> Iterator[str]:
     """Rows joined by line feeds. A new document begins at each marked row, and when one gets too long."""
-    held: list[str] = []
+    lines: list[str] = []
     size = 0
     for row, begins in rows:
         if begins or size > LONGEST:
-            yield "\n".join(held)
-            held, size = [], 0
+            yield "\n".join(lines)
+            lines, size = [], 0
         if not _blank(row):
-            held.append(row.rstrip("\r\n"))
+            lines.append(row.rstrip("\r\n"))
             size += len(row)
-    yield "\n".join(held)
+    yield "\n".join(lines)
 
 
 def _titled(rows: Iterable[str]) -> Iterator[tuple[str, bool]]:

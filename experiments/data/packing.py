@@ -239,16 +239,16 @@ def _write(
 def _shuffled(spool: _Spool, round_keys: np.ndarray) -> Iterator[tuple[int, bytes]]:
     """The documents in their new order, about BLOCK bytes of tokens at a time, and their number so far."""
     spool.flush()
-    held: list[bytes] = []
+    buffered: list[bytes] = []
     size = 0
     for first in range(0, spool.documents, 1024):
         order = permute(np.arange(first, min(first + 1024, spool.documents)), spool.documents, round_keys)
         for done, document in enumerate(order.tolist(), first + 1):
-            held.append(spool.read(document))
-            size += len(held[-1])
+            buffered.append(spool.read(document))
+            size += len(buffered[-1])
             if size >= BLOCK or done == spool.documents:
-                yield done, b"".join(held)
-                held, size = [], 0
+                yield done, b"".join(buffered)
+                buffered, size = [], 0
 
 
 def _refuse(split: str, spools: dict[str, _Spool], length: int, report: ReportProgress) -> None:

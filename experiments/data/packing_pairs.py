@@ -34,9 +34,9 @@ def pack(folder: Path, corpus: Corpus, tokenizer: Tokenizer, length: int, report
     facts: dict[str, dict[str, int]] = {}
     for chunk in _chunks(corpus):
         for split, (rows, fact) in _encoded(chunk, tokenizer, length // 2, dtype).items():
-            held = facts.setdefault(split, dict(empty))
+            counts = facts.setdefault(split, dict(empty))
             for key, count in fact.items():
-                held[key] += count
+                counts[key] += count
             with (folder / f"{split}.spool").open("ab") as file:
                 file.write(rows.tobytes())
             if split == "train":

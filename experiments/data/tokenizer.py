@@ -220,8 +220,10 @@ def obtain(
 
 def shortfall(identity: Mapping[str, Any]) -> str:
     """A sentence if a text has fewer tokens than were asked for; empty otherwise. `identity`: as of `obtain`."""
-    reached, asked = identity["vocabulary_size"], identity.get("vocabulary_size_asked", 0)
-    return f"the text supports a vocabulary of {reached:,} of the {asked:,} asked for" if reached < asked else ""
+    reached, requested = identity["vocabulary_size"], identity.get("vocabulary_size_asked", 0)
+    return (
+        f"the text supports a vocabulary of {reached:,} of the {requested:,} asked for" if reached < requested else ""
+    )
 
 
 def _sample(corpus: Corpus, report: ReportProgress) -> tuple[list[str], int]:

@@ -99,15 +99,15 @@ def table_of(results: list[Fields]) -> list[Row]:
     """A row for each result, with a column for every setting that distinguishes two of them where earlier columns do
     not, and for the conditions that distinguish them.
     """
-    columns = _subject(results)
+    columns = _task_or_objective(results)
     settings = {
         place: values_at(results, place) for place in _differing([result["config"] or {} for result in results])
     }
     # of other conditions even where the variant, for example, already says which run is which
     conditions = {place: values for place, values in settings.items() if is_condition(place)}
-    told = list(telling(conditions, _values(results, columns)))
+    distinguishing = list(telling(conditions, _values(results, columns)))
     columns |= {column: place for column, place in COLUMNS.items() if place.startswith("config.")} | {"seed": "seed"}
-    columns |= {place.removeprefix("config."): place for place in told}
+    columns |= {place.removeprefix("config."): place for place in distinguishing}
     columns |= {place.removeprefix("config."): place for place in telling(settings, _values(results, columns))}
     columns |= _measured(results)
     return rows_of(results, columns)
@@ -119,7 +119,7 @@ def _values(results: list[Fields], columns: Mapping[str, str]) -> list[tuple[str
     return list(zip(*values, strict=True)) if values else [()] * len(results)
 
 
-def _subject(results: list[Fields]) -> dict[str, str]:
+def _task_or_objective(results: list[Fields]) -> dict[str, str]:
     """A column with the task or the objective, if runs with different ones are shown together."""
     if any(values_at(results, TASK["task"])):
         return dict(TASK)

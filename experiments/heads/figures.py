@@ -197,12 +197,12 @@ def projection_maps(layers: Sequence[dict[str, Array]]) -> Figure:
 
     Rows are the heads before, columns those after; blue is negative, red positive.
     """
-    names = max((list(named) for named in layers), key=len)
+    names = max((list(projections) for projections in layers), key=len)
     figure, axes = new_figure(len(layers), len(names), 1.9 * len(layers) + 0.5)
-    for layer, (row, named) in enumerate(zip(axes, layers, strict=True), 1):
+    for layer, (row, projections) in enumerate(zip(axes, layers, strict=True), 1):
         for each, name in zip(row, names, strict=True):
-            image = each.imshow(named[name], cmap="RdBu_r", norm=CenteredNorm(), interpolation="nearest")
-            before, after = (shown_heads(size) for size in named[name].shape)
+            image = each.imshow(projections[name], cmap="RdBu_r", norm=CenteredNorm(), interpolation="nearest")
+            before, after = (shown_heads(size) for size in projections[name].shape)
             each.set_yticks(before, [str(head + 1) for head in before])
             each.set_xticks(after, [str(head + 1) for head in after])
             each.tick_params(length=0, labelsize=6)

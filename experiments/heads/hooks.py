@@ -85,8 +85,8 @@ def read_stages(model: Transformer, inputs: Tensor | Mapping[str, Tensor], *stag
         return tensor
 
     with torch.inference_mode(), hooked(model, collect):
-        named = {"tokens": inputs} if isinstance(inputs, Tensor) else inputs
-        model(**named, positions=torch.zeros(1, dtype=torch.long))
+        arguments = {"tokens": inputs} if isinstance(inputs, Tensor) else inputs
+        model(**arguments, positions=torch.zeros(1, dtype=torch.long))
     return tensors
 
 

@@ -33,26 +33,26 @@ def moved_apart(places: Array, diameter: float, low: Array, high: Array) -> Arra
     A disc that is nearer than `diameter` to an earlier one moves to a ring around its place, within the box from `low`
     [2] to `high` [2]. If nothing in the box is free, it stays.
     """
-    found = places.copy()
+    moved = places.copy()
     settled: list[int] = []
     waiting: list[int] = []
     for number, place in enumerate(places):
         is_free = not settled or _nearest(place, places[settled]) >= diameter
         (settled if is_free else waiting).append(number)
     for number in waiting:
-        found[number] = _free_place(places[number], found[settled], diameter, low, high)
+        moved[number] = _free_place(places[number], moved[settled], diameter, low, high)
         settled.append(number)
-    return found
+    return moved
 
 
-def _free_place(place: Array, taken: Array, diameter: float, low: Array, high: Array) -> Array:
+def _free_place(place: Array, occupied: Array, diameter: float, low: Array, high: Array) -> Array:
     """The first free place on the rings around a place, from the innermost ring outwards, each from its top."""
     for ring in range(1, math.ceil(float(np.linalg.norm(high - low)) / diameter) + 1):
         angles = 2 * np.pi * np.arange(RING * ring) / (RING * ring)
         # a little more than a diameter between two rings, so that rounding lets neighbours fit
         around = place + 1.01 * ring * diameter * np.stack([np.sin(angles), np.cos(angles)], axis=1)
         for candidate in around[np.all((around >= low) & (around <= high), axis=1)]:
-            if _nearest(candidate, taken) >= diameter:
+            if _nearest(candidate, occupied) >= diameter:
                 return np.asarray(candidate)
     return place
 

@@ -109,8 +109,8 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
         if launcher == RAY:
             raise Mistake(f"hydra/sweeper={sweeper}: hydra/launcher={RAY} takes the cells of hydra/sweeper=basic only")
         return Plan(command, [], True, launcher, sweeper, runs)
-    named = {each.key_or_group for each in parsed}
-    of_overlay = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items() if key not in named]
+    overridden = {each.key_or_group for each in parsed}
+    of_overlay = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items() if key not in overridden]
     if sweeper == SEARCH:
         search = _planned_search(hydra.sweeper, launcher, [*of_overlay, *overrides])
         return Plan(command, _checked(_ends(search.space, name), launcher), True, launcher, sweeper, runs, search)
@@ -143,8 +143,8 @@ def _validated(kind: type[G], node: DictConfig, name: str) -> G:
     try:
         return kind.model_validate(OmegaConf.to_container(node, resolve=True))
     except ValidationError as errors:
-        said = [sentence(error, ("hydra", name, *error["loc"]), {}) for error in errors.errors()]
-        raise Mistake("\n".join(said)) from errors
+        sentences = [sentence(error, ("hydra", name, *error["loc"]), {}) for error in errors.errors()]
+        raise Mistake("\n".join(sentences)) from errors
 
 
 def _ends(space: Space, name: str) -> Iterator[Combination]:

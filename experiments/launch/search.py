@@ -32,8 +32,8 @@ SHOWN = 10  # trials
 def study_folder(planned: Plan) -> Path:
     """The folder of the study, which depends on the overrides and the objectives alone."""
     assert planned.search is not None
-    named = digest([planned.command.sweep, planned.search.search.objectives])
-    return Path(planned.runs) / "sweeps" / f"search-{named[:8]}"
+    identity = digest([planned.command.sweep, planned.search.search.objectives])
+    return Path(planned.runs) / "sweeps" / f"search-{identity[:8]}"
 
 
 def print_search(planned: Plan) -> None:
@@ -45,10 +45,10 @@ def print_search(planned: Plan) -> None:
     show([{"key": each.key, "values": str(each)} for each in space.parameters], "table", console=console)
     ended = read_ended(folder)
     points = "any number of" if space.points is None else f"{space.points:,}"
-    wanted = [f"{direction} {name}" for name, direction in search.objectives.items()]
+    directions = [f"{direction} {name}" for name, direction in search.objectives.items()]
     lines = [
         f"{points} points; {search.trials:,} trials by {search.sampler}",
-        "; ".join([*wanted, "hopeless trials are pruned" if search.prunes else "no trial is pruned"]),
+        "; ".join([*directions, "hopeless trials are pruned" if search.prunes else "no trial is pruned"]),
         f"{folder}: {_counts(ended)}",
     ]
     console.print("\n".join(lines), markup=False, highlight=False, soft_wrap=True)
@@ -154,25 +154,25 @@ def _values(result: Result, search: Search) -> tuple[list[float], list[str]]:
 
 def _print_study(study: Study, search: Search, console: Console) -> None:
     """Print the best trials or the Pareto front, the importance of each setting, and the number of trials."""
-    found, names = study.findings(), list(search.objectives)
-    done = [trial for trial in found.ended if trial.values]
+    findings, names = study.findings(), list(search.objectives)
+    done = [trial for trial in findings.ended if trial.values]
     if len(names) == 1:
         sign = 1 if search.minimize else -1
-        shown = sorted(done, key=lambda trial: sign * trial.values[0])[:SHOWN]
+        best = sorted(done, key=lambda trial: sign * trial.values[0])[:SHOWN]
     else:
-        shown = sorted((trial for trial in done if trial.number in found.best), key=lambda trial: trial.values)
+        best = sorted((trial for trial in done if trial.number in findings.best), key=lambda trial: trial.values)
     title = f"the best of {len(done)} trials" if len(names) == 1 else f"Pareto front of {len(done)} trials"
     rows: list[dict[str, Any]] = [
         {"trial": each.number, **dict(zip(names, each.values, strict=True)), **each.point, "run": each.run}
-        for each in shown
+        for each in best
     ]
     if rows:
         show(rows, "table", title, console)
-    for name, parts in zip(names, found.importances, strict=True):
+    for name, parts in zip(names, findings.importances, strict=True):
         if parts:
             shares = ", ".join(f"{key} {share:.0%}" for key, share in parts.items())
             console.print(f"importance for {name}: {shares}", markup=False, highlight=False, soft_wrap=True)
-    console.print(_counts(found.ended), markup=False, highlight=False)
+    console.print(_counts(findings.ended), markup=False, highlight=False)
 
 
 def _counts(ended: list[EndedTrial]) -> str:

@@ -40,8 +40,8 @@ def usable() -> list[int]:
 
 def check_threads(threads: int) -> None:
     """Raises Mistake for more threads than cores."""
-    if threads > (there := len(usable())):
-        raise Mistake(f"trainer.threads={threads}: this machine has {there} cores; allowed: 1 to {there}")
+    if threads > (available := len(usable())):
+        raise Mistake(f"trainer.threads={threads}: this machine has {available} cores; allowed: 1 to {available}")
 
 
 def cpu_field(field: str) -> str:

@@ -18,12 +18,12 @@ def resolve_device(device: str) -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     if device.startswith("cuda"):
-        there = ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+        available = ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
         if not torch.cuda.is_available():
             raise Mistake(f"trainer.device={device}, but torch finds no GPU; allowed: auto, cpu")
-        if device not in there:
+        if device not in available:
             raise Mistake(
-                f"trainer.device={device}: this machine has no such GPU; allowed: auto, cpu, {', '.join(there)}"
+                f"trainer.device={device}: this machine has no such GPU; allowed: auto, cpu, {', '.join(available)}"
             )
     return torch.device(device)
 
@@ -48,8 +48,8 @@ def fast_bf16(device: torch.device) -> bool:
 def visible_gpus() -> list[str]:
     """The GPUs that this process may use, by their names in CUDA_VISIBLE_DEVICES. No GPU is touched."""
     count = torch.cuda.device_count()
-    named = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
-    return named[:count] if named else [str(number) for number in range(count)]
+    visible = [name.strip() for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name.strip()]
+    return visible[:count] if visible else [str(number) for number in range(count)]
 
 
 def device_name(device: torch.device) -> str:

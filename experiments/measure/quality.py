@@ -36,5 +36,5 @@ def unigram_loss(targets: npt.NDArray[np.int64], unigram: npt.NDArray[np.int64],
     shares = targets[ids] / targets.sum()
     probabilities *= 1.0 - shares.sum()
     probabilities[ids] = shares
-    there = targets > 0
-    return float(-(targets[there] * np.log(probabilities[there])).sum() / targets.sum())
+    occurs = targets > 0
+    return float(-(targets[occurs] * np.log(probabilities[occurs])).sum() / targets.sum())

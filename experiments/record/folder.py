@@ -98,13 +98,13 @@ def parse_config(content: bytes) -> dict[str, Any]:
     return settings
 
 
-def known_checkpoint(word: object, said: str) -> WhichCheckpoint:
-    """The kind of checkpoint that a word names. said: the user's way of giving it. Raises Mistake."""
+def known_checkpoint(word: object, setting: str) -> WhichCheckpoint:
+    """The kind of checkpoint that a word names. setting: the user's way of giving it. Raises Mistake."""
     for kind in PREFIX:
         if word == kind:
             return kind
     hint = "best has the lowest validation loss, newest is the last one"
-    raise Mistake(f"{said}: must be one of {', '.join(PREFIX)}" + nearest(str(word), PREFIX), hint)
+    raise Mistake(f"{setting}: must be one of {', '.join(PREFIX)}" + nearest(str(word), PREFIX), hint)
 
 
 def checksum(checkpoint: Path) -> str:
@@ -306,5 +306,7 @@ class _Dumper(yaml.SafeDumper):
         return True
 
 
-def _damaged(path: Path, why: ValueError) -> RunFolderError:
-    return RunFolderError(f"{path}: damaged ({why}); remove this file; the attn train that made the run makes it again")
+def _damaged(path: Path, error: ValueError) -> RunFolderError:
+    return RunFolderError(
+        f"{path}: damaged ({error}); remove this file; the attn train that made the run makes it again"
+    )

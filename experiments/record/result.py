@@ -99,10 +99,10 @@ class Result:
             assert self.reason, f"status {self.status} needs a reason"
 
     @classmethod
-    def unfinished(cls, status: Status, reason: str, **known: Any) -> Result:
-        """A result with None for every number that is not `known` (steps, tokens, ... always are)."""
+    def unfinished(cls, status: Status, reason: str, **fields: Any) -> Result:
+        """A result with None for every number that is not in `fields` (steps, tokens, ... always are)."""
         unknown = {field.name: None for field in dataclasses.fields(cls) if "None" in str(field.type)}
-        return cls(**{**unknown, **known, "status": status, "reason": reason})
+        return cls(**{**unknown, **fields, "status": status, "reason": reason})
 
     def to_dict(self) -> Fields:
         """The fields as a dict, nested ones too."""
@@ -123,8 +123,8 @@ class Result:
 
 def _fault(location: tuple[int | str, ...], kind: str, message: str) -> str:
     key = ".".join(map(str, location))
-    named = {"unexpected_keyword_argument": f"unknown key {key}", "missing": f"missing key {key}"}
-    return named.get(kind, f"{key}: {message}" if key else message)
+    faults = {"unexpected_keyword_argument": f"unknown key {key}", "missing": f"missing key {key}"}
+    return faults.get(kind, f"{key}: {message}" if key else message)
 
 
 _ADAPTER = TypeAdapter(Result)

@@ -51,7 +51,7 @@ class EndedTrial:
 
 @dataclass(frozen=True)
 class Findings:
-    """What the trials of a study have found."""
+    """The findings of the trials of a study."""
 
     objectives: dict[str, Direction]
     ended: list[EndedTrial]
@@ -115,7 +115,7 @@ class Study:
         return ended_trials(self._study)
 
     def findings(self) -> Findings:
-        """What the trials of all processes have found so far."""
+        """The findings of the trials of all processes so far."""
         return _findings(self._study)
 
     @contextmanager

@@ -6,7 +6,7 @@ from experiments.settings.group import Count, Group, NonNegative, Positive, Size
 
 
 class RayCluster(Group):
-    """Where it is, and what each cell needs of it."""
+    """The address of a cluster of Ray, and what each cell needs of it."""
 
     address: Text | None  # None: this machine alone
     cpus: Size | None  # None: trainer.threads

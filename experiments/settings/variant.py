@@ -35,7 +35,7 @@ def module_of(variant: dict[str, Any]) -> str:
 
 
 def arguments_of(variant: dict[str, Any]) -> dict[str, Any]:
-    """What the constructor of a variant group's class is called with."""
+    """The arguments of the constructor of a variant group's class."""
     return {key: value for key, value in variant.items() if key not in ("name", "module")}
 
 
@@ -57,7 +57,7 @@ def schema(module: str) -> type[Group]:
     node = _attention_class(path) if path is not None else None
     if path is None or node is None:
         raise Mistake(
-            f"there is no class Attention in {_said(path) if path else f'attention/{module}.py'}; "
+            f"there is no class Attention in {_shown_path(path) if path else f'attention/{module}.py'}; "
             f"there are: {', '.join(_modules())}"
         )
     fields: dict[str, Any] = {"name": (str, ...), "module": (str, module)}
@@ -72,7 +72,7 @@ def _modules() -> list[str]:
     return sorted(path.stem for path in files if "\nclass Attention(" in path.read_text("utf-8"))
 
 
-def _said(path: Path) -> str:
+def _shown_path(path: Path) -> str:
     """How messages name a file: ours from the root of the project, others whole."""
     return f"attention/{path.name}" if path.parent == attention_folder() else str(path)
 
@@ -81,7 +81,7 @@ def _attention_class(path: Path) -> ast.ClassDef | None:
     try:
         body = ast.parse(path.read_text(encoding="utf-8")).body
     except SyntaxError as error:
-        raise Mistake(f"{_said(path)}, line {error.lineno}: {error.msg}") from error
+        raise Mistake(f"{_shown_path(path)}, line {error.lineno}: {error.msg}") from error
     for node in body:
         if isinstance(node, ast.ClassDef) and node.name == "Attention":
             return node
@@ -99,22 +99,24 @@ def _constructor(node: ast.ClassDef, path: Path) -> ast.FunctionDef:
             parent = _attention_class(parent_path) if parent_path is not None else None
             if parent_path is not None and parent is not None:
                 return _constructor(parent, parent_path)
-    raise Mistake(f"{_said(path)}: class Attention has no __init__ to read its settings from")
+    raise Mistake(f"{_shown_path(path)}: class Attention has no __init__ to read its settings from")
 
 
 def _meaning(argument: ast.arg, path: Path) -> Any:
     if argument.annotation is None:
-        raise Mistake(f"{_said(path)}: argument {argument.arg} of Attention.__init__ has no annotation")
+        raise Mistake(f"{_shown_path(path)}: argument {argument.arg} of Attention.__init__ has no annotation")
     if argument.arg == "dropout":
         return Fraction
     try:
-        return _type(_given(argument.annotation))
+        return _type(_without_none(argument.annotation))
     except (KeyError, AttributeError) as error:
         source = ast.unparse(argument.annotation)
-        raise Mistake(f"{_said(path)}: {argument.arg}: {source} must consist of {', '.join(TYPES)}, Literal") from error
+        raise Mistake(
+            f"{_shown_path(path)}: {argument.arg}: {source} must consist of {', '.join(TYPES)}, Literal"
+        ) from error
 
 
-def _given(node: ast.expr) -> ast.expr:
+def _without_none(node: ast.expr) -> ast.expr:
     """Without `| None`: that is for callers who leave a size to the constructor, and a YAML says what it is."""
     if isinstance(node, ast.BinOp) and ast.unparse(node.right) == "None":
         return node.left

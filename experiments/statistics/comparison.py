@@ -21,10 +21,10 @@ from experiments.statistics.evidence import (
 
 # left better than right; better, or worse by less than the margin; the same within the margin; exactly
 Relation = Literal[">", ">~", "~", "="]
-Decision = Literal["holds", "reversed", "no difference"]
+ClaimOutcome = Literal["holds", "reversed", "no difference"]
 Word = Literal["holds", "reversed", "no difference", "not resolved", "depends", "not tested"]
 # outcomes are tried in this order: even a small difference of the claimed sign holds
-ORDER: tuple[Decision, ...] = ("holds", "no difference", "reversed")
+ORDER: tuple[ClaimOutcome, ...] = ("holds", "no difference", "reversed")
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Compared:
         """The 95% interval of the mean; None if it is infinite."""
         return interval(self.evidence, self.values)
 
-    def p_values(self) -> dict[Decision, float]:
+    def p_values(self) -> dict[ClaimOutcome, float]:
         """The p-value of the opposite of each outcome.
 
         The differences show an outcome at every level from its p-value on.
@@ -89,7 +89,7 @@ class Compared:
         counts = range(len(self.values), MOST_SEEDS + 1)
         return next((count for count in counts if min(self._p_values(count, mean, deviation).values()) <= level), None)
 
-    def _p_values(self, count: int, mean: float, deviation: float) -> dict[Decision, float]:
+    def _p_values(self, count: int, mean: float, deviation: float) -> dict[ClaimOutcome, float]:
         def p_value(null: float) -> float:
             return self.evidence.p_value(count, mean, deviation, null)
 
@@ -144,7 +144,7 @@ class Exact:
         """The difference; None if a row is missing."""
         return self.values[0] if self.values else None
 
-    def p_values(self) -> dict[Decision, float]:
+    def p_values(self) -> dict[ClaimOutcome, float]:
         """0 for a true outcome and 1 for a false one; 1 for both if a row is missing."""
         if not self.differences:
             return {"holds": 1.0, "reversed": 1.0}
@@ -207,7 +207,7 @@ def widest(comparisons: Sequence[AnyComparison]) -> float:
     return max(halves, default=0.0)
 
 
-def _contradictions(p_values: dict[Decision, float]) -> Iterator[float]:
+def _contradictions(p_values: dict[ClaimOutcome, float]) -> Iterator[float]:
     """The p-values of the outcomes that contradict the claim.
 
     A comparison contradicts nothing if its difference shows at a smaller level that it holds.

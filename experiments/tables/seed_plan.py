@@ -101,8 +101,8 @@ def evidence_for(request: Request, source: Source, planned: Sequence[SeedPlan]) 
     now = _plan(request, source, request.seeds)
     if not any(replace(plan, date=now.date) == now for plan in of_these):
         return Anytime()
-    there = all(source.outcome(cell).state in ("done", "diverged") for cell in source.cells)
-    return Planned() if there else Waiting()
+    complete = all(source.outcome(cell).state in ("done", "diverged") for cell in source.cells)
+    return Planned() if complete else Waiting()
 
 
 def line_of(plan: SeedPlan, request: Request, source: Source) -> str:

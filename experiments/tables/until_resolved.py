@@ -65,8 +65,8 @@ def until_resolved(
         step = next_step(request, source, report)
         used = (time.monotonic() - began) / 3600
         if step is None or used >= hours:
-            said = "nothing is left to decide" if step is None else f"{hours:g} h are used"
-            console.print(f"{said}; {_open_claims(report)}", markup=False, highlight=False)
+            reason = "nothing is left to decide" if step is None else f"{hours:g} h are used"
+            console.print(f"{reason}; {_open_claims(report)}", markup=False, highlight=False)
             return report
         console.print(f"{used:.2f} of {hours:g} h; {_open_claims(report)}; {step.why}", markup=False, highlight=False)
         source.make(step.cells, request.group, console, workers)

@@ -40,7 +40,7 @@ class Progress:
 
 @dataclass(frozen=True)
 class Header:
-    """What a checkpoint holds besides its tensors. It is enough to continue as if the run had not been interrupted."""
+    """The content of a checkpoint besides its tensors: enough to continue as if the run had not been interrupted."""
 
     __pydantic_config__ = ConfigDict(extra="forbid")
 

@@ -79,7 +79,7 @@ class Run:
 
     @property
     def objective(self) -> Objective:
-        """What the model learns to do."""
+        """The objective that the model learns."""
         return self.learner.objective
 
     @property

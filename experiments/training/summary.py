@@ -17,15 +17,15 @@ from experiments.training.step.compiling import eager
 def summarize(run: Run | None, settings: Settings, status: Status, reason: str | None) -> Result:
     """The result as far as it is known; `run` is None if its setup failed."""
     nothing = {"steps": 0, "skipped_steps": 0, "tokens": 0, "epochs": 0.0, "wall_seconds": 0.0}
-    known = nothing if run is None else extent(run) | quality(run) | speed_and_memory(run) | conditions(run)
+    fields = nothing if run is None else extent(run) | quality(run) | speed_and_memory(run) | conditions(run)
     if run is not None and status == "done":
         # last, because its time and memory are not those of the training
-        known |= decoded(run)
-    known |= {"seed": settings.seed, "config": settings.model_dump()}
+        fields |= decoded(run)
+    fields |= {"seed": settings.seed, "config": settings.model_dump()}
     if status == "done":
-        return Result(status=status, reason=None, **known)
+        return Result(status=status, reason=None, **fields)
     assert reason
-    return Result.unfinished(status, reason, **known)
+    return Result.unfinished(status, reason, **fields)
 
 
 def extent(run: Run) -> dict[str, Any]:

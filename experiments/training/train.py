@@ -162,8 +162,8 @@ def handle_non_finite_evaluation(run: Run, fault: NonFiniteError) -> None:
         progress.skipped_evaluations = [*progress.skipped_evaluations, fault.step]
         run.say(f"{fault}; skipped")
     else:
-        taken = (step for step in range(fault.step, 0, -1) if step not in progress.skipped)
-        _go_back(run, fault, next(taken, 0))
+        applied = (step for step in range(fault.step, 0, -1) if step not in progress.skipped)
+        _go_back(run, fault, next(applied, 0))
 
 
 def _check_limit(run: Run, fault: NonFiniteError) -> None:

@@ -128,10 +128,10 @@ def _decoded(path: Path) -> Iterator[tuple[bytes, str]]:
     offset = 0  # of the first byte that isn't decoded yet
     try:
         for block in itertools.chain(blocks(path), [b""]):
-            held = len(decoder.getstate()[0])
+            undecoded = len(decoder.getstate()[0])
             text = decoder.decode(block, final=not block)
             yield block, text if offset else text.removeprefix(BYTE_ORDER_MARK)
-            offset += held + len(block) - len(decoder.getstate()[0])
+            offset += undecoded + len(block) - len(decoder.getstate()[0])
     except UnicodeDecodeError as error:
         raise DataError(
             f"{path} is not UTF-8: byte {error.object[error.start]:#04x} at offset {offset + error.start} "

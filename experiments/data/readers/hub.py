@@ -88,8 +88,8 @@ def source(data: HubPlace, cache: Cache) -> dict[str, str]:
     if COMMIT.fullmatch(data.revision):
         return {"commit": data.revision}
     key = ["hub", data.path, data.revision]
-    if known := cache.recall(key):
-        return {"commit": known}
+    if commit := cache.recall(key):
+        return {"commit": commit}
     try:
         return {"commit": cache.remember(key, _ask(data, data.revision))}
     except UnreachableError as error:

@@ -132,7 +132,7 @@ def relation_accuracies(run: TrainedRun, trees: Iterable[Tree]) -> tuple[list[di
 
 
 def best_of_each_relation(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """For each relation, the row that exceeds its baseline most; ordered by this excess."""
+    """The row of each relation that exceeds its baseline most, ordered by this excess."""
 
     def above(row: dict[str, Any]) -> float:
         return float(row["accuracy"] - row["baseline"])

@@ -53,12 +53,12 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section:
                     for layer in of_part
                 ],
             }
-        named = {
+        map_of_head = {
             part.head(layer, head): each.numpy()
             for layer, maps in enumerate(of_part, 1)
             for head, each in enumerate(maps[present[0]], 1)
         }
-        pictures[part.of("maps")] = attention_maps(named, len(of_part[0][present[0]]), queries, memory)
+        pictures[part.of("maps")] = attention_maps(map_of_head, len(of_part[0][present[0]]), queries, memory)
     text = (
         "Rows are the tokens that attend, and columns are the tokens that they attend to. The darker an entry, the "
         "larger the weight. Each map has its own scale, up to its largest weight. A map is named by its layer and its "

@@ -50,7 +50,7 @@ class PublishedTable(Group):
 
 
 class Paper(Group):
-    """What a paper printed: `published.yaml`."""
+    """The numbers that a paper printed: `published.yaml`."""
 
     paper: Text
     tables: dict[Text, PublishedTable]

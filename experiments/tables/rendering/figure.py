@@ -55,8 +55,8 @@ def save_figure(report: Report, path: Path) -> bool:
     footnote = partial_seeds(report)
     height = max(2.6 * len(schemes) + 1, ROW_INCHES * len(compared) + 1.4) + ROW_INCHES * len(footnote)
     figure = Figure(figsize=(11, height), layout="constrained")
-    if said := missing(report):
-        figure.suptitle(said, fontsize=9)
+    if title := missing(report):
+        figure.suptitle(title, fontsize=9)
     if footnote:
         figure.supxlabel("\n".join(footnote), fontsize=7, x=0.01, ha="left")
     ((left, right),) = figure.subfigures(1, 2, squeeze=False, width_ratios=(1, 1.9))

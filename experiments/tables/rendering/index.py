@@ -26,8 +26,8 @@ def write_index(folder: Path) -> Path:
     how = "`attn table NAME --out FOLDER` writes this page. [What the verdicts mean](../verdicts.md)."
     lines = ["# Results", "", how, ""]
     lines += [as_markdown([row for stem in rendered for row in _rows(stem, _claims(folder / f"{stem}{CLAIMS}"))])]
-    made = {stem.split("_seeds")[0] for stem in rendered}
-    if missing := [name for name in names() if name.replace("/", "_") not in made]:
+    with_results = {stem.split("_seeds")[0] for stem in rendered}
+    if missing := [name for name in names() if name.replace("/", "_") not in with_results]:
         lines += ["", "Not run yet:", ""]
         lines += [f"* `attn table {name} --until-resolved`: {load(name).shows}" for name in missing]
     path = folder / INDEX

@@ -165,10 +165,10 @@ def remembered(settings: Settings, key: Sequence[object], make: Callable[[], Any
 
     machine = device_name(resolve_device(settings.trainer.device))
     cache, whole_key = Cache(Path(settings.cache), None), ["calibration", machine, torch.__version__, *key]
-    known = cache.recall(whole_key)
-    if known is not None:
-        return json.loads(known)
-    made = make()
-    if made is not None:
-        cache.remember(whole_key, json.dumps(made))
-    return made
+    stored = cache.recall(whole_key)
+    if stored is not None:
+        return json.loads(stored)
+    value = make()
+    if value is not None:
+        cache.remember(whole_key, json.dumps(value))
+    return value

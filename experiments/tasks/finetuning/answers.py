@@ -18,7 +18,7 @@ from experiments.tasks.finetuning.windows import NONE
 
 
 class QuestionWindows(NamedTuple):
-    """What it takes to turn spans of windows into texts, and to score them."""
+    """The data that turn spans of windows into texts, and score them."""
 
     owner: np.ndarray  # int32 [W]: the number of the question that a window is of
     offsets: np.ndarray  # int32 [W, N, 2], characters of the context; NONE elsewhere

@@ -29,7 +29,7 @@ class LabelledExample(NamedTuple):
 
 
 class LabelledKind(TaskKind[Settings, LabelledExample]):
-    """What classification and regression have in common."""
+    """The part that classification and regression share."""
 
     @abstractmethod
     def label(self, value: Any, place: str) -> float:

@@ -70,8 +70,8 @@ class DistributedWorld(World):
 
     def tasks(self) -> Iterator[tuple[Any, ...]]:
         """The tasks from the first process, each a name and arguments, until it dismisses this process."""
-        while (told := self._broadcast(None)) is not None:
-            yield told
+        while (message := self._broadcast(None)) is not None:
+            yield message
 
     def dismiss(self) -> None:
         """Tell the other processes that there are no more tasks."""
@@ -93,10 +93,10 @@ class DistributedWorld(World):
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         """As in `World`. A gradient that only this process lacks counts as 0."""
-        there = torch.tensor([each.grad is not None for each in parameters], dtype=torch.int32)
+        has_gradient = torch.tensor([each.grad is not None for each in parameters], dtype=torch.int32)
         with self._heard():
-            dist.all_reduce(there, dist.ReduceOp.MAX)
-        for parameter, anywhere in zip(parameters, there.tolist(), strict=True):
+            dist.all_reduce(has_gradient, dist.ReduceOp.MAX)
+        for parameter, anywhere in zip(parameters, has_gradient.tolist(), strict=True):
             if anywhere and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
         self.sum([each.grad for each in parameters if each.grad is not None])
@@ -122,8 +122,8 @@ class DistributedWorld(World):
         """Pass on a signal that this process has received to the first one, with the next flag."""
         self._signal = number
 
-    def _broadcast(self, told: Any) -> Any:
-        box = [told]
+    def _broadcast(self, message: Any) -> Any:
+        box = [message]
         if not self._lost:
             with self._heard():
                 dist.broadcast_object_list(box, 0)

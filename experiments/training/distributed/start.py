@@ -175,11 +175,11 @@ def _check_devices(settings: Settings, count: int, local: int) -> None:
     if on_gpu(settings):
         from experiments.measure.hardware import visible_gpus
 
-        kind, there = "GPUs", len(visible_gpus())
+        kind, available = "GPUs", len(visible_gpus())
     else:
-        kind, there = "cores for their threads", len(usable()) // settings.trainer.threads
-    if count > 1 and local > there:
-        raise Mistake(f"trainer.devices={local}: this machine has {there} {kind}; allowed: auto, 1 to {there}")
+        kind, available = "cores for their threads", len(usable()) // settings.trainer.threads
+    if count > 1 and local > available:
+        raise Mistake(f"trainer.devices={local}: this machine has {available} {kind}; allowed: auto, 1 to {available}")
 
 
 def main() -> ExitCode:
