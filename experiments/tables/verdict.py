@@ -29,7 +29,7 @@ from experiments.statistics.comparison import (
 )
 from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, Evidence, holm_levels
 from experiments.statistics.plateau import marks
-from experiments.tables.definition.inequality import Inequality, Statement, Trend, arithmetic
+from experiments.tables.definition.inequality import Inequality, Statement, arithmetic
 from experiments.tables.definition.table import Budget, Claim
 
 TIME_MARGIN = 0.02  # for the log of a ratio of step times: the bench cannot resolve less, even on a quiet machine
@@ -153,27 +153,16 @@ def _compare(
 
 def _score(part: Statement, claim: Claim, budget: Budget, measures: Measures, evidence: Evidence) -> Compared:
     sense = -1 if budget.better == "lower" else 1
-    constant = part.constant if isinstance(part, Inequality) else 0.0
+    # for a loss, the better side is less
+    written = part.written("<" if budget.better == "lower" else ">", budget.margin.value)
     contrasts = _differences(part, measures.score, measures, lambda value: value)
-    differences = {seed: contrast + constant for seed, contrast in contrasts.items()}
-    steps = part.steps if isinstance(part, Trend) else []
+    differences = {seed: contrast + part.constant for seed, contrast in contrasts.items()}
     made = Compared(
-        f"{budget.score_name}: {_as_written(part, budget)}", part.relation, differences, sense, budget.margin.value,
-        part.rows, evidence, steps=[_score(step, claim, budget, measures, evidence) for step in steps],
+        f"{budget.score_name}: {written}", part.relation, differences, sense, budget.margin.value,
+        part.rows, evidence, steps=[_score(step, claim, budget, measures, evidence) for step in part.steps],
     )  # fmt: skip
     marked = [] if claim.of_failure else marks(made, measures.stuck, measures.late_gain)
     return replace(made, marks=marked)
-
-
-def _as_written(part: Statement, budget: Budget) -> str:
-    """The comparison in the score's own direction: for a loss, the better side is less."""
-    sign = "<" if budget.better == "lower" else ">"
-    if isinstance(part, Trend):
-        return f" {sign} ".join(part.sides) + f", fitted over log2 {part.size}"
-    if part.relation == "~":
-        return f"|{_sum(part.left)} - {_sum(part.right)}| < {budget.margin.value:g}"
-    slack = f" {'+' if budget.better == 'lower' else '-'} {budget.margin.value:g}" if part.relation == ">~" else ""
-    return f"{part.left} {sign} {part.right}{slack}"
 
 
 def _step_time(part: Statement, measures: Measures, evidence: Evidence) -> Compared:
@@ -194,12 +183,8 @@ def _differences(
 ) -> dict[int, float]:
     """The contrast for every seed that has all of its rows."""
     seeds = set.intersection(*(set(numbers.get(row, {})) for row in part.rows))
-    factors = part.contrast(measures.sizes) if isinstance(part, Trend) else part.contrast
+    factors = part.contrast(measures.sizes)
     return {seed: sum(factor * scale(numbers[row][seed]) for row, factor in factors.items()) for seed in sorted(seeds)}
-
-
-def _sum(text: str) -> str:
-    return f"({text})" if " " in text else text
 
 
 def _what_would_resolve(comparisons: Sequence[AnyComparison], level: float) -> str:

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import cast
+from typing import Literal, cast
 
 from experiments.settings.mistake import Mistake
 from experiments.statistics.comparison import Relation
@@ -47,9 +47,10 @@ class Inequality:
     relation: Relation
     right: str
 
-    @property
-    def contrast(self) -> Side:
-        """Left less right, of `=` the left side alone: row -> factor."""
+    steps = ()  # it is a single step
+
+    def contrast(self, sizes: Mapping[str, RowSizes]) -> Side:
+        """Left less right, of `=` the left side alone: row -> factor, whatever the sizes."""
         factors = dict(side(self.left))
         for row, factor in side(self.right).items() if self.relation != "=" else ():
             factors[row] = factors.get(row, 0) - factor
@@ -63,7 +64,14 @@ class Inequality:
     @property
     def rows(self) -> list[str]:
         """The rows that it compares."""
-        return list(self.contrast)
+        return list(self.contrast({}))
+
+    def written(self, better: Literal["<", ">"], margin: float) -> str:
+        """The comparison as a formula of scores. better: `<` if lower scores are better. margin: in their unit."""
+        if self.relation == "~":
+            return f"|{_sum(self.left)} - {_sum(self.right)}| < {margin:g}"
+        slack = f" {'+' if better == '<' else '-'} {margin:g}" if self.relation == ">~" else ""
+        return f"{self.left} {better} {self.right}{slack}"
 
     def __str__(self) -> str:
         return f"{self.left} {self.relation} {self.right}"
@@ -78,15 +86,17 @@ class Trend:
 
     relation: Relation = ">"
 
+    constant = 0.0  # its sides are rows
+
     @property
     def rows(self) -> list[str]:
         """The rows that it is fitted to."""
         return list(dict.fromkeys(row for each in self.sides for row in side(each)))
 
     @property
-    def steps(self) -> list[Inequality]:
+    def steps(self) -> tuple[Inequality, ...]:
         """Its neighbouring sides, compared."""
-        return [Inequality(left, ">", right) for left, right in pairwise(self.sides)]
+        return tuple(Inequality(left, ">", right) for left, right in pairwise(self.sides))
 
     def contrast(self, sizes: Mapping[str, RowSizes]) -> dict[str, float]:
         """Row -> factor: their sum is the fitted line at the first side less the line at the last.
@@ -105,6 +115,10 @@ class Trend:
             for row, factor in side(each).items():
                 factors[row] = factors.get(row, 0.0) + weight * factor
         return factors
+
+    def written(self, better: Literal["<", ">"], margin: float) -> str:
+        """The comparison as a formula of scores. better: `<` if lower scores are better. margin: in their unit."""
+        return f" {better} ".join(self.sides) + f", fitted over log2 {self.size}"
 
     def __str__(self) -> str:
         return f"{' > '.join(self.sides)} by {self.size}"
@@ -138,6 +152,10 @@ def side(text: str) -> Side:
     for sign, row in re.findall(rf"([+-]?)\s*({IDENTIFIER})", text):
         factors[row] = factors.get(row, 0) + (-1 if sign == "-" else 1)
     return factors
+
+
+def _sum(text: str) -> str:
+    return f"({text})" if " " in text else text
 
 
 def _number(text: str) -> float:

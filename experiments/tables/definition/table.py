@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from experiments.settings.group import Group, Positive, Size, Text
 from experiments.settings.mistake import Mistake, nearest
 from experiments.tables.definition.folder import learning_rates
-from experiments.tables.definition.inequality import IDENTIFIER, Inequality, Statement, parse
+from experiments.tables.definition.inequality import IDENTIFIER, Statement, parse
 
 BudgetName = Literal["nano", "small", "medium", "paper"]
 Direction = Literal["higher", "lower"]
@@ -64,7 +64,7 @@ class Claim(Group):
 
     @model_validator(mode="after")
     def _numbers_are_scores(self) -> Claim:
-        if self.of != "score" and any(isinstance(part, Inequality) and part.constant for part in self.parsed()):
+        if self.of != "score" and any(part.constant for part in self.parsed()):
             raise ValueError(f"parts: a number stands for a score, but this claim is of {self.of}")
         return self
 

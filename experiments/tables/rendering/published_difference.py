@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from experiments.tables.definition.inequality import Statement, Trend
+from experiments.tables.definition.inequality import Statement
 from experiments.tables.report import Report
 
 PERPLEXITIES = ("ppl", "perplexity", "avg_ppl")  # metrics whose logarithm is a loss in nats
@@ -31,7 +31,7 @@ def published_difference(part: Statement, report: Report) -> PublishedDifference
     if printed is None or part.relation == "=":
         return None
     lines = {line["row"]: line for line in report.lines}
-    factors = part.contrast(lines) if isinstance(part, Trend) else part.contrast
+    factors = part.contrast(lines)
     numbers = [report.printed.get(row, {}).get(printed.metric) for row in factors]
     values = [number.value for number in numbers if number is not None and number.value is not None]
     if len(values) < len(factors):
