@@ -1,1 +1,4 @@
-"""Every setting: its type, its range, and what it is. The values live in `conf/`; nothing here has a default."""
+"""Every setting with its type and range, one file a group, and the base of all packages: mistakes, digests, files.
+
+The values are in `conf/`; nothing here has a default. One file a group makes more files than in other packages.
+"""
