@@ -92,9 +92,9 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
             alike, options.scope, options.rounds, peers=options.peers, compiled=options.compiled
         )
         rows += of_group
-        for each in left_out:
-            code = ExitCode.FAILED if each.failed else code
-            print(f"attn bench: {each.sentence}", file=sys.stderr)
+        for contender in left_out:
+            code = ExitCode.FAILED if contender.failed else code
+            print(f"attn bench: {contender.sentence}", file=sys.stderr)
     if not rows and not code:
         raise Mistake("no contender is left to be timed")
     if rows:
@@ -116,8 +116,8 @@ def _answer(cells: list[Settings], options: BenchOptions, format: str, plot: Pat
     check_data(cells)
     progress = Console(stderr=True)
     rows, failed = answers(cells, options.seeds, options.difference, progress, parse_workers(options.workers))
-    for each in failed:
-        print(f"attn bench: {each.sentence}", file=sys.stderr)
+    for contender in failed:
+        print(f"attn bench: {contender.sentence}", file=sys.stderr)
     show(
         rows,
         format,

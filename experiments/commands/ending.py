@@ -114,11 +114,11 @@ def _interruption_behind(error: BaseException) -> Interrupted | None:
     """The signal during which a library's own cleanup failed; None if there was none."""
     waiting, seen = [error], set()
     while waiting:
-        each = waiting.pop()
-        if isinstance(each, Interrupted):
-            return each
-        seen.add(id(each))
-        waiting += [next for next in (each.__cause__, each.__context__) if next is not None and id(next) not in seen]
+        cause = waiting.pop()
+        if isinstance(cause, Interrupted):
+            return cause
+        seen.add(id(cause))
+        waiting += [next for next in (cause.__cause__, cause.__context__) if next is not None and id(next) not in seen]
     return None
 
 

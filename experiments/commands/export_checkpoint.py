@@ -72,15 +72,15 @@ def _fitting_format(
     source = imported.get("model_type")
     candidates = list(formats().values()) if model_type is None else [format_of(model_type)]
     refusals = []
-    for each in sorted(candidates, key=lambda format: format.model_type != source):
+    for format in sorted(candidates, key=lambda format: format.model_type != source):
         try:
-            config = each.config(settings, tokenizer.vocabulary_size)
+            config = format.config(settings, tokenizer.vocabulary_size)
         except Mistake as error:
-            refusals.append(f"{each.model_type}: {error}")
+            refusals.append(f"{format.model_type}: {error}")
             continue
-        config = each.with_tokens(config, _token_ids(tokenizer)) | {"dtype": "float32"}
-        rest = imported.get("config", {}) if each.model_type == source else {}
-        return each, {key: value for key, value in rest.items() if key != "torch_dtype"} | config
+        config = format.with_tokens(config, _token_ids(tokenizer)) | {"dtype": "float32"}
+        rest = imported.get("config", {}) if format.model_type == source else {}
+        return format, {key: value for key, value in rest.items() if key != "torch_dtype"} | config
     raise Mistake("no format can express this run:\n  " + "\n  ".join(refusals))
 
 

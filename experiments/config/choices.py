@@ -24,11 +24,11 @@ def choices(name: str) -> str:
 def _values(kind: type[BaseModel], prefix: str) -> Iterator[tuple[str, str]]:
     """(dotted key, value) for each value of a key with a few possible ones; a group's `kind` is its option."""
     for name, field in kind.model_fields.items():
-        for each in _parts(field.annotation):
-            if isinstance(each, type) and issubclass(each, BaseModel):
-                yield from _values(each, f"{prefix}{name}.")
-            elif get_origin(each) is Literal and name != "kind":
-                yield from ((f"{prefix}{name}", str(value)) for value in get_args(each))
+        for part in _parts(field.annotation):
+            if isinstance(part, type) and issubclass(part, BaseModel):
+                yield from _values(part, f"{prefix}{name}.")
+            elif get_origin(part) is Literal and name != "kind":
+                yield from ((f"{prefix}{name}", str(value)) for value in get_args(part))
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
@@ -36,5 +36,5 @@ def _parts(annotation: Any) -> Iterator[Any]:
     if get_origin(annotation) in (None, Literal):
         yield annotation
     else:
-        for each in get_args(annotation):
-            yield from _parts(each)
+        for part in get_args(annotation):
+            yield from _parts(part)

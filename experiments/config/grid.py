@@ -86,18 +86,20 @@ def split(overrides: Sequence[str]) -> tuple[list[str], list[tuple[Override, str
     loader = ConfigLoaderImpl(config_search_path=create_config_search_path(conf_for_hydra()))
     with hydra_errors_as_mistakes():
         parsed = OverridesParser.create(loader).parse_overrides(list(overrides))
-    pairs = [(each, text) for each, text in zip(parsed, overrides, strict=True) if not each.is_hydra_override()]
-    fixed = [text for each, text in pairs if not each.is_sweep_override()]
-    return fixed, [(each, text) for each, text in pairs if each.is_sweep_override()]
+    pairs = [
+        (override, text) for override, text in zip(parsed, overrides, strict=True) if not override.is_hydra_override()
+    ]
+    fixed = [text for override, text in pairs if not override.is_sweep_override()]
+    return fixed, [(override, text) for override, text in pairs if override.is_sweep_override()]
 
 
 def _axes(overrides: Sequence[str]) -> tuple[list[str], list[Axis]]:
     """The overrides with one value, and those that list several. Raises Mistake."""
     fixed, listed = split(overrides)
-    count = math.prod(_count(each, text) for each, text in listed)
+    count = math.prod(_count(override, text) for override, text in listed)
     if count > LIMIT:
         raise Mistake(f"{count:,} cells: a sweep has at most {LIMIT:,}", "list fewer values, or sweep in parts")
-    axes = [Axis(each.get_key_element(), list(values_of(each))) for each, _ in listed]
+    axes = [Axis(override.get_key_element(), list(values_of(override))) for override, _ in listed]
     if empty := [text for (_, text), axis in zip(listed, axes, strict=True) if not axis.values]:
         raise Mistake(f"{empty[0]}: lists no value")
     return fixed, axes

@@ -46,7 +46,7 @@ def comparable(results: Sequence[Fields], rows: Sequence[Row], settings: Sequenc
     telling_columns = telling(values, [()] * len(rows))
     columns = [column for column in telling_columns if column != "seed" and not is_condition(f"config.{column}")]
     conditions = _conditions(results)
-    keys = [_key(each) for each in conditions]
+    keys = [_key(values) for values in conditions]
     of_key = dict(zip(keys, conditions, strict=True))
     counts: dict[str, int] = {}
     for key, result in zip(keys, results, strict=True):
@@ -62,9 +62,9 @@ def comparable(results: Sequence[Fields], rows: Sequence[Row], settings: Sequenc
         configurations[place].runs.append(number)
         if is_finished(result):
             configurations[place].finished[result["seed"]] = number
-    usual = _usual(columns, [rows[each.runs[0]] for each in configurations.values()])
-    for each in configurations.values():
-        each.name = _name(columns, rows[each.runs[0]], usual)
+    usual = _usual(columns, [rows[configuration.runs[0]] for configuration in configurations.values()])
+    for configuration in configurations.values():
+        configuration.name = _name(columns, rows[configuration.runs[0]], usual)
     texts = _texts([of_key[key] for key in order])
     return Comparable(columns, list(configurations.values()), texts)
 
@@ -90,12 +90,12 @@ def _join_unfinished(keys: list[str], conditions: Sequence[dict[str, Any]], resu
     if all(map(is_finished, results)):
         return
     of_settings: dict[str, str] = {}
-    for key, each, result in zip(keys, conditions, results, strict=True):
+    for key, values, result in zip(keys, conditions, results, strict=True):
         if is_finished(result):
-            of_settings.setdefault(_settings_key(each), key)
-    for number, (each, result) in enumerate(zip(conditions, results, strict=True)):
+            of_settings.setdefault(_settings_key(values), key)
+    for number, (values, result) in enumerate(zip(conditions, results, strict=True)):
         if not is_finished(result):
-            keys[number] = of_settings.get(_settings_key(each), keys[number])
+            keys[number] = of_settings.get(_settings_key(values), keys[number])
 
 
 def _settings_key(conditions: Mapping[str, Any]) -> str:
@@ -128,19 +128,21 @@ def _name(columns: Sequence[str], row: Row, usual: Mapping[str, str]) -> str:
 
 def _texts(conditions: Sequence[dict[str, Any]]) -> list[str]:
     """Sets of conditions in words, as far as they differ and as far as it takes to tell them apart."""
-    flat = [dict(_leaves(each)) for each in conditions]
-    names = dict.fromkeys(name for each in flat for name in each)
+    flat = [dict(_leaves(values)) for values in conditions]
+    names = dict.fromkeys(name for leaves in flat for name in leaves)
     differing = [name for name in names if _different(flat, name) > 1 and not _follows_from_kind(flat, name)]
     settings = [name for name in differing if name.partition(".")[0] not in DIGESTS]
     differing = settings if _different(flat, *settings) == len(flat) else differing
-    texts = [", ".join(f"{name} {str(each[name])[:SHORT]}" for name in differing if name in each) for each in flat]
+    texts = [
+        ", ".join(f"{name} {str(leaves[name])[:SHORT]}" for name in differing if name in leaves) for leaves in flat
+    ]
     # two different digests may begin with the same shown characters
     return [text if texts.index(text) == number else f"{text} [{number}]" for number, text in enumerate(texts)]
 
 
 def _different(flat: Sequence[Mapping[str, Any]], *names: str) -> int:
     """The number of different values of these names, taken together."""
-    return len({tuple(str(each.get(name)) for name in names) for each in flat})
+    return len({tuple(str(leaves.get(name)) for name in names) for leaves in flat})
 
 
 def _follows_from_kind(flat: Sequence[Mapping[str, Any]], name: str) -> bool:

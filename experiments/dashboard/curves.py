@@ -62,11 +62,11 @@ def mean_curve(curves: Sequence[Columns]) -> Columns:
     """
     if not curves or not all(curves):
         return {}
-    shared = set.intersection(*(set(each["step"]) for each in curves))
-    places = [[place for place, step in enumerate(each["step"]) if step in shared] for each in curves]
+    shared = set.intersection(*(set(curve["step"]) for curve in curves))
+    places = [[place for place, step in enumerate(curve["step"]) if step in shared] for curve in curves]
     mean_columns: Columns = {"step": sorted(shared)}
-    for key in curves[0].keys() & set.intersection(*(set(each) for each in curves)) - {"step"}:
-        values = [[each[key][place] for place in of] for each, of in zip(curves, places, strict=True)]
+    for key in curves[0].keys() & set.intersection(*(set(curve) for curve in curves)) - {"step"}:
+        values = [[curve[key][place] for place in of] for curve, of in zip(curves, places, strict=True)]
         mean_columns[key] = [_mean(column) for column in zip(*values, strict=True)]
         if key == "loss" and len(curves) > 1:
             mean_columns["half"] = [_half(column) for column in zip(*values, strict=True)]

@@ -43,7 +43,7 @@ def baselines(
         losses = of_seeds(configurations[number], results)
         return variants[number] != DEFAULT, -len(losses), sum(losses.values()) / len(losses)
 
-    finished = [number for number, each in configurations.items() if each.finished]
+    finished = [number for number, configuration in configurations.items() if configuration.finished]
     return sorted(finished, key=suited)[: max(1, MOST // max(1, len(finished)))]
 
 
@@ -56,12 +56,17 @@ def differences(
     than the baseline", with Holm's correction over all configurations that share two seeds with it; `better alone` or
     `worse alone` for an outcome that it would only have without the correction. why: the reason for `not tested`.
     """
-    losses = {number: of_seeds(each, results) for number, each in configurations.items()}
-    ended = {number: [results[run] for run in each.finished.values()] for number, each in configurations.items()}
-    reasons_of = {
-        number: why for number, each in configurations.items() if (why := _stuck(each, results, ended[number]))
+    losses = {number: of_seeds(configuration, results) for number, configuration in configurations.items()}
+    ended = {
+        number: [results[run] for run in configuration.finished.values()]
+        for number, configuration in configurations.items()
     }
-    gains = {number: gain for number, each in ended.items() if (gain := mean_late_gain(each)) is not None}
+    reasons_of = {
+        number: why
+        for number, configuration in configurations.items()
+        if (why := _stuck(configuration, results, ended[number]))
+    }
+    gains = {number: gain for number, of_number in ended.items() if (gain := mean_late_gain(of_number)) is not None}
     compared: dict[int, Compared] = {}
     for number in configurations:
         shared = sorted(losses[number].keys() & losses[baseline].keys()) if number != baseline else []
@@ -73,10 +78,10 @@ def differences(
             reasons = marks(unmarked, _by_name(reasons_of, of), _by_name(gains, of))
             compared[number] = Compared("", ">", paired, -1, MARGIN, rows, marks=reasons)
     # a single pair can show nothing, so it takes no share of the allowed error
-    family = [number for number, each in compared.items() if len(each.values) > 1]
+    family = [number for number, comparison in compared.items() if len(comparison.values) > 1]
     levels = dict(zip(family, holm_levels([claim_p_value([compared[number]]) for number in family]), strict=True))
-    words = {number: _word(each, levels.get(number, 0.0)) for number, each in compared.items()}
-    described = {number: _described(each, words[number]) for number, each in compared.items()}
+    words = {number: _word(comparison, levels.get(number, 0.0)) for number, comparison in compared.items()}
+    described = {number: _described(comparison, words[number]) for number, comparison in compared.items()}
     next_level = ALPHA / max(1, sum(level == 0 for level in levels.values()))
     for number in sorted(described, key=lambda number: described[number]["mean"])[:HINTS]:
         if words[number] == "not resolved" and (needed := compared[number].seeds_needed(next_level)):

@@ -51,8 +51,14 @@ def parse_search(journal: bytes) -> dict[str, Any] | None:
     return {
         "objectives": [{"name": name, "direction": direction} for name, direction in findings.objectives.items()],
         "trials": [
-            {"number": each.number, "run": each.run, "state": each.state, "values": each.values, "point": each.point}
-            for each in findings.ended
+            {
+                "number": trial.number,
+                "run": trial.run,
+                "state": trial.state,
+                "values": trial.values,
+                "point": trial.point,
+            }
+            for trial in findings.ended
         ],
         "best": findings.best,
         "best_so_far": best_so_far,

@@ -71,9 +71,9 @@ def matching(selection: list[str], results: list[Fields]) -> list[Fields]:
     for key in filters:
         _check_filter(key, results)
     return [
-        each
-        for each in results
-        if all(any(_matches(each, key, one) for one in wanted.split(",")) for key, wanted in filters.items())
+        result
+        for result in results
+        if all(any(_matches(result, key, one) for one in wanted.split(",")) for key, wanted in filters.items())
     ]
 
 
@@ -154,7 +154,7 @@ def shared_its_machine(result: Fields) -> bool:
 
 def is_condition(place: str) -> bool:
     """Whether losses can be compared only between runs that have the same at this place."""
-    return any(f"{place}.".startswith(f"{each}.") for each in CONDITIONS.values())
+    return any(f"{place}.".startswith(f"{condition}.") for condition in CONDITIONS.values())
 
 
 def differing_conditions(results: list[Fields]) -> list[str]:

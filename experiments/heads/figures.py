@@ -77,16 +77,16 @@ def share_scales(same_kind: Sequence[Figure]) -> None:
     for counterparts in zip(*(figure.axes for figure in same_kind), strict=True):
         # a colour bar follows its image
         if (
-            len({each.get_title(loc="left") for each in counterparts}) > 1
+            len({counterpart.get_title(loc="left") for counterpart in counterparts}) > 1
             or counterparts[0].get_label() == "<colorbar>"
         ):
             continue
-        images = [image for each in counterparts for image in each.images]
+        images = [image for counterpart in counterparts for image in counterpart.images]
         for image in images:
-            image.set_clim(min(each.norm.vmin for each in images), max(each.norm.vmax for each in images))
-        for each in counterparts if not images else ():
-            each.set_xbound(*_union([other.get_xbound() for other in counterparts]))
-            each.set_ybound(*_union([other.get_ybound() for other in counterparts]))
+            image.set_clim(min(other.norm.vmin for other in images), max(other.norm.vmax for other in images))
+        for counterpart in counterparts if not images else ():
+            counterpart.set_xbound(*_union([other.get_xbound() for other in counterparts]))
+            counterpart.set_ybound(*_union([other.get_ybound() for other in counterparts]))
 
 
 def _union(bounds: Sequence[tuple[float, float]]) -> tuple[float, float]:
@@ -113,22 +113,22 @@ def layer_head_heatmaps(panels: Mapping[str, Array], columns: int = 2) -> Figure
     rows = -(-len(panels) // columns)
     layers, heads = next(iter(panels.values())).shape
     figure, axes = new_figure(rows, columns, rows * (0.55 + 0.17 * max(layers, 4)))
-    for each in axes.flat[len(panels) :]:
-        each.set_visible(False)
-    for each, (title, values) in zip(axes.flat, panels.items(), strict=False):
+    for panel in axes.flat[len(panels) :]:
+        panel.set_visible(False)
+    for panel, (title, values) in zip(axes.flat, panels.items(), strict=False):
         low, high = colour_range(values)
-        image = each.imshow(values, cmap="cividis", vmin=low, vmax=high, aspect="auto", interpolation="nearest")
-        each.set_title(title)
-        each.set_yticks(range(layers), [str(layer) for layer in range(1, layers + 1)])
+        image = panel.imshow(values, cmap="cividis", vmin=low, vmax=high, aspect="auto", interpolation="nearest")
+        panel.set_title(title)
+        panel.set_yticks(range(layers), [str(layer) for layer in range(1, layers + 1)])
         shown = shown_heads(heads)
-        each.set_xticks(shown, [str(head + 1) for head in shown])
-        each.spines[:].set_visible(False)
-        each.tick_params(length=0)
-        bar = figure.colorbar(image, ax=each, fraction=0.05, pad=0.02)
+        panel.set_xticks(shown, [str(head + 1) for head in shown])
+        panel.spines[:].set_visible(False)
+        panel.tick_params(length=0)
+        bar = figure.colorbar(image, ax=panel, fraction=0.05, pad=0.02)
         bar.outline.set_visible(False)
         bar.ax.yaxis.set_major_locator(MaxNLocator(3))
-    for each in axes[:, 0]:
-        each.set_ylabel("layer")
+    for panel in axes[:, 0]:
+        panel.set_ylabel("layer")
     figure.supxlabel("head", fontsize=9)
     return figure
 
@@ -140,7 +140,7 @@ def head_plane(points: Array, layers: Sequence[int], heads: Sequence[int], withi
     plane, depth = axes[:, 0]
     colours = layer_colours(max(layers))
     for layer in sorted(set(layers)):
-        of_layer = points[[index for index, each in enumerate(layers) if each == layer]]
+        of_layer = points[[index for index, of_point in enumerate(layers) if of_point == layer]]
         plane.scatter(*of_layer.T, s=12, color=colours[layer - 1], linewidths=0, label=f"layer {layer}")
     NumberedDiscs(plane, points, heads, [colours[layer - 1] for layer in layers])
     plane.set_aspect("equal", adjustable="datalim")
@@ -200,21 +200,21 @@ def projection_maps(layers: Sequence[dict[str, Array]]) -> Figure:
     names = max((list(projections) for projections in layers), key=len)
     figure, axes = new_figure(len(layers), len(names), 1.9 * len(layers) + 0.5)
     for layer, (row, projections) in enumerate(zip(axes, layers, strict=True), 1):
-        for each, name in zip(row, names, strict=True):
-            image = each.imshow(projections[name], cmap="RdBu_r", norm=CenteredNorm(), interpolation="nearest")
+        for panel, name in zip(row, names, strict=True):
+            image = panel.imshow(projections[name], cmap="RdBu_r", norm=CenteredNorm(), interpolation="nearest")
             before, after = (shown_heads(size) for size in projections[name].shape)
-            each.set_yticks(before, [str(head + 1) for head in before])
-            each.set_xticks(after, [str(head + 1) for head in after])
-            each.tick_params(length=0, labelsize=6)
-            each.spines[:].set_visible(False)
-            bar = figure.colorbar(image, ax=each, fraction=0.046, pad=0.03)
+            panel.set_yticks(before, [str(head + 1) for head in before])
+            panel.set_xticks(after, [str(head + 1) for head in after])
+            panel.tick_params(length=0, labelsize=6)
+            panel.spines[:].set_visible(False)
+            bar = figure.colorbar(image, ax=panel, fraction=0.046, pad=0.03)
             bar.outline.set_visible(False)
             bar.ax.tick_params(labelsize=6)
             if layer == 1:
-                each.set_title(f"entries of {name}", loc="center")
+                panel.set_title(f"entries of {name}", loc="center")
         row[0].set_ylabel(f"layer {layer}: head before", fontsize=8)
-    for each in axes[-1]:
-        each.set_xlabel("head after", fontsize=8)
+    for panel in axes[-1]:
+        panel.set_xlabel("head after", fontsize=8)
     return figure
 
 
@@ -222,15 +222,15 @@ def projection_maps(layers: Sequence[dict[str, Array]]) -> Figure:
 def projection_distances(distances: Mapping[str, Sequence[float | None]], chance: float) -> Figure:
     """The distance of each layer's projections from the identity and from a diagonal matrix."""
     figure, axes = new_figure(1, 2, 2.5)
-    for each, kind in zip(axes[0], ("identity", "diagonal"), strict=True):
+    for panel, kind in zip(axes[0], ("identity", "diagonal"), strict=True):
         names = [name for name in distances if name.endswith(kind)]
         for name, colour, marker in zip(names, (BLUE, ORANGE, GREEN), "os^", strict=False):
             values = [np.nan if value is None else value for value in distances[name]]
             label = name.removesuffix(kind).strip()
-            each.plot(range(1, len(values) + 1), values, color=colour, marker=marker, label=label)
-        each.set_xlabel("layer")
-        each.xaxis.set_major_locator(MaxNLocator(integer=True))
-        each.set_ylim(0, 1.08 * each.get_ylim()[1])
+            panel.plot(range(1, len(values) + 1), values, color=colour, marker=marker, label=label)
+        panel.set_xlabel("layer")
+        panel.xaxis.set_major_locator(MaxNLocator(integer=True))
+        panel.set_ylim(0, 1.08 * panel.get_ylim()[1])
     axes[0, 0].set_title("Distance from the identity: ||P - I|| / ||I||")
     axes[0, 1].set_title("Share of the squared entries off the diagonal")
     axes[0, 1].axhline(chance, color=GREY, linestyle=":")
@@ -253,7 +253,7 @@ def effective_ranks(before: Sequence[Array], after: Sequence[Array], lines: Mapp
         axes.axhline(value, color=GREY, linestyle=":", linewidth=1)
         axes.annotate(name, (0.995, value), xycoords=axes.get_yaxis_transform(), ha="right", va="bottom", fontsize=7)
     axes.set(xlabel="layer", ylabel="effective rank", title="Effective rank of the logits: a dot is a head")
-    axes.set_ylim(0, 1.12 * max([*lines.values(), *(float(np.max(each)) for each in [*before, *after])]))
+    axes.set_ylim(0, 1.12 * max([*lines.values(), *(float(np.max(ranks)) for ranks in [*before, *after])]))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(fontsize=8, loc="upper left")
     return figure
@@ -308,8 +308,8 @@ def relation_accuracies(
     axes.hlines(place, *intervals.T, color=BLUE, linewidth=1.5, zorder=1)
     axes.scatter(baseline, place, color="black", marker="|", s=70, zorder=2, label="best fixed offset")
     axes.scatter(accuracy, place, color=BLUE, s=24, zorder=3, label="best head, named layer-head, and its 95% interval")
-    for each, high, low, head in zip(place, intervals[:, 1], baseline, heads, strict=True):
-        axes.annotate(head, (max(high, low), each), xytext=(6, 0), textcoords="offset points", va="center", fontsize=7)
+    for y, high, low, head in zip(place, intervals[:, 1], baseline, heads, strict=True):
+        axes.annotate(head, (max(high, low), y), xytext=(6, 0), textcoords="offset points", va="center", fontsize=7)
     axes.set_yticks(place, names)
     axes.set(
         xlim=(0, 1.08), ylim=(-0.8, len(names) - 0.2), xlabel="accuracy: share of the related words that are found"

@@ -40,21 +40,21 @@ def attention_maps(maps: Mapping[str, Array], heads: int, queries: Sequence[str]
     # the constrained layout takes seconds for a hundred axes
     figure = Figure(figsize=size)
     axes = figure.subplots(rows, columns, squeeze=False)
-    for index, each in enumerate(axes.flat):
-        each.set(xticks=[], yticks=[])
+    for index, panel in enumerate(axes.flat):
+        panel.set(xticks=[], yticks=[])
         if index >= len(maps):
-            each.set_visible(False)
+            panel.set_visible(False)
             continue
         name, values = list(maps.items())[index]
-        each.imshow(values, cmap=COLOURS, vmin=0, interpolation="nearest", aspect="auto")
-        each.spines[:].set(visible=True, linewidth=0.4, color="#bbbbbb")
-        each.set_title(f"{name} \N{LESS-THAN OR EQUAL TO} {float(values.max()):.2g}", fontsize=7, pad=2)
-        each.tick_params(length=0, pad=1, labelsize=TOKEN_POINTS)
+        panel.imshow(values, cmap=COLOURS, vmin=0, interpolation="nearest", aspect="auto")
+        panel.spines[:].set(visible=True, linewidth=0.4, color="#bbbbbb")
+        panel.set_title(f"{name} \N{LESS-THAN OR EQUAL TO} {float(values.max()):.2g}", fontsize=7, pad=2)
+        panel.tick_params(length=0, pad=1, labelsize=TOKEN_POINTS)
         # a $ in a token does not begin a formula
         if index % columns == 0:
-            each.set_yticks(range(len(queries)), queries, parse_math=False)
+            panel.set_yticks(range(len(queries)), queries, parse_math=False)
         if index + columns >= len(maps):
-            each.set_xticks(range(len(memory)), memory, rotation=90, parse_math=False)
+            panel.set_xticks(range(len(memory)), memory, rotation=90, parse_math=False)
     figure.subplots_adjust(
         left=labels[0] / size[0], right=(right - 0.05) / size[0], bottom=labels[1] / size[1],
         top=1 - (HEAD_INCHES + 0.2) / size[1], wspace=0.1 / width, hspace=0.25 / height,

@@ -54,7 +54,7 @@ class CommandLine(NamedTuple):
     @property
     def sweep(self) -> str:
         """The name of the sweep, which depends on the overrides in any order, without Hydra's own."""
-        relevant = sorted(each for each in self.overrides if not each.startswith(("hydra.", "hydra/")))
+        relevant = sorted(text for text in self.overrides if not text.startswith(("hydra.", "hydra/")))
         return f"sweep-{digest(relevant)[:8]}"
 
 
@@ -92,7 +92,7 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
     """Compose and check every cell once. Raises Mistake that names each wrong cell."""
     command = CommandLine(overrides, flags, name)
     parsed = check_overrides(overrides, name)
-    if not flags and not any(each.is_sweep_override() for each in parsed):
+    if not flags and not any(override.is_sweep_override() for override in parsed):
         composed = compose_raw(overrides, with_hydra=True, name=name)
         if composed.hydra.mode is not RunMode.MULTIRUN:
             with open_dict(composed):
@@ -109,7 +109,7 @@ def plan(overrides: list[str], flags: list[str], name: str = "config") -> Plan:
         if launcher == RAY:
             raise Mistake(f"hydra/sweeper={sweeper}: hydra/launcher={RAY} takes the cells of hydra/sweeper=basic only")
         return Plan(command, [], True, launcher, sweeper, runs)
-    overridden = {each.key_or_group for each in parsed}
+    overridden = {override.key_or_group for override in parsed}
     of_overlay = [f"{key}={value}" for key, value in (hydra.sweeper.params or {}).items() if key not in overridden]
     if sweeper == SEARCH:
         search = _planned_search(hydra.sweeper, launcher, [*of_overlay, *overrides])
@@ -216,7 +216,7 @@ def check_buildable(cells: list[Settings]) -> list[int]:
     _refuse(
         [f"{run_name(cell.model_dump())}: {error}" for cell, error in pairs if isinstance(error, Mistake)], len(cells)
     )
-    return [each for each in counts if isinstance(each, int)]
+    return [count for count in counts if isinstance(count, int)]
 
 
 def for_each_size(cells: list[Settings], measure: Callable[[Settings], T]) -> list[T]:

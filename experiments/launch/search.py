@@ -42,7 +42,7 @@ def print_search(planned: Plan) -> None:
     search, space = planned.search
     folder = study_folder(planned)
     console = Console()
-    show([{"key": each.key, "values": str(each)} for each in space.parameters], "table", console=console)
+    show([{"key": parameter.key, "values": str(parameter)} for parameter in space.parameters], "table", console=console)
     ended = read_ended(folder)
     points = "any number of" if space.points is None else f"{space.points:,}"
     directions = [f"{direction} {name}" for name, direction in search.objectives.items()]
@@ -63,7 +63,7 @@ def run_search(planned: Plan, workers: Workers, per_device: int, console: Consol
     search, space = planned.search
     folder = study_folder(planned)
     study = Study(folder, search, space)
-    left = max(0, study.wanted - sum(each.state != "failed" for each in study.ended()))
+    left = max(0, study.wanted - sum(trial.state != "failed" for trial in study.ended()))
     cells = planned.cells * left  # the expected number, with these sizes
     pool = pool_for(cells or planned.cells, workers, per_device)
     if left:
@@ -76,7 +76,7 @@ def run_search(planned: Plan, workers: Workers, per_device: int, console: Consol
             study.release()
     _print_study(study, search, console)
     print_failed(trials.outcomes, console, "the same command draws new ones for them")
-    return ExitCode.SWEEP_FAILED if any(each.failed for each in trials.outcomes) else ExitCode.DONE
+    return ExitCode.SWEEP_FAILED if any(outcome.failed for outcome in trials.outcomes) else ExitCode.DONE
 
 
 class _Trials:
@@ -163,8 +163,8 @@ def _print_study(study: Study, search: Search, console: Console) -> None:
         best = sorted((trial for trial in done if trial.number in findings.best), key=lambda trial: trial.values)
     title = f"the best of {len(done)} trials" if len(names) == 1 else f"Pareto front of {len(done)} trials"
     rows: list[dict[str, Any]] = [
-        {"trial": each.number, **dict(zip(names, each.values, strict=True)), **each.point, "run": each.run}
-        for each in best
+        {"trial": trial.number, **dict(zip(names, trial.values, strict=True)), **trial.point, "run": trial.run}
+        for trial in best
     ]
     if rows:
         show(rows, "table", title, console)
@@ -177,6 +177,6 @@ def _print_study(study: Study, search: Search, console: Console) -> None:
 
 def _counts(ended: list[EndedTrial]) -> str:
     """The number of trials by outcome."""
-    states = [each.state for each in ended]
+    states = [trial.state for trial in ended]
     counts = [f"{count} {state}" for state in ("done", "pruned", "failed") if (count := states.count(state))]
     return f"{len(ended)} trials have ended" + (f": {', '.join(counts)}" if counts else "")

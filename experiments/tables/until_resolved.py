@@ -86,8 +86,8 @@ def next_step(request: Request, source: Source, report: Report) -> NextCells | N
     seconds = _seconds(outcomes)
     failures = Counter(cell.row for cell, outcome in outcomes.items() if outcome.state in ("failed", "refused"))
     failing = {row for row, count in failures.items() if count >= MAX_FAILURES}
-    candidates = [each for each in _open(request, report) if not failing & set(each.rows)]
-    for chosen in sorted(candidates, key=lambda each: each.cost(seconds)):
+    candidates = [candidate for candidate in _open(request, report) if not failing & set(candidate.rows)]
+    for chosen in sorted(candidates, key=lambda candidate: candidate.cost(seconds)):
         if cells := _next_seed(source, chosen.rows):
             needed = f"{chosen.seeds} seeds" if chosen.seeds else f"over {MOST_SEEDS:,} seeds"
             have = len(chosen.comparison.values)

@@ -76,19 +76,19 @@ class HardConcreteGates:
         """A block in which the heads' outputs are multiplied by the gates that the step draws."""
         random = step_random(b"gate", self.seed, index)
         uniform = [
-            torch.from_numpy(random.random(len(each), dtype=np.float32)).clamp(1e-6, 1 - 1e-6)
-            for each in self.log_alpha
+            torch.from_numpy(random.random(len(of_layer), dtype=np.float32)).clamp(1e-6, 1 - 1e-6)
+            for of_layer in self.log_alpha
         ]
         with gated_by(self.model, lambda layer: sample_gates(self.log_alpha[layer], uniform[layer])):
             yield
 
     def term(self) -> Tensor:
         """Penalty times the expected number of open heads."""
-        return self.penalty * torch.cat([open_probability(each) for each in self.log_alpha]).sum()
+        return self.penalty * torch.cat([open_probability(of_layer) for of_layer in self.log_alpha]).sum()
 
     def without_noise(self) -> list[Tensor]:
         """The gates without noise, [H] for each layer."""
-        return [gates_without_noise(each.detach()) for each in self.log_alpha]
+        return [gates_without_noise(of_layer.detach()) for of_layer in self.log_alpha]
 
 
 def finetune_with_gates(run: TrainedRun, steps: int, penalty: float) -> tuple[Transformer, list[Tensor]]:

@@ -18,7 +18,12 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         return None
     batches = list(run.masked_batches())
     model, gates = l0_gates.finetune_with_gates(run, options.gates, options.penalty)
-    closed = [(layer, head) for layer, each in enumerate(gates) for head, gate in enumerate(each.tolist()) if gate == 0]
+    closed = [
+        (layer, head)
+        for layer, of_layer in enumerate(gates)
+        for head, gate in enumerate(of_layer.tolist())
+        if gate == 0
+    ]
     total = sum(value_heads(model))
     loss_before = pruning.loss_without_heads(run.model, batches, [])
     loss_after = pruning.loss_with_gates(model, batches, gates)
@@ -26,8 +31,8 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     pruned_loss = pruning.loss_without_heads(run.model, batches, pruning.removal_order(importances)[: len(closed)])
     rows = [
         {"layer": layer, "head": head, "gate": gate}
-        for layer, each in enumerate(gates, 1)
-        for head, gate in enumerate(each.tolist(), 1)
+        for layer, of_layer in enumerate(gates, 1)
+        for head, gate in enumerate(of_layer.tolist(), 1)
     ]
     text = (
         f"The model was fine-tuned for {options.gates} steps with hard-concrete gates on its heads' outputs, at a "

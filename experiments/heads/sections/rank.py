@@ -30,9 +30,9 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     finally:
         model.float()
     sections = [_of_part(run, part, [layers[place] for place in part.places]) for part in parts_of(model)]
-    tables = {name: [row for each in sections for row in each.tables[name]] for name in ("rank", "matching")}
-    pictures = {name: figure for each in sections for name, figure in each.figures.items()}
-    return Section("The bottleneck", " ".join(each.text for each in sections), pictures, tables)
+    tables = {name: [row for section in sections for row in section.tables[name]] for name in ("rank", "matching")}
+    pictures = {name: figure for section in sections for name, figure in section.figures.items()}
+    return Section("The bottleneck", " ".join(section.text for section in sections), pictures, tables)
 
 
 def _of_part(run: TrainedRun, part: Part, layers: list[dict[str, Tensor]]) -> Section:

@@ -138,7 +138,7 @@ def _draw_differences(axes: Axes, report: Report, compared: Sequence[_Drawn]) ->
     margin = report.request.budget.margin.value
     axes.axvspan(-margin, margin, color="#000000", alpha=0.07, linewidth=0)
     axes.axvline(0, color="#000000", linewidth=0.8)
-    drawn = [each for each in compared if each.comparison.mean is not None]
+    drawn = [line for line in compared if line.comparison.mean is not None]
     for place, (_, comparison, published) in enumerate(drawn):
         mean, bounds, colour = comparison.mean, comparison.interval, COLOURS[comparison.word()]
         assert mean is not None
@@ -147,18 +147,18 @@ def _draw_differences(axes: Axes, report: Report, compared: Sequence[_Drawn]) ->
             axes.plot(bounds, (place, place), color=colour, linewidth=1.6)
         if published and published.comparable:
             axes.plot(published.value, place, **PUBLISHED)
-    axes.set_yticks(range(len(drawn)), [each.name for each in drawn], fontsize=8)
+    axes.set_yticks(range(len(drawn)), [line.name for line in drawn], fontsize=8)
     axes.invert_yaxis()
-    in_words = {place: each.published for place, each in enumerate(drawn) if each.published}
+    in_words = {place: line.published for place, line in enumerate(drawn) if line.published}
     if in_words:
         right = axes.secondary_yaxis("right")
-        right.set_yticks([*in_words], [f"paper: {each}" for each in in_words.values()], fontsize=8)
+        right.set_yticks([*in_words], [f"paper: {difference}" for difference in in_words.values()], fontsize=8)
         right.tick_params(length=0)
     axes.set_title("paired differences, 95% intervals; shaded: the margin", fontsize=9, loc="right")
     axes.set_xlabel(_unit(report))
-    words = dict.fromkeys(each.comparison.word() for each in drawn)
+    words = dict.fromkeys(line.comparison.word() for line in drawn)
     handles = [axes.plot([], [], "o", color=COLOURS[word], label=word)[0] for word in words]
-    if any(each.comparable for each in in_words.values()):
+    if any(difference.comparable for difference in in_words.values()):
         handles += axes.plot([], [], label="printed by the paper", **PUBLISHED)
     axes.figure.legend(handles=handles, fontsize=8, frameon=False, ncols=len(handles) or 1, loc="outside lower right")
 

@@ -93,13 +93,13 @@ class DistributedWorld(World):
 
     def sum_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         """As in `World`. A gradient that only this process lacks counts as 0."""
-        has_gradient = torch.tensor([each.grad is not None for each in parameters], dtype=torch.int32)
+        has_gradient = torch.tensor([parameter.grad is not None for parameter in parameters], dtype=torch.int32)
         with self._heard():
             dist.all_reduce(has_gradient, dist.ReduceOp.MAX)
         for parameter, anywhere in zip(parameters, has_gradient.tolist(), strict=True):
             if anywhere and parameter.grad is None:
                 parameter.grad = torch.zeros_like(parameter)
-        self.sum([each.grad for each in parameters if each.grad is not None])
+        self.sum([parameter.grad for parameter in parameters if parameter.grad is not None])
 
     def spread(self, tensors: Sequence[Tensor]) -> None:
         """As in `World`."""

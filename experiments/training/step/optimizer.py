@@ -92,8 +92,8 @@ def muon_and_adamw(model: nn.Module, config: Muon, precision: str) -> list[Optim
     """
     linear = {module.weight for module in model.modules() if isinstance(module, nn.Linear)}
     named = list(model.named_parameters())
-    hidden = [each for name, each in named if each in linear and part(name) != "output"]
-    rest = [each for name, each in named if each not in linear or part(name) == "output"]
+    hidden = [parameter for name, parameter in named if parameter in linear and part(name) != "output"]
+    rest = [parameter for name, parameter in named if parameter not in linear or part(name) == "output"]
     matrices = muon.Muon(
         parameter_groups(model, hidden, config),
         lr=config.learning_rate,
@@ -138,23 +138,26 @@ BUILDERS: dict[type, Any] = {
 def parameter_groups(model: nn.Module, parameters: Iterable[nn.Parameter], config: Stepping) -> list[dict[str, Any]]:
     """Groups of matrices or of vectors, each with its factor of the learning rate, in the order of `parameters`."""
     layers = [module for module in model.modules() if isinstance(module, AttentionLayer)]
-    factors = {each: config.head_mixing_rate_factor for layer in layers for each in layer.head_mixing_parameters()}
+    mixing = [parameter for layer in layers for parameter in layer.head_mixing_parameters()]
+    factors = dict.fromkeys(mixing, config.head_mixing_rate_factor)
     tables = [module for module in model.modules() if isinstance(module, Learned | RelativeBias)]
-    factors |= {each: config.position_rate_factor for table in tables for each in table.parameters()}
+    factors |= {parameter: config.position_rate_factor for table in tables for parameter in table.parameters()}
     by_kind: dict[tuple[bool, float], list[nn.Parameter]] = {}
     for parameter in parameters:
         if parameter.requires_grad:
             factor = factors.get(parameter, 1.0)
             by_kind.setdefault((parameter.dim() >= 2, factor), []).append(parameter)
     return [
-        {"params": each, "matrices": matrices, "weight_decay": config.weight_decay * matrices, "rate_factor": factor}
-        for (matrices, factor), each in by_kind.items()
+        {"params": of_kind, "matrices": matrices, "weight_decay": config.weight_decay * matrices, "rate_factor": factor}
+        for (matrices, factor), of_kind in by_kind.items()
     ]
 
 
 def initialize_state(optimizers: Sequence[Optimizer], world: World) -> None:
     """Create the state of the optimizers, with all tensors 0, by a step of rate 0 with gradients of 0."""
-    parameters = [p for each in optimizers for group in each.param_groups for p in group["params"]]
+    parameters = [
+        parameter for optimizer in optimizers for group in optimizer.param_groups for parameter in group["params"]
+    ]
     for parameter in parameters:
         parameter.grad = torch.zeros_like(parameter)
     set_learning_rate(optimizers, 0.0)
