@@ -19,7 +19,7 @@ import yaml
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
-from experiments.config.expressions import in_words  # noqa: E402
+from experiments.config.expressions import MISSING, in_words  # noqa: E402
 from experiments.config.messages import CONF, options  # noqa: E402
 from experiments.settings.finetuning import Benchmark, FinetuningSettings  # noqa: E402
 from experiments.settings.group import Group  # noqa: E402
@@ -62,8 +62,13 @@ COMMON = {
 
 def page() -> str:
     """The whole page."""
-    top = raw("config")
     plain = [name for name in Settings.model_fields if name not in {*KINDS, "variant", "model", "trainer", "logger"}]
+    top = raw("config")
+    # what an option sets beside its group, such as the learning rate of the default optimizer
+    for group, option in (item for entry in top["defaults"] if isinstance(entry, dict) for item in entry.items()):
+        path = CONF / group / f"{option}.yaml"
+        beside = yaml.safe_load(path.read_text(encoding="utf-8")) if path.exists() else {}
+        top |= {key: value for key, value in beside.items() if group in beside and key in plain}
     parts = [HEAD, "## The main settings\n", table(Settings, plain, top, CONF / "config.yaml")]
     parts += ["## `variant`: the attention\n", variants()]
     parts += ["## `model`: the layers around the attention\n", presets("model", "bert")]
@@ -80,8 +85,12 @@ def page() -> str:
 
 FINETUNING = """## Fine-tuning
 
-`attn finetune RUN task=NAME` takes `optimizer`, `schedule`, `trainer` and `logger` as above, and the settings below.
-All other settings are those of the pretrained run.
+`attn finetune RUN task=NAME` takes the settings below. It also takes `max_steps`, `precision`, `backend`, `seed`,
+`runs`, `cache`, and the groups `optimizer` (`adamw` by default), `schedule`, `trainer` and `logger`, as described
+above. All other settings are those of the pretrained run.
+
+If `length` is not set, windows are as long as the sequences of the pretrained run. `dropout=0.1` sets the dropout of
+the model and of its attention weights; if it is not set, that of the pretrained run applies.
 """
 
 
@@ -151,9 +160,10 @@ def variants() -> str:
                 found.setdefault(key, []).append(option)
     rows = []
     for key, having in found.items():
-        tree = trees[having[0]]
         types = {allowed(schema(module_of(trees[option])), key) for option in having}
-        values = {default(trees[option].get(key)) for option in having}
+        having_value: dict[str, list[str]] = {}
+        for option in having:
+            having_value.setdefault(default(trees[option].get(key)), []).append(f"`{option}`")
         meanings = [yaml_comments(CONF / "variant" / f"{option}.yaml").get(key, "") for option in having]
         if key in COMMON:
             meanings = [COMMON[key]]
@@ -161,7 +171,9 @@ def variants() -> str:
         where = "all" if not lacking else ", ".join(f"`{option}`" for option in having)
         if len(having) > len(lacking) > 0:
             where = f"all but {', '.join(lacking)}"
-        value = default(tree.get(key)) if len(values) == 1 else "see the variant's file"
+        usual = max(having_value, key=lambda each: len(having_value[each]))
+        others = [f"{each} ({', '.join(names)})" for each, names in having_value.items() if each != usual]
+        value = "; ".join([usual, *others])
         rows.append(
             (f"`variant.{key}`", " or ".join(sorted(types)), value, where, sentence(next(filter(None, meanings), "")))
         )
@@ -233,7 +245,7 @@ def shortened(number: float) -> str:
 def default(value: Any) -> str:
     """A value of a YAML file as text, with references to other settings by name."""
     if value == "???":
-        return "must be given"
+        return MISSING
     if isinstance(value, str) and "${" in value:
         return re.sub(r"^as (.*)$", r"as `\1`", in_words(value))
     if isinstance(value, list):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
+from omegaconf import OmegaConf
 from pydantic import BaseModel
 
+from experiments.config.messages import CONF, groups_of
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.run import Settings
 
@@ -14,10 +16,15 @@ CLASSES: dict[str, type[Settings]] = {"config": Settings, "finetune": Finetuning
 
 
 def choices(name: str) -> str:
-    """A line for each key with its values, `norm: post | pre | sandwich | deep`. name: the file of `conf/`."""
+    """A line for each key with its values, `norm: post | pre | sandwich | deep`. name: the file of `conf/`.
+
+    Keys that the command cannot set, such as those of the pretrained run in `attn finetune`, are left out.
+    """
+    settable = {*map(str, OmegaConf.load(CONF / f"{name}.yaml")), *groups_of(name)}
     by_key: dict[str, dict[str, None]] = {}
     for key, value in _values(CLASSES[name], ""):
-        by_key.setdefault(key, {})[value] = None
+        if key.split(".")[0] in settable:
+            by_key.setdefault(key, {})[value] = None
     return "\n".join(f"{key}: {' | '.join(values)}" for key, values in by_key.items() if len(values) > 1)
 
 

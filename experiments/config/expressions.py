@@ -12,6 +12,7 @@ WORDS = {
     "cache_folder": "ATTN_CACHE, else ~/.cache/attn",
     "interpreter": "that of the running Python",
 }
+MISSING = "must be given"
 REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 # a reference, or a function whose arguments contain no expression
 INNERMOST = re.compile(r"\$\{(?:([\w.]+):)?([^${}]*)\}")
@@ -29,8 +30,9 @@ def in_words(text: str) -> str:
 
 
 def lines_in_words(text: str) -> str:
-    """YAML in which the values that are expressions are replaced by words."""
-    return re.sub(r"(?<=: )\$\{.*\}$", lambda match: in_words(match[0]), text, flags=re.MULTILINE)
+    """YAML in which the values that are expressions, or missing, are replaced by words."""
+    given = re.sub(r"(?<=: )\?\?\?$", MISSING, text, flags=re.MULTILINE)
+    return re.sub(r"(?<=: )\$\{.*\}$", lambda match: in_words(match[0]), given, flags=re.MULTILINE)
 
 
 def _expression(match: re.Match[str]) -> str:

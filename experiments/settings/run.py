@@ -46,7 +46,7 @@ class Settings(Group):
     norm: Norm  # where norms stand, see norms.md
     length: Annotated[int, Field(ge=8)]  # tokens in a sequence
     batch_size: Size  # sequences in a step
-    learning_rate: Positive  # peak learning rate; `optimizer=muon` sets 6e-3
+    learning_rate: Positive  # peak learning rate, see optimizers.md
     max_steps: Size | None  # steps of the run; null: another limit ends it
     precision: Precision  # auto: bf16 if the hardware has fast instructions for it
     backend: BackendName  # attention kernel; auto: the fastest that is exact for the case

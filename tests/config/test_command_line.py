@@ -103,7 +103,10 @@ def test_the_help_shows_the_choices_of_a_key(attn):
     lines = attn("train", "--help").stdout.splitlines()
     assert "norm: post | pre | sandwich | deep" in lines and "model.position: " + " | ".join(POSITION_KINDS) in lines
     assert any(line.startswith("backend: auto | ") for line in lines)
-    assert any(line.startswith("precision: ") for line in attn("finetune", "--help").stdout.splitlines())
+    finetuning = attn("finetune", "--help").stdout.splitlines()
+    assert "pretrained: must be given" in finetuning and any(line.startswith("precision: ") for line in finetuning)
+    # these are the pretrained run's
+    assert not any(line.startswith(("norm: ", "model.", "data.")) for line in finetuning)
 
 
 def test_heads_that_do_not_divide_the_hidden_size_are_told(attn):

@@ -12,6 +12,8 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
+from experiments.config.compose import compose
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
@@ -50,6 +52,14 @@ def test_every_page_of_results_is_in_the_navigation_of_the_site():
     nav = yaml.safe_load(re.findall(r"^nav:\n.*", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.M | re.S)[0])
     shown = re.findall(r"[\w/]+\.md", str(script["on_config"](SimpleNamespace(**nav)).nav))
     assert sorted(shown) == sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
+
+
+def test_the_main_settings_have_the_defaults_of_a_run():
+    page = (DOCS / "settings.md").read_text(encoding="utf-8").split("## ")[1]
+    shown = dict(re.findall(r"^\| `(\w+)` \| [^|]* \| `([^`]*)` \|", page, re.MULTILINE))
+    run = compose([]).model_dump()
+    assert {"learning_rate", "max_steps"} <= shown.keys()
+    assert all(yaml.safe_load(text.replace("e-", ".0e-")) == run[key] for key, text in shown.items())
 
 
 def test_every_setting_has_a_meaning():

@@ -23,12 +23,15 @@ CLAIMS = "_claims.csv"
 def write_index(folder: Path) -> Path:
     """Write the list anew from the comparisons of the folder's tables. Raises Mistake for a file without claims."""
     rendered = sorted(path.stem for path in folder.glob("*.md") if path.name != INDEX)
-    how = "`attn table NAME --out FOLDER` writes this page. [What the verdicts mean](../verdicts.md)."
+    how = (
+        "`attn table NAME --out FOLDER` writes this page. [How a claim is decided](../verdicts.md) explains the "
+        "verdicts."
+    )
     lines = ["# Results", "", how, ""]
     lines += [as_markdown([row for stem in rendered for row in _rows(stem, _claims(folder / f"{stem}{CLAIMS}"))])]
     with_results = {stem.split("_seeds")[0] for stem in rendered}
     if missing := [name for name in names() if name.replace("/", "_") not in with_results]:
-        lines += ["", "Not run yet:", ""]
+        lines += ["", "These tables have not been run yet. Each command makes the table whose claim follows it:", ""]
         lines += [f"* `attn table {name} --until-resolved`: {load(name).shows}" for name in missing]
     path = folder / INDEX
     write(path, "\n".join(lines) + "\n")
