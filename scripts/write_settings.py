@@ -128,9 +128,18 @@ def raw(name: str) -> dict[str, Any]:
     return tree.get(path.parent.name, tree)
 
 
+def chosen(group: str) -> str | None:
+    """The option of a group that a run has by default."""
+    return next(
+        (entry[group] for entry in raw("config")["defaults"] if isinstance(entry, dict) and group in entry), None
+    )
+
+
 def presets(group: str, basis: str | None = None) -> str:
     """The sentence that lists the options of a group."""
-    names = ", ".join(f"`{option}`" for option in options(group) if option != basis)
+    names = ", ".join(
+        f"`{option}`{' (the default)' * (option == chosen(group))}" for option in options(group) if option != basis
+    )
     also = f" The table has the defaults of `{basis}`, on which the presets are based." if basis else ""
     return f"Choose one with `{group}=NAME`: {names}.{also}\n"
 
@@ -140,7 +149,8 @@ def kinds(group: str, classes: Iterable[type[Group]]) -> Iterator[str]:
     for model in classes:
         names = get_args(model.model_fields["kind"].annotation)
         of_kind = [option for option in options(group) if raw(f"{group}/{option}").get("kind") in names]
-        basis = next((option for option in of_kind if option in names), of_kind[0])
+        usual = chosen(group)
+        basis = usual if usual in of_kind else next((option for option in of_kind if option in names), of_kind[0])
         fields = [field for field in model.model_fields if field != "kind"]
         title = ", ".join(f"`{name}`" for name in names)
         says = (inspect.getdoc(model) or "").splitlines()[0]

@@ -25,7 +25,7 @@ class ExampleSource(Group):
     subset: Text | None  # configuration of the data set
     revision: Text  # branch, tag or commit; the run records the commit
     train: Text  # a split expression, or a local .parquet, .json or .jsonl file
-    validation: Text | dict[str, Text]  # likewise; or several by name, each scored by itself
+    validation: Text | dict[str, Text]  # like `train`; or several by name, each scored by itself
     train_examples: Size | None  # largest number of training examples; null: all
     validation_examples: Size | None  # largest number of validation examples; null: all
 

@@ -10,7 +10,8 @@ from experiments.settings.group import Group, Text
 class Logger(Group):
     """W&B, TensorBoard and trackio, each a mirror of the run folder; any of them together."""
 
-    wandb: Literal["auto", "offline", "online", "off"]  # auto: online when logged in
+    # where W&B keeps the run; auto: online if you are logged in and the server answers, else offline
+    wandb: Literal["auto", "offline", "online", "off"]
     tensorboard: bool  # also log to the folder tensorboard of the runs
     trackio: bool  # also log to the folder trackio of the runs
     project: Text  # project in W&B and trackio

@@ -23,9 +23,9 @@ class AdamW(Stepping):
     """AdamW with decoupled decay (Loshchilov and Hutter 2019)."""
 
     kind: Literal["adamw"]
-    beta1: Fraction  # decay of the first moment; with Muon, for the parameters that AdamW trains
-    beta2: Fraction  # decay of the second moment; with Muon, likewise
-    epsilon: Positive  # added to the root of the second moment; with Muon, likewise
+    beta1: Fraction  # decay of the first moment
+    beta2: Fraction  # decay of the second moment
+    epsilon: Positive  # added to the root of the second moment
 
 
 class Adafactor(Stepping):
@@ -44,18 +44,18 @@ class Muon(Stepping):
     momentum: Fraction  # momentum of the hidden matrices
     nesterov: bool  # look ahead by one step of momentum
     newton_schulz_steps: Size  # iterations that make an update orthogonal
-    beta1: Fraction  # decay of the first moment; with Muon, for the parameters that AdamW trains
-    beta2: Fraction  # decay of the second moment; with Muon, likewise
-    epsilon: Positive  # added to the root of the second moment; with Muon, likewise
+    beta1: Fraction  # decay of the first moment
+    beta2: Fraction  # decay of the second moment
+    epsilon: Positive  # added to the root of the second moment
 
 
 class Lamb(Stepping):
     """LAMB (You et al. 2020), for large batches."""
 
     kind: Literal["lamb"]
-    beta1: Fraction  # decay of the first moment; with Muon, for the parameters that AdamW trains
-    beta2: Fraction  # decay of the second moment; with Muon, likewise
-    epsilon: Positive  # added to the root of the second moment; with Muon, likewise
+    beta1: Fraction  # decay of the first moment
+    beta2: Fraction  # decay of the second moment
+    epsilon: Positive  # added to the root of the second moment
 
 
 Optimizer = Annotated[AdamW | Adafactor | Muon | Lamb, Field(discriminator="kind")]

@@ -16,12 +16,12 @@ class Trainer(Group):
     batch_size: Size  # sequences in a step
     micro_batch: Size | None  # sequences per forward pass; null: the whole batch
     max_steps: Size | None  # limit on steps; the first limit that is reached ends the run
-    max_tokens: Size | None  # limit on tokens, likewise
-    max_minutes: Positive | None  # limit on minutes of training, likewise
+    max_tokens: Size | None  # limit on tokens
+    max_minutes: Positive | None  # limit on minutes of training
     precision: Precision  # auto: bf16 if the hardware has fast instructions for it
-    device: Device  # auto: a GPU if there is one
-    devices: Devices  # devices that share each batch; auto: all. Another number is the same run
-    sharded: bool  # whether the devices divide weights, gradients and moments among them (FSDP). It is the same run
+    device: Device  # cpu, cuda, or one of several GPUs (cuda:1); auto: a GPU if there is one
+    devices: Devices  # devices that share each batch; auto: all; the number does not change the run
+    sharded: bool  # the devices divide weights, gradients and moments (FSDP); this does not change the run
     threads: Size  # torch's threads on the CPU; another number is another run
     compile: Literal["auto"] | bool  # torch.compile; auto: if a trial shows that it saves time
     label_smoothing: Fraction  # share of the target's probability spread over the vocabulary, in training only
@@ -29,5 +29,6 @@ class Trainer(Group):
     evaluate_every: Size  # steps from one evaluation to the next
     evaluation_sequences: Size | None  # sequences of an evaluation; null: the whole split
     checkpoint_every: Size  # steps from one checkpoint to the next
-    guard: Literal["stop", "skip", "reload"]  # reaction to a non-finite loss or gradient
+    # after a loss or gradient that is not finite: end, skip the step, or first go back to the newest checkpoint
+    guard: Literal["stop", "skip", "reload"]
     guard_limit: Count  # number of skips or reloads before the run stops

@@ -19,7 +19,7 @@ class HubPairs(HubSet):
     kind: Literal["hub_pairs"]
     column: Text | None  # column with a text for each language; null: one column per language
     source: Text  # source language, as the column or the data set names it
-    target: Text  # target language, likewise
+    target: Text  # target language, as the column or the data set names it
 
     @property
     def grouping(self) -> Documents:
