@@ -141,6 +141,14 @@ def test_links_lead_to_files_and_headings_that_are_there(path):
         assert not heading or aim.suffix != ".md" or heading in anchors(aim), f"{target}#{heading}"
 
 
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_equations_in_sentences_are_shown_as_written(path):
+    # GitHub reads the Markdown first: it drops a backslash before punctuation, and takes what * or < begin for its own
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", path.read_text(encoding="utf-8"), flags=re.DOTALL)
+    for equation in re.findall(r"\$([^$\n]+)\$", text):
+        assert not re.search(r"\\[^A-Za-z]|[*<]|[})]_\w|^ | $", equation), equation
+
+
 def anchors(path: Path) -> set[str]:
     """The headings of a page as GitHub links to them."""
     headings = re.findall(
