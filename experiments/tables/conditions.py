@@ -74,7 +74,7 @@ def notes(request: Request, outcomes: CellOutcomes, step_times: StepTimes) -> It
     if budget.metric:
         yield f"Ranks and signs are against the published {budget.metric}."
     if left_out := [row.label for key, row in request.table.rows.items() if key not in request.rows]:
-        yield f"Not at this budget: {', '.join(left_out)}."
+        yield f"This budget leaves these rows out: {'; '.join(left_out)}."
     for (row, seed), outcome in outcomes.items():
         if outcome.state in ("failed", "refused", "diverged"):
             counts = f"; counts as the {budget.diverged} of the others" if budget.diverged else ""

@@ -133,7 +133,7 @@ def closing_sentence(report: Report) -> str:
     return (
         "A difference is the left side of the sign minus the right side, paired by seed. A claim holds if all of its "
         f"comparisons hold{schemes}. Holm's correction keeps the chance of any wrong verdict below 5% ({tried} here). "
-        "The words beside single comparisons are at 95% each."
+        "The words beside single comparisons are without this correction: each is at 95% by itself."
     )
 
 
