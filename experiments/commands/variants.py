@@ -62,5 +62,8 @@ def print_variants(overrides: list[str], format: str) -> None:
             }
         )
     sizes = " ".join(f"{key}={getattr(settings, key)}" for key in ("hidden_size", "heads", "key_size", "length"))
-    caption = f"of one attention layer and one sequence, at {sizes}; cache: bytes of keys and values kept, in 16 bits"
+    caption = (
+        f"The costs are those of one attention layer and one sequence, at {sizes}. The cache is the bytes of keys and "
+        "values that are kept, in 16 bits."
+    )
     show(rows, format, caption=caption)

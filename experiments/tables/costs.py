@@ -56,7 +56,9 @@ def list_tables(runs: Path) -> tuple[list[Row], str]:
             budget: _count(Request(name, table, budget, range(1), runs=runs)) for budget in table.budgets
         }
         rows.append({"table": name, "shows": table.shows} | {budget: counts.get(budget) for budget in BUDGETS})
-    return rows, "cells at each budget; attn table --dry-run estimates their cost on this machine"
+    return rows, (
+        "The numbers count the cells (runs) at each budget. attn table --dry-run estimates their cost on this machine."
+    )
 
 
 def table_costs(runs: Path, console: Console) -> tuple[list[Row], str]:
@@ -83,8 +85,9 @@ def table_costs(runs: Path, console: Console) -> tuple[list[Row], str]:
                 row[budget_name] = _cost_text(request, Prediction(*(cost or [None])))
         rows.append(row)
     caption = (
-        "a rough estimate for this machine: each cell is taken to cost what the baseline costs, and a FLOP what it "
-        "costs in a small model; fine-tuning (then ...) is not counted; attn table NAME --dry-run measures each row"
+        "These are rough estimates for this machine: every cell is assumed to cost what the baseline costs, and every "
+        "FLOP what it costs in a small model. Fine-tuning (then ...) is not counted. attn table NAME --dry-run measures"
+        " each row."
     )
     return rows, caption
 
