@@ -22,7 +22,8 @@ NAME = "transformers-custom"
 ROOMS = ("model", "settings")  # of experiments, whose code the folder carries
 # the class of transformers that loads a model of an architecture
 AUTO = {"causal_decoder": "AutoModelForCausalLM", "encoder_decoder": "AutoModelForSeq2SeqLM"}
-FRAME = ("[CLS] $A [SEP]", "[CLS] $A [SEP] $B:1 [SEP]:1")
+# the format whose special tokens stand around a text as in the training of an architecture
+READS_LIKE = {"causal_decoder": "gpt2", "encoder_decoder": "t5"}
 
 
 def export_custom(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint) -> None:
@@ -30,6 +31,7 @@ def export_custom(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoi
     from safetensors.torch import save_file
 
     from experiments.data.tokenizer import load
+    from experiments.formats.format import format_of
     from experiments.record.checkpoint_file import MODEL, load_weights, weights
 
     check_target(target)
@@ -40,11 +42,12 @@ def export_custom(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoi
     load_weights(model, run, tokenizer.digest, checkpoint, print)
     stored = {f"model.{key.removeprefix(MODEL)}": value.contiguous() for key, value in weights(model).items()}
     ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
+    alike = format_of(READS_LIKE.get(settings.objective.architecture, "bert"))
     with new_folder(target) as partial:
         save_file(stored, partial / "model.safetensors", {"format": "pt"})
-        config = {**_config(settings, tokenizer.vocabulary_size), **ids}
+        config = alike.with_tokens(_config(settings, tokenizer.vocabulary_size), ids)
         (partial / "config.json").write_text(to_json(config, indent=2) + "\n", encoding="utf-8")
-        tokenizer.with_frame(*FRAME).save(partial / TOKENIZER)
+        tokenizer.with_frame(*alike.frame).save(partial / TOKENIZER)
         (partial / "tokenizer_config.json").write_text(tokenizer_config(tokenizer, settings), encoding="utf-8")
         _copy_code(partial, settings)
     print(f"{target}: {settings.variant['name']} of {run.name}, for from_pretrained(..., trust_remote_code=True)")

@@ -17,12 +17,13 @@ from experiments.commands.export_custom import export_custom, push
 from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.config.compose import compose
 from experiments.config.messages import options
-from experiments.data.tokenizer import load
+from experiments.data.tokenizer import Tokenizer, load
 from experiments.record.checkpoint_file import load_weights, origin, save, weights
 from experiments.record.folder import RunFolder
 from experiments.settings.mistake import Mistake
 from experiments.tasks.pretraining import Pretraining
 from tests.formats.released import save as save_released
+from tests.formats.released import tokenizer_of
 
 transformers = pytest.importorskip("transformers")
 
@@ -58,14 +59,18 @@ def runs(tmp_path, names) -> Path:
     import_checkpoint(str(save_released("bert", base / "bert")), "bert", base / "runs", [])
     tokenizer = load(base / "runs/bert/tokenizer.json").with_sentinels(100)
     for name in names:
-        settings = compose([*SMALL, *words_of(name)])
-        with RunFolder(base / "runs" / name) as folder:
-            folder.create(settings.model_dump())
-            tokenizer.save(folder.path / "tokenizer.json")
-            model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
-            header = {"step": 0, **origin(settings.model_dump(), tokenizer.digest)}
-            save(folder.checkpoint, "best", 0, weights(model), header)
+        start(base / "runs" / name, name, tokenizer)
     return base / "runs"
+
+
+def start(path: Path, name: str, tokenizer: Tokenizer) -> None:
+    settings = compose([*SMALL, *words_of(name)])
+    with RunFolder(path) as folder:
+        folder.create(settings.model_dump())
+        tokenizer.save(folder.path / "tokenizer.json")
+        model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
+        header = {"step": 0, **origin(settings.model_dump(), tokenizer.digest)}
+        save(folder.checkpoint, "best", 0, weights(model), header)
 
 
 def words_of(name: str) -> Sequence[str]:
@@ -84,6 +89,27 @@ def test_a_folder_has_the_weights_of_the_run_and_the_code_of_its_variant(runs, t
     (best,) = (runs / "talking_heads" / "checkpoint").glob("best-*.safetensors")
     ours = {name.replace("/", "."): tensor for name, tensor in load_file(best).items()}
     assert there.keys() == ours.keys() and all(torch.equal(there[name], ours[name]) for name in ours)
+
+
+@pytest.mark.parametrize(
+    ("name", "tokens", "begins"),
+    [
+        ("multi_head", "[CLS] the [SEP]", "bos_token_id"),
+        ("causal", "[CLS] the", "bos_token_id"),
+        ("t5", "the [SEP]", "decoder_start_token_id"),
+    ],
+)
+def test_a_text_has_the_special_tokens_of_the_training(name, tokens, begins, tmp_path):
+    inner, _ = tokenizer_of("bert")
+    inner.post_processor = None
+    start(tmp_path / "runs" / name, name, Tokenizer(inner).with_sentinels(100))
+    export_custom(name, tmp_path / "there", tmp_path / "runs", "best")
+    there = type(inner).from_file(str(tmp_path / "there" / "tokenizer.json"))
+    assert " ".join(there.encode("the").tokens) == tokens
+    config = json.loads((tmp_path / "there" / "config.json").read_text())
+    assert {key: config[key] for key in config if key in ("bos_token_id", "decoder_start_token_id")} == {
+        begins: inner.token_to_id("[CLS]")
+    }
 
 
 @pytest.mark.campaign
