@@ -83,7 +83,7 @@ class ModernBertFormat(Format):
         """The overrides that make our model theirs. Raises Mistake that names what we don't have."""
         complete = DEFAULTS | dict(config)
         activation = complete["hidden_activation"]
-        require_config(complete, NEEDED | {"classifier_activation": activation})
+        require_config(complete, NEEDED | {"classifier_activation": activation, "rope_scaling": None})
         size = complete["hidden_size"] // complete["num_attention_heads"]
         every, bases = _global_every(complete), _rotary_bases(complete)
         values = {

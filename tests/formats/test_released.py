@@ -163,6 +163,14 @@ def test_positions_that_are_counted_from_another_padding_than_the_tokenizers_are
         import_checkpoint(str(source), "mine", tmp_path / "runs", [])
 
 
+def test_rotary_positions_that_are_scaled_are_refused(tmp_path):
+    source = save("modernbert", tmp_path / "modernbert")
+    config = json.loads((source / "config.json").read_text())
+    (source / "config.json").write_text(json.dumps(config | {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}))
+    with pytest.raises(Mistake, match=r"rope_scaling = .*'linear'.* of config\.json: only None can be expressed"):
+        import_checkpoint(str(source), "mine", tmp_path / "runs", [])
+
+
 def test_the_check_reads_further_than_a_published_window(tmp_path, monkeypatch):
     from experiments.formats.modernbert import ModernBertFormat
 
