@@ -40,6 +40,11 @@ def show_heads(names: list[str], runs: Path, options: HeadsOptions) -> None:
                 display.message(_export(run, options.export, folder.path / "heads"))
             sections = _sections(run, options, display)
             report.save_sections(sections, folder.path / "heads")
+            if lacking := report.undrawable_tokens(sections):
+                display.message(
+                    f"no font of this machine has {len(lacking)} characters of the maps, such as {lacking[:5]}: the "
+                    "PNG shows boxes; index.html and the SVG use the fonts of their reader"
+                )
             columns.append((folder.name, _summary(run), sections))
             report.write_page(folder.path / "heads" / "index.html", columns[-1:])
     page = folders[0].path / "heads" / "index.html"

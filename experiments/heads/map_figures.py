@@ -5,11 +5,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from matplotlib.cm import ScalarMappable
 from matplotlib.figure import Figure
 
 from experiments.heads.figures import Array, styled
+from experiments.heads.fonts import fonts_for
 
 # the size of a token and of a letter, and the maximum width of a row of maps
 TOKEN_INCHES, TOKEN_POINTS, LETTER_INCHES, MAPS_WIDTH = 0.085, 5.5, 0.055, 10.0
@@ -37,6 +39,8 @@ def attention_maps(maps: Mapping[str, Array], heads: int, queries: Sequence[str]
     labels = [LETTER_INCHES * max(map(len, tokens)) + 0.15 for tokens in (queries, memory)]
     right = labels[0] + columns * (width + 0.1)
     size = max(right, HEAD_WIDTH), labels[1] + rows * (height + 0.25) + HEAD_INCHES
+    # a $ in a token does not begin a formula
+    letters: dict[str, Any] = {"fontfamily": fonts_for([*queries, *memory]), "parse_math": False}
     # the constrained layout takes seconds for a hundred axes
     figure = Figure(figsize=size)
     axes = figure.subplots(rows, columns, squeeze=False)
@@ -50,11 +54,10 @@ def attention_maps(maps: Mapping[str, Array], heads: int, queries: Sequence[str]
         panel.spines[:].set(visible=True, linewidth=0.4, color="#bbbbbb")
         panel.set_title(f"{name} \N{LESS-THAN OR EQUAL TO} {float(values.max()):.2g}", fontsize=7, pad=2)
         panel.tick_params(length=0, pad=1, labelsize=TOKEN_POINTS)
-        # a $ in a token does not begin a formula
         if index % columns == 0:
-            panel.set_yticks(range(len(queries)), queries, parse_math=False)
+            panel.set_yticks(range(len(queries)), queries, **letters)
         if index + columns >= len(maps):
-            panel.set_xticks(range(len(memory)), memory, rotation=90, parse_math=False)
+            panel.set_xticks(range(len(memory)), memory, rotation=90, **letters)
     figure.subplots_adjust(
         left=labels[0] / size[0], right=(right - 0.05) / size[0], bottom=labels[1] / size[1],
         top=1 - (HEAD_INCHES + 0.2) / size[1], wspace=0.1 / width, hspace=0.25 / height,

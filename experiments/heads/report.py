@@ -8,14 +8,18 @@ import html
 import io
 import json
 import re
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+import matplotlib
 import pyarrow
 from matplotlib.figure import Figure
 from pyarrow import parquet
 
 from experiments.heads import figures
+from experiments.heads.fonts import undrawable
 from experiments.heads.measures.pruning import export_pruned
 from experiments.heads.section import Section
 from experiments.record.durable import folder_for, replacing, write
@@ -38,12 +42,18 @@ def save_sections(sections: Sequence[Section], folder: Path) -> None:
                 parquet.write_table(pyarrow.Table.from_pylist(rows), temporary)
         for name, figure in section.figures.items():
             with replacing(folder / f"{name}.png") as temporary:
-                figure.savefig(temporary, format="png", dpi=160)
+                _draw(figure, temporary, format="png", dpi=160)
             with replacing(folder / f"{name}.svg") as temporary:
                 temporary.write_bytes(svg(figure))
         for name, (run, removed) in section.models.items():
             export_pruned(run, removed, folder / name)
     write_digests(folder, [f"{name}.parquet" for section in sections for name in section.tables])
+
+
+def undrawable_tokens(sections: Sequence[Section]) -> str:
+    """The characters of the maps' tokens that no font of this machine has."""
+    rows = [row for section in sections for row in section.tables.get("maps", [])]
+    return undrawable({row[side] for row in rows for side in ("query_token", "memory_token")})
 
 
 def page(runs: Sequence[tuple[str, str, Sequence[Section]]], earlier: Mapping[str, str] | None = None) -> str:
@@ -124,10 +134,18 @@ def _viewer(maps: dict[str, object]) -> str:
 
 @functools.cache
 def svg(figure: Figure) -> bytes:
-    """The figure as SVG. The same figure always gives the same bytes."""
+    """The figure as SVG, whose text stays text. The same figure always gives the same bytes."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    with matplotlib.rc_context({"svg.fonttype": "none"}):
+        _draw(figure, buffer, format="svg", metadata={"Date": None})
     return buffer.getvalue()
+
+
+def _draw(figure: Figure, target: Path | io.BytesIO, **options: Any) -> None:
+    """Save the figure. `attn heads` itself says, once, which characters the fonts lack."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing from font")
+        figure.savefig(target, **options)
 
 
 def _picture(name: str, figure: Figure) -> str:
