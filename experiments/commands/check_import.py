@@ -46,7 +46,7 @@ def compare_with_transformers(
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     try:
-        theirs = getattr(transformers, kind).from_pretrained(source, local_files_only=True, dtype=torch.float32).eval()
+        theirs = format.in_transformers(source, kind).eval()
         their_tokenizer = transformers.AutoTokenizer.from_pretrained(source, local_files_only=True)
     except Exception as error:
         # what transformers raises for a folder that it can't read is of many kinds

@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from experiments.formats.format import Format
 from experiments.formats.requirements import ACTIVATIONS, THEIR_ACTIVATIONS, our_activation, require_config, text
+from experiments.formats.source import read_config, read_weights
 from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
 READ_ACTIVATIONS = ACTIVATIONS | {"gelu_pytorch_tanh": "gelu_tanh"}
+# keys of bert4keras
+OWN_SIZES = {"attention_key_size", "attention_head_size", "embedding_size"}
 # what our model must be for theirs to be the same function; a group's key, or a key that people vary
 FIXED = {
     "norm": "post",
@@ -155,6 +159,16 @@ class BertFormat(Format):
             return None
         sizes = ", ".join(f"{key}={_value(settings, key)} as {theirs}" for key, theirs in own.items())
         return f"for `attn import`, as transformers does not load such weights: {sizes}"
+
+    def in_transformers(self, folder: Path, architecture: str) -> nn.Module:
+        """Transformers' model; for sizes that it does not load, its BERT with heads that zeros widen."""
+        config = read_config(folder)
+        if self.model_type != "bert" or OWN_SIZES.isdisjoint(config):
+            return super().in_transformers(folder, architecture)
+        from experiments.formats.own_sizes import bert_of_own_sizes
+
+        _, state = read_weights(folder)
+        return bert_of_own_sizes(config, {_modern(name): tensor.float() for name, tensor in state.items()})
 
     def from_hugging_face(self, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """Their state dict under our names; without an output embedding if it is the input's."""

@@ -10,13 +10,14 @@ import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    from torch import Tensor, nn
 
 
 class Format(ABC):
@@ -55,6 +56,15 @@ class Format(ABC):
     def with_tokens(self, config: Mapping[str, Any], tokens: Mapping[str, int]) -> dict[str, Any]:
         """The config.json with the ids of special tokens, `pad_token_id`, `bos_token_id` and `eos_token_id`."""
         return {**config, **tokens}
+
+    def in_transformers(self, folder: Path, architecture: str) -> nn.Module:
+        """Transformers' own model of a folder, in float32, with which `--check` compares ours."""
+        import torch
+        import transformers
+
+        kind = getattr(transformers, architecture)
+        model: nn.Module = kind.from_pretrained(folder, local_files_only=True, dtype=torch.float32)
+        return model
 
     def note(self, settings: Settings) -> str | None:
         """A note for the user of an export."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from experiments.commands.export_checkpoint import export_run
@@ -20,7 +20,9 @@ from experiments.data.tokenizer import SPECIAL
 from experiments.formats.bert import BertFormat
 from experiments.model.build import build
 from experiments.record.folder import RunFolder
+from experiments.settings.mistake import Mistake
 from scripts import convert_tensorflow
+from tests.formats import released
 from tests.model.conftest import small_model
 
 SIZES = {"tiny": (312, 4, 104, 26), "small": (384, 6, 128, 32)}
@@ -137,6 +139,43 @@ def test_a_tensorflow_checkpoint_becomes_a_run_and_comes_out_as_it_was(tmp_path,
     assert all(torch.equal(again[name], converted[name]) for name in kept)
     kernel = stored["bert/encoder/embedding_hidden_mapping_in/kernel"]
     assert np.array_equal(again["bert.encoder.embedding_hidden_mapping_in.weight"].numpy(), kernel.T)
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {},
+        {"embedding_size": 24, "attention_key_size": 5},
+        {"attention_key_size": 3, "attention_head_size": 7, "num_attention_heads": 5},
+    ],
+)
+def test_a_check_compares_with_berts_of_transformers(sizes, tmp_path, capsys, monkeypatch):
+    """The same function by transformers' layers, whose heads zeros widen."""
+    pytest.importorskip("transformers")
+    source = released.save("bert", tmp_path / "source")
+    config = json.loads((source / "config.json").read_text()) | {"embedding_size": 9, "attention_key_size": 11} | sizes
+    settings = compose(BertFormat().overrides(config))
+    torch.manual_seed(0)
+    model = build("encoder", settings.model, settings.variant, config["vocab_size"], 0)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn(parameter.shape))
+    theirs = BertFormat().to_hugging_face(model.state_dict(), settings)
+    save_file({name: tensor.clone() for name, tensor in theirs.items()}, source / "model.safetensors")
+    (source / "config.json").write_text(json.dumps(config))
+    import_checkpoint(str(source), "plus", tmp_path / "runs", [], check=True)
+    assert "differ by at most" in capsys.readouterr().out
+
+    right = BertFormat.from_hugging_face
+
+    def wrong(self, state):
+        ours = right(self, state)
+        name = "encoder.layers.0.attention.query.bias"
+        return ours | {name: ours[name].flip(0)}
+
+    monkeypatch.setattr(BertFormat, "from_hugging_face", wrong)
+    with pytest.raises(Mistake, match="--check: the logits of 96 tokens differ"):
+        import_checkpoint(str(source), "other", tmp_path / "runs", [], check=True)
 
 
 def test_a_factorised_embedding_is_the_product_of_its_two_matrices(variant_of):
