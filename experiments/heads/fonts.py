@@ -6,7 +6,7 @@ import functools
 from collections.abc import Iterable
 
 from matplotlib import rcParams
-from matplotlib.font_manager import findfont, fontManager, get_font
+from matplotlib.font_manager import FontProperties, findfont, fontManager, get_font
 
 
 def fonts_for(texts: Iterable[str]) -> list[str]:
@@ -22,7 +22,7 @@ def undrawable(texts: Iterable[str]) -> str:
 @functools.cache
 def _chosen(characters: frozenset[str]) -> tuple[list[str], frozenset[str]]:
     """The fonts, where each next one has most of the characters that are still lacking; and what none has."""
-    names, lacking = list(rcParams["font.family"]), characters - _characters(findfont(None))
+    names, lacking = list(rcParams["font.family"]), characters - _characters(findfont(FontProperties()))
     # matplotlib's font of last resort has a box for every character
     files = {
         each.name: each.fname
