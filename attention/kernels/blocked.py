@@ -18,9 +18,9 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from attention.kernels import autocast
-from attention.kernels.compiler import not_compiled
 from attention.kernels.dropout import keep_scale, kept_weights, seed_number
 from attention.kernels.problem import Problem, Projection
+from attention.kernels.torch_compile import not_compiled
 
 # The most bytes of a map of a block, all heads together. On a CPU the six maps of a block should fit into the cache and
 # still be worth the calls. Half or twice as many bytes are as fast; 8 times as many take 1.5 times as long. A GPU needs

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from attention.kernels import cpu_library
-from attention.kernels.compiler import constant
 from attention.kernels.dropout import keep_scale, keep_threshold, seed_number
 from attention.kernels.problem import Problem
+from attention.kernels.torch_compile import constant
 
 TYPE_CODES = {torch.float32: 0, torch.bfloat16: 1, torch.float64: 2}
 # With at least HEADS_PER_THREAD heads for each thread, whole heads are divided evenly enough. Threads share an example

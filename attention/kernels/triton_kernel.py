@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from attention.kernels.compiler import not_compiled
 from attention.kernels.dropout import has_no_data, keep_scale, keep_threshold, seed_number
 from attention.kernels.problem import Problem
+from attention.kernels.torch_compile import not_compiled
 
 # Query rows and memory positions of a tile. They are the fewest that a product on tensor cores takes, because a tile
 # has all heads, and three maps and a sum exist at once. With 32 heads of size 32 and 8 warps, a map in float32 takes 32

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from attention.kernels import autocast, compiled, kernel_modules, reference, sdpa
-from attention.kernels.compiler import constant
 from attention.kernels.problem import Hook, Problem, Projection
+from attention.kernels.torch_compile import constant
 
 __all__ = ["BACKENDS", "Projection", "attend", "check_backend", "choose"]
 

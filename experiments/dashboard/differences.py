@@ -8,7 +8,8 @@ from typing import Any
 from experiments.dashboard.comparable import Configuration
 from experiments.record.result import Fields
 from experiments.statistics.comparison import Compared, Word, claim_p_value, claim_word
-from experiments.statistics.evidence import ALPHA, Anytime, holm_levels, interval, mean_and_deviation, standard_error
+from experiments.statistics.evidence import ALPHA, Anytime, interval, mean_and_deviation, standard_error
+from experiments.statistics.holm import holm_levels
 from experiments.statistics.plateau import marks, mean_late_gain, stuck
 
 MARGIN = 0.01  # nats: a difference that would matter

@@ -136,21 +136,6 @@ def standard_error(values: Sequence[float]) -> float | None:
     return mean_and_deviation(values)[1] / math.sqrt(len(values)) if len(values) > 1 else None
 
 
-def holm_levels(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
-    """The level that Holm's procedure (1979) leaves for each hypothesis, in the given order; 0 for one that is kept.
-
-    The smallest p-value is tested at alpha / m, the next one at alpha / (m - 1), and so on until one is kept. The
-    probability of any wrong rejection stays below alpha, at every look if the p-values are anytime-valid.
-    """
-    levels = [0.0] * len(p_values)
-    for rank, index in enumerate(sorted(range(len(p_values)), key=lambda index: p_values[index])):
-        level = alpha / (len(p_values) - rank)
-        if p_values[index] > level:
-            break
-        levels[index] = level
-    return levels
-
-
 def _student() -> Any:
     """Student's t, imported here because the anytime-valid interval does not need SciPy.
 

@@ -27,7 +27,8 @@ from experiments.statistics.comparison import (
     claim_word,
     widest,
 )
-from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, Evidence, holm_levels
+from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, Evidence
+from experiments.statistics.holm import holm_levels
 from experiments.statistics.plateau import marks
 from experiments.tables.definition.inequality import Inequality, Statement, arithmetic
 from experiments.tables.definition.table import Budget, Claim

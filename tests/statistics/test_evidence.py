@@ -16,7 +16,6 @@ from experiments.statistics.evidence import (
     Anytime,
     Planned,
     Waiting,
-    holm_levels,
     interval,
     standard_error,
 )
@@ -108,11 +107,3 @@ def test_equal_differences_leave_no_doubt():
 def test_a_plan_that_is_not_complete_says_nothing():
     assert Waiting().p_value(50, 9.0, 0.1, 0.0) == 1.0
     assert interval(Waiting(), [9.0, 9.1, 9.2]) is None
-
-
-def test_holms_levels_by_hand():
-    # 0.01 <= 0.05 / 3, then 0.02 <= 0.05 / 2, then 0.2 > 0.05
-    assert holm_levels([0.2, 0.01, 0.02]) == pytest.approx([0.0, 0.05 / 3, 0.025])
-    # the smallest is kept, and so are all
-    assert holm_levels([0.03, 0.02, 0.9]) == [0.0, 0.0, 0.0]
-    assert holm_levels([]) == []

@@ -1,0 +1,15 @@
+"""Holm's correction, by hand."""
+
+from __future__ import annotations
+
+import pytest
+
+from experiments.statistics.holm import holm_levels
+
+
+def test_holms_levels_by_hand():
+    # 0.01 <= 0.05 / 3, then 0.02 <= 0.05 / 2, then 0.2 > 0.05
+    assert holm_levels([0.2, 0.01, 0.02]) == pytest.approx([0.0, 0.05 / 3, 0.025])
+    # the smallest is kept, and so are all
+    assert holm_levels([0.03, 0.02, 0.9]) == [0.0, 0.0, 0.0]
+    assert holm_levels([]) == []
