@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -142,9 +143,15 @@ def _mistake_and_hint(error: BaseException, overrides: Iterable[str], name: str)
 def _readable(override: str) -> str:
     """How to write an override that Hydra's grammar does not accept: as the shell takes it, where that is known."""
     key, equals, value = override.partition("=")
+    is_number = re.fullmatch(r"[\W\d_eE]*", value)
+    for letter in key + (value if is_number else ""):
+        if not letter.isascii():
+            name = unicodedata.name(letter, "a character without a name").lower()
+            return f"{letter!r} is not ASCII (U+{ord(letter):04X}, {name}); type it anew"
     # a list, a mapping or a sweep that is not complete is not meant as a text
     if equals and value and re.fullmatch(r"[\w./]+", key) and not re.search(r"""["'`$\\!\n\[\]{}(),]""", value):
-        return f"""write {key}="'{value}'" """.rstrip()
+        # the shell replaces ~ only at the beginning of a word
+        return f"""write {key}="'{re.sub("^~/", "$HOME/", value)}'" """.rstrip()
     return "write key=value; quote parts that the shell or Hydra's grammar would split"
 
 

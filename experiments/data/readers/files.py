@@ -24,6 +24,7 @@ OTHER_FORMS = {
     b"\xfd7zXZ": "unpack it: xz -dk {}",
     b"BZh": "unpack it: bzip2 -dk {}",
     b"PK\x03\x04": "unpack it: unzip {}",
+    b"%PDF": "extract its text: pdftotext {}",
     b"PAR1": "it is a Parquet file: data=parquet reads it",
     # before UTF-16, whose mark is the beginning of this one
     codecs.BOM_UTF32_LE: "convert it: iconv -f utf-32 -t utf-8 {}",
@@ -31,6 +32,7 @@ OTHER_FORMS = {
     codecs.BOM_UTF16_LE: "convert it: iconv -f utf-16 -t utf-8 {}",
     codecs.BOM_UTF16_BE: "convert it: iconv -f utf-16 -t utf-8 {}",
 }
+GIT_LFS = b"version https://git-lfs.github.com/spec/"  # the first bytes of a file that stands for another
 ROWS_AT_ONCE = 256  # rows of a Parquet file in memory at once
 
 
@@ -61,7 +63,15 @@ def find(key: str, pattern: str) -> list[Path]:
             raise DataError(f"{key}={pattern}: {path} is not a regular file; copy its content into one")
         if path.stat().st_size == 0:
             raise DataError(f"{key}={pattern}: {path} is empty")
+        if _begin(path).startswith(GIT_LFS):
+            raise DataError(f"{key}={pattern}: {path} is a pointer to the text; get the text: git lfs pull")
     return paths
+
+
+def _begin(path: Path) -> bytes:
+    """The first bytes of a file, enough to tell its form."""
+    with path.open("rb") as file:
+        return file.read(len(GIT_LFS))
 
 
 def _beside(path: Path) -> str:
@@ -140,8 +150,7 @@ def _decoded(path: Path) -> Iterator[tuple[bytes, str]]:
 
 
 def _remedy(path: Path) -> str:
-    with path.open("rb") as file:
-        begin = file.read(max(map(len, OTHER_FORMS)))
+    begin = _begin(path)
     ways = (way for form, way in OTHER_FORMS.items() if begin.startswith(form))
     return next(ways, "convert it: iconv -f latin1 -t utf-8 {}").format(path)
 

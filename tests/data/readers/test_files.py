@@ -70,13 +70,20 @@ def test_a_wide_encoding_is_recognized(tmp_path: Path, encoding: str) -> None:
         (lzma.compress(b"text"), "unpack it: xz -dk"),
         (bz2.compress(b"text"), "unpack it: bzip2 -dk"),
         (b"\x28\xb5\x2f\xfd\x04\x00", "unpack it: zstd -dk"),
+        (b"%PDF-1.4\n%\xe2\xe3", "extract its text: pdftotext"),
     ],
-    ids=["gzip", "xz", "bzip2", "zstd"],
+    ids=["gzip", "xz", "bzip2", "zstd", "pdf"],
 )
 def test_a_packed_text_is_recognized(tmp_path: Path, packed: bytes, remedy: str) -> None:
     (tmp_path / "text").write_bytes(packed)
     with pytest.raises(DataError, match=f"is not UTF-8: .*; {remedy} .*text$"):
         list(text_bytes(tmp_path / "text"))
+
+
+def test_a_pointer_of_git_lfs_is_no_text(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n")
+    with pytest.raises(DataError, match="text is a pointer to the text; get the text: git lfs pull"):
+        find("data.train", str(tmp_path / "text"))
 
 
 def test_a_parquet_file_is_no_text(tmp_path: Path) -> None:
