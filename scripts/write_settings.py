@@ -248,8 +248,8 @@ def bounds(node: dict[str, Any]) -> str:
 
 
 def shortened(number: float) -> str:
-    """The number as text, with 2**32 as a power."""
-    return "2^32" if number == 2**32 else f"{number:g}"
+    """The number as text, with large powers of 2 as such."""
+    return {2**20: "2^20", 2**32: "2^32"}.get(number, f"{number:g}")
 
 
 def default(value: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.settings.group import Count, Group, Positive, Size, Text, WhichCheckpoint
+from experiments.settings.group import Count, Group, Number, Positive, Size, Text, WhichCheckpoint
 from experiments.settings.run import Settings
 
 # a metric of `experiments.tasks.finetuning.scores`
@@ -26,8 +26,8 @@ class ExampleSource(Group):
     revision: Text  # branch, tag or commit; the run records the commit
     train: Text  # a split expression, or a local .parquet, .json or .jsonl file
     validation: Text | dict[str, Text]  # like `train`; or several by name, each scored by itself
-    train_examples: Size | None  # largest number of training examples; null: all
-    validation_examples: Size | None  # largest number of validation examples; null: all
+    train_examples: Number | None  # largest number of training examples; null: all
+    validation_examples: Number | None  # largest number of validation examples; null: all
 
     has_labels: ClassVar[bool] = False  # its targets are labels, each with a probability that can be smoothed
 

@@ -6,9 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Size = Annotated[int, Field(ge=1)]
+LARGEST = 2**20
+
+# of a dimension: the bytes of a tensor with three of the largest still fit 64 bits
+Size = Annotated[int, Field(ge=1, le=LARGEST)]
+Depth = Annotated[int, Field(ge=1, le=1_000)]  # each layer takes time, even where nothing is computed
+Number = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Rate = Annotated[float, Field(gt=0, le=1e6, allow_inf_nan=False)]  # times another rate, it fits 32 bits
 NonNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Fraction = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(ge=0, le=1)]

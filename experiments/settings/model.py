@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.settings.group import Count, Fraction, Group, Positive, Size
+from experiments.settings.group import LARGEST, Depth, Fraction, Group, Positive, Size
 from experiments.settings.norm import NORM_KINDS
 from experiments.settings.position import POSITION_KINDS
 
@@ -25,7 +25,7 @@ class Model(Group):
     hidden_size: Size  # width of the residual stream
     intermediate_size: Size  # inner width of the feed-forward
     embedding_size: Size  # width of the embeddings; if not hidden_size, linear maps connect both
-    layers: Size  # depth of the model
+    layers: Depth  # depth of the model
     sharing: Literal["none", "attention", "feed_forward", "all"]  # sub-layers that are the same in all layers
     length: Size  # longest sequence; the size of a learned position table
     norm: Norm  # where norms stand: after a sub-layer, before it, on both sides, or after it with a scaled residual
@@ -41,12 +41,12 @@ class Model(Group):
     segment_length: Size | None  # tokens that attend to each other and to the segment before; null: no segments
     sinusoidal_base: Positive  # the slowest sinusoid rotates by about 1 / base radians per token
     position_start: Literal["normal", "sinusoidal"]  # start of learned positions
-    relative_buckets: Annotated[int, Field(ge=4)]  # T5's buckets of distance, both directions together
+    relative_buckets: Annotated[int, Field(ge=4, le=LARGEST)]  # T5's buckets of distance, both directions together
     relative_distance: Size  # distances from this one on share the last bucket
     activation: Literal["gelu", "gelu_tanh", "relu"]  # activation of the feed-forward
     gated: bool  # the feed-forward has a second inner map, which the activation's output multiplies
     linear_bias: bool  # biases of the attention's and the feed-forward's linear maps
-    token_types: Count  # rows of the token-type table; 0 = no table
+    token_types: Annotated[int, Field(ge=0, le=LARGEST)]  # rows of the token-type table; 0 = no table
     head_transform: bool  # a dense layer, the activation and a norm before the output embedding, as BERT has
     tied: bool  # the output embedding is the input embedding
     head_bias: bool  # a bias on each logit

@@ -6,15 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from experiments.settings.group import Fraction, Group, NonNegative, Positive, Size
+from experiments.settings.group import Fraction, Group, NonNegative, Positive, Rate
 
 
 class Stepping(Group):
     """The settings of all optimizers; weight decay applies to matrices, not to biases and norms."""
 
-    learning_rate: Positive  # peak learning rate
-    head_mixing_rate_factor: Positive  # factor on learning_rate for the parameters that mix heads (P_l, P_w)
-    position_rate_factor: Positive  # factor on learning_rate for learned positions and the relative bias
+    learning_rate: Rate  # peak learning rate
+    head_mixing_rate_factor: Rate  # factor on learning_rate for the parameters that mix heads (P_l, P_w)
+    position_rate_factor: Rate  # factor on learning_rate for learned positions and the relative bias
     weight_decay: NonNegative  # weight decay of matrices
     clip: Positive | None  # largest gradient norm; null: no clipping
 
@@ -43,7 +43,7 @@ class Muon(Stepping):
     kind: Literal["muon"]
     momentum: Fraction  # momentum of the hidden matrices
     nesterov: bool  # look ahead by one step of momentum
-    newton_schulz_steps: Size  # iterations that make an update orthogonal
+    newton_schulz_steps: Annotated[int, Field(ge=1, le=99)]  # iterations that make an update orthogonal
     beta1: Fraction  # decay of the first moment
     beta2: Fraction  # decay of the second moment
     epsilon: Positive  # added to the root of the second moment

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from attention.kernels import kernel_modules
 from experiments.settings.data import DataSettings
 from experiments.settings.devices import largest_part
-from experiments.settings.group import Group, Positive, Seed, Size, Text
+from experiments.settings.group import LARGEST, Depth, Group, Number, Rate, Seed, Size, Text
 from experiments.settings.kinds import kinds, one_of
 from experiments.settings.logger import Logger
 from experiments.settings.model import Model, Norm
@@ -42,12 +42,12 @@ class Settings(Group):
     key_size: Size  # d_k, width of queries and keys per head
     value_size: Size  # d_v, width of values per head
     hidden_size: Size  # width of the residual stream
-    layers: Size  # depth of the model
+    layers: Depth  # depth of the model
     norm: Norm  # where norms stand, see norms.md
-    length: Annotated[int, Field(ge=8)]  # tokens in a sequence
+    length: Annotated[int, Field(ge=8, le=LARGEST)]  # tokens in a sequence
     batch_size: Size  # sequences in a step
-    learning_rate: Positive  # peak learning rate, see optimizers.md
-    max_steps: Size | None  # steps of the run; null: another limit ends it
+    learning_rate: Rate  # peak learning rate, see optimizers.md
+    max_steps: Number | None  # steps of the run; null: another limit ends it
     precision: Precision  # auto: bf16 if the hardware has fast instructions for it
     backend: BackendName  # attention kernel; auto: the fastest that is exact for the case
     seed: Seed  # seed of starting values, batches, masks and dropout

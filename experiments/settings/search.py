@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import model_validator
 
-from experiments.settings.group import Count, Group, Seed, Size, Text
+from experiments.settings.group import Count, Group, Number, Seed, Text
 
 Direction = Literal["minimize", "maximize"]
 JOURNAL = "study.journal"  # file of a study, in a folder of `runs/sweeps`
@@ -16,7 +16,7 @@ PRUNED_BY = ({"validation_loss"}, {"best_validation_loss"})  # what intermediate
 class Search(Group):
     """The goal of a search, its number of trials, and how points are drawn."""
 
-    trials: Size  # of the whole study
+    trials: Number  # of the whole study
     minimize: list[Text]  # fields of result.json
     maximize: list[Text]
     sampler: Literal["tpe", "random"]

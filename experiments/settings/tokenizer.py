@@ -6,14 +6,15 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.settings.group import Group, Size, Text
+from experiments.settings.group import LARGEST, Group, Size, Text
 
 
 class TrainedTokenizer(Group):
     """A tokenizer that is trained on the corpus's training split."""
 
     kind: Literal["byte_bpe", "wordpiece"]
-    vocabulary_size: Annotated[int, Field(ge=300)]  # ids, special tokens included; a small text may support fewer
+    # ids, special tokens included; a small text may support fewer
+    vocabulary_size: Annotated[int, Field(ge=300, le=LARGEST)]
     # characters that WordPiece knows; null: 1,000 letters, and Chinese characters in half of the vocabulary
     alphabet: Size | None = None
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from experiments.settings.devices import Device, Devices
-from experiments.settings.group import Count, Fraction, Group, Positive, Size
+from experiments.settings.group import Count, Fraction, Group, Number, Positive, Size
 
 Precision = Literal["auto", "fp32", "bf16"]
 
@@ -15,8 +15,8 @@ class Trainer(Group):
 
     batch_size: Size  # sequences in a step
     micro_batch: Size | None  # sequences per forward pass; null: the whole batch
-    max_steps: Size | None  # limit on steps; the first limit that is reached ends the run
-    max_tokens: Size | None  # limit on tokens
+    max_steps: Number | None  # limit on steps; the first limit that is reached ends the run
+    max_tokens: Number | None  # limit on tokens
     max_minutes: Positive | None  # limit on minutes of training
     precision: Precision  # auto: bf16 if the hardware has fast instructions for it
     device: Device  # cpu, cuda, or one of several GPUs (cuda:1); auto: a GPU if there is one
@@ -25,10 +25,10 @@ class Trainer(Group):
     threads: Size  # torch's threads on the CPU; another number is another run
     compile: Literal["auto"] | bool  # torch.compile; auto: if a trial shows that it saves time
     label_smoothing: Fraction  # share of the target's probability spread over the vocabulary, in training only
-    log_every: Size  # steps from one log line to the next
-    evaluate_every: Size  # steps from one evaluation to the next
-    evaluation_sequences: Size | None  # sequences of an evaluation; null: the whole split
-    checkpoint_every: Size  # steps from one checkpoint to the next
+    log_every: Number  # steps from one log line to the next
+    evaluate_every: Number  # steps from one evaluation to the next
+    evaluation_sequences: Number | None  # sequences of an evaluation; null: the whole split
+    checkpoint_every: Number  # steps from one checkpoint to the next
     # after a loss or gradient that is not finite: end, skip the step, or first go back to the newest checkpoint
     guard: Literal["stop", "skip", "reload"]
     guard_limit: Count  # number of skips or reloads before the run stops

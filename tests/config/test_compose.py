@@ -53,6 +53,35 @@ def test_the_promised_command_composes_as_typed():
     assert {composed.variant[key] for key in ("key_heads", "softmax_heads", "value_heads")} == {24}
 
 
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("hidden_size=1000000000000", "must be at most 1048576"),
+        ("key_size=9999999999999999999999", "must be at most 1048576"),
+        ("tokenizer.vocabulary_size=99999999999", "must be at most 1048576"),
+        ("layers=1000000000", "must be at most 1000"),
+        ("learning_rate=1e308", "must be at most 1000000.0"),
+        ("optimizer.newton_schulz_steps=100", "must be at most 99"),
+    ],
+)
+def test_what_torch_or_time_cannot_hold_is_out_of_range(word, said):
+    assert said in message("optimizer=muon", word)
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("h\N{CYRILLIC SMALL LETTER IE}ads=2", "U+0435, cyrillic small letter ie"),
+        ("heads=\N{ARABIC-INDIC DIGIT TWO}", "U+0662, arabic-indic digit two"),
+        ("learning_rate=1e\N{MINUS SIGN}3", "U+2212, minus sign"),
+        ("heads=2\N{ZERO WIDTH SPACE}", "U+200B, zero width space"),
+        ("data.train=\N{LATIN SMALL LETTER U WITH DIAERESIS}.txt", "write data.train="),
+    ],
+)
+def test_a_word_that_cannot_be_read_is_named_with_its_remedy(word, said):
+    assert said in message(word)
+
+
 def test_sizes_follow_from_what_people_vary():
     composed = compose(["hidden_size=100", "heads=7", "length=48"])
     assert composed.key_size == composed.value_size == 100 // 7
@@ -149,7 +178,7 @@ def test_no_configuration_can_import_anything(path):
         (["tokenizer=file"], ["tokenizer.path has no value"]),
         (["heads=6,12"], ["Ambiguous", "add -m"]),
         (["seed=-1"], ["seed = -1", "at least 0"]),
-        (["cache=~/else where"], ["'cache=~/else where' cannot be read", """write cache="'~/else where'\""""]),
+        (["cache=~/else where"], ["'cache=~/else where' cannot be read", """write cache="'$HOME/else where'\""""]),
         (["data.train=\u00e9t\u00e9.txt"], ["cannot be read", """write data.train="'\u00e9t\u00e9.txt'\""""]),
         (["seed=${env:SEED}"], ["seed: Unsupported interpolation type env"]),
         (["data.train=[a"], ["'data.train=[a' cannot be read", "quote parts"]),

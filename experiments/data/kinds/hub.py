@@ -14,7 +14,7 @@ from experiments.data.readers import hub
 from experiments.data.readers.files import check_column
 from experiments.data.store import Cache
 from experiments.settings.data import Documents
-from experiments.settings.group import Size, Text
+from experiments.settings.group import Number, Text
 
 
 class HubSet(SplitData):
@@ -28,7 +28,7 @@ class HubSet(SplitData):
     revision: Text  # branch, tag or commit; the run records the commit
     column: Text | None
     streaming: bool  # read over the network while packing, without downloading the set; whole splits only
-    max_documents: Size | None  # largest number of train documents; validation and test have a 20th of it
+    max_documents: Number | None  # largest number of train documents; validation and test have a 20th of it
 
     @property
     @abstractmethod

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from experiments.settings.group import Group, Positive, Size, Text
+from experiments.settings.group import Group, Number, Positive, Text
 from experiments.settings.mistake import Mistake, nearest
 from experiments.tables.definition.folder import learning_rates
 from experiments.tables.definition.inequality import IDENTIFIER, Statement, parse
@@ -103,7 +103,7 @@ class Budget(Group):
     score: Text = "validation_loss"  # where the score stands in a result
     better: Direction = "lower"
     diverged: Text | None = None  # a cell that ended in NaN gets this number of the other cells as its score
-    seeds: Size
+    seeds: Number
     rows: list[Text] | None = None  # null: all
     overrides: str  # of every row
     finetune: dict[Identifier, Text] = Field(default_factory=dict)  # name -> overrides as after `attn finetune RUN`
