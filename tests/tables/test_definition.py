@@ -18,7 +18,7 @@ from experiments.settings.mistake import Mistake
 from experiments.tables.costs import BUDGETS
 from experiments.tables.definition import folder, published
 from experiments.tables.definition.folder import TABLES, checked, names
-from experiments.tables.definition.overrides import merged, parse, row_overrides
+from experiments.tables.definition.overrides import by_stage, merged, parse, row_overrides
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import Budget, Table, TableRow, Tuning
 from experiments.tables.sources.choose import source_of
@@ -320,6 +320,19 @@ def test_a_tuned_rate_reaches_the_rows_of_its_family_and_the_command_line_wins()
 
 def test_later_overrides_win_and_a_group_puts_away_what_was_set_inside_it():
     assert merged(["a=1", "data=c4", "data.max_documents=3"], ["a=2", "data=text"]) == ["a=2", "data=text"]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+def test_a_group_discards_no_key_that_is_given_beside_it_in_whatever_order(order):
+    given = ["data=text", "data.train=mine.txt"][::order]
+    assert merged(["data=c4", "data.max_documents=3"], given) == given
+
+
+def test_a_key_that_is_given_twice_is_refused():
+    with pytest.raises(Mistake, match="length is given twice: length=16 and length=16"):
+        by_stage(["length=16", "data=text", "length=16"])
+    with pytest.raises(Mistake, match="finetune.sst2.seed is given twice"):
+        by_stage(["finetune.sst2.seed=1", "seed=1", "finetune.sst2.seed=2"])
     assert parse("heads=6 key_size=${times:4,${value_size}}") == ["heads=6", "key_size='${times:4,${value_size}}'"]
 
 

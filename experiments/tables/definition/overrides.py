@@ -36,8 +36,14 @@ def row_overrides(rows: Mapping[str, TableRow], budget: Budget, user_overrides: 
 
 def by_stage(overrides: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
     """The overrides of the pretraining, and those of each fine-tuning by its name: `finetune.NAME.KEY=VALUE` becomes
-    KEY=VALUE.
+    KEY=VALUE. Raises Mistake for a key that is given twice.
     """
+    given: dict[str, str] = {}
+    for override in overrides:
+        key = key_of(override)
+        if key in given:
+            raise Mistake(f"{key} is given twice: {given[key]} and {override}")
+        given[key] = override
     of_pretraining = [override for override in overrides if not override.startswith(FINETUNE_PREFIX)]
     of_finetuning: dict[str, list[str]] = {}
     for override in overrides:
@@ -54,13 +60,14 @@ def parse(text: str) -> list[str]:
 
 
 def merged(*parts: list[str]) -> list[str]:
-    """One override for each key. A later choice of a group also discards earlier overrides of the group's keys."""
+    """One override for each key. A choice of a group also discards the group's keys in earlier parts."""
     by_key: dict[str, str] = {}
     for overrides in parts:
-        for override in overrides:
-            key = key_of(override)
-            by_key = {other: text for other, text in by_key.items() if other != key and not other.startswith(f"{key}.")}
-            by_key[key] = override
+        chosen = {key_of(override) for override in overrides}
+        kept = {
+            key: text for key, text in by_key.items() if not any(f"{key}.".startswith(f"{each}.") for each in chosen)
+        }
+        by_key = kept | {key_of(override): override for override in overrides}
     return list(by_key.values())
 
 
