@@ -20,7 +20,7 @@ MISTAKEN_PATH_ERRORS = {errno.ENAMETOOLONG, errno.ELOOP}
 # of the machine, at this moment
 MACHINE_ERRORS = {
     errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO,
-    errno.ESTALE, errno.ENXIO, errno.ENODEV,
+    errno.ESTALE, errno.ENXIO, errno.ENODEV, errno.ENOTCONN, errno.ETIMEDOUT, errno.EREMOTEIO, errno.EHOSTDOWN,
 }  # fmt: skip
 # where the output goes
 OUTPUT_ERRORS = {errno.EAGAIN, errno.ENOSPC, errno.EPIPE, errno.EIO, errno.EDQUOT, errno.EFBIG, errno.EBADF}

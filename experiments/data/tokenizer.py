@@ -20,7 +20,7 @@ from experiments.data.errors import DataError
 from experiments.data.readers.files import find
 from experiments.data.store import Cache
 from experiments.settings.digest import digest, text_digest
-from experiments.settings.disk import read_bytes
+from experiments.settings.disk import read_bytes, read_text
 from experiments.settings.mistake import first_line
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 
@@ -185,7 +185,7 @@ def load(path: Path) -> Tokenizer:
 def from_vocabulary(path: Path, *, lowercase: bool) -> Tokenizer:
     """BERT's WordPiece with the tokens of a vocab.txt, one on each line. Raises DataError."""
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        lines = read_text(path).split("\n")
     except UnicodeDecodeError as error:
         raise DataError(f"{path} is not UTF-8") from error
     tokens = lines[:-1] if lines[-1] == "" else lines

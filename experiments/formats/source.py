@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.data.tokenizer import Tokenizer, from_vocabulary, load
+from experiments.settings.disk import read_bytes
 from experiments.settings.mistake import Mistake, first_line
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ def read_tokenizer(folder: Path) -> Tokenizer:
 
 def _mapping(path: Path) -> dict[str, Any]:
     try:
-        mapping = json.loads(path.read_text(encoding="utf-8"))
+        mapping = json.loads(read_bytes(path))
     except ValueError as error:
         raise Mistake(f"{path}: is not JSON: {error}") from error
     if not isinstance(mapping, dict):

@@ -4,19 +4,44 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import io
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 LARGEST = 1 << 30  # bytes of a file that is read whole
 
 
 class UnreadableError(PermissionError):
     """A file exists that this process may not read."""
+
+
+class _NamedFile(io.FileIO):
+    """An open file whose errors, such as those of a disk or of a network file system, have its path."""
+
+    def __init__(self, descriptor: int, path: Path) -> None:
+        super().__init__(descriptor, "rb")
+        self._path = str(path)
+
+    def readinto(self, buffer: Any) -> int | None:
+        with self._named_errors():
+            return super().readinto(buffer)
+
+    def readall(self) -> bytes:
+        with self._named_errors():
+            return super().readall()
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            error.filename = error.filename or self._path
+            raise
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -28,7 +53,7 @@ def open_regular(path: Path) -> BinaryIO:
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file", str(path))
-        return os.fdopen(descriptor, "rb")
+        return io.BufferedReader(_NamedFile(descriptor, path))
     except BaseException:
         os.close(descriptor)
         raise
@@ -39,6 +64,12 @@ def read_bytes(path: Path) -> bytes:
     with open_regular(path) as file:
         if (size := os.fstat(file.fileno()).st_size) > LARGEST:
             raise OSError(errno.ERANGE, f"it has {size:,} bytes, which are too many to read", str(path))
+        return file.read()
+
+
+def read_text(path: Path, encoding: str = "utf-8") -> str:
+    """The text of a regular file, with line feeds as line ends. Raises OSError and UnicodeDecodeError."""
+    with io.TextIOWrapper(open_regular(path), encoding=encoding) as file:
         return file.read()
 
 

@@ -28,7 +28,8 @@ def of_path(number: int) -> OSError:
 def test_what_the_system_refuses_is_said_in_a_line_and_the_rest_is_a_bug():
     line, code = message_and_exit_code(of_path(errno.ENAMETOOLONG))
     assert code is ExitCode.MISTAKE and line.endswith("aaa: File name too long") and len(line) < 250
-    assert message_and_exit_code(of_path(errno.EACCES))[1] is ExitCode.FAILED
+    for number in (errno.EACCES, errno.ESTALE, errno.ENOTCONN):
+        assert message_and_exit_code(of_path(number))[1] is ExitCode.FAILED
     assert message_and_exit_code(KeyboardInterrupt()) == ("interrupted by SIGINT", ExitCode.INTERRUPTED)
     assert message_and_exit_code(Interrupted(signal.SIGTERM)) == ("interrupted by SIGTERM", ExitCode.TERMINATED)
     assert message_and_exit_code(of_path(errno.ENOENT)) is message_and_exit_code(ValueError("shapes")) is None

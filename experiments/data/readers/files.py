@@ -14,6 +14,7 @@ from typing import Any
 from experiments.data.documents import LONGEST
 from experiments.data.errors import TRAINED_ON, DataError, suggestion
 from experiments.settings.digest import blocks
+from experiments.settings.disk import open_regular
 from experiments.settings.mistake import first_line, nearest
 
 BYTE_ORDER_MARK = "\ufeff"
@@ -70,7 +71,7 @@ def find(key: str, pattern: str) -> list[Path]:
 
 def _begin(path: Path) -> bytes:
     """The first bytes of a file, enough to tell its form."""
-    with path.open("rb") as file:
+    with open_regular(path) as file:
         return file.read(len(GIT_LFS))
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from experiments.data.errors import OTHER_EXAMPLES, DataError
 from experiments.data.readers import files, hub
 from experiments.data.store import Cache
+from experiments.settings.disk import read_text
 from experiments.settings.finetuning import Benchmark
 
 Row = dict[str, Any]
@@ -123,7 +124,7 @@ def _json(path: Path, columns: dict[str, str]) -> Iterator[Row]:
     """A list of objects, or the objects of a file with one on each line."""
     check = _checked(columns)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        text = read_text(path, encoding="utf-8-sig")
         parse = json.JSONDecoder(object_pairs_hook=_without_repetition).decode
         rows = parse(text) if text.lstrip().startswith("[") else map(parse, filter(str.strip, text.split("\n")))
         for number, row in enumerate(rows):
