@@ -331,7 +331,7 @@ def test_a_group_discards_no_key_that_is_given_beside_it_in_whatever_order(order
 def test_a_key_that_is_given_twice_is_refused():
     with pytest.raises(Mistake, match="length is given twice: length=16 and length=16"):
         by_stage(["length=16", "data=text", "length=16"])
-    with pytest.raises(Mistake, match="finetune.sst2.seed is given twice"):
+    with pytest.raises(Mistake, match=r"finetune\.sst2\.seed is given twice"):
         by_stage(["finetune.sst2.seed=1", "seed=1", "finetune.sst2.seed=2"])
     assert parse("heads=6 key_size=${times:4,${value_size}}") == ["heads=6", "key_size='${times:4,${value_size}}'"]
 
