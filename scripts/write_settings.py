@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 from experiments.config.expressions import MISSING, in_words  # noqa: E402
 from experiments.config.messages import CONF, options  # noqa: E402
 from experiments.settings.finetuning import Benchmark, FinetuningSettings  # noqa: E402
-from experiments.settings.group import Group  # noqa: E402
+from experiments.settings.group import LARGEST, Group  # noqa: E402
 from experiments.settings.run import Settings  # noqa: E402
 from experiments.settings.variant import module_of, schema  # noqa: E402
 
@@ -40,7 +40,8 @@ chooses an option of a group. A key that does not exist, or a value outside of i
 starts; the message names the nearest valid word.
 
 In the tables below, "as `heads`" means that the default is the value of `heads`, and "hidden_size // heads" that it is
-computed from these settings. This page is made by `python scripts/write_settings.py`.
+computed from these settings. Sizes, such as widths and numbers of heads, are at most 2^20. This page is made by
+`python scripts/write_settings.py`.
 """
 # groups whose keys depend on the chosen kind
 KINDS = ("objective", "data", "tokenizer", "optimizer", "schedule")
@@ -244,12 +245,9 @@ def described(node: dict[str, Any], definitions: dict[str, Any]) -> str:
 def bounds(node: dict[str, Any]) -> str:
     """The range of a number."""
     signs = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
-    return "".join(f", {sign} {shortened(node[key])}" for key, sign in signs.items() if key in node)
-
-
-def shortened(number: float) -> str:
-    """The number as text, with large powers of 2 as such."""
-    return {2**20: "2^20", 2**32: "2^32"}.get(number, f"{number:g}")
+    # the page gives the limit of all sizes once
+    limits = {sign: node[key] for key, sign in signs.items() if node.get(key, LARGEST) != LARGEST}
+    return "".join(f", {sign} {'2^32' if limit == 2**32 else f'{limit:g}'}" for sign, limit in limits.items())
 
 
 def default(value: Any) -> str:
