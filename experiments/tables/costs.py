@@ -17,7 +17,8 @@ from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import BudgetName
 from experiments.tables.sources.choose import source_of
-from experiments.tables.sources.source import Prediction, Source
+from experiments.tables.sources.source import Prediction, Source, TableCell
+from experiments.tables.sources.step_clock import StepClock
 
 BUDGETS: tuple[str, ...] = get_args(BudgetName)
 
@@ -30,8 +31,15 @@ def cell_costs(source: Source, finetunings: Sequence[str], console: Console) -> 
     states = [source.outcome(cell).state for cell in source.cells]
     by_row: dict[str, Prediction] = {}
     rows: list[Row] = []
+    first: dict[str, TableCell] = {}
+    for cell in source.cells:
+        first.setdefault(cell.row, cell)
+    with StepClock(console) as clock:
+        for number, (row, cell) in enumerate(first.items(), start=1):
+            _say(console, f"cost of {row}, {number} of {len(first)} rows")
+            by_row[row] = source.predict(cell, clock)
     for cell, state in zip(source.cells, states, strict=True):
-        prediction = by_row.get(cell.row) or by_row.setdefault(cell.row, source.predict(cell, console))
+        prediction = by_row[cell.row]
         rows.append(
             {"cell": cell.name, "row": cell.row, "seed": cell.seed, "seconds": prediction.seconds,
              "tokens": prediction.tokens, "peak_memory_bytes": prediction.peak_memory_bytes,
@@ -72,31 +80,29 @@ def table_costs(runs: Path, console: Console) -> tuple[list[Row], str]:
     # composing all of them takes half a minute, so the costs are kept
     yamls = [path.read_text(encoding="utf-8") for path in yaml_files("**/*.yaml")]
     key = ["list", digest(yamls)]
-    for number, name in enumerate(known := names(), start=1):
-        table = load(name)
-        console.print(f"costs of {name}, {number} of {len(known)}", markup=False, highlight=False, soft_wrap=True)
-        row: Row = {"table": name, "shows": table.shows}
-        for budget_name in BUDGETS:
-            row[budget_name] = None
-            if budget_name in table.budgets:
-                request = Request(name, table, budget_name, range(1), runs=runs)
-                predict = partial(_baseline_cost, request, console)
-                cost = remembered(settings, [*key, name, budget_name], predict)
-                row[budget_name] = _cost_text(request, Prediction(*(cost or [None])))
-        rows.append(row)
+    with StepClock(console) as clock:
+        for number, name in enumerate(known := names(), start=1):
+            table = load(name)
+            _say(console, f"costs of {name}, {number} of {len(known)}")
+            row: Row = {"table": name, "shows": table.shows} | dict.fromkeys(BUDGETS)
+            for budget in filter(table.budgets.__contains__, BUDGETS):
+                request = Request(name, table, budget, range(1), runs=runs)
+                cost = remembered(settings, [*key, name, budget], partial(_baseline_cost, request, clock))
+                row[budget] = _cost_text(request, Prediction(*(cost or [None])))
+            rows.append(row)
     caption = (
         "These are rough estimates for this machine: every cell is assumed to cost what the baseline costs, and every "
-        "FLOP what it costs in a small model. Fine-tuning (then ...) is not counted. attn table NAME --dry-run measures"
-        " each row."
+        "FLOP what it costs in a small model. Fine-tuning (then ...) is not counted. attn table NAME --dry-run times a"
+        " few steps of each row."
     )
     return rows, caption
 
 
-def _baseline_cost(request: Request, console: Console) -> list[float | None] | None:
+def _baseline_cost(request: Request, clock: StepClock) -> list[float | None] | None:
     """The prediction for the baseline's first cell, ready for JSON; None if its time is unknown."""
     baseline = request.table.baseline
     source = source_of(request, {baseline: request.rows[baseline]})
-    prediction = source.predict(source.cells[0], console, roughly=True)
+    prediction = source.predict(source.cells[0], clock, roughly=True)
     if prediction.seconds is None:
         return None
     return [prediction.seconds, prediction.tokens, prediction.peak_memory_bytes]
@@ -132,3 +138,7 @@ def _short_count(count: int) -> str:
         if count >= size:
             return f"{count / size:.1f}{unit}"
     return f"{count:,}"
+
+
+def _say(console: Console, line: str) -> None:
+    console.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from experiments.bench import rounds
 from experiments.bench.rounds import Timing
@@ -20,6 +21,7 @@ from experiments.tables import seeds, step_times
 from experiments.tables.sources.computed import Computed
 from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import Prediction, TableCell
+from experiments.tables.sources.step_clock import StepClock
 from tests.fixtures.record import leave_result
 from tests.fixtures.tables import NAME
 
@@ -86,35 +88,34 @@ def test_a_table_is_made_rendered_and_shared(attn, short, tmp_path, heads_table,
     assert "1 of 2 done, refused" in refused.stdout and "has changed since" in refused.stdout
 
 
-def outcome(settings, tokens_per_second: float, padding: float = 0.0):
-    """The outcome of 8 steps. A share of their tokens is padding, which doesn't count."""
-    from experiments.cells.side_by_side import Outcome, folder_of
+@pytest.fixture
+def clocked(monkeypatch):
+    """clocked(tokens_per_second): let every step have this speed; returns the list of settings that are timed."""
 
-    sides = 2 if settings.objective.kind == "translation" else 1
-    tokens = 8 * settings.batch_size * settings.length * sides * (1 - padding)
-    known = {"tokens_per_second": tokens_per_second, "tokens": tokens, "steps": 8}
-    return Outcome(folder_of(settings), type("Known", (), known)(), "")
+    def clock(tokens_per_second) -> list:
+        timed = []
+
+        def seconds(self, settings):
+            timed.append(settings)
+            return settings.batch_size * settings.row_length / tokens_per_second(settings)
+
+        monkeypatch.setattr(StepClock, "seconds", seconds)
+        return timed
+
+    return clock
 
 
 @pytest.mark.parametrize("asked", ["--dry-run", "--plan=4"])
 def test_a_file_that_is_missing_is_named_before_anything_is_measured(attn, tmp_path, heads_table, asked):
     done = attn("table", NAME, asked, "data=text", "data.train=missing.txt")
     assert done.returncode == 2 and done.stdout == ""
-    assert "data.train=missing.txt: there is no such file" in done.stderr and "calibrating" not in done.stderr
+    assert "data.train=missing.txt: there is no such file" in done.stderr and "cost of" not in done.stderr
     assert not list(tmp_path.glob("runs/*"))
 
 
-def test_a_dry_run_predicts_from_a_calibration_that_is_kept(attn, short, tmp_path, monkeypatch, heads_table):
-    from experiments.cells import side_by_side as runner
-
-    measured = []
-
-    def quick(settings, pool):
-        # 100 tokens a second with 8 heads, half of that with 16
-        measured.append(settings.heads)
-        return outcome(settings, 800 / settings.heads)
-
-    monkeypatch.setattr(runner, "run_cell", quick)
+def test_a_dry_run_predicts_from_steps_whose_times_are_kept(attn, short, tmp_path, clocked, heads_table):
+    # 100 tokens a second with 8 heads, half of that with 16
+    timed = clocked(lambda settings: 800 / settings.heads)
     words = ("table", NAME, "--seeds", "2", "--dry-run", "--format", "csv", *short, f"cache={tmp_path / 'cache'}")
     first = attn(*words)
     assert first.returncode == 0, first.output
@@ -126,9 +127,11 @@ def test_a_dry_run_predicts_from_a_calibration_that_is_kept(attn, short, tmp_pat
     assert float(rows[0]["seconds"]) == pytest.approx(seconds)
     assert float(rows[1]["seconds"]) == pytest.approx(2 * seconds - 5)
     assert all(10**7 < int(row["peak_memory_bytes"]) < 10**10 for row in rows)
-    assert measured == [8, 16, 32] and first.stderr.count("calibrating") == 3
+    assert [settings.heads for settings in timed] == [8, 16, 32] and "cost of h16, 2 of 3 rows" in first.stderr
     assert not (tmp_path / "runs").exists()
-    assert attn(*words).stdout == first.stdout and measured == [8, 16, 32]
+    assert attn(*words).stdout == first.stdout and len(timed) == 3
+    # a step takes as long at any learning rate
+    assert attn(*words, "learning_rate=1e-4").returncode == 0 and len(timed) == 3
     assert " | 14 s | " in attn(*words[:6], "markdown", *words[7:]).stdout
 
 
@@ -143,7 +146,7 @@ def test_the_list_is_composed_anew_only_when_a_yaml_has_changed(attn, tmp_path, 
         def __init__(self, request, rows):
             composed.append(request)
 
-        def predict(self, cell, console, roughly):
+        def predict(self, cell, clock, roughly):
             return Prediction(3600.0 if len(composed) > 1 else None, 10**6, 10**9)
 
     monkeypatch.setattr(costs, "source_of", Known)
@@ -168,48 +171,48 @@ def test_the_list_is_composed_anew_only_when_a_yaml_has_changed(attn, tmp_path, 
     assert listed() == "20 cells, 20.0 h, 1.0 GB, 20.0M tokens" and len(composed) == 3
 
 
-def test_the_list_measures_one_small_model_and_counts_flops(tiny, tmp_path, monkeypatch):
-    from rich.console import Console
-
-    from experiments.cells import side_by_side as runner
+def test_the_list_times_one_small_model_and_counts_flops(tiny, tmp_path, clocked):
     from experiments.config.compose import compose
     from experiments.tables.sources.calibration import predict
 
-    measured = []
-
-    def quick(settings, pool):
-        measured.append(settings.layers)
-        return outcome(settings, 1000.0)
-
-    monkeypatch.setattr(runner, "run_cell", quick)
+    timed, clock = clocked(lambda settings: 1000.0), StepClock(Console())
     own = [f"cache={tmp_path}", "trainer.device=cpu", "trainer.evaluation_sequences=1", "max_steps=10"]
-    nano, wide = (predict(compose([*own, f"hidden_size={width}"]), Console(), roughly=True) for width in (192, 384))
+    nano, wide = (predict(compose([*own, f"hidden_size={width}"]), clock, roughly=True) for width in (192, 384))
     # 10 steps of 16 sequences of 64 tokens at 1,000 a second
     assert nano.seconds == pytest.approx(5 + (10 * 16 * 64 + 64 / 3) / 1000)
     assert 2 < (wide.seconds - 5) / (nano.seconds - 5) < 4, "between linear and quadratic in the width"
-    assert len(measured) == 1
+    assert len(timed) == 1
 
 
-def test_a_translation_is_calibrated_on_made_up_pairs(tmp_path, monkeypatch):
-    from rich.console import Console
-
-    from experiments.cells import side_by_side as runner
+def test_both_sides_of_a_translation_are_counted(tmp_path, clocked):
     from experiments.config.compose import compose
     from experiments.tables.sources.calibration import predict
 
-    made = []
-
-    def quick(settings, pool):
-        made.extend(Path(settings.data.train).read_text(encoding="utf-8").splitlines())
-        return outcome(settings, 1000.0, padding=0.5)
-
-    monkeypatch.setattr(runner, "run_cell", quick)
+    clocked(lambda settings: 1000.0)
     words = ["model=transformer_nano", "length=20", "batch_size=4", "max_steps=10", f"cache={tmp_path}"]
-    found = predict(compose([*words, "trainer.device=cpu", "trainer.evaluation_sequences=1"]), Console())
-    assert len(made) > 1000 and {len(side.split()) for line in made[:100] for side in line.split("\t")} == {10}
-    # 40 tokens a pair, padding counted, of which 1,000 a second are none
-    assert found.seconds == pytest.approx(5 + (10 * 4 * 40 + 40 / 3) * 0.5 / 1000)
+    settings = compose([*words, "trainer.device=cpu", "trainer.evaluation_sequences=1"])
+    found = predict(settings, StepClock(Console()))
+    # 40 tokens a pair, padding counted
+    assert found.seconds == pytest.approx(5 + (10 * 4 * 40 + 40 / 3) / 1000)
     assert found.tokens is None and found.peak_memory_bytes > 10**7
+
+
+def test_steps_of_one_row_after_the_other_are_timed_in_one_process(tiny, tmp_path, capfd):
+    from experiments.config.compose import compose
+
+    masked = compose([*tiny, f"cache={tmp_path / 'cache'}"])
+    pairs = ["model=transformer_nano", "layers=1", "hidden_size=32", "length=8", "batch_size=2", "trainer.device=cpu"]
+    with StepClock(Console()) as clock:
+        assert clock.seconds(masked) > 0 and clock.seconds(compose(pairs)) > 0
+        process = clock._process
+        no_heads = masked.model_copy(update={"variant": {**masked.variant, "heads": 0}})
+        assert clock.seconds(no_heads) is None and clock._process is process
+        # a row that ends the process leaves the next one its time
+        process.kill()
+        assert clock.seconds(masked) is None and clock.seconds(masked) > 0
+    said = capfd.readouterr().out
+    assert said.count("not timed: ") == 2 and "not timed: killed by SIGKILL" in said and "heads" in said
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_cell_that_fails_ends_no_table(attn, short, tmp_path, heads_table, monkeypatch):
@@ -344,7 +347,7 @@ def test_the_list_names_every_table_and_what_it_costs(capsys, monkeypatch, tmp_p
     class Cheap:
         cells = (TableCell("any", 0, "any"),)
 
-        def predict(self, cell, console, roughly):
+        def predict(self, cell, clock, roughly):
             return Prediction(120.0, 10**6, 5 * 10**8)
 
     monkeypatch.setattr(costs, "source_of", lambda request, rows: Cheap())

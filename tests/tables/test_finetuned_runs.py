@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 import json
 import signal
 import subprocess
@@ -13,7 +12,6 @@ import time
 
 import pytest
 
-from experiments.data.readers import python_docs
 from experiments.launch import local as sweep
 from experiments.processes.interruption import Interrupted
 from experiments.settings.mistake import Mistake
@@ -84,9 +82,6 @@ def result_of(tmp_path, pattern: str) -> dict:
 
 def test_a_cell_is_the_pretraining_and_then_its_fine_tuning(attn, words, tmp_path, monkeypatch):
     monkeypatch.setattr(step_times, "measure", lambda *_: step_times.NOT_MEASURED)
-    # a calibration trains on this Python's documentation, of which a part will do
-    docs = python_docs.documents
-    monkeypatch.setattr(python_docs, "documents", lambda: itertools.islice(docs(), 60))
     table = ("table", "me2026/heads", "--format", "csv", *words)
     dry = attn(*table, "--dry-run", f"cache={tmp_path / 'cache'}")
     assert dry.returncode == 0, dry.output

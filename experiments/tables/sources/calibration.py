@@ -1,42 +1,39 @@
-"""The cost of a cell on this machine, predicted from a few steps that are trained once and remembered.
+"""The cost of a cell on this machine, predicted from a few steps that are timed once and remembered.
 
-A deep model is trained at two small depths and extrapolated along a line, because its time is linear in the number of
+A deep model is timed at two small depths and extrapolated along a line, because its time is linear in the number of
 layers. A large batch is timed with a number of tokens that keeps a step short. The steps are those of `attn train`, on
-a text that needs no network. The sentence pairs are about as long as allowed, so real ones take less time.
+random tokens. No row is padded, so real sentence pairs take less time.
 """
 
 from __future__ import annotations
 
 import functools
 import json
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from experiments.config.compose import compose
 from experiments.config.recorded import override
-from experiments.data.stand_in import stand_in
 from experiments.data.store import Cache
 from experiments.record.folder import LOCATION_KEYS
 from experiments.settings.run import Settings
 from experiments.tables.sources.source import Prediction
+from experiments.tables.sources.step_clock import StepClock
 from experiments.tasks.choose import task_of
 from experiments.training.run_length import planned_steps
 
-STEPS = 8  # the first five are not timed
 DEEPEST, SHALLOW = 4, 2  # layers: a model of up to the first depth is trained whole, a deeper one at both depths
 TOKENS = {"cpu": 1024, "cuda": 32768}  # at once
 EVALUATION = 3  # evaluation is this many times as fast as training, because it has no backward pass
 START_SECONDS = 5.0  # of a cell's process
 
 
-def predict(settings: Settings, console: Console, roughly: bool = False) -> Prediction:
-    """Predict the cost of a run; None for a part that the calibration could not measure.
+def predict(settings: Settings, clock: StepClock, roughly: bool = False) -> Prediction:
+    """Predict the cost of a run; None for a part that could not be measured.
 
-    roughly: from FLOPs and one small model, without training steps of the run itself.
+    clock: times the steps that are not remembered. roughly: from FLOPs and one small model, without steps of the run
+    itself.
     """
     steps = planned_steps(settings)
     sequences = steps and steps * settings.batch_size
@@ -44,7 +41,7 @@ def predict(settings: Settings, console: Console, roughly: bool = False) -> Pred
     tokens = None if sequences is None or read is None else sequences * read
     peak = remembered(settings, ["memory", _deciding(settings)], lambda: _peak_bytes(settings))
     memory = None if peak is None else int(peak)
-    rate = _by_flops(settings, console) if roughly else _seconds_per_token(settings, console)
+    rate = _by_flops(settings, clock) if roughly else _seconds_per_token(settings, clock)
     if sequences is None or rate is None:
         minutes = settings.trainer.max_minutes
         return Prediction(minutes and 60 * minutes, tokens, memory)
@@ -59,10 +56,10 @@ def _evaluated_sequences(settings: Settings, steps: int) -> int:
     return -(-steps // settings.trainer.evaluate_every) * (settings.trainer.evaluation_sequences or 0)
 
 
-def _by_flops(settings: Settings, console: Console) -> float | None:
+def _by_flops(settings: Settings, clock: StepClock) -> float | None:
     """Seconds per token, if FLOPs take as long as in a small model, which is the same for every table."""
     small, flops = _small_model(settings.trainer.device, settings.cache)
-    measured = _measured(small, console)
+    measured = _measured(small, clock)
     return measured and measured * _flops(settings) / flops
 
 
@@ -90,12 +87,12 @@ def _flops(settings: Settings) -> float:
     return model.flops_per_token(settings.length, task.objective(Ids(size)).predicted_share)
 
 
-def _seconds_per_token(settings: Settings, console: Console) -> float | None:
+def _seconds_per_token(settings: Settings, clock: StepClock) -> float | None:
     """Seconds per token of a row, from steps of the run's own model, at two depths if it is deep."""
     layers = settings.layers
     if layers <= DEEPEST:
-        return _measured(_shortened(settings, layers), console)
-    shallow, deep = (_measured(_shortened(settings, depth), console) for depth in (SHALLOW, DEEPEST))
+        return _measured(_shortened(settings, layers), clock)
+    shallow, deep = (_measured(_shortened(settings, depth), clock) for depth in (SHALLOW, DEEPEST))
     if shallow is None or deep is None:
         return None
     # noise must not make a deeper model faster
@@ -103,44 +100,30 @@ def _seconds_per_token(settings: Settings, console: Console) -> float | None:
 
 
 def _shortened(settings: Settings, layers: int) -> Settings:
-    """The same model and step, for a few steps that leave no files and generate nothing."""
+    """The same step of a model of this depth; what a step does not depend on is the same for all rows."""
     import torch
 
     device = "cuda" if settings.trainer.device != "cpu" and torch.cuda.is_available() else "cpu"
     at_once = min(settings.trainer.micro_batch or settings.batch_size, settings.batch_size)
     sequences = max(1, min(at_once, TOKENS[device] // settings.row_length))
     overrides = [
-        f"layers={layers}", f"batch_size={sequences}", f"max_steps={STEPS}", "seed=0",
+        f"layers={layers}", f"batch_size={sequences}", "max_steps=1", "seed=0",
         "trainer.micro_batch=null", "trainer.max_tokens=null", "trainer.max_minutes=null",
-        f"trainer.log_every={STEPS}", f"trainer.evaluate_every={STEPS}", "trainer.evaluation_sequences=1",
-        f"trainer.checkpoint_every={STEPS}", "logger.wandb=off",
+        "trainer.log_every=1", "trainer.evaluate_every=1", "trainer.evaluation_sequences=1",
+        "trainer.checkpoint_every=1", "logger.wandb=off",
     ]  # fmt: skip
     shortened = override(settings.model_dump(), overrides)
     return shortened.model_copy(update={"objective": shortened.objective.without_generation()})
 
 
-def _measured(settings: Settings, console: Console) -> float | None:
-    """Seconds per token of a row, padding included, in the shortened run; remembered, or from training it."""
+def _measured(settings: Settings, clock: StepClock) -> float | None:
+    """Seconds per token of a row, padding included, in a step of these settings; remembered, or timed."""
 
-    def train() -> float | None:
-        from experiments.cells.resources import pool_for
-        from experiments.cells.side_by_side import run_cell
-        from experiments.record.folder import run_name
+    def time() -> float | None:
+        seconds = clock.seconds(settings)
+        return seconds and seconds / (settings.batch_size * settings.row_length)
 
-        name = run_name(settings.model_dump())
-        console.print(f"calibrating: {STEPS} steps of {name}", markup=False, highlight=False, soft_wrap=True)
-        with tempfile.TemporaryDirectory() as scratch:
-            data = stand_in(settings.objective.reads_pairs, Path(scratch), settings.length)
-            cell = settings.model_copy(update={"runs": scratch, "data": data})
-            outcome = run_cell(cell, pool_for([cell], 1))
-        result = outcome.result
-        if result is None or not result.tokens_per_second:
-            console.print(f"not calibrated: {outcome.reason}", markup=False, highlight=False, soft_wrap=True)
-            return None
-        unpadded_share = result.tokens / (result.steps * settings.batch_size * settings.row_length)
-        return unpadded_share / result.tokens_per_second
-
-    return remembered(settings, ["time", _deciding(settings)], train)
+    return remembered(settings, ["step", _deciding(settings)], time)
 
 
 def _peak_bytes(settings: Settings) -> float:
@@ -150,8 +133,10 @@ def _peak_bytes(settings: Settings) -> float:
 
 
 def _deciding(settings: Settings) -> dict[str, object]:
-    """The settings that time and memory depend on, which exclude the text, the seed and the folders."""
-    return settings.model_copy(update={"seed": 0}).model_dump(exclude={*LOCATION_KEYS, "data"})
+    """The settings that time and memory depend on, which exclude the text, the seed, the folders and learning rates."""
+    ignored = [*LOCATION_KEYS, "data", "learning_rate", "schedule"]
+    of_seed = settings.model_copy(update={"seed": 0})
+    return of_seed.model_dump(exclude=dict.fromkeys(ignored, True) | {"optimizer": {"learning_rate"}})
 
 
 def remembered(settings: Settings, key: Sequence[object], make: Callable[[], Any]) -> Any:

@@ -16,6 +16,7 @@ from experiments.record.environment import describe
 from experiments.record.result import UNKNOWN
 from experiments.settings.extras import MissingExtra
 from experiments.tables.sources.source import CellOutcome, Prediction, TableCell, Value
+from experiments.tables.sources.step_clock import StepClock
 from experiments.tables.sources.stored_numbers import StoredNumbers
 
 
@@ -54,7 +55,7 @@ class Computed:
         """The arguments of a row."""
         return dict(self._arguments[row])
 
-    def predict(self, cell: TableCell, console: Console, roughly: bool = False) -> Prediction:
+    def predict(self, cell: TableCell, clock: StepClock, roughly: bool = False) -> Prediction:
         """The time that the cell took, or that it takes when it is computed here; unknown if a library that it needs is
         missing.
         """

@@ -24,6 +24,7 @@ from experiments.tables.definition.overrides import FINETUNE_PREFIX, by_stage, k
 from experiments.tables.definition.table import Budget
 from experiments.tables.sources.runs import Runs, outcome_of_run
 from experiments.tables.sources.source import CellOutcome, Prediction, TableCell, Value
+from experiments.tables.sources.step_clock import StepClock
 
 SHARED_SETTINGS = ("seed", "runs", "cache", "logger")  # as in the pretraining
 
@@ -96,12 +97,12 @@ class FinetunedRuns:
         """The sizes of the pretrained model."""
         return self.pretraining.sizes(row)
 
-    def predict(self, cell: TableCell, console: Console, roughly: bool = False) -> Prediction:
+    def predict(self, cell: TableCell, clock: StepClock, roughly: bool = False) -> Prediction:
         """The predicted cost of the pretraining.
 
         The cost of the fine-tuning is unknown, because only the examples determine the number of windows.
         """
-        return self.pretraining.predict(cell, console, roughly)
+        return self.pretraining.predict(cell, clock, roughly)
 
     def make(self, cells: Sequence[TableCell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Train and fine-tune all cells of a seed before those of the next, so a table that is interrupted has complete

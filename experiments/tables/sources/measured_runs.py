@@ -12,6 +12,7 @@ from experiments.cells.cell import folder_of
 from experiments.cells.resources import Workers
 from experiments.tables.sources.runs import Runs
 from experiments.tables.sources.source import CellOutcome, Prediction, TableCell, Value
+from experiments.tables.sources.step_clock import StepClock
 from experiments.tables.sources.stored_numbers import StoredNumbers
 
 MEASURE_PREFIX = "measure."  # of overrides that are arguments: `measure.pairs=within`
@@ -71,9 +72,9 @@ class MeasuredRuns:
         """The sizes of the trained model."""
         return self._runs.sizes(self._trained_as[row])
 
-    def predict(self, cell: TableCell, console: Console, roughly: bool = False) -> Prediction:
+    def predict(self, cell: TableCell, clock: StepClock, roughly: bool = False) -> Prediction:
         """The predicted cost of the training; a measurement adds little."""
-        return self._runs.predict(self._run_of[cell], console, roughly)
+        return self._runs.predict(self._run_of[cell], clock, roughly)
 
     def make(self, cells: Sequence[TableCell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Train the missing runs, then measure them."""

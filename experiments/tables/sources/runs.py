@@ -17,6 +17,7 @@ from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.tables.definition.overrides import merged
 from experiments.tables.sources.source import CellOutcome, Prediction, State, TableCell, Value
+from experiments.tables.sources.step_clock import StepClock
 
 # a result's status as a table shows it
 STATES: dict[str, State] = {"done": "done", "nan": "diverged", "interrupted": "missing", "pruned": "missing"}
@@ -90,11 +91,11 @@ class Runs:
             "multiplies": cost.multiplies,
         }
 
-    def predict(self, cell: TableCell, console: Console, roughly: bool = False) -> Prediction:
+    def predict(self, cell: TableCell, clock: StepClock, roughly: bool = False) -> Prediction:
         """The predicted cost of training the cell, from a few of its steps, or roughly from its FLOPs."""
         from experiments.tables.sources.calibration import predict
 
-        return predict(self.settings(cell), console, roughly)
+        return predict(self.settings(cell), clock, roughly)
 
     def make(self, cells: Sequence[TableCell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Train each cell in its own process.

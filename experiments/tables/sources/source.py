@@ -15,6 +15,7 @@ from rich.console import Console
 from experiments.cells.resources import Workers
 from experiments.record.result import UNKNOWN, Fields
 from experiments.settings.run import Settings
+from experiments.tables.sources.step_clock import StepClock
 
 State = Literal["done", "diverged", "failed", "missing", "pretrained", "refused"]
 Value = str | int | float | None
@@ -72,8 +73,8 @@ class Source(Protocol):
     def sizes(self, row: str) -> dict[str, Value]:
         """The row's columns that are known without a measurement: variant, h_k, ..., parameters, multiplications."""
 
-    def predict(self, cell: TableCell, console: Console, roughly: bool = False) -> Prediction:
-        """The predicted cost of a cell. With `roughly`, it is made without measuring this cell."""
+    def predict(self, cell: TableCell, clock: StepClock, roughly: bool = False) -> Prediction:
+        """The predicted cost of a cell. With `roughly`, it is made without timing a step of this cell."""
 
     def make(self, cells: Sequence[TableCell], group: str, console: Console, workers: Workers = "auto") -> None:
         """Make the missing cells in order, `workers` at once.
