@@ -346,6 +346,16 @@ def test_a_printed_page_cuts_nothing_off(open_page):
         for part in (".left label", ".keys", ".tools", "header .controls"):
             assert shown.box(part)["height"] == 0, part
         assert shown.box("#written")["height"] > 0
+        seen = "return document.querySelector('#parallel .note').innerText"
+        assert shown.js(seen) == "A line is a configuration, and its outcomes are means."
+        # a page never ends between the head of the table and its first rows
+        style = "return getComputedStyle(document.querySelector(arguments[0]))[arguments[1]]"
+        assert shown.js(style, "#table tbody tr", "breakBefore") == "avoid"
+        assert shown.js(style, "#shared", "breakAfter") == "avoid"
+        # buttons are missing where the head is repeated, so its names are texts
+        heads = "[...document.querySelectorAll('#table th[data-title]')]"
+        named = f"return {heads}.map((each) => getComputedStyle(each, '::before').content)"
+        assert {'"name"', '"Perplexity"'} <= set(shown.js(named)) and shown.box("#table thead button")["height"] == 0
     finally:
         shown.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
 

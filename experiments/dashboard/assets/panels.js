@@ -231,12 +231,12 @@ function drawParallel(what, shownRows) {
   const kept = shownRows.filter((row) => parallel.keeps(row, state.ranges));
   const drawn = evenly(kept, PATHS);
   parallel.draw({ ...what, rows: drawn });
-  const said = [
-    "A line is a configuration, and its outcomes are means. Drag along an axis, or use its arrow keys, to keep only a range in every panel. A click on the axis keeps all.",
-  ];
+  const said = ["A line is a configuration, and its outcomes are means."];
   if (drawn.some((row) => row.unlike)) said.push("Dotted lines are means over other seeds than the baseline's.");
   if (drawn.length < kept.length) said.push(`${drawn.length} of ${counted(kept.length)} lines are drawn.`);
   note("parallel", said);
+  const use = " Drag along an axis, or use its arrow keys, to keep only a range in every panel. A click on the axis keeps all.";
+  byId("parallel").querySelector(".note").append(html("span", { class: "keys" }, use));
 }
 
 /** The table of rows. What is the same in `all` that are compared stands above it, unless its column is chosen. */

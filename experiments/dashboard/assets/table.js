@@ -65,15 +65,12 @@ class Table {
     const { sort, pinned } = this.what;
     const sorted = sort.replace(/^-/, "") === column;
     const down = sorted && sort.startsWith("-");
-    const button = html(
-      "button",
-      { type: "button", "data-column": column },
-      title(column) + (sorted ? (down ? " ▼" : " ▲") : ""),
-    );
+    const name = title(column) + (sorted ? (down ? " ▼" : " ▲") : "");
+    const button = html("button", { type: "button", "data-column": column }, name);
     button.addEventListener("click", () => this.change({ sort: sorted && !down ? `-${column}` : column }));
     const heading = html(
       "th",
-      { scope: "col", "aria-sort": sorted ? (down ? "descending" : "ascending") : "none" },
+      { scope: "col", "aria-sort": sorted ? (down ? "descending" : "ascending") : "none", "data-title": name },
       button,
     );
     if (column !== "name") {
