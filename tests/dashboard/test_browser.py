@@ -299,7 +299,7 @@ def test_what_was_chosen_is_kept_when_the_page_is_loaded_again(open_page):
     shown.choose("x", "step")
     shown.type("heads=24")
     shown.browser.refresh()
-    assert shown.text("#count").startswith("1 of 4 configurations")
+    assert shown.text("#count").startswith("1 of 4 configurations, 3 of 12 runs")
     assert shown.js("return document.getElementById('x').value") == "step"
     assert shown.js("return document.getElementById('filter').value") == "heads=24"
 

@@ -84,6 +84,7 @@ def test_thinning_keeps_both_ends(js):
         ("heads=6,12", "multi"), ("heads>6", "talking"), ("heads>=6", "multi talking"), ("heads<=6", "multi"),
         ("heads!=6", "talking"), ("!heads=6", "talking"), ("heads!=6,24", ""), ("loss<5", "multi"), ("loss>5", ""),
         ("heads=2*", "talking"), ('"multi, heads 6"', "multi"), ("multi heads=24", ""), ("loss<", "multi talking"),
+        ("!", "multi talking"), ('!"', "multi talking"),
     ],
 )  # fmt: skip
 def test_filters(js, text, kept):

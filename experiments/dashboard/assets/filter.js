@@ -14,6 +14,8 @@ function parsedFilter(text, columns, rows) {
 }
 
 function wordTest(word, columns, rows, faults) {
+  // the beginning of a word that is still being typed
+  if (/^!?"?$/.test(word)) return null;
   const parts = CONDITION.exec(word);
   if (!parts) {
     const wanted = pattern(`*${word.replace(/^!/, "").replaceAll('"', "")}*`);

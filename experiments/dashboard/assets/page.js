@@ -170,8 +170,9 @@ function drawCounts(shownRows, all, faults) {
     ...(others ? [`${counted(others)} of other conditions`] : []),
   ];
   const part = shownRows.length < all.length ? `${counted(shownRows.length)} of ` : "";
+  const inSight = shownRows.flatMap((row) => row.ended).length;
   byId("count").textContent =
-    `${part}${counts(all.length, "configuration")}, ${counted(compared)} of ${counts(runs.length, "run")}`;
+    `${part}${counts(all.length, "configuration")}, ${counted(inSight)} of ${counts(runs.length, "run")}`;
   byId("left").textContent = left.length ? `Not compared: ${left.join(", ")}` : "";
   byId("rest").parentElement.hidden = !left.length;
   byId("fault").textContent = faults.join("; ");
