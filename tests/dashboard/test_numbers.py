@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
+from experiments.statistics.comparison import Word
 from tests.fixtures.latex import overfull_boxes
 
 ASSETS = Path(__file__).parents[2] / "experiments" / "dashboard" / "assets"
@@ -182,3 +184,12 @@ def test_short_numbers_on_axes(js):
 
 def test_perplexities_on_axes_are_in_full(js):
     assert [js.eval(f"whole({value})") for value in (92.5, 1146.5, 20000)] == ["92.5", "1,146.5", "20,000"]
+
+
+def test_every_verdict_of_a_table_has_its_sign(js):
+    js.eval((ASSETS / "paper_tables.js").read_text())
+    signs = json.loads(js.eval("JSON.stringify(VERDICTS)"))
+    assert set(signs) == set(get_args(Word))
+    assert len(set(signs.values())) == len(signs)
+    css = (ASSETS / "page.css").read_text()
+    assert ".verdict.holds" in css and ".verdict.reversed" in css

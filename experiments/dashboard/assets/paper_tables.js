@@ -1,7 +1,14 @@
 // The papers' tables that `attn table` has rendered from these runs, each with the verdicts on its claims.
 "use strict";
 
-const VERDICTS = { holds: "\u2713", fails: "\u2717", "not resolved": "?" };
+const VERDICTS = {
+  "holds": "\u2713",
+  "reversed": "\u2717",
+  "no difference": "=",
+  "depends": "\u00b1",
+  "not resolved": "?",
+  "not tested": "\u2013",
+};
 
 function drawPaperTables() {
   const section = byId("papers");
@@ -28,7 +35,7 @@ function paperTable(made, place) {
 /** What became of a claim: sign, colour and word say the same. */
 function verdictMark(key, word) {
   const kind = word.replace(" ", "-");
-  return html("span", { class: `verdict ${kind}`, title: word }, `${VERDICTS[word] ?? ""} ${key}`);
+  return html("span", { class: `verdict ${kind}`, title: word }, `${VERDICTS[word]} ${key}`);
 }
 
 function scrolling(element, name) {
