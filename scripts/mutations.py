@@ -169,7 +169,7 @@ MUTATIONS = [
     ),
     Mutation(
         "experiments/tables/verdict.py",
-        "{seed: contrast + constant for",
+        "{seed: contrast + part.constant for",
         "{seed: contrast for",
         "tables/test_verdict.py",
     ),
@@ -216,12 +216,15 @@ MUTATIONS = [
     ),
     Mutation(
         "experiments/dashboard/differences.py",
-        "if len(each.values) > 1]",
-        "if len(each.values) > 0]",
+        "if len(comparison.values) > 1]",
+        "if len(comparison.values) > 0]",
         "dashboard/test_differences.py",
     ),
     Mutation(
-        "experiments/dashboard/curves.py", "if len(known) < len(values):", "if not known:", "dashboard/test_curves.py"
+        "experiments/dashboard/curves.py",
+        "if len(numbers) < len(values):",
+        "if not numbers:",
+        "dashboard/test_curves.py",
     ),
     Mutation(
         "experiments/dashboard/comparable.py",

@@ -197,10 +197,10 @@ def test_both_sides_of_a_translation_are_counted(tmp_path, clocked):
     assert found.tokens is None and found.peak_memory_bytes > 10**7
 
 
-def test_steps_of_one_row_after_the_other_are_timed_in_one_process(tiny, tmp_path, capfd):
+def test_steps_of_one_row_after_the_other_are_timed_in_one_process(tiny, tmp_path, capfd, with_kernel):
     from experiments.config.compose import compose
 
-    masked = compose([*tiny, f"cache={tmp_path / 'cache'}"])
+    masked = compose([*tiny, f"cache={with_kernel(tmp_path / 'cache')}"])
     pairs = ["model=transformer_nano", "layers=1", "hidden_size=32", "length=8", "batch_size=2", "trainer.device=cpu"]
     with StepClock(Console()) as clock:
         assert clock.seconds(masked) > 0 and clock.seconds(compose(pairs)) > 0

@@ -81,7 +81,7 @@ def test_an_imported_module_looks_as_if_there_were_no_hook(library):
     hold_signals_in_imports()
     module = importlib.import_module("clanging")
     assert type(module.__spec__.loader) is type(module.__loader__) is type(signal.__spec__.loader)
-    assert not isinstance(module.__loader__, import_hook._Loader)
+    assert not isinstance(module.__loader__, import_hook._SignalHoldingLoader)
 
 
 @pytest.mark.parametrize(

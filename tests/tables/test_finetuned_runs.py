@@ -80,10 +80,10 @@ def result_of(tmp_path, pattern: str) -> dict:
     return json.loads(path.read_text())
 
 
-def test_a_cell_is_the_pretraining_and_then_its_fine_tuning(attn, words, tmp_path, monkeypatch):
+def test_a_cell_is_the_pretraining_and_then_its_fine_tuning(attn, words, tmp_path, monkeypatch, with_kernel):
     monkeypatch.setattr(step_times, "measure", lambda *_: step_times.NOT_MEASURED)
     table = ("table", "me2026/heads", "--format", "csv", *words)
-    dry = attn(*table, "--dry-run", f"cache={tmp_path / 'cache'}")
+    dry = attn(*table, "--dry-run", f"cache={with_kernel(tmp_path / 'cache')}")
     assert dry.returncode == 0, dry.output
     assert {row["state"] for row in csv.DictReader(io.StringIO(dry.stdout))} == {"missing"}
 
