@@ -207,12 +207,22 @@ def test_steps_of_one_row_after_the_other_are_timed_in_one_process(tiny, tmp_pat
         process = clock._process
         no_heads = masked.model_copy(update={"variant": {**masked.variant, "heads": 0}})
         assert clock.seconds(no_heads) is None and clock._process is process
-        # a row that ends the process leaves the next one its time
         process.kill()
-        assert clock.seconds(masked) is None and clock.seconds(masked) > 0
-    said = capfd.readouterr().out
-    assert said.count("not timed: ") == 2 and "not timed: killed by SIGKILL" in said and "heads" in said
+        assert clock.seconds(masked) is None and clock._process is None
+    printed = capfd.readouterr().out
+    assert printed.count("not timed: ") == 2 and "not timed: killed by SIGKILL" in printed and "heads" in printed
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.campaign
+def test_a_row_that_ends_the_process_leaves_the_next_one_its_time(tiny, tmp_path, with_kernel):
+    from experiments.config.compose import compose
+
+    masked = compose([*tiny, f"cache={with_kernel(tmp_path / 'cache')}"])
+    with StepClock(Console()) as clock:
+        assert clock.seconds(masked) > 0
+        clock._process.kill()
+        assert clock.seconds(masked) is None and clock.seconds(masked) > 0
 
 
 def test_a_cell_that_fails_ends_no_table(attn, short, tmp_path, heads_table, monkeypatch):

@@ -20,6 +20,7 @@ from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load
 from experiments.tables.definition.table import Table
 from experiments.tables.sources.choose import source_of
+from experiments.tables.sources.step_clock import StepClock
 from tests.fixtures.finetuning import labelled, write_lines
 
 TABLE = """
@@ -80,10 +81,11 @@ def result_of(tmp_path, pattern: str) -> dict:
     return json.loads(path.read_text())
 
 
-def test_a_cell_is_the_pretraining_and_then_its_fine_tuning(attn, words, tmp_path, monkeypatch, with_kernel):
+def test_a_cell_is_the_pretraining_and_then_its_fine_tuning(attn, words, tmp_path, monkeypatch):
+    monkeypatch.setattr(StepClock, "seconds", lambda clock, settings: 0.01)
     monkeypatch.setattr(step_times, "measure", lambda *_: step_times.NOT_MEASURED)
     table = ("table", "me2026/heads", "--format", "csv", *words)
-    dry = attn(*table, "--dry-run", f"cache={with_kernel(tmp_path / 'cache')}")
+    dry = attn(*table, "--dry-run", f"cache={tmp_path / 'cache'}")
     assert dry.returncode == 0, dry.output
     assert {row["state"] for row in csv.DictReader(io.StringIO(dry.stdout))} == {"missing"}
 
