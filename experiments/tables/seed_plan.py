@@ -30,7 +30,7 @@ PARTS = {
     "rows": "its rows",
     "comparisons": "its comparisons",
     "margin": "its margin",
-    "cells": "the settings of its cells",
+    "cells": "the settings or the code of its cells",
     "code": "the code",
 }
 

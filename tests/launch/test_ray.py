@@ -68,8 +68,8 @@ def cluster(ray_environment):
 
 @pytest.mark.campaign
 def test_cells_run_on_a_cluster_and_what_is_done_is_skipped(sweep, cluster, tmp_path):
-    # a learning rate that no float survives: the other cells end as they would
-    words = ("seed=0,1", "learning_rate=1e-3,1e30", f"hydra.launcher.address={cluster}")
+    # no float survives such starting values: the other cells end as they would
+    words = ("seed=0,1", "model.initial_std=0.02,1e30", f"hydra.launcher.address={cluster}")
     for counted in ("[1/4]", "finished before"):
         process = sweep(*words)
         said, _ = process.communicate(timeout=300)
