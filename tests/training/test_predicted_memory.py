@@ -6,6 +6,7 @@ import pytest
 
 from experiments.config.compose import compose
 from experiments.config.messages import options
+from experiments.settings.norm import NORM_KINDS
 from experiments.training import predicted_memory
 from experiments.training.predicted_memory import predict_peak_bytes
 
@@ -31,6 +32,13 @@ def test_activations_grow_with_what_goes_through_at_once():
     sizes = [predicted(f"batch_size={size}") for size in (64, 128, 256)]
     assert sizes[2] - sizes[1] == pytest.approx(2 * (sizes[1] - sizes[0]), rel=1e-2)
     assert predicted("batch_size=256", "trainer.micro_batch=64") == sizes[0]
+
+
+@pytest.mark.parametrize("kind", sorted(NORM_KINDS))
+def test_every_norm_of_padded_text(kind):
+    of_padded = ("objective=masked_sop", "model.head_transform=false", f"model.norm_kind={kind}")
+    small, large = (predicted(*of_padded, f"batch_size={size}") for size in (64, 128))
+    assert small < large < 2 * small
 
 
 def test_bf16_keeps_less_than_fp32():

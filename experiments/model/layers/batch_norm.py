@@ -52,12 +52,16 @@ class BatchNorm(nn.Module):
 
     def statistics(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance [D] of the tokens that count; this also updates the proposed running statistics."""
-        tokens = x.flatten(0, -2) if self.real is None else x[self.real]
-        variance, mean = torch.var_mean(tokens, 0, correction=0)
+        if self.real is None:
+            count = torch.tensor(x.shape[:-1].numel(), device=x.device)
+            variance, mean = torch.var_mean(x.flatten(0, -2), 0, correction=0)
+        else:  # sums with weights, because a selection would have a shape that depends on the values of the mask
+            count = self.real.sum().clamp(min=1)
+            mean = x.masked_fill(~self.real[..., None], 0).sum((0, 1)) / count
+            variance = (x - mean).masked_fill(~self.real[..., None], 0).square().sum((0, 1)) / count
         with torch.no_grad():
-            count = len(tokens)
             self.next_mean.lerp_(mean, MOMENTUM)
-            self.next_variance.lerp_(variance * count / max(count - 1, 1), MOMENTUM)
+            self.next_variance.lerp_(variance * count / (count - 1).clamp(min=1), MOMENTUM)
         return mean, variance
 
     def commit(self) -> None:
