@@ -104,10 +104,10 @@ with silent_on_ctrl_c():
     import typer
     from typer.core import TyperGroup
 
+    from experiments.failures.exit_code import ExitCode
     from experiments.processes.environment_variables import set_performance_variables
     from experiments.processes.import_hook import hold_signals_in_imports
     from experiments.processes.interruption import SIGNALS, Interrupted
-    from experiments.settings.exit_code import ExitCode
 
 if TYPE_CHECKING:
     from experiments.settings.group import WhichCheckpoint
@@ -123,7 +123,7 @@ class Commands(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Use the folder, and read the other arguments."""
         if any(argument.startswith(("plugins=", "--config-dir", "-cd")) for argument in args[1:]):
-            from experiments.settings.mistake import Mistake
+            from experiments.failures.failure import Mistake
             from experiments.settings.plugins import take
 
             # while the shell completes a word, no message can be shown

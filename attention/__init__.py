@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from attention.layers.frame import AttentionLayer
+    from attention.layers.attention_layer import AttentionLayer
 
 __all__ = ["build", "mechanisms"]
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from attention.layers.attention_layer import AttendOptions, Sizes
 from attention.layers.cost import Cost
-from attention.layers.frame import AttendOptions, Sizes
 from attention.layers.projected import ProjectedAttention
 
 # the most values of tanh(...) that exist at once, unless one query row of every example has more

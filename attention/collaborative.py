@@ -11,8 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from attention.layers import cost
+from attention.layers.attention_layer import AttendOptions, Sizes
 from attention.layers.cost import Cost
-from attention.layers.frame import AttendOptions, Sizes
 from attention.layers.projected import ProjectedAttention, keep_rows
 
 START_STD = 0.2  # standard deviation of a random mixing, as in the authors' code (epfml/collaborative-attention)

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from attention.kernels.problem import Projection
+from attention.layers.attention_layer import AttendOptions, Sizes
 from attention.layers.cost import Cost
-from attention.layers.frame import AttendOptions, Sizes
 from attention.layers.projected import ProjectedAttention
 
 # both as in the authors' code (microsoft/unilm, Diff-Transformer)

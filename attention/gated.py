@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from attention import multi_head
 from attention.layers import cost
+from attention.layers.attention_layer import AttendOptions
 from attention.layers.cost import Cost
-from attention.layers.frame import AttendOptions
 from attention.layers.projected import keep_rows
 
 

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 
 from attention.layers import cost
+from attention.layers.attention_layer import AttentionLayer, Sizes, check_sizes
 from attention.layers.cost import Cost
-from attention.layers.frame import AttentionLayer, Sizes, check_sizes
 from attention.layers.projected import keep_columns, keep_rows
 
 

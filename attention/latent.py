@@ -9,8 +9,8 @@ import dataclasses
 from torch import Tensor, nn
 
 from attention.layers import cost
+from attention.layers.attention_layer import Sizes, check_sizes
 from attention.layers.cost import Cost
-from attention.layers.frame import Sizes, check_sizes
 from attention.layers.projected import ProjectedAttention
 
 

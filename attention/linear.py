@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from attention.kernels import autocast
 from attention.layers.attend import attend
+from attention.layers.attention_layer import AttendOptions, Sizes
 from attention.layers.cost import Cost
-from attention.layers.frame import AttendOptions, Sizes
 from attention.layers.projected import ProjectedAttention
 
 CHUNK = 64  # positions of a causal sequence that are computed together, given the state before them

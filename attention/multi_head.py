@@ -6,7 +6,7 @@ A key_size above hidden_size / heads is an enlarged key size. If both sizes are 
 
 from __future__ import annotations
 
-from attention.layers.frame import Sizes
+from attention.layers.attention_layer import Sizes
 from attention.layers.projected import ProjectedAttention
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from attention.layers.frame import Sizes
+from attention.layers.attention_layer import Sizes
 from attention.layers.projected import ProjectedAttention, keep_columns, keep_rows
 
 

@@ -10,8 +10,8 @@ from torch.nn import functional as F
 
 from attention import talking_heads
 from attention.kernels import autocast
+from attention.layers.attention_layer import AttendOptions, check_sizes
 from attention.layers.cost import Cost
-from attention.layers.frame import AttendOptions, check_sizes
 
 
 class Attention(talking_heads.Attention):

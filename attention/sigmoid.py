@@ -10,7 +10,7 @@ from torch import Tensor
 from attention.kernels import autocast
 from attention.kernels.dropout import drop
 from attention.kernels.problem import Hook, Problem, unchanged
-from attention.layers.frame import AttendOptions, Sizes
+from attention.layers.attention_layer import AttendOptions, Sizes
 from attention.layers.projected import ProjectedAttention
 
 

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from attention import multi_head
 from attention.kernels.problem import Hook, Stage
 from attention.layers import cost
+from attention.layers.attention_layer import AttendOptions
 from attention.layers.cost import Cost
-from attention.layers.frame import AttendOptions
 
 
 class Attention(multi_head.Attention):

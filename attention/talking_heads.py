@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from attention.kernels.problem import Projection
 from attention.layers import cost
+from attention.layers.attention_layer import AttendOptions, Sizes, check_sizes, equal_share
 from attention.layers.cost import Cost
-from attention.layers.frame import AttendOptions, Sizes, check_sizes, equal_share
 from attention.layers.projected import ProjectedAttention
 
 # standard deviation of a standard normal cut off at two standard deviations

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from attention import multi_head
+from attention.layers.attention_layer import AttendOptions
 from attention.layers.cost import Cost
-from attention.layers.frame import AttendOptions
 
 
 class Attention(multi_head.Attention):

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 import yaml
 
-from experiments.settings.extras import check_installed, install_line
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
+from experiments.failures.missing_extra import check_installed, install_line
 
 ROOT = Path(__file__).resolve().parents[1]
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
@@ -84,7 +84,7 @@ def test_a_missing_library_names_who_needs_it_and_the_line_that_installs_it(monk
         check_installed("heads", "attn heads", "re", "none_such")
     with pytest.raises(Mistake, match=r"attn heads needs none_such\.part\n"):
         check_installed("heads", "attn heads", "none_such.part")
-    monkeypatch.setattr("experiments.settings.extras.CONSTRAINTS", tmp_path / "constraints.txt")
+    monkeypatch.setattr("experiments.failures.missing_extra.CONSTRAINTS", tmp_path / "constraints.txt")
     assert install_line("heads") == 'pip install "attn[heads]"'
 
 

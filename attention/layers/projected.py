@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from attention.kernels.autocast import cast
 from attention.layers import cost
+from attention.layers.attention_layer import AttentionLayer, Sizes, check_sizes
 from attention.layers.cost import Cost
-from attention.layers.frame import AttentionLayer, Sizes, check_sizes
 
 
 class ProjectedAttention(AttentionLayer):

@@ -11,10 +11,10 @@ from rich.console import Console
 
 from experiments.bench.side_by_side import LeftOut
 from experiments.cells.resources import Workers
-from experiments.cells.side_by_side import Outcome
+from experiments.cells.runner import Outcome
 from experiments.display.rows import Row
+from experiments.failures.failure import Mistake
 from experiments.launch.local import train_cells
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.statistics.evidence import ALPHA, MOST_SEEDS, Anytime, interval, mean_and_deviation
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from experiments.bench.contenders import Contender, layer_and_input
-from experiments.model.kernel import keep_kernel
-from experiments.model.layers.attention import wrong_arguments
+from experiments.model.kernel_availability import keep_kernel
+from experiments.model.layers.build_attention import wrong_arguments
 from experiments.settings.run import Settings
 from experiments.training.step.precision import autocast
 

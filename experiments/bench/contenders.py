@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from attention.layers.frame import AttentionLayer
+from attention.layers.attention_layer import AttentionLayer
 from experiments.bench.peers import PEERS
+from experiments.failures.failure import Mistake
 from experiments.measure.hardware import resolve_device, resolve_precision
-from experiments.model.initial import initialize
-from experiments.model.kernel import keep_kernel
-from experiments.model.layers.attention import build_attention
+from experiments.model.initialization import initialize
+from experiments.model.kernel_availability import keep_kernel
+from experiments.model.layers.build_attention import build_attention
 from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Batch
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.pretraining import Pretraining

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments.display.rows import Row
-from experiments.settings.extras import check_installed
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
+from experiments.failures.missing_extra import check_installed
 
 ENDINGS = (".svg", ".png", ".pdf")
 BAR_INCHES = 0.3

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments.settings.extras import install_line
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
+from experiments.failures.missing_extra import install_line
 from experiments.settings.run import Settings
 
 

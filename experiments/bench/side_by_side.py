@@ -13,8 +13,8 @@ from experiments.bench.contenders import Contender, Scope
 from experiments.bench.peers import PEERS
 from experiments.bench.rounds import Timing, timed
 from experiments.display.rows import Row
+from experiments.failures.failure import Mistake
 from experiments.measure.roofline import Rates, measure_rates
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
 # what contenders must share to be timed side by side

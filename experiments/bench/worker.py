@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, NoReturn
 
 from experiments.bench.contenders import Contender, Work, build
 from experiments.config.check import from_tree
+from experiments.failures.failure import Mistake
 from experiments.measure.cores import Neighbours
 from experiments.measure.memory import PeakMemory
 from experiments.measure.roofline import seconds
 from experiments.processes.child import process_arguments, why_ended
 from experiments.processes.environment_variables import untuned
-from experiments.settings.mistake import Mistake
 
 MODULE = "experiments.bench.worker"
 CONTENDER_FILE, LOG_FILE, MISTAKE = "contender.json", "log.txt", "mistake"

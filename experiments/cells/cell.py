@@ -17,6 +17,9 @@ from experiments.cells.prepare import prepare_in_child_process
 from experiments.config.check import from_tree
 from experiments.data.errors import DataError
 from experiments.display.progress import Display, summary
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Failure, Mistake
+from experiments.files.digest import digest
 from experiments.measure.cores import Neighbours
 from experiments.processes.child import end_with_parent
 from experiments.processes.interruption import Interrupted, Interruption
@@ -24,9 +27,6 @@ from experiments.record.code_digest import code_digests, differing
 from experiments.record.folder import RunFolder, run_name
 from experiments.record.mirrors.choose import Mirrors
 from experiments.record.result import Result
-from experiments.settings.digest import digest
-from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Failure, Mistake
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.distributed.start import TorchrunProcess, torchrun_group, with_followers

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from experiments.settings.disk import lock_file, make_folder, take_lock
-from experiments.settings.mistake import Failure
+from experiments.failures.failure import Failure
+from experiments.files.disk import lock_file, make_folder, take_lock
 
 
 class Claims:

@@ -22,10 +22,10 @@ from types import TracebackType
 from typing import Any
 
 from experiments.cells.assignment import Assignment
+from experiments.failures.exit_code import ExitCode
 from experiments.processes.child import process_arguments, why_ended
 from experiments.processes.environment_variables import ONE_THREAD
 from experiments.record.code_digest import import_covered
-from experiments.settings.exit_code import ExitCode
 
 MODULE = "experiments.cells.fork_server"
 STATUS = Path("/proc/self/status")

@@ -16,11 +16,11 @@ from experiments.config.check import from_tree
 from experiments.data.errors import DataError
 from experiments.data.store import Cache
 from experiments.display.progress import Display
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Failure, refusal
 from experiments.processes.child import process_arguments, why_ended
 from experiments.processes.environment_variables import ONE_THREAD
 from experiments.record.folder import RunFolder
-from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Failure, refusal
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 

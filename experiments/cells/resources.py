@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from experiments.cells.claims import Claims
+from experiments.failures.failure import Mistake
 from experiments.measure.cores import usable
 from experiments.measure.devices import device_count, gpu_identity, gpus_for, on_gpu
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
 Workers = int | Literal["auto"]

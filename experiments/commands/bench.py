@@ -13,10 +13,10 @@ from rich.console import Console
 
 from experiments.cells.resources import parse_workers
 from experiments.display.rows import Row, show
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Mistake
+from experiments.failures.missing_extra import check_installed
 from experiments.launch.plan import check_data, plan
-from experiments.settings.exit_code import ExitCode
-from experiments.settings.extras import check_installed
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.data.tokenizer import Tokenizer
-from experiments.settings.extras import install_line
-from experiments.settings.mistake import Mistake, first_line
+from experiments.failures.failure import Mistake
+from experiments.failures.missing_extra import install_line
+from experiments.failures.wording import first_line
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:

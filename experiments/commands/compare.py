@@ -17,11 +17,12 @@ from experiments.display.comparison import (
     tables_of,
 )
 from experiments.display.rows import Row, show
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 from experiments.record.folder import RESULT
 from experiments.record.result import Fields
 from experiments.results.checked import marked_result, other_code
 from experiments.results.index import Index, without_collection
-from experiments.settings.mistake import Mistake, nearest
 
 
 @without_collection()
@@ -72,7 +73,7 @@ def sorted_tables(sort: str, tables: list[list[Row]]) -> list[list[Row]]:
     known = dict.fromkeys(column for rows in tables for column in rows[0])
     if column not in known:
         hint = f"there are: {', '.join(known)}"
-        raise Mistake(f"--sort {column}: there is no such column" + nearest(column, known), hint)
+        raise Mistake(f"--sort {column}: there is no such column" + did_you_mean(column, known), hint)
     return [sorted_by(sort, rows) if column in rows[0] else rows for rows in tables]
 
 

@@ -11,12 +11,12 @@ from itertools import count
 from pathlib import Path
 
 from experiments.dashboard.page import page, page_data
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Mistake
+from experiments.files.disk import written_at
 from experiments.processes.interruption import Interrupted
 from experiments.record.durable import write
 from experiments.record.folder import METRICS, RENDERED, RESULT
-from experiments.settings.disk import written_at
-from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Mistake
 from experiments.settings.search import JOURNAL
 
 WATCH_SECONDS = 5

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Failure, refusal
+from experiments.failures.wording import shortened
 from experiments.processes.interruption import SIGNALS, Interrupted, Interruption, handled
-from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Failure, refusal, shortened
 
 # of a path that the user has given
 MISTAKEN_PATH_ERRORS = {errno.ENAMETOOLONG, errno.ELOOP}

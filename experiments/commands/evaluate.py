@@ -11,12 +11,13 @@ from experiments.config.recorded import config_here, override
 from experiments.data.corpus import SPLITS
 from experiments.data.overlap import has_text_of_training
 from experiments.display.rows import show
-from experiments.model.kernel import keep_kernel, why_slower
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
+from experiments.model.kernel_availability import keep_kernel, why_slower
 from experiments.record.folder import TOKENIZER, RunFolder
 from experiments.results.find import find_run
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.group import WhichCheckpoint
-from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.run import Settings
 from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.choose import task_of
@@ -79,7 +80,7 @@ def _take_split(overrides: list[str]) -> tuple[str, list[str]]:
         raise Mistake(f"split is given twice: split={splits[0]} and split={splits[1]}")
     split = splits[0] if splits else "validation"
     if split not in SPLITS:
-        raise Mistake(f"split = {split!r}: must be one of {', '.join(SPLITS)}" + nearest(split, SPLITS))
+        raise Mistake(f"split = {split!r}: must be one of {', '.join(SPLITS)}" + did_you_mean(split, SPLITS))
     return split, [override for override in overrides if not override.startswith("split=")]
 
 

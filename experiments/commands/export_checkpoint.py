@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.config.recorded import pretraining
+from experiments.failures.failure import Mistake
 from experiments.record.durable import new_folder, to_json
 from experiments.record.folder import TOKENIZER, RunFolder
 from experiments.results.find import find_run
 from experiments.settings.group import WhichCheckpoint
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.tasks.pretraining import Pretraining
 

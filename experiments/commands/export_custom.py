@@ -7,12 +7,13 @@ from pathlib import Path
 
 from experiments.commands.export_checkpoint import check_target, tokenizer_config
 from experiments.config.recorded import pretraining
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import first_line
 from experiments.record.code_digest import code_digests
 from experiments.record.durable import new_folder, to_json
 from experiments.record.folder import TOKENIZER, RunFolder
 from experiments.results.find import find_run
 from experiments.settings.group import WhichCheckpoint
-from experiments.settings.mistake import Mistake, first_line
 from experiments.settings.plugins import modules
 from experiments.settings.run import Settings
 from experiments.settings.variant import attention_folder

@@ -7,9 +7,9 @@ from pathlib import Path
 from experiments.commands.train import launch_with, take_options
 from experiments.config.command_line import MULTIRUN_FLAGS, only_prints, split_arguments
 from experiments.config.pretrained import check_keys
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Mistake
 from experiments.results.find import find_run
-from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Mistake
 
 
 def finetune(arguments: list[str]) -> ExitCode:

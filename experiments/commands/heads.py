@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 from experiments.config.recorded import pretraining
 from experiments.display.progress import Display
+from experiments.failures.failure import Mistake
+from experiments.failures.missing_extra import check_installed
 from experiments.heads.options import HeadsOptions
 from experiments.record.folder import RunFolder
 from experiments.results.find import find_run
-from experiments.settings.extras import check_installed
-from experiments.settings.mistake import Mistake
 
 if TYPE_CHECKING:
     from experiments.heads.section import Section
@@ -79,7 +79,7 @@ def _check(run: TrainedRun, options: HeadsOptions) -> None:
 
 def _sections(run: TrainedRun, options: HeadsOptions, display: Display) -> list[Section]:
     from experiments.heads.sections import SECTIONS
-    from experiments.training.step.guard import NonFiniteError
+    from experiments.training.step.non_finite import NonFiniteError
 
     sections = []
     for done, make in enumerate(SECTIONS):

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from experiments.config.compose import compose
 from experiments.data.tokenizer import Tokenizer
+from experiments.failures.failure import Mistake
+from experiments.files.digest import file_digest
 from experiments.formats.source import find_checkpoint, read_config, read_tokenizer, read_weights
 from experiments.record.code_digest import code_digest
 from experiments.record.durable import new_folder
 from experiments.record.environment import describe
 from experiments.record.folder import TOKENIZER, RunFolder
 from experiments.record.result import Result
-from experiments.settings.digest import file_digest
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.pretraining import Pretraining

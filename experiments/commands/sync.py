@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from experiments.config.recorded import project_and_entity
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Mistake
 from experiments.record.folder import RunFolder
 from experiments.record.mirrors.wandb_server import TrackingError
 from experiments.record.mirrors.wandb_sync import sync
 from experiments.results.find import find_runs
-from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Mistake
 
 
 def sync_runs(names: list[str], runs: Path, project: str | None) -> ExitCode:

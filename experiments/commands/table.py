@@ -14,9 +14,9 @@ from rich.console import Console
 from experiments.cells.resources import parse_workers
 from experiments.config.grid import LIMIT
 from experiments.display.rows import show
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Mistake
 from experiments.processes.interruption import Interrupted
-from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Mistake
 from experiments.tables import costs, step_times
 from experiments.tables.definition.published import Published, published_of
 from experiments.tables.definition.request import Request, load

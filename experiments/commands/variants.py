@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from experiments.config.compose import compose
 from experiments.config.messages import options
 from experiments.display.rows import show
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
 from experiments.settings.plugins import yaml_file
 
 CACHE_BYTES = 2  # of a number that is kept
@@ -37,7 +37,7 @@ def print_variants(overrides: list[str], format: str) -> None:
     settings = compose(overrides)
     import torch
 
-    from experiments.model.layers.attention import build_attention
+    from experiments.model.layers.build_attention import build_attention
 
     rows = []
     for name in options("variant"):

@@ -8,8 +8,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean, shortened
 from experiments.settings.finetuning import FinetuningSettings
-from experiments.settings.mistake import Mistake, nearest, shortened
 from experiments.settings.run import Settings
 from experiments.settings.variant import module_of, schema
 
@@ -97,7 +98,7 @@ def _allowed(error: Any) -> str:
     match error["type"]:
         case "literal_error":
             choices = [word.strip("'") for word in re.split(r", | or ", context["expected"])]
-            return f"one of {', '.join(choices)}" + nearest(str(error["input"]), choices)
+            return f"one of {', '.join(choices)}" + did_you_mean(str(error["input"]), choices)
         case "union_tag_invalid":
             return f"of a kind out of {context['expected_tags']}"
         case "greater_than_equal":

@@ -25,7 +25,8 @@ from experiments.config.messages import (
     near_key,
     options,
 )
-from experiments.settings.mistake import Mistake, nearest
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 
 # flags of Hydra that take the next argument as their value
 VALUE_FLAGS = {"--cfg", "-c", "--package", "-p"}
@@ -50,7 +51,7 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
         name = argument.split("=", 1)[0]
         if name not in FLAGS:
             raise Mistake(
-                f"there is no flag {argument}" + nearest(name, [*FLAGS, "--dry-run", "--workers", "--per-device"])
+                f"there is no flag {argument}" + did_you_mean(name, [*FLAGS, "--dry-run", "--workers", "--per-device"])
             )
         flags.append(argument)
         if rest and (argument in VALUE_FLAGS or (argument in ("--info", "-i") and rest[0] in INFO_VALUES)):
@@ -128,7 +129,9 @@ def _check_choice(override: Override) -> None:
         text = choice.text if isinstance(choice, QuotedString) else choice
         if text not in known and not (text is None and group == "experiment"):
             shown = "null" if text is None else repr(text)
-            raise Mistake(f"there is no {group} {shown}" + nearest(str(text), known), f"there are: {', '.join(known)}")
+            raise Mistake(
+                f"there is no {group} {shown}" + did_you_mean(str(text), known), f"there are: {', '.join(known)}"
+            )
 
 
 def hydra_main(task: Callable[[DictConfig], Any], overrides: list[str], flags: list[str], name: str = "config") -> None:

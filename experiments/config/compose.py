@@ -18,7 +18,7 @@ from experiments.config.command_line import check_overrides
 from experiments.config.messages import conf_for_hydra, hydra_errors_as_mistakes
 from experiments.config.pretrained import inherit
 from experiments.config.resolvers import register
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
 from experiments.settings.run import Settings
 
 register()

@@ -24,7 +24,7 @@ from experiments.config.check import from_tree
 from experiments.config.compose import compose_raw, interpolated
 from experiments.config.messages import conf_for_hydra, groups, hydra_errors_as_mistakes
 from experiments.config.pretrained import READ_TO_INHERIT
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
 from experiments.settings.run import Settings
 
 LIMIT = 10_000  # cells of a sweep

@@ -18,7 +18,8 @@ from hydra.plugins.search_path_plugin import SearchPathPlugin
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from experiments.settings.mistake import Mistake, closest, first_line, nearest
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import closest, did_you_mean, first_line
 from experiments.settings.plugins import CONF, conf_folders, yaml_file, yaml_files
 
 COMMANDS = {"config": "train", "finetune": "finetune"}  # a file of `conf/` -> the command that composes it
@@ -122,7 +123,7 @@ def _mistake_and_hint(error: BaseException, overrides: Iterable[str], name: str)
         if group.startswith("hydra/"):
             return f"there is no {group} {option!r}", "is its plugin installed?"
         known = options(group)
-        return f"there is no {group} {option!r}" + nearest(option, known), f"there are: {', '.join(known)}"
+        return f"there is no {group} {option!r}" + did_you_mean(option, known), f"there are: {', '.join(known)}"
     if "Missing mandatory value" in text and (match := re.search(r"full_key: (\S+)", text)):
         return f"{match[1]} has no value", f"write {match[1]}=..."
     if match := re.search(r"Environment variable '([^']+)' not found", text):

@@ -7,16 +7,17 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.messages import options
+from experiments.failures.failure import Mistake
+from experiments.failures.missing_extra import check_installed
+from experiments.failures.wording import closest, did_you_mean
+from experiments.files.digest import digest, file_digest
+from experiments.files.disk import files_named
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.durable import RunFolderError, disk_errors_as_failures
 from experiments.record.folder import PREFIX, TOKENIZER, RunFolder, checksum, known_checkpoint
 from experiments.record.plugin_files import check_plugins
-from experiments.settings.digest import digest, file_digest
-from experiments.settings.disk import files_named
-from experiments.settings.extras import check_installed
 from experiments.settings.finetuning import LIBRARIES
 from experiments.settings.group import WhichCheckpoint
-from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.position import POSITION_KINDS
 from experiments.settings.run import Settings
 
@@ -69,9 +70,10 @@ def check_keys(overrides: list[str]) -> None:
             raise Mistake(f"{override}: give the run without a key", "attn finetune RUN task=NAME")
     if "task" not in keys:
         known = options("task")
-        wrong = next((key for key in keys if nearest(key, ["task"])), "")
+        wrong = next((key for key in keys if closest(key, ["task"])), "")
         raise Mistake(
-            "which task?" + (nearest(wrong, ["task"]) if wrong else ""), f"task=NAME; there are: {', '.join(known)}"
+            "which task?" + (did_you_mean(wrong, ["task"]) if wrong else ""),
+            f"task=NAME; there are: {', '.join(known)}",
         )
 
 

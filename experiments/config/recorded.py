@@ -14,10 +14,11 @@ from experiments.config.check import from_tree
 from experiments.config.command_line import check_overrides
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.messages import groups, near_key, options
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 from experiments.record.folder import RunFolder
 from experiments.record.plugin_files import check_plugins
 from experiments.settings.finetuning import FinetuningSettings
-from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.run import Settings
 
 
@@ -77,7 +78,7 @@ def override(tree: dict[str, Any], overrides: list[str]) -> Settings:
     variant = tree["variant"].get("name")
     if variant not in (known := options("variant")):
         hint = "give plugins=FOLDER or --config-dir FOLDER that has it"
-        raise Mistake(f"there is no variant {variant!r} here" + nearest(str(variant), known), hint)
+        raise Mistake(f"there is no variant {variant!r} here" + did_you_mean(str(variant), known), hint)
     sources = OmegaConf.to_container(compose_raw([f"variant={variant}"]), resolve=False)
     assert isinstance(sources, dict)
     for each in parsed:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from experiments.files.plain import from_json
 from experiments.record.durable import number
 from experiments.record.folder import METRICS
 from experiments.results.index import Index
-from experiments.settings.plain import from_json
 from experiments.statistics.evidence import Anytime
 
 # points of a curve that are kept; more would exceed the pixels of a panel

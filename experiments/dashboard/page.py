@@ -27,15 +27,15 @@ from experiments.dashboard.runs import chosen_runs
 from experiments.dashboard.searches import readable_searches
 from experiments.display.comparison import COLUMNS, TASK, rows_of, scores_of, shared_its_machine, table_of
 from experiments.display.rows import Row
+from experiments.failures.wording import first_line
+from experiments.files.digest import unsealed
+from experiments.files.disk import written_at
+from experiments.files.plain import from_json
 from experiments.record.dotted import value_at
 from experiments.record.folder import RENDERED
 from experiments.record.result import Fields
 from experiments.results.checked import CHANGED
 from experiments.results.index import Index, without_collection
-from experiments.settings.digest import unsealed
-from experiments.settings.disk import written_at
-from experiments.settings.mistake import first_line
-from experiments.settings.plain import from_json
 from experiments.statistics.evidence import standard_error
 
 ASSETS = Path(__file__).parent / "assets"

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from experiments.dashboard.curves import curve_of
 from experiments.display.comparison import TASK, matching, named_folders, near_value
+from experiments.failures.failure import Mistake
 from experiments.measure.quality import perplexity
 from experiments.record.dotted import value_at
 from experiments.record.folder import CONFIG, RunFolder, parse_config
 from experiments.record.result import UNKNOWN, Fields
 from experiments.results.checked import marked_result, other_code
 from experiments.results.index import Index
-from experiments.settings.mistake import Mistake
 
 
 def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[Fields]:

@@ -8,8 +8,8 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
+from experiments.failures.missing_extra import MissingExtra, check_installed
 from experiments.results.index import Index
-from experiments.settings.extras import MissingExtra, check_installed
 from experiments.settings.search import JOURNAL
 
 

@@ -11,12 +11,12 @@ from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs
 from experiments.display.comparison import place_of, scores_of, table_of
 from experiments.display.rows import as_markdown
+from experiments.failures.failure import Mistake
 from experiments.record.dotted import value_at
 from experiments.record.mirrors import wandb_views as view
 from experiments.record.mirrors.wandb_server import TrackingError
 from experiments.record.result import Fields
 from experiments.results.index import Index
-from experiments.settings.mistake import Mistake
 
 VIEW_NAME = "attn: comparison of runs"
 MEASURES = ("validation_loss", "tokens_per_second", "peak_memory_bytes")

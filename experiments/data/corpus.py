@@ -13,8 +13,8 @@ from typing import Any, TypeVar
 
 from experiments.data import documents
 from experiments.data.store import Cache
+from experiments.files.digest import file_digest
 from experiments.settings.data import DataSettings
-from experiments.settings.digest import file_digest
 from experiments.settings.group import Text
 from experiments.settings.plugins import module_file
 

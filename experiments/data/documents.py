@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
+from experiments.files.digest import text_digest
 from experiments.settings.data import Documents
-from experiments.settings.digest import text_digest
 
 SHARES = 20
 LONGEST = 1 << 20  # characters; a longer document is cut after a row, so that memory stays bounded

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from experiments.settings.mistake import Mistake, nearest
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 
 OTHER_DATA = "data=python_docs needs no network; data=text data.train=FILE reads a text of your own"
 OTHER_EXAMPLES = "task.train=FILE and task.validation=FILE read examples of your own"
@@ -20,4 +21,4 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     """`; there is a, b, c (did you mean b?)`, for a message about a name that is not among the known ones."""
     names = sorted(known)
     shown = ", ".join(names[:12]) + (", ..." if len(names) > 12 else "")
-    return f"; there is {shown}" + nearest(name, names) if names else ""
+    return f"; there is {shown}" + did_you_mean(name, names) if names else ""

@@ -19,8 +19,8 @@ from experiments.data.errors import DataError
 from experiments.data.shuffle import keys, permute
 from experiments.data.store import Cache, MissingError
 from experiments.data.tokenizer import ReportProgress, Tokenizer, obtain, shortfall
+from experiments.files.digest import digest
 from experiments.settings.data import DataSettings
-from experiments.settings.digest import digest
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 
 FORMAT = 1  # part of the cache's key: raise it when the same text is packed differently

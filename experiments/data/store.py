@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from experiments.data.errors import DataError
-from experiments.settings.digest import blocks, bytes_digest, digest, sealed, unsealed
-from experiments.settings.disk import lock_file, make_folder, open_regular, read_bytes, take_lock, to_disk
-from experiments.settings.mistake import first_line, refusal
-from experiments.settings.plain import from_json
+from experiments.failures.failure import refusal
+from experiments.failures.wording import first_line
+from experiments.files.digest import blocks, bytes_digest, digest, sealed, unsealed
+from experiments.files.disk import lock_file, make_folder, open_regular, read_bytes, take_lock, to_disk
+from experiments.files.plain import from_json
 
 MANIFEST = "manifest.json"
 REMEMBERED = 1 << 26  # bytes of a file from which on its digest is remembered rather than made again

@@ -19,9 +19,9 @@ from experiments.data.corpus import Corpus
 from experiments.data.errors import DataError
 from experiments.data.readers.files import find
 from experiments.data.store import Cache
-from experiments.settings.digest import digest, text_digest
-from experiments.settings.disk import read_bytes, read_text
-from experiments.settings.mistake import first_line
+from experiments.failures.wording import first_line
+from experiments.files.digest import digest, text_digest
+from experiments.files.disk import read_bytes, read_text
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer
 
 if TYPE_CHECKING:

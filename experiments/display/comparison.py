@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from experiments.display.rows import Row
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 from experiments.measure.cores import BUSY
 from experiments.record.dotted import value_at, values_at
 from experiments.record.folder import LOCATION_KEYS
 from experiments.record.result import Fields
 from experiments.results.find import find_runs
-from experiments.settings.mistake import Mistake, nearest
 
 # column -> where it stands in a result; dotted keys of the configuration under `config`
 COLUMNS = {
@@ -82,7 +83,7 @@ def near_value(selection: list[str], results: list[Fields]) -> str:
     for key, wanted in (item.split("=", 1) for item in selection if "=" in item):
         known = dict.fromkeys(map(str, values_at(results, place_of(key))))
         for one in wanted.split(","):
-            if one not in known and (hint := nearest(one, known)):
+            if one not in known and (hint := did_you_mean(one, known)):
                 return hint
     return ""
 
@@ -207,7 +208,7 @@ def _check_filter(key: str, results: list[Fields]) -> None:
     if results and key not in NAMED and all(value is None for value in values_at(results, place_of(key))):
         settings = chain.from_iterable(result["config"] or {} for result in results)
         known = list(dict.fromkeys([*COLUMNS, *settings]))
-        raise Mistake(f"{key}: no run has such a setting" + nearest(key, known))
+        raise Mistake(f"{key}: no run has such a setting" + did_you_mean(key, known))
 
 
 def _matches(result: Fields, key: str, wanted: str) -> bool:

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from experiments.failures.failure import Mistake
 from experiments.formats.format import Format
 from experiments.formats.requirements import THEIR_ACTIVATIONS, head_size, our_activation, require, require_config
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
 FIXED = {

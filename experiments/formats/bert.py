@@ -15,10 +15,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
+from experiments.failures.failure import Mistake
 from experiments.formats.format import Format
 from experiments.formats.requirements import ACTIVATIONS, THEIR_ACTIVATIONS, our_activation, require_config, text
 from experiments.formats.source import read_config, read_weights
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
 READ_ACTIVATIONS = ACTIVATIONS | {"gelu_pytorch_tanh": "gelu_tanh"}

@@ -13,7 +13,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from experiments.settings.mistake import Mistake, nearest
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:
@@ -90,6 +91,6 @@ def format_of(model_type: object) -> Format:
     """The format of a config.json. Raises Mistake for a model_type without a format."""
     known = formats()
     if not isinstance(model_type, str) or model_type not in known:
-        hint = nearest(str(model_type), known)
+        hint = did_you_mean(str(model_type), known)
         raise Mistake(f"model_type = {model_type!r}: must be one of {', '.join(known)}{hint}")
     return known[model_type]

@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
+from experiments.failures.failure import Mistake
 from experiments.formats.format import Format
 from experiments.formats.requirements import head_size, our_activation, require, require_config, text
 from experiments.record.dotted import value_at
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
 ACTIVATIONS = {"gelu": "gelu", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu"}

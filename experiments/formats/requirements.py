@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from experiments.failures.failure import Mistake
 from experiments.record.dotted import value_at
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 
 # ours by the names that most models of transformers have, and the other way round

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from experiments.data.tokenizer import Tokenizer, from_vocabulary, load
-from experiments.settings.disk import read_bytes
-from experiments.settings.mistake import Mistake, first_line
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import first_line
+from experiments.files.disk import read_bytes
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor
 
+from experiments.failures.failure import Mistake
 from experiments.formats.format import Format
 from experiments.formats.requirements import ACTIVATIONS, THEIR_ACTIVATIONS, require, text
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.settings.variant import module_of
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from attention.kernels.problem import Stage
+from experiments.failures.failure import Mistake
 from experiments.model.transformer import Transformer
-from experiments.settings.mistake import Mistake
 
 STAGE_MEANINGS: dict[Stage, str] = {
     "logits": "QK^T",

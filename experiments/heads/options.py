@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from experiments.failures.failure import Mistake
 from experiments.settings.group import WhichCheckpoint
-from experiments.settings.mistake import Mistake
 
 if TYPE_CHECKING:
     from experiments.heads.measures.syntax import Tree

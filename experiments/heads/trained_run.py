@@ -13,13 +13,13 @@ from torch import Tensor
 
 from experiments.data.packing import Dataset
 from experiments.data.tokenizer import ReportProgress, Tokenizer
-from experiments.model.kernel import keep_kernel
+from experiments.failures.failure import Mistake
+from experiments.model.kernel_availability import keep_kernel
 from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Batch, Objective
 from experiments.record.checkpoint_file import load_weights
 from experiments.record.folder import RunFolder
 from experiments.settings.group import WhichCheckpoint
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.pretraining import Pretraining

@@ -10,11 +10,11 @@ from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 
 from experiments.cells.resources import claimed_pool
-from experiments.cells.side_by_side import earlier_outcome, run_cell
+from experiments.cells.runner import earlier_outcome, run_cell
 from experiments.config.compose import resolve
+from experiments.failures.failure import Mistake
 from experiments.launch.plan import labelled_with_sweep
 from experiments.launch.submitit_jobs import saved_before_requeue
-from experiments.settings.mistake import Mistake
 
 SIDE_BY_SIDE = ("joblib", "submitit_local")  # launchers whose jobs all see every core and GPU of this machine
 LEDGER = "cells.txt"  # in the sweep's folder: a line for each cell that was started, with its outcome

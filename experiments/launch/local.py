@@ -11,11 +11,11 @@ from experiments.cells.cell import folder_of
 from experiments.cells.fork_server import ForkServer, can_fork
 from experiments.cells.prepare import prepare_in_child_process
 from experiments.cells.resources import Workers, pool_for
-from experiments.cells.side_by_side import Outcome, earlier_outcome, run_cells
+from experiments.cells.runner import Outcome, earlier_outcome, run_cells
+from experiments.failures.failure import Failure
 from experiments.launch.report import SweepProgress
 from experiments.measure.devices import on_gpu
 from experiments.processes.interruption import Interruption
-from experiments.settings.mistake import Failure
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 

@@ -14,16 +14,17 @@ from experiments.config.check import sentence
 from experiments.config.command_line import MULTIRUN_FLAGS, check_overrides
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.grid import Combination, grid
+from experiments.failures.failure import Mistake
+from experiments.failures.missing_extra import check_installed
+from experiments.failures.wording import did_you_mean
+from experiments.files.digest import digest
 from experiments.measure.cores import check_threads
-from experiments.model.kernel import check_kernel
+from experiments.model.kernel_availability import check_kernel
 from experiments.record.folder import run_name
 from experiments.record.mirrors.choose import check_loggers
 from experiments.search.objective import check_objectives
 from experiments.search.space import Space, space_of
-from experiments.settings.digest import digest
-from experiments.settings.extras import check_installed
 from experiments.settings.group import Group
-from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.ray_cluster import RayCluster
 from experiments.settings.run import Settings
 from experiments.settings.search import Search
@@ -256,4 +257,4 @@ def _check_keys(prefix: str, kind: type[Group], overrides: list[str]) -> None:
     for override in overrides:
         key = override.partition("=")[0].removeprefix(prefix)
         if override.startswith(prefix) and key not in kind.model_fields:
-            raise Mistake(f"there is no setting '{prefix}{key}'" + nearest(key, kind.model_fields))
+            raise Mistake(f"there is no setting '{prefix}{key}'" + did_you_mean(key, kind.model_fields))

@@ -17,13 +17,14 @@ from typing import Any
 from rich.console import Console
 
 from experiments.cells.cell import folder_of
-from experiments.cells.side_by_side import Outcome, earlier_outcome, outcome_of, run_cell
+from experiments.cells.runner import Outcome, earlier_outcome, outcome_of, run_cell
 from experiments.config.check import from_tree
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import first_line
 from experiments.launch.local import prepare_corpora
 from experiments.launch.report import SweepProgress
 from experiments.measure.devices import on_gpu
 from experiments.processes.interruption import Interrupted, handled
-from experiments.settings.mistake import Mistake, first_line
 from experiments.settings.plugins import with_plugins
 from experiments.settings.ray_cluster import RayCluster
 from experiments.settings.run import Settings

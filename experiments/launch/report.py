@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn
 from rich.table import Column
 
 from experiments.cells.cell import finished_result, folder_of
-from experiments.cells.side_by_side import Outcome, RunningCell
+from experiments.cells.runner import Outcome, RunningCell
 from experiments.display.comparison import COLUMNS, table_of, tables_of
 from experiments.display.rows import show
 from experiments.launch.plan import check_buildable, for_each_size

@@ -10,9 +10,12 @@ from rich.console import Console
 
 from experiments.cells.cell import folder_of
 from experiments.cells.resources import Workers, pool_for
-from experiments.cells.side_by_side import Cell, Outcome, earlier_outcome, run_drawn
+from experiments.cells.runner import Cell, Outcome, earlier_outcome, run_drawn
 from experiments.config.grid import grid
 from experiments.display.rows import show
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Mistake
+from experiments.files.digest import digest
 from experiments.launch.local import fork_server, prepare_corpora
 from experiments.launch.plan import Plan, PlannedSearch, check_cell, labelled_with_sweep
 from experiments.launch.report import SweepProgress, print_failed
@@ -20,9 +23,6 @@ from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 from experiments.search.objective import value_of
 from experiments.search.study import EndedTrial, MedianPruner, Study, Trial, read_ended
-from experiments.settings.digest import digest
-from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.settings.search import Search
 

@@ -8,8 +8,9 @@ from rich.console import Console
 
 from experiments.cells.cell import folder_of
 from experiments.cells.resources import Workers
-from experiments.cells.side_by_side import Outcome, outcome_of
+from experiments.cells.runner import Outcome, outcome_of
 from experiments.config.command_line import hydra_main
+from experiments.failures.exit_code import ExitCode
 from experiments.launch.hydra_job import LEDGER, job, read_ledger
 from experiments.launch.local import train_cells
 from experiments.launch.plan import Plan, labelled_with_sweep
@@ -20,7 +21,6 @@ from experiments.launch.submitit_jobs import every_job_awaited
 from experiments.processes.interruption import Interrupted
 from experiments.record.durable import folder_for
 from experiments.record.folder import RunFolder
-from experiments.settings.exit_code import ExitCode
 from experiments.settings.plugins import with_plugins
 
 

@@ -6,7 +6,7 @@ import os
 from contextlib import suppress
 from pathlib import Path
 
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
 
 TASKS = Path("/proc/self/task")  # a folder for each thread of this process
 BUSY = 0.1  # of its time a run waits, and says so: alone, it waits for less than a hundredth

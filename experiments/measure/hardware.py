@@ -8,8 +8,8 @@ from typing import Literal
 
 import torch
 
+from experiments.failures.failure import Mistake
 from experiments.measure.cores import cpu_field
-from experiments.settings.mistake import Mistake
 from experiments.settings.trainer import Precision
 
 

@@ -8,17 +8,18 @@ from typing import Any
 import torch
 from torch import nn
 
-from attention.layers.frame import AttentionLayer
+from attention.layers.attention_layer import AttentionLayer
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 from experiments.model.architectures.bert import Bert
 from experiments.model.architectures.causal_decoder import CausalDecoder
 from experiments.model.architectures.encoder_decoder import EncoderDecoder
 from experiments.model.architectures.sentence_order_encoder import SentenceOrder
 from experiments.model.architectures.two_stream_encoder import TwoStreamEncoder
-from experiments.model.initial import initialize
+from experiments.model.initialization import initialize
 from experiments.model.layers.encoder import EncoderLayer
 from experiments.model.layers.norm import deep_gains, ends_with_norm
 from experiments.model.transformer import Transformer
-from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.model import Model
 from experiments.settings.objective import ObjectiveSettings
 
@@ -36,7 +37,7 @@ def architecture_of(objective: ObjectiveSettings) -> str:
     name: str = getattr(objective, "architecture", "")
     if name not in ARCHITECTURES:
         file = "/".join(type(objective).__module__.split(".")) + ".py"
-        known = f"must be one of {', '.join(ARCHITECTURES)}" + nearest(name, ARCHITECTURES)
+        known = f"must be one of {', '.join(ARCHITECTURES)}" + did_you_mean(name, ARCHITECTURES)
         raise Mistake(f"{file}: architecture = {name!r}: {known}")
     return name
 

@@ -15,8 +15,9 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import FrameType, ModuleType
 
+from experiments.failures.failure import Failure, refusal
+from experiments.failures.wording import first_line
 from experiments.processes.interruption import SIGNALS, handled
-from experiments.settings.mistake import Failure, first_line, refusal
 
 LIBRARIES = {"numpy", "torch"}
 

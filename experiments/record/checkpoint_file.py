@@ -22,12 +22,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
+from experiments.failures.failure import Mistake
+from experiments.files.digest import file_digest
+from experiments.files.disk import files_named
 from experiments.record.durable import disk_errors_as_failures, replacing, swept, write
 from experiments.record.folder import CONFIG, PREFIX, TOKENIZER, RunFolder, checksum, configuration_digest
-from experiments.settings.digest import file_digest
-from experiments.settings.disk import files_named
 from experiments.settings.group import WhichCheckpoint
-from experiments.settings.mistake import Mistake
 
 MODEL = "model/"
 # of a file or its checksum that is gone, of another kind, too large, or on a bad block; others may pass

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from attention.kernels import kernel_modules
-from experiments.settings.digest import digest, text_digest
+from experiments.files.digest import digest, text_digest
 from experiments.settings.norm import NORM_KINDS
 from experiments.settings.plugins import code_folders, module_file, modules
 from experiments.settings.position import POSITION_KINDS

@@ -14,10 +14,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from experiments.settings.digest import sealed, unsealed
-from experiments.settings.disk import UnreadableError, make_folder, read_bytes, take_lock, to_disk
-from experiments.settings.mistake import Failure
-from experiments.settings.plain import from_json
+from experiments.failures.failure import Failure
+from experiments.files.digest import sealed, unsealed
+from experiments.files.disk import UnreadableError, make_folder, read_bytes, take_lock, to_disk
+from experiments.files.plain import from_json
 
 _NON_FINITE = {"nan": math.nan, "inf": math.inf, "-inf": -math.inf}
 _ANOTHER_DISK = "free some space or set runs= to another disk, then give the same command again"

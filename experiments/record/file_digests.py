@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from experiments.files.digest import DIFFERS, MISSING, bytes_digest, file_digest, unsealed
+from experiments.files.plain import from_json
 from experiments.record.durable import disk_errors_as_failures, write_sealed
-from experiments.settings.digest import DIFFERS, MISSING, bytes_digest, file_digest, unsealed
-from experiments.settings.plain import from_json
 
 DIGESTS = "digests.json"
 

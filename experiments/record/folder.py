@@ -20,6 +20,11 @@ from typing import Any
 
 import yaml
 
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
+from experiments.files.digest import DIFFERS, bytes_digest, digest, file_digest
+from experiments.files.disk import made_folder, read_bytes
+from experiments.files.plain import from_yaml
 from experiments.record.durable import (
     RunFolderError,
     disk_errors_as_failures,
@@ -31,11 +36,7 @@ from experiments.record.durable import (
 from experiments.record.lock import Lock, TakenError
 from experiments.record.metrics import Metrics
 from experiments.record.result import Result
-from experiments.settings.digest import DIFFERS, bytes_digest, digest, file_digest
-from experiments.settings.disk import made_folder, read_bytes
 from experiments.settings.group import WhichCheckpoint
-from experiments.settings.mistake import Mistake, nearest
-from experiments.settings.plain import from_yaml
 
 PREFIX: dict[WhichCheckpoint, str] = {"best": "best", "newest": "step"}  # of its file
 # settings for where a run is kept and mirrored, which change none of its numbers
@@ -104,7 +105,7 @@ def known_checkpoint(word: object, setting: str) -> WhichCheckpoint:
         if word == kind:
             return kind
     hint = "best has the lowest validation loss, newest is the last one"
-    raise Mistake(f"{setting}: must be one of {', '.join(PREFIX)}" + nearest(str(word), PREFIX), hint)
+    raise Mistake(f"{setting}: must be one of {', '.join(PREFIX)}" + did_you_mean(str(word), PREFIX), hint)
 
 
 def checksum(checkpoint: Path) -> str:

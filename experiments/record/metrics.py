@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from experiments.files.digest import bytes_digest
+from experiments.files.disk import open_regular, read_bytes, to_disk
+from experiments.files.plain import from_json
 from experiments.record.durable import RunFolderError, disk_errors_as_failures, number, replacing, to_json
-from experiments.settings.digest import bytes_digest
-from experiments.settings.disk import open_regular, read_bytes, to_disk
-from experiments.settings.plain import from_json
 
 TAIL_BYTES = 1 << 14  # more than two lines
 COPIED_BYTES = 1 << 23  # bytes of lines that a checkpoint copies; of more lines it has only the digest

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from experiments.failures.failure import Mistake
 from experiments.record.code_digest import added_digests
 from experiments.record.folder import RunFolder
-from experiments.settings.mistake import Mistake
 from experiments.settings.plugins import ROOT
 
 

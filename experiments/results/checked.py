@@ -7,6 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from experiments.files.digest import file_digest, unsealed
+from experiments.files.plain import from_json
 from experiments.record.code_digest import DECIDING, code_digest
 from experiments.record.dotted import values_at
 from experiments.record.durable import RunFolderError
@@ -24,8 +26,6 @@ from experiments.record.folder import (
 )
 from experiments.record.result import UNKNOWN, Fields, Result
 from experiments.results.index import Index
-from experiments.settings.digest import file_digest, unsealed
-from experiments.settings.plain import from_json
 
 CHANGED = "changed"  # status of a run with a file that has changed since its result was written: no numbers
 BESIDE = (CONFIG, ENVIRONMENT, METRICS, TOKENIZER, PREDICTIONS)

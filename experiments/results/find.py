@@ -5,7 +5,8 @@ from __future__ import annotations
 from fnmatch import fnmatchcase
 from pathlib import Path
 
-from experiments.settings.mistake import Mistake, nearest
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 
 
 def find_runs(name: str, runs: Path) -> list[Path]:
@@ -22,7 +23,7 @@ def find_runs(name: str, runs: Path) -> list[Path]:
     if not folders:
         known = sorted(each.name for each in folder.glob("*") if _is_run(each))
         hint = "`attn compare` lists the finished ones"
-        raise Mistake(f"there is no run {name!r} in {folder}/" + nearest(path.name, _with_starts(known)), hint)
+        raise Mistake(f"there is no run {name!r} in {folder}/" + did_you_mean(path.name, _with_starts(known)), hint)
     return folders
 
 

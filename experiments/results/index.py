@@ -16,8 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from experiments.settings.digest import text_digest
-from experiments.settings.disk import read_bytes
+from experiments.files.digest import text_digest
+from experiments.files.disk import read_bytes
 
 INDEX_FILE = ".index.sqlite"
 # raised whenever the derived data changes; an index of another version is rebuilt

@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 from experiments.record.result import Result
-from experiments.settings.mistake import Mistake, nearest
 
 # the fields that hold a number, or numbers by part
 FIELDS = tuple(
@@ -22,7 +23,7 @@ def check_objectives(names: Iterable[str]) -> None:
     """Raises Mistake for a field that `result.json` does not have, or that is not a number."""
     for name in names:
         if (field := name.partition(".")[0]) not in FIELDS:
-            raise Mistake(f"hydra.sweeper: result.json has no number {field!r}" + nearest(field, FIELDS))
+            raise Mistake(f"hydra.sweeper: result.json has no number {field!r}" + did_you_mean(field, FIELDS))
 
 
 def value_of(result: Result, name: str) -> float | None:

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from hydra.core.override_parser.types import IntervalSweep, Override, RangeSweep, Sweep
 
 from experiments.config.grid import split, values_of
-from experiments.settings.mistake import Mistake, nearest
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 
 TAGS = ("log",)
 
@@ -129,7 +130,7 @@ def _parameter(override: Override, text: str) -> Choice | NumberRange:
 
 def _is_log(sweep: Sweep, text: str) -> bool:
     if unknown := sorted(sweep.tags - set(TAGS)):
-        raise Mistake(f"{text}: there is no tag {unknown[0]!r}{nearest(unknown[0], TAGS)}; the only tag is log")
+        raise Mistake(f"{text}: there is no tag {unknown[0]!r}{did_you_mean(unknown[0], TAGS)}; the only tag is log")
     return bool(sweep.tags)
 
 

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+from experiments.files.digest import digest
+from experiments.files.disk import lock_file, read_bytes, take_lock
 from experiments.record.durable import disk_errors_as_failures, folder_for
 from experiments.record.lock import Lock
 from experiments.search.space import Choice, NumberRange, Space
-from experiments.settings.digest import digest
-from experiments.settings.disk import lock_file, read_bytes, take_lock
 from experiments.settings.search import JOURNAL, Direction, Search
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ import pkgutil
 from importlib import import_module
 from typing import Any, Literal, TypeVar, Union
 
+from experiments.failures.failure import Mistake
 from experiments.settings.group import Group
-from experiments.settings.mistake import Mistake
 
 Kind = TypeVar("Kind", bound=Group)
 

@@ -17,7 +17,8 @@ from typing import Any, TypeVar
 
 import yaml
 
-from experiments.settings.mistake import Mistake, nearest
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 
 ROOT = Path(__file__).resolve().parents[2]
 CONF = ROOT / "conf"
@@ -205,7 +206,7 @@ def _check_conf(folder: Path) -> None:
         if (CONF / name).exists():
             raise Mistake(f"{path}: attn itself has conf/{name}", "give the file another name")
         if len(name.parts) == 1 or name.parts[0] not in groups:
-            meant = nearest(name.parts[0], groups)
+            meant = did_you_mean(name.parts[0], groups)
             raise Mistake(f"{path}: {name.parts[0]} is not a group{meant}", f"there are: {', '.join(groups)}")
         try:
             tree = yaml.load(path.read_text(encoding="utf-8"), Loader=_UniqueKeyLoader)

@@ -14,8 +14,8 @@ from typing import Any, Literal, Union
 
 from pydantic import FiniteFloat, create_model
 
+from experiments.failures.failure import Mistake
 from experiments.settings.group import Fraction, Group, NonNegative, Size
-from experiments.settings.mistake import Mistake
 from experiments.settings.plugins import code_folders, module_file
 
 # what an annotation means here: an int is a size, a float is finite and not negative, a Real is finite

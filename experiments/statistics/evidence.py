@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from experiments.settings.extras import check_installed
+from experiments.failures.missing_extra import check_installed
 
 ALPHA = 0.05  # allowed probability of a wrong verdict
 PRIOR_VARIANCE = 4.0  # g: variance of the effect in units of the standard deviation, under the alternative

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from experiments.config.compose import compose
 from experiments.display.rows import Row, time_text
-from experiments.settings.digest import digest
+from experiments.files.digest import digest
 from experiments.settings.plugins import yaml_files
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load

@@ -13,11 +13,12 @@ from typing import Annotated
 
 from pydantic import Field, TypeAdapter, ValidationError
 
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import first_line
+from experiments.files.digest import digest
 from experiments.record.code_digest import code_digests
 from experiments.record.durable import folder_for, read_sealed, write_sealed
 from experiments.record.folder import RENDERED
-from experiments.settings.digest import digest
-from experiments.settings.mistake import Mistake, first_line
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.request import Request
 from experiments.tables.seeds import begun_seeds, has_begun

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from experiments.failures.failure import Mistake
+from experiments.files.digest import digest
 from experiments.record.checkpoint_file import Checkpoint, check_fits, load, origin, save, weights
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.folder import configuration_digest
 from experiments.settings.devices import largest_part
-from experiments.settings.digest import digest
 from experiments.settings.group import WhichCheckpoint
-from experiments.settings.mistake import Mistake
-from experiments.training.progress import Header
+from experiments.training.checkpoint_header import Header
 from experiments.training.run import Run
 from experiments.training.step.learner import Learner
 from experiments.training.step.optimizer import optimizer_state

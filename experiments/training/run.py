@@ -16,7 +16,7 @@ from experiments.objectives.objective import Objective
 from experiments.record.folder import RunFolder
 from experiments.record.mirrors.choose import Mirrors
 from experiments.settings.run import Settings
-from experiments.training.progress import Progress
+from experiments.training.checkpoint_header import Progress
 from experiments.training.step.learner import Learner
 from experiments.training.step.micro_batches import Forward
 from experiments.training.step.world import World

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
 from experiments.settings.run import Settings
 
 

@@ -11,25 +11,25 @@ import torch
 
 from experiments.data.packing import Dataset
 from experiments.display.progress import Display
+from experiments.failures.failure import Mistake
+from experiments.files.digest import digest
 from experiments.measure.cores import BUSY, Neighbours, check_threads, usable
 from experiments.measure.hardware import device_name, resolve_device, resolve_precision
 from experiments.measure.memory import PeakMemory
 from experiments.measure.roofline import seconds
 from experiments.measure.throughput import Throughput
-from experiments.model.kernel import keep_kernel, why_slower
-from experiments.model.layers.attention import wrong_arguments
+from experiments.model.kernel_availability import keep_kernel, why_slower
+from experiments.model.layers.build_attention import wrong_arguments
 from experiments.record.code_digest import code_digests
 from experiments.record.durable import replacing
 from experiments.record.environment import describe, rounds_differently
 from experiments.record.folder import TOKENIZER, RunFolder, configuration_digest
 from experiments.record.mirrors.choose import Mirrors
-from experiments.settings.digest import digest
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.tasks.task import Task
+from experiments.training.checkpoint_header import Header, Progress
 from experiments.training.checkpoints import newest_checkpoint, return_to, tensors, write_checkpoint
-from experiments.training.progress import Header, Progress
 from experiments.training.run import Run
 from experiments.training.run_length import planned_steps
 from experiments.training.step.compiling import TRIED, choose, compile_layers

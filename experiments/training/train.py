@@ -9,6 +9,8 @@ from typing import Any
 
 from experiments.data.packing import Dataset
 from experiments.display.progress import Display
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.wording import first_line
 from experiments.measure.cores import Neighbours
 from experiments.measure.mfu import mfu
 from experiments.measure.quality import bits_per_byte, perplexity
@@ -19,16 +21,14 @@ from experiments.record.durable import RunFolderError, to_json, write
 from experiments.record.folder import PREDICTIONS, RESULT, RunFolder
 from experiments.record.mirrors.choose import Mirrors
 from experiments.record.result import Result, Status
-from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import first_line
 from experiments.settings.run import Settings
 from experiments.training.checkpoints import newest_checkpoint, return_to, whole_tensors, write_checkpoint
 from experiments.training.evaluate import Evaluation, evaluate
 from experiments.training.run import Pruner, Run, TrialPruned
 from experiments.training.set_up import align, set_up
-from experiments.training.step.guard import NonFiniteError
 from experiments.training.step.learner import Learner
 from experiments.training.step.micro_batches import fitting, is_out_of_memory
+from experiments.training.step.non_finite import NonFiniteError
 from experiments.training.step.schedule import learning_rate
 from experiments.training.step.world import ALONE, World
 from experiments.training.summary import flops_per_token, summarize

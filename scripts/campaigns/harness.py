@@ -12,8 +12,8 @@ from typing import Any
 
 import psutil
 
+from experiments.files.digest import file_digest
 from experiments.record.folder import RunFolder
-from experiments.settings.digest import file_digest
 from scripts.campaigns.nursery import Child
 from tests.fixtures.outcome import outcome
 

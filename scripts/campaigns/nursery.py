@@ -162,7 +162,7 @@ def prepare_here() -> None:
     The environment variable ATTN_WORDS has the words of the training.
     """
     from experiments.config.compose import compose
-    from experiments.settings.mistake import Failure
+    from experiments.failures.failure import Failure
     from experiments.tasks.choose import task_of
 
     settings = compose([*os.environ["ATTN_WORDS"].split(), f"cache={sys.argv[1]}/cache"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from attention.layers.frame import AttendOptions, AttentionLayer, Sizes
+from attention.layers.attention_layer import AttendOptions, AttentionLayer, Sizes
 from experiments.settings import variant as settings
 
 ROOT = Path(__file__).parents[2]

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from experiments.cells.fork_server import ForkServer, can_fork
 from experiments.cells.resources import ResourcePool
-from experiments.cells.side_by_side import Outcome, run_cell, run_cells
+from experiments.cells.runner import Outcome, run_cell, run_cells
 from experiments.config.compose import compose
 from experiments.measure.cores import usable
 from experiments.settings.run import Settings

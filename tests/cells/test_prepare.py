@@ -12,9 +12,9 @@ from experiments.cells.prepare import prepare_in_child_process
 from experiments.config.compose import compose
 from experiments.data.errors import DataError
 from experiments.data.packing import is_prepared
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Failure
 from experiments.record.folder import RunFolder
-from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Failure
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 from experiments.cells import resources
 from experiments.cells.resources import ResourcePool, Resources, pool_for
 from experiments.config.compose import compose
+from experiments.failures.failure import Mistake
 from experiments.measure import devices
-from experiments.settings.mistake import Mistake
 
 PINNED = hasattr(os, "sched_setaffinity")
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from experiments.config.compose import compose
 from experiments.config.messages import groups, groups_of, known_keys, options
+from experiments.failures.failure import Mistake
 from experiments.launch.plan import plan
-from experiments.settings.mistake import Mistake
 
 TOP = (
     "heads",

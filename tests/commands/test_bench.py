@@ -25,9 +25,9 @@ from experiments.bench.side_by_side import groups, spread
 from experiments.bench.worker import Turn, Worker, WorkerEnded, repeat
 from experiments.commands.bench import BenchOptions, bench
 from experiments.config.compose import compose
+from experiments.failures.failure import Mistake
 from experiments.measure.roofline import Rates, measure_rates, seconds
 from experiments.processes.environment_variables import ADDED, TUNED, set_performance_variables
-from experiments.settings.mistake import Mistake
 
 TINY = ["hidden_size=16", "heads=2", "layers=1", "length=9", "batch_size=2", "tokenizer.vocabulary_size=300"]
 CPU = ["trainer.device=cpu", "precision=fp32"]

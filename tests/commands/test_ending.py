@@ -16,8 +16,8 @@ import cli
 from experiments.commands import ending
 from experiments.commands.ending import interrupted_by_signals, message_and_exit_code, silent_on_ctrl_c
 from experiments.config.compose import compose
+from experiments.failures.exit_code import ExitCode
 from experiments.processes.interruption import Interrupted
-from experiments.settings.exit_code import ExitCode
 from tests.fixtures.command import ROOT
 
 

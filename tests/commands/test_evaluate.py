@@ -17,9 +17,9 @@ from experiments.cells.cell import execute
 from experiments.commands.evaluate import evaluate_run
 from experiments.config.compose import compose
 from experiments.config.recorded import on_this_machine
+from experiments.failures.failure import Failure, Mistake
+from experiments.files.digest import bytes_digest
 from experiments.record.folder import RunFolder, config_text
-from experiments.settings.digest import bytes_digest
-from experiments.settings.mistake import Failure, Mistake
 from experiments.training.step.micro_batches import Forward
 
 

@@ -14,10 +14,10 @@ from attention import talking_heads
 from experiments.commands.bug import extension_of
 from experiments.config.compose import compose
 from experiments.data.errors import DataError
-from experiments.model.layers.attention import build_attention
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Failure, Mistake
+from experiments.model.layers.build_attention import build_attention
 from experiments.record.durable import RunFolderError
-from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Failure, Mistake
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -18,9 +18,9 @@ from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.config.compose import compose
 from experiments.config.messages import options
 from experiments.data.tokenizer import Tokenizer, load
+from experiments.failures.failure import Mistake
 from experiments.record.checkpoint_file import load_weights, origin, save, weights
 from experiments.record.folder import RunFolder
-from experiments.settings.mistake import Mistake
 from experiments.tasks.pretraining import Pretraining
 from tests.formats.released import save as save_released
 from tests.formats.released import tokenizer_of

@@ -21,9 +21,9 @@ from experiments.config.compose import compose
 from experiments.dashboard.page import page_data
 from experiments.dashboard.runs import chosen_runs
 from experiments.data.tokenizer import SPECIAL
+from experiments.failures.failure import Mistake
 from experiments.record.folder import RunFolder
 from experiments.results.index import Index
-from experiments.settings.mistake import Mistake
 from experiments.tasks.finetuning.squad import squad_scores
 from experiments.training.step.learner import Learner
 from tests.fixtures.finetuning import PRETRAINING

@@ -12,12 +12,12 @@ import torch
 from pyarrow import parquet
 
 from experiments.commands import heads as command
+from experiments.failures.failure import Mistake
 from experiments.heads import report
 from experiments.heads.measures.pruning import load_pruned
 from experiments.heads.options import HeadsOptions
 from experiments.heads.section import Section
 from experiments.results.find import find_run
-from experiments.settings.mistake import Mistake
 from tests.fixtures.figures import leave_undrawn
 
 TREE = "\n".join(

@@ -18,6 +18,7 @@ from experiments.commands.heads import show_heads
 from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.config.check import from_tree
 from experiments.data.tokenizer import SPECIAL, from_vocabulary
+from experiments.failures.failure import Mistake
 from experiments.formats import format as format_module
 from experiments.formats.format import formats
 from experiments.heads.options import HeadsOptions
@@ -25,7 +26,6 @@ from experiments.model.build import build
 from experiments.record.checkpoint_file import load_weights
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder, config_text
-from experiments.settings.mistake import Mistake
 from experiments.tasks.pretraining import Pretraining
 
 transformers = pytest.importorskip("transformers")

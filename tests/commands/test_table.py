@@ -15,8 +15,8 @@ from experiments.bench import rounds
 from experiments.bench.rounds import Timing
 from experiments.bench.worker import Turn
 from experiments.commands.table import TableOptions, seeds_of, show_table
+from experiments.failures.failure import Mistake
 from experiments.record.folder import RunFolder
-from experiments.settings.mistake import Mistake
 from experiments.tables import seeds, step_times
 from experiments.tables.sources.computed import Computed
 from experiments.tables.sources.runs import Runs

@@ -15,7 +15,7 @@ from experiments.config.command_line import answer, check_overrides, split_argum
 from experiments.config.completion import complete
 from experiments.config.compose import compose
 from experiments.config.messages import groups_of, options
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
 from experiments.settings.position import POSITION_KINDS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,11 +13,11 @@ from experiments.config.check import from_tree
 from experiments.config.compose import compose, compose_raw
 from experiments.config.messages import CONF, groups, options
 from experiments.config.recorded import override
+from experiments.failures.failure import Mistake
 from experiments.settings.data import DataSettings
 from experiments.settings.finetuning import Classification, FinetuningSettings, Regression, Span
 from experiments.settings.kinds import kinds
 from experiments.settings.logger import Logger
-from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 from experiments.settings.objective import ObjectiveSettings
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon

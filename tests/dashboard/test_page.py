@@ -14,8 +14,8 @@ from experiments.commands import dashboard as command
 from experiments.commands.dashboard import DashboardOptions, dashboard, write_dashboard
 from experiments.dashboard import page
 from experiments.dashboard.page import page_data
+from experiments.failures.failure import Mistake
 from experiments.processes.interruption import Interrupted
-from experiments.settings.mistake import Mistake
 
 
 def held(text: str) -> dict:

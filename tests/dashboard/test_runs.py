@@ -9,8 +9,8 @@ import pytest
 
 from experiments.dashboard.curves import curve_of
 from experiments.dashboard.runs import chosen_runs
+from experiments.failures.failure import Mistake
 from experiments.results.index import Index
-from experiments.settings.mistake import Mistake
 
 
 @pytest.fixture

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from experiments.dashboard.runs import chosen_runs
+from experiments.failures.failure import Mistake
 from experiments.record.mirrors import wandb_views as view
 from experiments.results.index import Index
-from experiments.settings.mistake import Mistake
 
 pytest.importorskip("wandb_workspaces", reason="wandb-workspaces is not installed: pip install -e '.[dashboard]'")
 

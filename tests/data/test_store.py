@@ -15,7 +15,7 @@ import pytest
 from experiments.data import store
 from experiments.data.errors import DataError
 from experiments.data.store import Cache
-from experiments.settings.mistake import Failure
+from experiments.failures.failure import Failure
 
 MAKE = """
 import json, sys, time

@@ -19,12 +19,12 @@ from experiments.config.compose import compose
 from experiments.dashboard.runs import chosen_runs
 from experiments.display.comparison import matching, table_of, tables_of, telling
 from experiments.display.rows import show
+from experiments.failures.failure import Mistake
 from experiments.record.code_digest import code_digest
 from experiments.record.folder import config_text
 from experiments.record.result import UNKNOWN
 from experiments.results.find import find_run, find_runs
 from experiments.results.index import Index
-from experiments.settings.mistake import Mistake
 from tests.fixtures.record import leave_result
 
 

@@ -13,7 +13,7 @@ import torch
 
 import experiments
 from attention import build, mechanisms
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/library.md").read_text(), re.DOTALL | re.MULTILINE)

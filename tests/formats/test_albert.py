@@ -5,8 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from experiments.config.compose import compose
+from experiments.failures.failure import Mistake
 from experiments.formats.albert import AlbertFormat
-from experiments.settings.mistake import Mistake
 
 FORMAT = AlbertFormat()
 

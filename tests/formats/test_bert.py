@@ -7,10 +7,10 @@ import torch
 from torch.testing import assert_close
 
 from experiments.config.compose import compose
+from experiments.failures.failure import Mistake
 from experiments.formats.bert import BertFormat
 from experiments.model.architectures.bert import Bert
 from experiments.model.build import build
-from experiments.settings.mistake import Mistake
 
 FORMAT = BertFormat()
 

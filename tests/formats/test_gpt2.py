@@ -5,8 +5,8 @@ import torch
 from torch.testing import assert_close
 
 from experiments.config.compose import compose
+from experiments.failures.failure import Mistake
 from experiments.formats.gpt2 import Gpt2Format
-from experiments.settings.mistake import Mistake
 
 FORMAT = Gpt2Format()
 

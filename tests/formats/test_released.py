@@ -13,9 +13,9 @@ from experiments.commands.finetune import finetune
 from experiments.commands.heads import show_heads
 from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.data.tokenizer import load
+from experiments.failures.failure import Mistake
 from experiments.heads.options import HeadsOptions
 from experiments.record.folder import RunFolder
-from experiments.settings.mistake import Mistake
 from tests.fixtures.campaign import in_campaigns
 from tests.formats.released import CONFIGS, TEXT, save
 

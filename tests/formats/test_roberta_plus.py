@@ -17,10 +17,10 @@ from experiments.commands.export_checkpoint import export_run
 from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.config.compose import compose
 from experiments.data.tokenizer import SPECIAL
+from experiments.failures.failure import Mistake
 from experiments.formats.bert import BertFormat
 from experiments.model.build import build
 from experiments.record.folder import RunFolder
-from experiments.settings.mistake import Mistake
 from scripts import convert_tensorflow
 from tests.formats import released
 from tests.model.conftest import small_model

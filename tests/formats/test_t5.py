@@ -8,9 +8,9 @@ from safetensors.torch import save_file
 from torch.testing import assert_close
 
 from experiments.config.compose import compose
+from experiments.failures.failure import Mistake
 from experiments.formats.t5 import T5Format
 from experiments.model.build import build
-from experiments.settings.mistake import Mistake
 
 FORMAT = T5Format()
 

@@ -15,9 +15,9 @@ from experiments.heads.measures.equal_start import conclusion, head_spread, make
 from experiments.heads.measures.l0_gates import gates_without_noise, open_probability, sample_gates
 from experiments.heads.measures.pruning import remove_heads
 from experiments.settings.optimizer import AdamW
-from experiments.training.step.guard import NonFiniteError
 from experiments.training.step.learner import Learner
 from experiments.training.step.micro_batches import Forward
+from experiments.training.step.non_finite import NonFiniteError
 from experiments.training.step.optimizer import build_optimizers
 
 OPTIMIZER = AdamW(

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from experiments.config.messages import options
+from experiments.failures.failure import Mistake
 from experiments.heads.hooks import gated, read_stages, value_heads
 from experiments.heads.measures.importance import (
     by_gradient,
@@ -17,7 +18,6 @@ from experiments.heads.measures.importance import (
 )
 from experiments.heads.measures.pruning import gates_without, loss_with_gates, removal_order, remove_heads
 from experiments.objectives.loss import loss
-from experiments.settings.mistake import Mistake
 
 
 def test_gradient_importance_is_the_slope_of_each_sequences_loss(bert_of, batch):

@@ -8,6 +8,7 @@ import torch
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from omegaconf import OmegaConf
 
+from experiments.failures.failure import Mistake
 from experiments.heads.hooks import check_prunable, read_stages, value_heads
 from experiments.heads.map_figures import attention_maps
 from experiments.heads.measures.importance import by_gradient, by_relevance
@@ -15,7 +16,6 @@ from experiments.heads.measures.rank import divergence_by_rank
 from experiments.heads.parts import parts_of
 from experiments.model.build import build
 from experiments.objectives.objective import Batch
-from experiments.settings.mistake import Mistake
 from tests.heads.conftest import VOCABULARY, group, small_model
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
+from experiments.failures.failure import Mistake
 from experiments.heads.hooks import check_prunable, check_unshared_heads, read_stages
 from experiments.heads.measures.equal_start import head_spread, make_heads_equal
 from experiments.heads.measures.importance import by_gradient, by_relevance
 from experiments.heads.measures.pruning import gates_without, loss_with_gates, remove_heads
-from experiments.settings.mistake import Mistake
 
 
 @pytest.fixture

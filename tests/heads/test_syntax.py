@@ -10,9 +10,9 @@ import pytest
 import torch
 from pyarrow import parquet
 
+from experiments.failures.failure import Mistake
 from experiments.heads.measures import syntax
 from experiments.heads.measures.syntax import Tree, most_attended_word, read_treebank, relation_accuracies, word_weights
-from experiments.settings.mistake import Mistake
 
 CONLLU = """\
 # text = Dogs don't bark.

@@ -9,8 +9,8 @@ import pytest
 
 from attention.kernels import triton_kernel
 from experiments.config.compose import compose
+from experiments.failures.failure import Mistake
 from experiments.launch.plan import CommandLine, plan
-from experiments.settings.mistake import Mistake
 
 
 def sizes(words: list[str], flags: list[str]) -> list[tuple[str, int]]:

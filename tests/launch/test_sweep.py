@@ -18,7 +18,7 @@ from hydra.core.config_store import ConfigStore
 from rich.console import Console
 from rich.text import Text
 
-from experiments.cells import side_by_side as runner
+from experiments.cells import runner
 from experiments.commands.train import launch
 from experiments.config.compose import compose
 from experiments.launch.report import SweepProgress

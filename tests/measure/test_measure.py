@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from experiments.failures.failure import Mistake
 from experiments.measure import memory, throughput
 from experiments.measure.cores import BUSY, Neighbours, check_threads, usable
 from experiments.measure.hardware import device_name, resolve_device, resolve_precision
@@ -17,7 +18,6 @@ from experiments.measure.memory import PeakMemory
 from experiments.measure.mfu import peak_flops
 from experiments.measure.quality import bits_per_byte, perplexity
 from experiments.measure.throughput import WARMUP_STEPS, Throughput
-from experiments.settings.mistake import Mistake
 
 CPU = torch.device("cpu")
 

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.failures.failure import Mistake
 from experiments.model.build import architecture_of
 from experiments.objectives.kinds.causal import Causal
-from experiments.settings.mistake import Mistake
 
 
 class Skip(Causal):

@@ -9,8 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.failures.failure import Mistake
 from experiments.objectives.kinds.causal import Causal, CausalObjective
-from experiments.settings.mistake import Mistake
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 SPECIAL = frozenset(range(5))

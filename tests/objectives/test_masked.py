@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.failures.failure import Mistake
 from experiments.objectives.kinds.masked import Masked, MaskedObjective, random_tokens
 from experiments.objectives.loss import loss
 from experiments.objectives.objective import Batch
-from experiments.settings.mistake import Mistake
 
 VOCABULARY, MASK, SPECIAL = 50, 4, frozenset({0, 2, 4, 49})
 ORDINARY = sorted(set(range(VOCABULARY)) - SPECIAL)

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.failures.failure import Mistake
 from experiments.objectives.kinds.masked_sop import MaskedSop, MaskedSopObjective
-from experiments.settings.mistake import Mistake
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 VOCABULARY = 40

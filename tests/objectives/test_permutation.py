@@ -8,9 +8,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from experiments.failures.failure import Mistake
 from experiments.model.architectures.two_stream_encoder import known
 from experiments.objectives.kinds.permutation import Permutation, PermutationObjective
-from experiments.settings.mistake import Mistake
 
 SPECIAL = frozenset(range(5))
 VOCABULARY = 30

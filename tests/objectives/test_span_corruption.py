@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.config.compose import compose
+from experiments.failures.failure import Mistake
 from experiments.model.build import build
 from experiments.objectives.kinds.span_corruption import (
     SpanCorruption,
@@ -17,7 +18,6 @@ from experiments.objectives.kinds.span_corruption import (
     random_partitions,
     random_span_mask,
 )
-from experiments.settings.mistake import Mistake
 
 T5 = SpanCorruption(kind="span_corruption", rate=0.15, mean_span=3.0, sentinels=100, evaluation_seed=0)
 PAD, CLS, SEP = 0, 2, 3

@@ -9,10 +9,10 @@ import torch
 from torch.testing import assert_close
 
 from experiments.config.compose import compose
+from experiments.failures.failure import Mistake
 from experiments.model.build import build
 from experiments.objectives.kinds.translation import Translation
 from experiments.objectives.loss import loss
-from experiments.settings.mistake import Mistake
 from experiments.training.step.micro_batches import split
 
 PAD, CLS, SEP = 0, 2, 3

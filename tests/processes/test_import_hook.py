@@ -11,11 +11,11 @@ import threading
 
 import pytest
 
+from experiments.failures.failure import Failure
 from experiments.processes import import_hook
 from experiments.processes.child import process_arguments
 from experiments.processes.import_hook import hold_signals_in_imports, signals_held
 from experiments.processes.interruption import Interrupted, Interruption
-from experiments.settings.mistake import Failure
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from experiments.settings.extras import install_line
+from experiments.failures.missing_extra import install_line
 
 
 def read(place: Path) -> tuple[dict[str, list[tuple[int, float]]], dict[str, str]]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.failures.failure import Mistake
 from experiments.record.result import Result
 from experiments.search.objective import FIELDS, check_objectives, value_of
-from experiments.settings.mistake import Mistake
 from experiments.settings.search import Search
 
 KEYS = {

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from experiments.failures.failure import Mistake
 from experiments.search.space import Choice, NumberRange, space_of
-from experiments.settings.mistake import Mistake
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ import re
 import pytest
 
 import attention
+from experiments.failures.failure import Mistake
 from experiments.settings import plugins
-from experiments.settings.mistake import Mistake
 from experiments.settings.variant import schema
 from tests.fixtures.plugins import LOUD, LOUD_YAML, write_files
 

@@ -13,8 +13,8 @@ import yaml
 from experiments.commands.table import TableOptions, show_table
 from experiments.config.compose import compose
 from experiments.config.messages import options
+from experiments.failures.failure import Mistake
 from experiments.model.architectures.bert import Bert
-from experiments.settings.mistake import Mistake
 from experiments.tables.costs import BUDGETS
 from experiments.tables.definition import folder, published
 from experiments.tables.definition.folder import TABLES, checked, names

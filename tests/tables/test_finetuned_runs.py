@@ -12,9 +12,9 @@ import time
 
 import pytest
 
+from experiments.failures.failure import Mistake
 from experiments.launch import local as sweep
 from experiments.processes.interruption import Interrupted
-from experiments.settings.mistake import Mistake
 from experiments.tables import step_times
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import Request, load

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
 from experiments.tables.definition.inequality import Inequality, arithmetic, parse
 
 

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from experiments.cells.cell import folder_of
+from experiments.failures.failure import Mistake
 from experiments.heads.measures.distance import head_distances, within_and_between
 from experiments.heads.trained_run import open_trained_run
-from experiments.settings.mistake import Mistake
 from experiments.tables.measured import head_distance, projection_structure
 from experiments.tables.sources.measured_runs import MeasuredRuns
 

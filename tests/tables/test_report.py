@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 from experiments.display.rows import as_csv
+from experiments.failures.failure import Mistake
 from experiments.record.result import UNKNOWN
-from experiments.settings.mistake import Mistake
 from experiments.tables.definition import published
 from experiments.tables.definition.inequality import parse
 from experiments.tables.definition.published import PublishedNumber

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 
 from experiments.config.compose import compose
+from experiments.failures.failure import Mistake
 from experiments.record.durable import read_sealed, write_sealed
 from experiments.record.result import UNKNOWN
-from experiments.settings.mistake import Mistake
 from experiments.tables import seed_plan
 from experiments.tables.definition.request import Request, load
 from experiments.tables.report import report

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
 from experiments.statistics.comparison import Compared
 from experiments.statistics.evidence import Anytime, Planned
 from experiments.tables.definition.table import Budget, Claim, Margin

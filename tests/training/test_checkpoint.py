@@ -6,9 +6,9 @@ import resource
 import pytest
 import torch
 
+from experiments.failures.failure import Mistake
 from experiments.record.checkpoint_file import load, restore, save, weights
 from experiments.record.durable import RunFolderError
-from experiments.settings.mistake import Mistake
 from tests.fixtures.permissions import as_another_user
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from experiments.config.compose import compose
+from experiments.failures.failure import Mistake
 from experiments.processes.interruption import Interrupted
-from experiments.settings.mistake import Mistake
 from experiments.training import train as training
 from experiments.training.decoding import texts
 from experiments.training.predicted_memory import predict_peak_bytes

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
 from experiments.training.run_length import planned_steps
 
 

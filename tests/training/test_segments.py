@@ -11,11 +11,11 @@ from pydantic import ValidationError
 
 from experiments.config.pretrained import inherited
 from experiments.data.packing import Packed
+from experiments.failures.failure import Mistake
 from experiments.heads.trained_run import open_trained_run
 from experiments.model.build import build
 from experiments.objectives.kinds.causal import Causal
 from experiments.record.folder import RunFolder
-from experiments.settings.mistake import Mistake
 from experiments.training.evaluate import evaluate
 from experiments.training.predicted_memory import Ids
 from experiments.training.step.learner import learner_of

@@ -14,10 +14,10 @@ from safetensors.torch import load_file
 from experiments.cells.cell import check_unchanged
 from experiments.data.errors import DataError
 from experiments.display.progress import Display
+from experiments.failures.failure import Mistake
 from experiments.measure.cores import Neighbours
 from experiments.record import code_digest as code_digest_module
 from experiments.record.mirrors.choose import Mirrors
-from experiments.settings.mistake import Mistake
 from experiments.training import train as train_module
 from experiments.training.step.learner import Learner
 from experiments.training.step.micro_batches import OutOfMemoryError
@@ -272,14 +272,20 @@ def test_a_run_of_other_code_is_neither_done_nor_continued(settings, go, plain_c
         monkeypatch.setattr(code_digest_module, "attention_folder", lambda: copy / "attention")
 
     result, folder = plain_copy
-    edited("comment", "attention/layers/frame.py", "class AttentionLayer(", "# a comment\nclass AttentionLayer(")
+    edited(
+        "comment", "attention/layers/attention_layer.py", "class AttentionLayer(", "# a comment\nclass AttentionLayer("
+    )
     check_unchanged(settings(), folder, result)
     (folder.path / "result.json").unlink()
     go(settings())
-    edited("code", "attention/layers/frame.py", "class AttentionLayer(", "class AttentionLayers(")
-    with pytest.raises(DataError, match=r"the code \(attention/layers/frame\.py\) has changed since .*run was trained"):
+    edited("code", "attention/layers/attention_layer.py", "class AttentionLayer(", "class AttentionLayers(")
+    with pytest.raises(
+        DataError, match=r"the code \(attention/layers/attention_layer\.py\) has changed since .*run was trained"
+    ):
         check_unchanged(settings(), folder, result)
     (folder.path / "result.json").unlink()
-    with pytest.raises(Mistake, match=r"the code \(attention/layers/frame\.py\) has changed since .*run was begun"):
+    with pytest.raises(
+        Mistake, match=r"the code \(attention/layers/attention_layer\.py\) has changed since .*run was begun"
+    ):
         go(settings())
     assert any(folder.checkpoint.glob("*"))

@@ -15,7 +15,7 @@ from experiments.data.corpus import Corpus, DataKind
 from experiments.data.errors import DataError
 from experiments.data.readers import python_docs
 from experiments.data.store import Cache
-from experiments.settings.digest import digest
+from experiments.files.digest import digest
 from experiments.settings.group import Text
 
 HELD_OUT = {"validation": 2, "test": 1}  # 20ths of the text

@@ -13,9 +13,9 @@ from typing import Any
 
 from experiments.data.documents import LONGEST
 from experiments.data.errors import TRAINED_ON, DataError, suggestion
-from experiments.settings.digest import blocks
-from experiments.settings.disk import open_regular
-from experiments.settings.mistake import first_line, nearest
+from experiments.failures.wording import did_you_mean, first_line
+from experiments.files.digest import blocks
+from experiments.files.disk import open_regular
 
 BYTE_ORDER_MARK = "\ufeff"
 # the first bytes of files that hold a text in another form, and how to get it
@@ -81,7 +81,7 @@ def _beside(path: Path) -> str:
     if not folder.is_dir():
         return f", nor a folder {folder}"
     names = [other.name for other in folder.iterdir() if not other.name.startswith(".")]
-    return f" in {folder.resolve()}{nearest(path.name, names)}"
+    return f" in {folder.resolve()}{did_you_mean(path.name, names)}"
 
 
 def digests_of_splits(splits: Mapping[str, list[Path]], digest: Callable[[Path], str]) -> dict[Path, str]:

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from experiments.data.errors import OTHER_DATA, TRAINED_ON, DataError
 from experiments.data.store import Cache
-from experiments.settings.digest import digest
-from experiments.settings.mistake import first_line
+from experiments.failures.wording import first_line
+from experiments.files.digest import digest
 
 PATIENCE = 3.0  # seconds for the hub to answer
 ROWS_AT_ONCE = 256  # rows in memory at once

@@ -15,6 +15,8 @@ from torch import Tensor
 
 from experiments.config.check import from_tree
 from experiments.data.tokenizer import Tokenizer, load
+from experiments.failures.failure import Mistake
+from experiments.files.disk import read_bytes
 from experiments.heads.hooks import check_unshared_heads, gated, value_heads
 from experiments.heads.trained_run import TrainedRun
 from experiments.model.transformer import Transformer
@@ -23,8 +25,6 @@ from experiments.objectives.objective import Batch
 from experiments.record.checkpoint_file import restore, weights
 from experiments.record.durable import read_sealed, replacing, swept, write, write_sealed
 from experiments.record.folder import CONFIG, TOKENIZER, config_text, parse_config
-from experiments.settings.disk import read_bytes
-from experiments.settings.mistake import Mistake
 from experiments.tasks.pretraining import Pretraining
 
 Head = tuple[int, int]  # layer and head, from 0

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from experiments.failures.failure import Mistake
 from experiments.heads.hooks import read_stages
 from experiments.heads.measures.profile import MAX_OFFSET
 from experiments.heads.trained_run import TrainedRun
-from experiments.settings.mistake import Mistake
 from experiments.statistics.proportion import wilson_interval
 
 MAX_SENTENCES = 500  # sentences from the start of the treebank that fit into the model's length

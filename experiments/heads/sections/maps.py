@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from attention.kernels.problem import Stage
+from experiments.failures.failure import Mistake
 from experiments.heads.hooks import has_stages, read_stages
 from experiments.heads.map_figures import attention_maps
 from experiments.heads.options import HeadsOptions
 from experiments.heads.parts import parts_of
 from experiments.heads.section import Section
 from experiments.heads.trained_run import TrainedRun
-from experiments.settings.mistake import Mistake
 
 STAGE_TITLES: dict[Stage, str] = {"weights": "weights of the softmax", "mixed_weights": "weights of the values"}
 DEFAULT_TOKENS = 24  # tokens of the held-out text whose maps are shown if no sentence is given

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from experiments.failures.failure import Mistake
 from experiments.heads import figures
 from experiments.heads.hooks import has_stages
 from experiments.heads.measures import syntax
 from experiments.heads.options import HeadsOptions
 from experiments.heads.section import Section
 from experiments.heads.trained_run import TrainedRun
-from experiments.settings.mistake import Mistake
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:

@@ -10,15 +10,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments.model.layers.attention import build_attention
+from experiments.failures.failure import Mistake
 from experiments.model.layers.batch_norm import tell_real
+from experiments.model.layers.build_attention import build_attention
 from experiments.model.layers.embedding import Embedding
 from experiments.model.layers.encoder import Encoder, EncoderLayer
 from experiments.model.layers.feed_forward import ACTIVATIONS
 from experiments.model.layers.norm import build_norm
 from experiments.model.layers.position import position_bias, rotation
 from experiments.model.transformer import Transformer, linear_multiplies
-from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 
 

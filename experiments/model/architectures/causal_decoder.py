@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from experiments.failures.failure import Mistake
 from experiments.model.architectures.bert import Bert
 from experiments.model.layers.segments import cut, joined, seen, with_previous
-from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 
 

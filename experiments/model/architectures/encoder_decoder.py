@@ -9,14 +9,14 @@ from typing import Any, cast
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from experiments.model.layers.attention import build_attention
+from experiments.failures.failure import Mistake
+from experiments.model.layers.build_attention import build_attention
 from experiments.model.layers.decoder import Decoder, DecoderLayer
 from experiments.model.layers.embedding import Embedding
 from experiments.model.layers.encoder import Encoder, EncoderLayer
 from experiments.model.layers.local import refuse_local
 from experiments.model.layers.position import position_bias, rotation
 from experiments.model.transformer import Transformer, linear_multiplies
-from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 
 

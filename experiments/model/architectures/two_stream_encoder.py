@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from experiments.failures.failure import Mistake
 from experiments.model.architectures.bert import Bert
 from experiments.model.layers.local import refuse_local
 from experiments.model.transformer import linear_multiplies
-from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from experiments.model.initial import path_seed
+from experiments.model.initialization import path_seed
 from experiments.model.layers.encoder import EncoderLayer
 
 

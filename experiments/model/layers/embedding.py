@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
+from experiments.failures.failure import Mistake
 from experiments.model.layers.norm import build_norm
 from experiments.model.layers.position import embedded_position
-from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 
 

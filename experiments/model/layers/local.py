@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from experiments.failures.failure import Mistake
 from experiments.model.layers.position import rotation
-from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 
 

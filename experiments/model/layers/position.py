@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from attention.layers.rotary import Rotary
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
 from experiments.settings.model import Model
 from experiments.settings.position import POSITION_KINDS
 

@@ -9,8 +9,8 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from experiments.failures.failure import Mistake
 from experiments.objectives.objective import Batch, ObjectiveKind, Vocabulary
-from experiments.settings.mistake import Mistake
 
 
 class Causal(ObjectiveKind):

@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 from pydantic import Field, model_validator
 
+from experiments.failures.failure import Mistake
 from experiments.objectives.objective import Batch, ObjectiveKind, Vocabulary
 from experiments.objectives.step_random import step_random
 from experiments.settings.group import Seed, Share
-from experiments.settings.mistake import Mistake
 
 Ids = npt.NDArray[np.int64]
 

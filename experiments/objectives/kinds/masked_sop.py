@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from experiments.failures.failure import Mistake
 from experiments.objectives.kinds.masked import MaskedObjective, Masking
 from experiments.objectives.objective import Batch, Vocabulary
 from experiments.objectives.step_random import step_random
-from experiments.settings.mistake import Mistake
 
 SWAPPED_LABEL = 1  # as in Hugging Face's models
 

@@ -12,8 +12,8 @@ from typing import ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
+from experiments.failures.missing_extra import check_installed
 from experiments.objectives.objective import Batch, Decoding, ObjectiveKind, TextScores, Vocabulary
-from experiments.settings.extras import check_installed
 from experiments.settings.group import Count, NonNegative, Size
 
 # each side is as long as its longest sentence, rounded up to a multiple of this, because oneDNN plans for each shape

@@ -6,15 +6,15 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
 
+from experiments.failures.missing_extra import check_installed
+from experiments.failures.wording import first_line
 from experiments.record.folder import RunFolder
 from experiments.record.mirrors.mirror import Mirror
 from experiments.record.mirrors.tensorboard_mirror import TensorBoardMirror
 from experiments.record.mirrors.trackio_mirror import TrackioMirror
 from experiments.record.mirrors.wandb_mirror import WandbMirror
 from experiments.record.result import Result
-from experiments.settings.extras import check_installed
 from experiments.settings.logger import Logger
-from experiments.settings.mistake import first_line
 
 
 def check_loggers(logger: Logger) -> None:

@@ -11,12 +11,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from experiments.files.disk import read_bytes
+from experiments.files.plain import from_json
 from experiments.record.durable import RunFolderError, to_json, write
 from experiments.record.folder import LOCATION_KEYS, RunFolder, configuration_digest
 from experiments.record.mirrors.wandb_server import import_library, in_a_line, mode_of, quiet_settings, why_offline
 from experiments.record.result import Result
-from experiments.settings.disk import read_bytes
-from experiments.settings.plain import from_json
 
 # statistics of each curve in a run's table in W&B, besides its last value
 LOWEST = ("loss", "perplexity", "validation_loss", "validation_perplexity", "bits_per_byte")

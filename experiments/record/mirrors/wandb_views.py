@@ -5,6 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from experiments.failures.failure import Mistake
+from experiments.failures.missing_extra import check_installed
+from experiments.failures.wording import first_line
+from experiments.files.disk import read_bytes
+from experiments.files.plain import from_json
 from experiments.record.durable import to_json, write
 from experiments.record.folder import RENDERED
 from experiments.record.mirrors.wandb_server import (
@@ -15,10 +20,6 @@ from experiments.record.mirrors.wandb_server import (
     quiet_settings,
     why_offline,
 )
-from experiments.settings.disk import read_bytes
-from experiments.settings.extras import check_installed
-from experiments.settings.mistake import Mistake, first_line
-from experiments.settings.plain import from_json
 
 # in the runs' folder: where each view of each project was saved
 MEMORY = ".views.json"

@@ -12,8 +12,9 @@ import yaml
 from pydantic import ValidationError
 
 from experiments.config.check import sentence
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 from experiments.settings.group import Group
-from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.plugins import CONF, conf_folders
 
 TABLES = CONF / "table"
@@ -57,7 +58,7 @@ def check_name(name: str) -> None:
     known = names()
     if name not in known:
         without_paper = {each.split("/")[1]: each for each in known}
-        meant = nearest(without_paper.get(name, name), known)
+        meant = did_you_mean(without_paper.get(name, name), known)
         raise Mistake(f"there is no table {name!r}" + meant, f"there are: {', '.join(known)}")
 
 
@@ -71,7 +72,7 @@ def learning_rates(name: str) -> dict[str, Any]:
     sets = yaml.safe_load(SHARED_LEARNING_RATES.read_text(encoding="utf-8"))
     if name not in sets:
         raise ValueError(
-            f"{SHARED_LEARNING_RATES.name} has no set {name!r}{nearest(name, sets)}; there are: {', '.join(sets)}"
+            f"{SHARED_LEARNING_RATES.name} has no set {name!r}{did_you_mean(name, sets)}; there are: {', '.join(sets)}"
         )
     tuning_set = sets[name]
     return {family: {"where": tuning_set["where"], **tuning} for family, tuning in tuning_set["families"].items()}

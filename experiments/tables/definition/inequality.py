@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, cast
 
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
 from experiments.statistics.comparison import Relation
 
 IDENTIFIER = r"[A-Za-z_][A-Za-z0-9_]*"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from experiments.settings.mistake import Mistake, nearest
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 from experiments.tables.definition.table import Budget, TableRow
 
 SET_BY_OPTION = {"seed": "--seeds", "runs": "--runs"}  # keys that an option of `attn table` sets
@@ -22,7 +23,9 @@ def row_overrides(rows: Mapping[str, TableRow], budget: Budget, user_overrides: 
     for name in of_finetuning:
         if name not in budget.finetune:
             known = ", ".join(budget.finetune) or "nothing"
-            raise Mistake(f"{FINETUNE_PREFIX}{name}: this budget fine-tunes {known}" + nearest(name, budget.finetune))
+            raise Mistake(
+                f"{FINETUNE_PREFIX}{name}: this budget fine-tunes {known}" + did_you_mean(name, budget.finetune)
+            )
     _check_free(rows, of_pretraining)
     of_budget = parse(budget.overrides)
     overrides = {}

@@ -11,8 +11,9 @@ from typing import Literal
 import yaml
 from pydantic import model_validator
 
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 from experiments.settings.group import Group, Size, Text
-from experiments.settings.mistake import Mistake, nearest
 from experiments.tables.definition import folder
 from experiments.tables.definition.request import Request
 
@@ -45,7 +46,7 @@ class PublishedTable(Group):
         for row, numbers in self.rows.items():
             for metric in numbers:
                 if metric not in allowed:
-                    raise ValueError(f"rows.{row}: there is no metric {metric!r}" + nearest(metric, allowed))
+                    raise ValueError(f"rows.{row}: there is no metric {metric!r}" + did_you_mean(metric, allowed))
         return self
 
 
@@ -96,7 +97,7 @@ class Published:
         """Raises Mistake for a row or a metric that the published table lacks."""
         for name, known in [*((row, list(self._table.rows)) for row in rows), (metric, self.metrics)]:
             if name not in known:
-                raise Mistake(f"the published table has no {name!r}" + nearest(name, known), f"it has {known}")
+                raise Mistake(f"the published table has no {name!r}" + did_you_mean(name, known), f"it has {known}")
 
 
 def published_of(request: Request) -> Published | None:
@@ -119,7 +120,7 @@ def read(name: str, table: str, file: Path | None) -> Published:
     file_name = folder.published_file(name)
     paper = folder.read(file_name, Paper)
     if table not in paper.tables:
-        raise Mistake(f"{file_name}.yaml has no table {table!r}" + nearest(table, paper.tables))
+        raise Mistake(f"{file_name}.yaml has no table {table!r}" + did_you_mean(table, paper.tables))
     return Published(paper.tables[table], _user_numbers(file, table, paper) if file else {})
 
 
@@ -151,4 +152,6 @@ def _user_numbers(file: Path, table: str, paper: Paper) -> dict[str, dict[str, f
 
 def _check_known(file: Path, where: str, name: str, known: Collection[str]) -> None:
     if name not in known:
-        raise Mistake(f"--published {file}: {where} has no {name!r}" + nearest(name, known), f"it has {list(known)}")
+        raise Mistake(
+            f"--published {file}: {where} has no {name!r}" + did_you_mean(name, known), f"it has {list(known)}"
+        )

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 from experiments.settings.group import Group, Number, Positive, Text
-from experiments.settings.mistake import Mistake, nearest
 from experiments.tables.definition.folder import learning_rates
 from experiments.tables.definition.inequality import IDENTIFIER, Statement, parse
 
@@ -138,7 +139,7 @@ class Budget(Group):
             if first == "finetune" and (len(rest) != 3 or rest[0] not in self.finetune or rest[1] != "scores"):
                 known = [f"finetune.{name}.scores.METRIC" for name in self.finetune]
                 raise ValueError(
-                    f"{place}: this budget has no such fine-tuning{nearest(place, known)}; there are: {known}"
+                    f"{place}: this budget has no such fine-tuning{did_you_mean(place, known)}; there are: {known}"
                 )
         if self.diverged and self.score.startswith("finetune."):
             raise ValueError(f"diverged: {self.diverged} is a loss, and can't stand in for {self.score}")
@@ -174,7 +175,7 @@ class Table(Group):
         for key, budget in self.budgets.items():
             if key == name:
                 return budget
-        raise Mistake(f"--budget {name}: must be one of {', '.join(self.budgets)}" + nearest(name, self.budgets))
+        raise Mistake(f"--budget {name}: must be one of {', '.join(self.budgets)}" + did_you_mean(name, self.budgets))
 
     def printed_at(self, budget_name: str) -> Printed | None:
         """The published metric that a budget's score is compared with."""
@@ -224,11 +225,11 @@ class Table(Group):
         for place, rows in named.items():
             for row in rows:
                 if row not in self.rows:
-                    raise ValueError(f"{place}: there is no row {row!r}" + nearest(row, self.rows))
+                    raise ValueError(f"{place}: there is no row {row!r}" + did_you_mean(row, self.rows))
         for key, budget in self.budgets.items():
             for scheme in budget.positions or ():
                 if scheme not in self.positions:
-                    meant = nearest(scheme, self.positions)
+                    meant = did_you_mean(scheme, self.positions)
                     raise ValueError(f"budgets.{key}.positions: there is no scheme {scheme!r}{meant}")
             if budget.rows is not None and self.baseline not in budget.rows:
                 raise ValueError(f"budgets.{key}.rows: the baseline {self.baseline} is missing")
@@ -242,7 +243,7 @@ class Table(Group):
             for row in self.rows_at(key).values() if budget.learning_rates else ():
                 families = {family.partition("@")[0] for family in budget.learning_rates}
                 if row.family not in families:
-                    meant = nearest(str(row.family), budget.learning_rates)
+                    meant = did_you_mean(str(row.family), budget.learning_rates)
                     raise ValueError(
                         f"budgets.{key}.learning_rates: the family {row.family} has no learning rate{meant}"
                     )

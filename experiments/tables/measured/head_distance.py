@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from experiments.failures.failure import Mistake
 from experiments.heads.measures.distance import head_distances, within_and_between, within_layers
 from experiments.heads.trained_run import TrainedRun
-from experiments.settings.mistake import Mistake
 
 
 def measure(run: TrainedRun, *, pairs: Literal["within", "between", "within_first", "within_last"]) -> dict[str, float]:

@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from experiments.failures.failure import Mistake
 from experiments.heads.measures.projections import effective_partners, off_diagonal_share, static_projections
 from experiments.heads.trained_run import TrainedRun
-from experiments.settings.mistake import Mistake
 
 NAMES = {"logits": "P_l", "weights": "P_w"}
 

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from experiments.settings.extras import check_installed
+from experiments.failures.missing_extra import check_installed
 
 Form = Literal["free", "given_x", "weights", "talking_heads", "construction", "counter_example"]
 ACCURACY = 1e-15

@@ -11,8 +11,8 @@ from operator import itemgetter
 from pathlib import Path
 
 from experiments.display.rows import Row, as_markdown
+from experiments.failures.failure import Mistake
 from experiments.record.durable import write
-from experiments.settings.mistake import Mistake
 from experiments.tables.definition.folder import names
 from experiments.tables.definition.request import load
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from experiments.config.compose import compose
+from experiments.failures.failure import Mistake
 from experiments.record.mirrors import wandb_views as view
 from experiments.record.mirrors.wandb_server import TrackingError
 from experiments.record.mirrors.wandb_views import log_tables
-from experiments.settings.mistake import Mistake
 from experiments.tables.rendering.render import claim_rows
 from experiments.tables.report import Report
 

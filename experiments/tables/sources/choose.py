@@ -6,7 +6,8 @@ import pkgutil
 from collections.abc import Mapping
 from importlib import import_module
 
-from experiments.settings.mistake import Mistake, nearest
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 from experiments.tables.definition.overrides import row_overrides
 from experiments.tables.definition.request import Request
 from experiments.tables.definition.table import TableRow
@@ -36,7 +37,7 @@ def source_of(request: Request, rows: Mapping[str, TableRow] | None = None) -> S
     if name in _files("numerical"):
         return Computed(name, overrides, request.seeds, request.runs)
     known = ["runs", *_files("measured"), *_files("numerical")]
-    raise Mistake(f"there is no source {name!r}" + nearest(name, known), ", ".join(known))
+    raise Mistake(f"there is no source {name!r}" + did_you_mean(name, known), ", ".join(known))
 
 
 def _files(kind: str) -> list[str]:

@@ -12,9 +12,9 @@ from typing import Any
 from rich.console import Console
 
 from experiments.cells.resources import Workers
+from experiments.failures.missing_extra import MissingExtra
 from experiments.record.environment import describe
 from experiments.record.result import UNKNOWN
-from experiments.settings.extras import MissingExtra
 from experiments.tables.sources.source import CellOutcome, Prediction, TableCell, Value
 from experiments.tables.sources.step_clock import StepClock
 from experiments.tables.sources.stored_numbers import StoredNumbers

@@ -17,8 +17,9 @@ from experiments.cells.resources import Workers
 from experiments.config.command_line import check_overrides
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.pretrained import check_keys, inherited
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
 from experiments.settings.finetuning import FinetuningSettings
-from experiments.settings.mistake import Mistake, nearest
 from experiments.settings.run import Settings
 from experiments.tables.definition.overrides import FINETUNE_PREFIX, by_stage, key_of, merged, parse
 from experiments.tables.definition.table import Budget
@@ -160,7 +161,9 @@ class FinetunedRuns:
         for place in self._places:
             metric = place.rpartition(".")[2]
             if place.startswith(f"{FINETUNE_PREFIX}{name}.") and metric not in known:
-                raise Mistake(f"{place}: there is no such score" + nearest(metric, known), f"it has {', '.join(known)}")
+                raise Mistake(
+                    f"{place}: there is no such score" + did_you_mean(metric, known), f"it has {', '.join(known)}"
+                )
 
 
 def _tree(name: str, overrides: list[str]) -> dict[str, Any]:

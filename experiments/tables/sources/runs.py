@@ -12,8 +12,8 @@ from experiments.cells.cell import check_unchanged, folder_of
 from experiments.cells.resources import Workers
 from experiments.config.compose import compose
 from experiments.data.errors import DataError
+from experiments.failures.failure import Mistake
 from experiments.record.durable import RunFolderError
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.tables.definition.overrides import merged
 from experiments.tables.sources.source import CellOutcome, Prediction, State, TableCell, Value
@@ -72,7 +72,7 @@ class Runs:
         """Names and sizes as in the papers, and the multiplications of one attention layer for one sequence."""
         import torch
 
-        from experiments.model.layers.attention import build_attention
+        from experiments.model.layers.build_attention import build_attention
 
         settings = self._rows[row]
         with torch.device("meta"):

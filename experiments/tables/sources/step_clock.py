@@ -19,8 +19,9 @@ import numpy as np
 from rich.console import Console
 
 from experiments.config.check import from_tree
+from experiments.failures.failure import Failure
+from experiments.failures.wording import first_line
 from experiments.processes.child import process_arguments, why_ended
-from experiments.settings.mistake import Failure, first_line
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ def step_seconds(settings: Settings) -> float:
     from experiments.data.packing import Packed
     from experiments.measure.hardware import resolve_device, resolve_precision
     from experiments.measure.roofline import seconds
-    from experiments.model.kernel import keep_kernel
+    from experiments.model.kernel_availability import keep_kernel
     from experiments.tasks.choose import task_of
     from experiments.training.predicted_memory import Ids
     from experiments.training.step.learner import learner_of

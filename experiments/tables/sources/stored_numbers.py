@@ -14,9 +14,10 @@ from typing import Any
 
 import yaml
 
+from experiments.failures.failure import Mistake
+from experiments.failures.wording import did_you_mean
+from experiments.files.digest import digest, text_digest
 from experiments.record.durable import folder_for, number, read_sealed, write_sealed
-from experiments.settings.digest import digest, text_digest
-from experiments.settings.mistake import Mistake, nearest
 from experiments.tables.sources.source import CellOutcome, Value
 
 COMPUTED_FOLDER = "computed"  # in the runs' folder, beside the run folders
@@ -40,7 +41,9 @@ class StoredNumbers:
         known = self._parameters
         for key in values:
             if key not in known:
-                raise Mistake(f"{row}: there is no setting {key!r}" + nearest(key, known), f"it has {', '.join(known)}")
+                raise Mistake(
+                    f"{row}: there is no setting {key!r}" + did_you_mean(key, known), f"it has {', '.join(known)}"
+                )
         if missing := [name for name in known if name not in values]:
             raise Mistake(f"{row}: {', '.join(missing)} is missing")
         return {name: yaml.safe_load(values[name]) for name in known}

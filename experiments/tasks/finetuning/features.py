@@ -15,7 +15,7 @@ import numpy as np
 from experiments.data.errors import DataError
 from experiments.data.store import Cache
 from experiments.data.tokenizer import ReportProgress, Tokenizer
-from experiments.settings.digest import digest
+from experiments.files.digest import digest
 from experiments.settings.finetuning import Benchmark
 from experiments.tasks.finetuning.examples import read
 from experiments.tasks.finetuning.kind import kind_of

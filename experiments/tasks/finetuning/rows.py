@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from experiments.data.errors import OTHER_EXAMPLES, DataError
 from experiments.data.readers import files, hub
 from experiments.data.store import Cache
-from experiments.settings.disk import read_text
+from experiments.files.disk import read_text
 from experiments.settings.finetuning import Benchmark
 
 Row = dict[str, Any]

@@ -98,7 +98,7 @@ class Finetuning:
         """The pretrained layers with a new head, which is drawn from the seed."""
         import torch
 
-        from experiments.model.initial import initialize
+        from experiments.model.initialization import initialize
         from experiments.record.checkpoint_file import restore, weights
 
         settings = self.settings

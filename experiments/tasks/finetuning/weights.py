@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from experiments.failures.failure import Mistake
 from experiments.record.folder import RunFolder, checksum
 from experiments.settings.finetuning import FinetuningSettings
-from experiments.settings.mistake import Mistake
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -6,11 +6,11 @@ import platform
 from contextlib import suppress
 from dataclasses import replace
 
+from experiments.failures.failure import Mistake
 from experiments.measure.memory import PeakMemory
 from experiments.measure.throughput import Throughput
 from experiments.processes.interruption import handled
 from experiments.settings.group import WhichCheckpoint
-from experiments.settings.mistake import Mistake
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.checkpoints import tensors
@@ -18,8 +18,8 @@ from experiments.training.distributed.group import DistributedWorld
 from experiments.training.run import Used
 from experiments.training.set_up import build_learner, identities, kernels, prepare_process
 from experiments.training.step.compiling import compile_layers
-from experiments.training.step.guard import NonFiniteError
 from experiments.training.step.micro_batches import OutOfMemoryError
+from experiments.training.step.non_finite import NonFiniteError
 from experiments.training.train import validate
 
 

@@ -13,8 +13,9 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Failure, first_line
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Failure
+from experiments.failures.wording import first_line
 from experiments.training.step.world import World
 
 T = TypeVar("T")

@@ -22,11 +22,12 @@ from torch.distributed.tensor import DTensor, Shard, distribute_tensor
 from torch.nn.utils import get_total_norm
 from torch.optim import AdamW, Optimizer
 
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Failure
+from experiments.failures.wording import first_line
 from experiments.model.transformer import Transformer
 from experiments.objectives.cross_entropy import IGNORED_TARGET
 from experiments.objectives.objective import Batch
-from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Failure, first_line
 from experiments.training.distributed.group import DistributedWorld
 from experiments.training.step.micro_batches import is_out_of_memory
 

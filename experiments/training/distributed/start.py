@@ -17,12 +17,12 @@ from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from experiments.config.check import from_tree
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Failure, Mistake
 from experiments.measure.cores import usable
 from experiments.measure.devices import device_count, on_gpu
 from experiments.processes.child import end_with_parent, process_arguments, why_ended
 from experiments.record.folder import RunFolder
-from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Failure, Mistake
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:

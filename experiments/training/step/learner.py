@@ -26,8 +26,8 @@ from experiments.objectives.objective import Batch, Objective
 from experiments.settings.devices import largest_part
 from experiments.settings.run import Settings
 from experiments.training.step import optimizer
-from experiments.training.step.guard import NonFiniteError, describe, locate
 from experiments.training.step.micro_batches import Forward, backward, fitting, shortage_shared
+from experiments.training.step.non_finite import NonFiniteError, describe, locate
 from experiments.training.step.world import ALONE, World
 
 

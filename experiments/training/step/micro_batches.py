@@ -17,12 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Failure
+from experiments.failures.wording import first_line
 from experiments.model.layers.dropout import reseed
 from experiments.objectives.cross_entropy import IGNORED_TARGET
 from experiments.objectives.loss import LossSums, predict
 from experiments.objectives.objective import Batch
-from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Failure, first_line
 from experiments.training.step.precision import autocast
 from experiments.training.step.world import ALONE, World
 

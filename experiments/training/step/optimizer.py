@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from attention.layers.frame import AttentionLayer
+from attention.layers.attention_layer import AttentionLayer
+from experiments.failures.failure import Mistake
+from experiments.failures.missing_extra import install_line
 from experiments.model.layers.position import Learned, RelativeBias
 from experiments.model.transformer import part
-from experiments.settings.extras import install_line
-from experiments.settings.mistake import Mistake
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon, Stepping
 from experiments.training.step import muon
 from experiments.training.step.world import ALONE, World

@@ -16,7 +16,7 @@ from experiments.data import documents
 from experiments.data.errors import DataError
 from experiments.data.readers import files
 from experiments.data.readers.files import find, parquet_rows, text_bytes, text_rows
-from experiments.settings import digest
+from experiments.files import digest
 
 
 @given(text=st.text(max_size=60), block=st.integers(1, 7))

@@ -40,7 +40,7 @@ from pathlib import Path
 from experiments.data.corpus import open_corpus
 from experiments.data.store import Cache
 from experiments.data.kinds.hub import Hub
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
 
 for settings, cache in json.loads(sys.argv[1]):
     start = time.perf_counter()

@@ -8,8 +8,8 @@ from omegaconf import OmegaConf
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
+from experiments.failures.failure import Mistake
 from experiments.model.architectures.bert import Bert
-from experiments.settings.mistake import Mistake
 from experiments.settings.model import Model
 from experiments.settings.position import POSITION_KINDS
 

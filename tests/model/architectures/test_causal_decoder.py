@@ -8,8 +8,8 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.config.messages import options
+from experiments.failures.failure import Mistake
 from experiments.objectives.loss import loss
-from experiments.settings.mistake import Mistake
 
 POSITIONS = ["learned", "rotary", "relative"]
 # each variant with one kind of position, and the plain one and one that mixes heads with all

@@ -10,10 +10,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.config.compose import compose
 from experiments.config.messages import options
+from experiments.failures.failure import Mistake
 from experiments.model.architectures.encoder_decoder import EncoderDecoder
 from experiments.model.build import build
 from experiments.model.layers.position import RelativeBias, bucket
-from experiments.settings.mistake import Mistake
 from experiments.settings.position import POSITION_KINDS
 
 VOCABULARY = 23

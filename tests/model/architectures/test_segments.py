@@ -13,8 +13,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from attention import mechanisms
 from experiments.config.messages import options
+from experiments.failures.failure import Mistake
 from experiments.objectives.loss import loss
-from experiments.settings.mistake import Mistake
 from experiments.settings.position import POSITION_KINDS
 from tests.model.conftest import small_model
 

@@ -10,8 +10,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from attention import mechanisms
 from experiments.config.messages import options
+from experiments.failures.failure import Mistake
 from experiments.objectives.loss import loss
-from experiments.settings.mistake import Mistake
 
 ORDER = torch.tensor([[0, 3, 0, 1, 2, 0, 4], [1, 0, 2, 0, 0, 3, 0], [0, 0, 0, 0, 0, 0, 1]])
 POSITIONS = ["learned", "sinusoidal", "rotary", "relative"]

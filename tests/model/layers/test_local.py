@@ -7,9 +7,9 @@ import torch
 from pydantic import ValidationError
 from torch.testing import assert_close
 
+from experiments.failures.failure import Mistake
 from experiments.model.architectures.encoder_decoder import EncoderDecoder
 from experiments.model.architectures.two_stream_encoder import TwoStreamEncoder
-from experiments.settings.mistake import Mistake
 from tests.model.conftest import small_model
 
 

@@ -10,8 +10,8 @@ from torch import nn
 
 from experiments.config.compose import compose
 from experiments.config.messages import options
+from experiments.failures.failure import Mistake
 from experiments.model.build import build
-from experiments.settings.mistake import Mistake
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon
 from experiments.training.step.optimizer import build_optimizers, optimizer_state, set_learning_rate
 from experiments.training.step.world import ALONE

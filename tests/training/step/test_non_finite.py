@@ -3,7 +3,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from experiments.training.step.guard import describe, first_module, locate
+from experiments.training.step.non_finite import describe, first_module, locate
 
 
 class Divide(nn.Module):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.settings.disk import open_regular
+from experiments.files.disk import open_regular
 
 BLOCK = 1 << 20
 SEAL = "digest"  # key of the digest of all the other keys

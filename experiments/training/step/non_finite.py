@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from experiments.settings.digest import bytes_digest
+from experiments.files.digest import bytes_digest
 from experiments.training.step.compiling import eager
 from experiments.training.step.world import ALONE, World
 

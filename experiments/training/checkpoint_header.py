@@ -1,4 +1,4 @@
-"""The progress of a run, and everything else that a checkpoint has in its header."""
+"""The header of a checkpoint: the progress of the run, and everything else that it continues from besides tensors."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from experiments.failures.failure import Mistake
 from experiments.record.checkpoint_file import Checkpoint
 from experiments.record.metrics import HeldLines
-from experiments.settings.mistake import Mistake
 
 
 @dataclass

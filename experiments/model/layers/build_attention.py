@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from attention.layers.frame import AttentionLayer
-from experiments.settings.mistake import Mistake
+from attention.layers.attention_layer import AttentionLayer
+from experiments.failures.failure import Mistake
 from experiments.settings.variant import arguments_of, module_of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from pathlib import Path
 
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
 
 CONSTRAINTS = Path(__file__).resolve().parents[2] / "constraints.txt"
 

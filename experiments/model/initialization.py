@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from experiments.settings.digest import text_digest
+from experiments.files.digest import text_digest
 
 OF_TORCH = (nn.Linear.reset_parameters, nn.Embedding.reset_parameters)
 

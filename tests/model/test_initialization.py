@@ -6,7 +6,7 @@ from torch import nn
 from torch.testing import assert_close
 
 from experiments.model.build import build
-from experiments.model.initial import initialize, path_seed
+from experiments.model.initialization import initialize, path_seed
 
 
 def assert_shared_equal(first: nn.Module, second: nn.Module) -> int:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from experiments.commands.ending import message_and_exit_code
-from experiments.settings.disk import open_regular, read_bytes
-from experiments.settings.exit_code import ExitCode
+from experiments.failures.exit_code import ExitCode
+from experiments.files.disk import open_regular, read_bytes
 
 # at its first address, where nothing is
 UNREADABLE = Path("/proc/self/mem")

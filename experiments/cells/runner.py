@@ -18,14 +18,14 @@ from experiments.cells.assignment import Assignment
 from experiments.cells.cell import finished_result, folder_of
 from experiments.cells.fork_server import ForkServer
 from experiments.cells.resources import ResourcePool, Resources
+from experiments.failures.exit_code import ExitCode
+from experiments.failures.failure import Failure
 from experiments.processes.child import process_arguments, why_ended
 from experiments.processes.interruption import Interrupted, handled
 from experiments.record.folder import RunFolder
 from experiments.record.lock import in_use
 from experiments.record.result import Result
 from experiments.search.study import MedianPruner
-from experiments.settings.exit_code import ExitCode
-from experiments.settings.mistake import Failure
 from experiments.settings.run import Settings
 
 POLL_SECONDS = 0.2

@@ -1,4 +1,4 @@
-"""The attention kernel that a configuration asks for: whether it can run on this machine, and where it is built."""
+"""Whether the kernel that a configuration asks for can run on this machine, and the folder in which it is built."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from experiments.settings.mistake import Mistake
+from experiments.failures.failure import Mistake
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:

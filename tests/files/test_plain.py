@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from experiments.config.check import from_tree
 from experiments.config.compose import compose
+from experiments.failures.failure import Mistake
+from experiments.files.digest import bytes_digest, sealed, unsealed
+from experiments.files.disk import read_bytes
+from experiments.files.plain import from_json, from_yaml
 from experiments.record.folder import config_text, parse_config
-from experiments.settings.digest import bytes_digest, sealed, unsealed
-from experiments.settings.disk import read_bytes
-from experiments.settings.mistake import Mistake
-from experiments.settings.plain import from_json, from_yaml
 
 BOMB = "\n".join(
     ["a0: &a0 [x, x, x, x, x, x, x, x]", *(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 8)}]" for n in range(1, 12))]

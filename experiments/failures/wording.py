@@ -1,0 +1,27 @@
+"""Words of messages: the nearest known word, and texts of a length that can be read."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+def closest(word: str, known: Iterable[str]) -> str | None:
+    """The known word most similar to `word`; None if none is similar."""
+    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)), None)
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """` (did you mean x?)` for the known word most similar to `word`; empty if none is similar."""
+    close = closest(word, known)
+    return f" (did you mean {close}?)" if close else ""
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's message; its class's name if it has none."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def shortened(text: str) -> str:
+    """The text; if it is longer than 200 characters, only both ends."""
+    return text if len(text) <= 200 else f"{text[:120]}...{text[-60:]}"

@@ -1,0 +1,1 @@
+"""Files: written so that they survive a power cut, read without trust, and digests of what they hold."""
