@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -23,7 +22,7 @@ from experiments.objectives.objective import Batch
 from experiments.settings.run import Settings
 from experiments.settings.tokenizer import FileTokenizer
 from experiments.tasks.pretraining import Pretraining
-from experiments.training.predicted_memory import Ids
+from experiments.training.made_up import MadeUpVocabulary
 from experiments.training.step.compiling import compile_layers
 from experiments.training.step.micro_batches import Forward, backward
 from experiments.training.step.optimizer import build_optimizers
@@ -186,8 +185,5 @@ def initialized_model(settings: Settings) -> Transformer:
 
 def made_up_batch(settings: Settings) -> Batch:
     """Random tokens, masked as in training. The time of a step does not depend on the tokens."""
-    vocabulary = Ids(vocabulary_size(settings))
-    tokens_BN = np.random.default_rng(settings.seed).integers(
-        len(vocabulary.special), vocabulary.vocabulary_size, (settings.batch_size, settings.row_length)
-    )
-    return Pretraining(settings).objective(vocabulary).batch(tokens_BN, settings.seed, 0)
+    vocabulary = MadeUpVocabulary(vocabulary_size(settings))
+    return Pretraining(settings).objective(vocabulary).batch(vocabulary.random_rows(settings), settings.seed, 0)

@@ -7,7 +7,8 @@ from contextlib import ExitStack
 from typing import NamedTuple
 
 from experiments.bench.contenders import Contender, Work
-from experiments.bench.worker import Turn, Worker, WorkerEnded
+from experiments.bench.worker import Turn, Worker
+from experiments.processes.answering import AnswererEnded
 
 SHORTEST = 0.5  # seconds that a timing takes at least, by repeating what is shorter
 
@@ -41,7 +42,7 @@ def timed(contenders: list[Contender], rounds: int) -> list[Timing | str]:
         for worker in workers:
             try:
                 outcomes.append(Timing([], work=worker.work(), warm=worker.go(1)))
-            except WorkerEnded as ended:
+            except AnswererEnded as ended:
                 outcomes.append(str(ended))
         for number in range(rounds):
             order = range(len(workers))
@@ -51,6 +52,6 @@ def timed(contenders: list[Contender], rounds: int) -> list[Timing | str]:
                     continue
                 try:
                     timing.turns.append(workers[index].go(math.ceil(SHORTEST / timing.warm.seconds)))
-                except WorkerEnded as ended:
+                except AnswererEnded as ended:
                     outcomes[index] = str(ended)
         return outcomes

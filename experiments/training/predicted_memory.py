@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import torch
 from torch import Tensor
@@ -15,6 +13,7 @@ from experiments.measure.memory import resident_bytes
 from experiments.objectives.loss import predict
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
+from experiments.training.made_up import MadeUpVocabulary
 
 BYTES_PER_PARAMETER = 16  # float32: weight, gradient, and AdamW's two moments
 HEAP_OVERHEAD = 1.5  # factor for glibc's heap, which has holes where tensors of other sizes were; measured
@@ -46,7 +45,7 @@ def _forward_bytes(
     trainer = settings.trainer
     sequences = min(trainer.micro_batch or trainer.batch_size, trainer.batch_size)
     source = task_of(settings)
-    objective = source.objective(Ids(vocabulary_size))
+    objective = source.objective(MadeUpVocabulary(vocabulary_size))
     example = objective.batch(np.full((sequences, settings.row_length), vocabulary_size - 1), 0, 0)
     storages: dict[int, torch.UntypedStorage] = {}
 
@@ -66,20 +65,3 @@ def _forward_bytes(
             predict(model, shapes)
         sizes = [storage.nbytes() for key, storage in storages.items() if key not in weights]
         return sum(parameter.numel() for parameter in model.parameters()), sum(sizes), max(sizes)
-
-
-class Ids(NamedTuple):
-    """A stand-in for a vocabulary of which only the size is known. The first ids are the special ones."""
-
-    vocabulary_size: int
-    special: frozenset[int] = frozenset(range(5))
-    pad_id: int = 0
-    unk_id: int = 1
-    cls_id: int = 2
-    sep_id: int = 3
-    mask_id: int = 4
-
-    @property
-    def sentinel_ids(self) -> range:
-        """All ids except the special ones, so that there are always enough sentinels."""
-        return range(5, self.vocabulary_size)

@@ -22,11 +22,12 @@ from experiments.bench.check import check
 from experiments.bench.contenders import Contender, build, made_up_batch
 from experiments.bench.peers import PEERS
 from experiments.bench.side_by_side import groups, spread
-from experiments.bench.worker import Turn, Worker, WorkerEnded, repeat
+from experiments.bench.worker import Turn, Worker, repeat
 from experiments.commands.bench import BenchOptions, bench
 from experiments.config.compose import compose
 from experiments.failures.failure import Mistake
 from experiments.measure.roofline import Rates, measure_rates, seconds
+from experiments.processes.answering import AnswererEnded
 from experiments.processes.environment_variables import ADDED, TUNED, set_performance_variables
 
 TINY = ["hidden_size=16", "heads=2", "layers=1", "length=9", "batch_size=2", "tokenizer.vocabulary_size=300"]
@@ -219,11 +220,11 @@ def test_a_contender_that_cannot_be_built_or_dies_says_why():
     with Worker(contender()) as worker:
         worker.work()
         worker.process.kill()
-        with pytest.raises(WorkerEnded, match="killed by SIGKILL"):
+        with pytest.raises(AnswererEnded, match="killed by SIGKILL"):
             worker.go(1)
     with Worker(contender()) as worker:
         worker.work()
-        with pytest.raises(WorkerEnded, match="ValueError: invalid literal"):
+        with pytest.raises(AnswererEnded, match="TypeError: 'str' object cannot be interpreted"):
             worker.go("once")
 
 

@@ -204,11 +204,11 @@ def test_steps_of_one_row_after_the_other_are_timed_in_one_process(tiny, tmp_pat
     pairs = ["model=transformer_nano", "layers=1", "hidden_size=32", "length=8", "batch_size=2", "trainer.device=cpu"]
     with StepClock(Console()) as clock:
         assert clock.seconds(masked) > 0 and clock.seconds(compose(pairs)) > 0
-        process = clock._process
+        answerer = clock._answerer
         no_heads = masked.model_copy(update={"variant": {**masked.variant, "heads": 0}})
-        assert clock.seconds(no_heads) is None and clock._process is process
-        process.kill()
-        assert clock.seconds(masked) is None and clock._process is None
+        assert clock.seconds(no_heads) is None and clock._answerer is answerer
+        answerer.process.kill()
+        assert clock.seconds(masked) is None and clock._answerer is None
     printed = capfd.readouterr().out
     assert printed.count("not timed: ") == 2 and "not timed: killed by SIGKILL" in printed and "heads" in printed
     assert not (tmp_path / "runs").exists()
@@ -221,7 +221,7 @@ def test_a_row_that_ends_the_process_leaves_the_next_one_its_time(tiny, tmp_path
     masked = compose([*tiny, f"cache={with_kernel(tmp_path / 'cache')}"])
     with StepClock(Console()) as clock:
         assert clock.seconds(masked) > 0
-        clock._process.kill()
+        clock._answerer.process.kill()
         assert clock.seconds(masked) is None and clock.seconds(masked) > 0
 
 

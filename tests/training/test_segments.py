@@ -17,7 +17,7 @@ from experiments.model.build import build
 from experiments.objectives.kinds.causal import Causal
 from experiments.record.folder import RunFolder
 from experiments.training.evaluate import evaluate
-from experiments.training.predicted_memory import Ids
+from experiments.training.made_up import MadeUpVocabulary
 from experiments.training.step.learner import learner_of
 
 WORDS = 8  # besides the special tokens
@@ -48,7 +48,7 @@ def test_what_stands_in_the_segment_before_lowers_the_loss(causal):
     half = np.random.default_rng(0).integers(5, 5 + WORDS, size=(2064, SEGMENT))
     train, held_out = (packed(np.tile(rows, 2)) for rows in (half[:2000], half[2000:]))
     strange = packed(np.concatenate([half[2000:], np.roll(half[2000:], 1, axis=0)], axis=1))
-    vocabulary = Ids(5 + WORDS)
+    vocabulary = MadeUpVocabulary(5 + WORDS)
     objective = config.objective.build(vocabulary)
     model = build("causal_decoder", config.model, config.variant, vocabulary.vocabulary_size, 0)
     learner = learner_of(config, model, objective, train, device=torch.device("cpu"), precision="fp32")

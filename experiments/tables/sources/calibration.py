@@ -78,13 +78,13 @@ def _flops(settings: Settings) -> float:
     """FLOPs of training per token; nothing is allocated."""
     import torch
 
-    from experiments.training.predicted_memory import Ids
+    from experiments.training.made_up import MadeUpVocabulary
 
     task = task_of(settings)
     size = task.vocabulary_size()
     with torch.device("meta"):
         model = task.build_model(size)
-    return model.flops_per_token(settings.length, task.objective(Ids(size)).predicted_share)
+    return model.flops_per_token(settings.length, task.objective(MadeUpVocabulary(size)).predicted_share)
 
 
 def _seconds_per_token(settings: Settings, clock: StepClock) -> float | None:
