@@ -227,7 +227,7 @@ def test_an_imported_bert_is_fine_tuned_with_windows_as_long_as_its_table_or_sho
 
 def test_a_score_without_its_library_is_said_at_once(pretrained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("experiments.settings.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda name: None)
     with pytest.raises(Mistake, match=r"the score of task=cola needs sklearn\n.*\[finetune\]"):
         finetune([str(pretrained), "task=cola"])
     assert not any(tmp_path.iterdir())

@@ -130,7 +130,7 @@ def test_no_name_is_no_run(tmp_path):
 def test_what_cannot_be_shown_is_said(tmp_path, monkeypatch):
     assert "there is no run 'nothing'" in refused(tmp_path, ["nothing"])
     assert "3 runs" in refused(tmp_path, ["a", "b", "c"])
-    monkeypatch.setattr("experiments.settings.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda name: None)
     assert re.search(r"needs matplotlib, .*sklearn\n.*\.\[heads\]", refused(tmp_path, ["a"]))
 
 

@@ -91,7 +91,7 @@ def test_journals_that_cannot_be_read_and_searches_without_room_are_named(search
 
 def test_without_optuna_the_page_says_how_to_install_it(search, tmp_path, monkeypatch):
     search(losses=LOSSES[:1])
-    monkeypatch.setattr("experiments.settings.extras.find_spec", lambda library: None)
+    monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda library: None)
     data = page_data([], tmp_path / "runs")
     assert data["searches"] == {} and len(data["runs"]) == 2
     assert "the panel of a search needs optuna; pip install" in data["notes"][-1]

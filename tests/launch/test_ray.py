@@ -131,21 +131,21 @@ def test_a_cluster_that_does_not_answer_is_named(sweep):
     ],
 )
 def test_what_ray_cannot_take_is_refused_before_anything_is_changed(attn, tiny, tmp_path, monkeypatch, words, said):
-    monkeypatch.setattr("experiments.settings.extras.find_spec", lambda library: library)
+    monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda library: library)
     done = attn(*RAY, "seed=0,1", *words, *tiny)
     assert done.returncode == 2 and said in done.stderr, done.output
     assert not (tmp_path / "runs").exists()
 
 
 def test_without_ray_the_line_that_installs_it_is_printed(attn, tiny, monkeypatch):
-    monkeypatch.setattr("experiments.settings.extras.find_spec", lambda library: None)
+    monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda library: None)
     done = attn(*RAY, "seed=0,1", *tiny)
     assert done.returncode == 2, done.output
     assert "hydra/launcher=ray needs ray" in done.stderr and '".[ray]"' in done.stderr
 
 
 def test_a_plan_has_the_cluster_and_its_cells(tiny, monkeypatch):
-    monkeypatch.setattr("experiments.settings.extras.find_spec", lambda library: library)
+    monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda library: library)
     planned = plan(["hydra/launcher=ray", "hydra.launcher.gpus=0.5", "seed=0,1", *tiny], ["-m"])
     assert len(planned.cells) == 2 and not planned.runs_here
     assert planned.ray and planned.ray.gpus == 0.5 and planned.ray.retries == 3

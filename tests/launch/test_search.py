@@ -119,7 +119,7 @@ def test_a_wrong_search_is_refused_before_anything_is_changed(attn, tiny, tmp_pa
 
 
 def test_a_missing_library_is_said_with_its_command(attn, tiny, monkeypatch):
-    monkeypatch.setattr("experiments.settings.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda name: None)
     done = attn(*SEARCH, "heads=1,2", *tiny)
     assert done.returncode == 2 and "hydra/sweeper=optuna_search needs optuna" in done.stderr
     assert ".[optuna]" in done.stderr

@@ -196,7 +196,7 @@ def test_the_reason_is_of_this_attempt_and_not_of_one_before(tiny, tmp_path, mon
     ("launcher", "extra"), [("joblib", "joblib"), ("submitit_local", "slurm"), ("submitit_slurm", "slurm")]
 )
 def test_without_a_launcher_the_line_that_installs_it_is_printed(attn, tiny, monkeypatch, launcher, extra):
-    monkeypatch.setattr("experiments.settings.extras.find_spec", lambda library: None)
+    monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda library: None)
     done = attn("train", "-m", "heads=1,2", f"hydra/launcher={launcher}", *tiny)
     assert done.returncode == 2 and f"hydra/launcher={launcher} needs hydra_plugins.hydra_" in done.stderr, done.output
     assert f'".[{extra}]"' in done.stderr

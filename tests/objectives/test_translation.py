@@ -109,7 +109,7 @@ def test_smoothed_labels_by_hand():
 
 
 def test_bleu_without_sacrebleu_is_refused_before_training(monkeypatch):
-    monkeypatch.setattr("experiments.settings.extras.find_spec", lambda name: None)
+    monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda name: None)
     with pytest.raises(Mistake, match=r"objective\.bleu_pairs=8 \(0: no BLEU\) needs sacrebleu\n.*translation"):
         PLAIN.model_copy(update={"bleu_pairs": 8}).build(VOCABULARY)
     with pytest.raises(Mistake, match=r"objective\.bleu_pairs=null"):

@@ -76,7 +76,7 @@ begin(); train(0, 2); SummaryWriter.add_scalar = fail; train(2, 4); end()
 @pytest.mark.parametrize("name", ["tensorboard", "trackio"])
 def test_a_missing_library_is_said_before_anything_is_made(attn, tiny, tmp_path, monkeypatch, name):
     monkeypatch.setitem(sys.modules, name, None)
-    monkeypatch.setattr("experiments.settings.extras.find_spec", lambda library: None)
+    monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda library: None)
     before = sorted(tmp_path.rglob("*"))
     for more in ((), ("-m", "seed=0,1")):
         done = attn("train", "heads=2", f"logger.{name}=true", *tiny, *more)
