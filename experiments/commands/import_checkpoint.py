@@ -46,21 +46,21 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     folder = RunFolder(runs / name)
     if folder.path.exists():
         raise Mistake(f"{folder.path} exists already", "give another --name")
-    place, origin_in_words = find_checkpoint(source)
-    config = read_config(place)
+    checkpoint, origin_in_words = find_checkpoint(source)
+    config = read_config(checkpoint)
     format = format_of(config.get("model_type"))
-    tokenizer = _resized(read_tokenizer(place), config.get("vocab_size"), place)
-    _check_padding(format, config, tokenizer, place)
-    file, state = read_weights(place)
+    tokenizer = _resized(read_tokenizer(checkpoint), config.get("vocab_size"), checkpoint)
+    _check_padding(format, config, tokenizer, checkpoint)
+    file, state = read_weights(checkpoint)
     own_tokenizer = FileTokenizer(kind="file", path=str(folder.path / TOKENIZER))
-    settings = compose(_overrides(format, format.completed(config, state), overrides, place))
+    settings = compose(_overrides(format, format.completed(config, state), overrides, checkpoint))
     settings = settings.model_copy(update={"tokenizer": own_tokenizer, "runs": str(runs)})
-    _check_sentinels(settings, tokenizer, place)
+    _check_sentinels(settings, tokenizer, checkpoint)
     unused = [key for key in state if re.fullmatch(format.unused, key)]
     ours = _our_state({key: value for key, value in state.items() if key not in unused}, format, config)
     model = Pretraining(settings).build_initialized_model(tokenizer.vocabulary_size)
     restore(weights(model), {MODEL + key: value for key, value in ours.items()})
-    agreed = compare_with_transformers(place, format, settings, model, tokenizer) if check else None
+    agreed = compare_with_transformers(checkpoint, format, settings, model, tokenizer) if check else None
 
     facts = {"source": origin_in_words, "model_type": format.model_type, "weights": file.name, "config": config}
     facts["weights_digest"] = file_digest(file)
@@ -85,32 +85,32 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     print(f"{folder.path}: {sum(value.numel() for value in ours.values()):,} parameters, as {settings.variant['name']}")
 
 
-def _resized(tokenizer: Tokenizer, size: object, place: Path) -> Tokenizer:
+def _resized(tokenizer: Tokenizer, size: object, checkpoint: Path) -> Tokenizer:
     """The tokenizer with as many ids as the model. A published model may have ids that its tokenizer does not use."""
     if not isinstance(size, int) or size < tokenizer.vocabulary_size:
         raise Mistake(
-            f"{place}: vocab_size = {size} of config.json, but the tokenizer has {tokenizer.vocabulary_size} ids"
+            f"{checkpoint}: vocab_size = {size} of config.json, but the tokenizer has {tokenizer.vocabulary_size} ids"
         )
     return tokenizer if size == tokenizer.vocabulary_size else tokenizer.with_unused(size)
 
 
-def _check_padding(format: Format, config: Mapping[str, Any], tokenizer: Tokenizer, place: Path) -> None:
+def _check_padding(format: Format, config: Mapping[str, Any], tokenizer: Tokenizer, checkpoint: Path) -> None:
     """A format may count positions from the padding on, which must then be that of the tokenizer. Raises Mistake."""
     if format.first_position(config) != format.first_position({**config, "pad_token_id": tokenizer.pad_id}):
         raise Mistake(
-            f"{place}: pad_token_id = {config.get('pad_token_id')} of config.json, from which positions are counted, "
+            f"{checkpoint}: pad_token_id = {config.get('pad_token_id')} of config.json, from which positions are counted, "
             f"but {tokenizer.roles['pad']} of the tokenizer is {tokenizer.pad_id}"
         )
 
 
-def _overrides(format: Format, config: Mapping[str, Any], more: list[str], place: Path) -> list[str]:
+def _overrides(format: Format, config: Mapping[str, Any], more: list[str], checkpoint: Path) -> list[str]:
     """The overrides of the config.json, and those of the user, which take precedence."""
     try:
         of_config = format.overrides(config)
     except KeyError as error:
-        raise Mistake(f"{place / 'config.json'}: it has no {error.args[0]}") from error
+        raise Mistake(f"{checkpoint / 'config.json'}: it has no {error.args[0]}") from error
     except (TypeError, ZeroDivisionError) as error:
-        raise Mistake(f"{place / 'config.json'}: a size is not a number, or is 0: {error}") from error
+        raise Mistake(f"{checkpoint / 'config.json'}: a size is not a number, or is 0: {error}") from error
     overridden = {override.partition("=")[0] for override in more}
     return [*(override for override in of_config if override.partition("=")[0] not in overridden), *more]
 
@@ -123,9 +123,9 @@ def _our_state(state: Mapping[str, Tensor], format: Format, config: Mapping[str,
     return ours
 
 
-def _check_sentinels(settings: Settings, tokenizer: Tokenizer, place: Path) -> None:
+def _check_sentinels(settings: Settings, tokenizer: Tokenizer, checkpoint: Path) -> None:
     if (sentinels := settings.objective.sentinel_count()) > (available := len(tokenizer.sentinel_ids)):
         raise Mistake(
-            f"objective.sentinels={sentinels}: the tokenizer of {place} has {available}",
+            f"objective.sentinels={sentinels}: the tokenizer of {checkpoint} has {available}",
             f"add objective.sentinels={available}",
         )

@@ -149,14 +149,14 @@ class _Composition:
         assert isinstance(sources, dict)
         leaves = dict(_leaves(sources))
         read = READ_TO_INHERIT if name == "finetune" else frozenset()
-        self._places = {
-            key: places for key in keys if key.split(".")[0] not in read and (places := _places(key, leaves))
+        self._key_paths = {
+            key: key_paths for key in keys if key.split(".")[0] not in read and (key_paths := _key_paths(key, leaves))
         }
         self._interpolated: dict[str, tuple[dict[str, Any], dict[Any, Any]]] = {}
 
     def settings(self, values: Mapping[str, Any]) -> Settings:
         """The checked settings with these values of the keys. Raises Mistake."""
-        simple = {key: value for key, value in values.items() if key in self._places and _is_simple(value)}
+        simple = {key: value for key, value in values.items() if key in self._key_paths and _is_simple(value)}
         others = {key: value for key, value in values.items() if key not in simple}
         combination = repr(others)
         if combination not in self._interpolated:
@@ -166,11 +166,11 @@ class _Composition:
             with hydra_errors_as_mistakes():
                 for key, value in others.items():
                     OmegaConf.update(config, key, value)
-            self._interpolated[combination] = interpolated(config, unchecked=self._places)
+            self._interpolated[combination] = interpolated(config, unchecked=self._key_paths)
         tree, sources = self._interpolated[combination]
         for key, value in simple.items():
-            for place in self._places[key]:
-                tree = _replaced(tree, place, value)
+            for key_path in self._key_paths[key]:
+                tree = _replaced(tree, key_path, value)
         return from_tree(tree, sources)
 
 
@@ -180,33 +180,33 @@ def _is_simple(value: object) -> bool:
 
 def _leaves(node: Mapping[Any, Any], above: KeyPath = ()) -> Iterator[tuple[KeyPath, Any]]:
     for key, value in node.items():
-        place = (*above, str(key))
+        key_path = (*above, str(key))
         if isinstance(value, dict):
-            yield from _leaves(value, place)
+            yield from _leaves(value, key_path)
         else:
-            yield place, value
+            yield key_path, value
 
 
-def _places(key: str, leaves: Mapping[KeyPath, Any]) -> list[KeyPath]:
-    """The places of a key's value: the key itself and every key whose source is `${key}`, and so on.
+def _key_paths(key: str, leaves: Mapping[KeyPath, Any]) -> list[KeyPath]:
+    """The key paths of a key's value: the key itself and every key whose source is `${key}`, and so on.
 
     Empty if anything is, or might be, computed from it.
     """
-    places = [tuple(key.split("."))]
-    if places[0] not in leaves:
+    key_paths = [tuple(key.split("."))]
+    if key_paths[0] not in leaves:
         return []
-    for place in places:
-        path = ".".join(place)
-        mentioned = re.compile(rf"\b{re.escape(place[-1])}\b")
+    for key_path in key_paths:
+        path = ".".join(key_path)
+        mentioned = re.compile(rf"\b{re.escape(key_path[-1])}\b")
         for other, source in leaves.items():
             if source == f"${{{path}}}":
-                places.append(other)
+                key_paths.append(other)
             elif isinstance(source, str | list) and "${" in str(source) and mentioned.search(str(source)):
                 return []
-    return places
+    return key_paths
 
 
-def _replaced(tree: dict[str, Any], place: KeyPath, value: object) -> dict[str, Any]:
-    """The tree with another value at a place; the original tree is unchanged."""
-    first, *rest = place
+def _replaced(tree: dict[str, Any], key_path: KeyPath, value: object) -> dict[str, Any]:
+    """The tree with another value at a key path; the original tree is unchanged."""
+    first, *rest = key_path
     return tree | {first: _replaced(tree[first], tuple(rest), value) if rest else value}

@@ -70,9 +70,9 @@ class HubSet(SplitData):
         }
         return Corpus(identity, lambda: self.assigned(self.places(), texts), lambda: None)
 
-    def _checked(self, place: str, names: list[str]) -> list[str]:
+    def _checked(self, where: str, names: list[str]) -> list[str]:
         for key, column in self.columns().items():
-            check_column(place, column, names, key)
+            check_column(where, column, names, key)
         return list(self.columns().values())
 
     def _texts(self, rows: Iterator[dict[str, Any]]) -> Iterator[str]:

@@ -190,12 +190,12 @@ def parquet_file(path: Path) -> Iterator[Any]:
         raise DataError(f"{path} is not a Parquet file, or is damaged: {first_line(error)}") from error
 
 
-def check_column(place: str, column: str, columns: list[str], key: str = "data.column") -> None:
-    """Raises DataError if a place lacks the column, or has two. `key` is the setting that asks for it."""
+def check_column(where: str, column: str, columns: list[str], key: str = "data.column") -> None:
+    """Raises DataError if what `where` names lacks the column, or has two. `key` is the setting that asks for it."""
     if column not in columns:
-        raise DataError(f"{key}={column}: {place} has no such column{suggestion(column, columns)}")
+        raise DataError(f"{key}={column}: {where} has no such column{suggestion(column, columns)}")
     if columns.count(column) > 1:
-        raise DataError(f"{key}={column}: {place} has {columns.count(column)} columns of this name; rename all but one")
+        raise DataError(f"{key}={column}: {where} has {columns.count(column)} columns of this name; rename all but one")
 
 
 def parquet_size(path: Path, column: str) -> int:

@@ -137,7 +137,7 @@ def _share_rows(first: _Slice, second: _Slice) -> bool:
 def rows(
     data: HubPlace, expression: str, exact: dict[str, str], cache: Cache, check: Callable[[str, list[str]], list[str]]
 ) -> Iterator[dict[str, Any]]:
-    """Rows of a split expression, whole, of the columns that `check(place, names)` picks. Raises DataError."""
+    """Rows of a split expression, whole, of the columns that `check(where, names)` picks. Raises DataError."""
     table = _load(data, expression, exact, cache)
     with _quiet(False), _hub_errors_as_data_errors(data, expression):
         columns = check(f"data set {data.path}", table.column_names or list(next(iter(table), {})))

@@ -15,10 +15,10 @@ from experiments.tasks.finetuning.rows import read_rows
 def read(task: Benchmark, split: str, cache: Cache) -> Iterator[Any]:
     """The examples of a split, as the task's kind has them, in their order. Raises DataError at the first wrong one."""
     kind = kind_of(task)
-    places: dict[str, str] = {}
-    for place, row in read_rows(task, split, cache):
-        example = kind.example(row, place)
+    first_uses: dict[str, str] = {}
+    for where, row in read_rows(task, split, cache):
+        example = kind.example(row, where)
         identifier = None if split == "train" else kind.identifier(example)
-        if identifier is not None and (first := places.setdefault(identifier, place)) != place:
-            raise DataError(f"{place}: {first.rpartition(', ')[2]} has the same {identifier}")
+        if identifier is not None and (first := first_uses.setdefault(identifier, where)) != where:
+            raise DataError(f"{where}: {first.rpartition(', ')[2]} has the same {identifier}")
         yield example

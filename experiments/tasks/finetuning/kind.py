@@ -46,8 +46,8 @@ class TaskKind(ABC, Generic[Settings, Example]):
         self.task = task
 
     @abstractmethod
-    def example(self, row: Row, place: str) -> Example:
-        """The example of a row, which stands at `place`. Raises DataError for a row that can't be used."""
+    def example(self, row: Row, where: str) -> Example:
+        """The example of a row, named `where` in messages. Raises DataError for a row that can't be used."""
 
     def identifier(self, example: Example) -> str | None:
         """The key, in words, that all examples of a validation split must differ in; None if they may be alike."""

@@ -32,7 +32,7 @@ class LabelledKind(TaskKind[Settings, LabelledExample]):
     """The part that classification and regression share."""
 
     @abstractmethod
-    def label(self, value: Any, place: str) -> float:
+    def label(self, value: Any, where: str) -> float:
         """The label's number, or the number, in the column `task.label`. Raises DataError."""
 
     @abstractmethod
@@ -47,10 +47,10 @@ class LabelledKind(TaskKind[Settings, LabelledExample]):
     def written(self, predicted: npt.NDArray[Any]) -> list[Any]:
         """Predictions as `predictions.json` has them."""
 
-    def example(self, row: Row, place: str) -> LabelledExample:
+    def example(self, row: Row, where: str) -> LabelledExample:
         """The texts, some of which are empty in published data sets, and the label."""
-        texts = [text_of(row, column, place, empty=True) for column in self.task.texts]
-        return LabelledExample(texts, self.label(row[self.task.label], place))
+        texts = [text_of(row, column, where, empty=True) for column in self.task.texts]
+        return LabelledExample(texts, self.label(row[self.task.label], where))
 
     def windows(self, examples: list[LabelledExample], tokenizer: Tokenizer, length: int) -> Iterator[list[Window]]:
         """Yield the one window of each example."""

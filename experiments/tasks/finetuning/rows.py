@@ -79,7 +79,7 @@ def is_local(task: Benchmark) -> bool:
 
 
 def read_rows(task: Benchmark, split: str, cache: Cache) -> Iterator[tuple[str, Row]]:
-    """Each row of a split in its order, after its place for messages. Raises DataError for missing columns."""
+    """Each row of a split in its order, after its name for messages. Raises DataError for missing columns."""
     source = places(task)[split]
     number = -1
     for number, row in enumerate(islice(_rows(task, source, task.columns, cache), source.limit)):
@@ -103,11 +103,11 @@ def _hub(task: Benchmark) -> hub.HubPlace:
 
 
 def _checked(columns: dict[str, str]) -> Callable[[str, list[str]], list[str]]:
-    """`check(place, names)`: the columns, if all are among the names. Raises DataError."""
+    """`check(where, names)`: the columns, if all are among the names. Raises DataError."""
 
-    def check(place: str, names: list[str]) -> list[str]:
+    def check(where: str, names: list[str]) -> list[str]:
         for column, key in columns.items():
-            files.check_column(place, column, names, key)
+            files.check_column(where, column, names, key)
         return list(columns)
 
     return check
@@ -147,15 +147,15 @@ def _without_repetition(pairs: list[tuple[str, Any]]) -> Row:
     return row
 
 
-def text_of(row: Row, column: str, place: str, *, empty: bool = False) -> str:
+def text_of(row: Row, column: str, where: str, *, empty: bool = False) -> str:
     """The text in a column, which may consist of white space only if it may be `empty`. Raises DataError."""
     value = row[column]
     if not isinstance(value, str) or not (empty or value.strip()):
-        raise DataError(f"{place}: column {column} is {value!r}, not text")
+        raise DataError(f"{where}: column {column} is {value!r}, not text")
     try:
         value.encode()
     except UnicodeEncodeError as error:
         # JSON can write one half of a character
         half = f"{value[error.start : error.end]!r} at character {error.start}"
-        raise DataError(f"{place}: column {column} has {half}, which is no text") from error
+        raise DataError(f"{where}: column {column} has {half}, which is no text") from error
     return value

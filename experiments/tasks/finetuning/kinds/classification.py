@@ -15,7 +15,7 @@ from experiments.tasks.finetuning.labelled import LabelledKind
 class Kind(LabelledKind[Classification]):
     """Labels, which rows hold by their names or by their numbers."""
 
-    def label(self, value: Any, place: str) -> int:
+    def label(self, value: Any, where: str) -> int:
         """The number of the label."""
         task = self.task
         if isinstance(value, str) and value in task.labels:
@@ -24,7 +24,7 @@ class Kind(LabelledKind[Classification]):
             return value
         known = ", ".join(f"{number} {label}" for number, label in enumerate(task.labels))
         hint = " (a split whose labels are hidden?)" if value == -1 else ""
-        raise DataError(f"{place}: unknown label {value!r} in column {task.label}; there are: {known}{hint}")
+        raise DataError(f"{where}: unknown label {value!r} in column {task.label}; there are: {known}{hint}")
 
     def stored(self, label: float) -> int:
         """The number of the label."""

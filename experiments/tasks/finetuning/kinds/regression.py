@@ -17,10 +17,10 @@ from experiments.tasks.finetuning.labelled import LabelledKind
 class Kind(LabelledKind[Regression]):
     """Numbers, which windows hold by the bits of a float32."""
 
-    def label(self, value: Any, place: str) -> float:
+    def label(self, value: Any, where: str) -> float:
         """The number, which has to be finite."""
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise DataError(f"{place}: column {self.task.label} is {value!r}, not a number")
+            raise DataError(f"{where}: column {self.task.label} is {value!r}, not a number")
         return float(value)
 
     def stored(self, label: float) -> int:

@@ -37,23 +37,23 @@ class Kind(TaskKind[Span, Question]):
 
     own_files: ClassVar[tuple[str, ...]] = ("owner", "offsets", "widest", "questions.jsonl")
 
-    def example(self, row: Row, place: str) -> Question:
+    def example(self, row: Row, where: str) -> Question:
         """A question, whose first answer has to stand where the row says."""
         task = self.task
-        name = text_of(row, task.id, place)
-        question, context = text_of(row, task.question, place), text_of(row, task.context, place)
+        name = text_of(row, task.id, where)
+        question, context = text_of(row, task.question, where), text_of(row, task.context, where)
         answers = row[task.answers]
         if not isinstance(answers, dict) or not {"text", "answer_start"} <= answers.keys():
-            raise DataError(f"{place}: column {task.answers} must hold {{text: [...], answer_start: [...]}}")
+            raise DataError(f"{where}: column {task.answers} must hold {{text: [...], answer_start: [...]}}")
         texts, starts = answers["text"], answers["answer_start"]
         if not _is_answers(texts, starts):
             raise DataError(
-                f"{place} ({name}): a question needs at least one answer, each a text with its answer_start"
+                f"{where} ({name}): a question needs at least one answer, each a text with its answer_start"
             )
         start = starts[0]
         if context[start : start + len(texts[0])] != texts[0]:
             hint = f"it stands at {at}" if (at := context.find(texts[0])) >= 0 else "it is nowhere in the context"
-            raise DataError(f"{place} ({name}): the answer {texts[0]!r} is not at answer_start={start}; {hint}")
+            raise DataError(f"{where} ({name}): the answer {texts[0]!r} is not at answer_start={start}; {hint}")
         return Question(name, question, context, texts, start)
 
     def identifier(self, example: Question) -> str:
@@ -114,7 +114,7 @@ def question_windows(
         part = slice(start, min(start + room, len(context)))
         targets = [0, 0]
         if answer and part.start <= answer[0] and answer[1] < part.stop:
-            targets = [len(head) + place - start for place in answer]
+            targets = [len(head) + position - start for position in answer]
         windows.append(
             Window(
                 tokens=np.concatenate([head, context[part], [tokenizer.sep_id]]),
