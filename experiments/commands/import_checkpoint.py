@@ -98,8 +98,8 @@ def _check_padding(format: Format, config: Mapping[str, Any], tokenizer: Tokeniz
     """A format may count positions from the padding on, which must then be that of the tokenizer. Raises Mistake."""
     if format.first_position(config) != format.first_position({**config, "pad_token_id": tokenizer.pad_id}):
         raise Mistake(
-            f"{checkpoint}: pad_token_id = {config.get('pad_token_id')} of config.json, from which positions are counted, "
-            f"but {tokenizer.roles['pad']} of the tokenizer is {tokenizer.pad_id}"
+            f"{checkpoint}: pad_token_id = {config.get('pad_token_id')} of config.json, from which positions are "
+            f"counted, but {tokenizer.roles['pad']} of the tokenizer is {tokenizer.pad_id}"
         )
 
 
