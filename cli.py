@@ -641,7 +641,7 @@ def main() -> None:
             sys.exit(ending[1])
         traceback.print_exc()
         if ending is None:
-            from experiments.commands.bug import report
+            from experiments.commands.bug_report import report
 
             print(_replaced_module() or report(error), file=sys.stderr)
         sys.exit(ExitCode.FAILED if ending is None else ending[1])

@@ -50,7 +50,7 @@ MUTATIONS = [
         "attention/kernels/problem.py",
         "projection.query + projection.static",
         "projection.query",
-        "attention/test_papers.py",
+        "attention/test_equations.py",
     ),
     Mutation(
         "attention/kernels/reference.py", "weights.masked_fill(empty, 0.0)", "weights", "attention/test_kernels.py"
@@ -143,13 +143,13 @@ MUTATIONS = [
         "attention/talking_heads.py",
         'memory_size=self.key.in_features if "m2l"',
         'memory_size=hidden_size if "m2l"',
-        "attention/test_papers.py",
+        "attention/test_equations.py",
     ),
     Mutation(
         "attention/talking_heads.py",
         "DYNAMIC_VARIANCE / (self.heads * size)",
         "DYNAMIC_VARIANCE / size",
-        "attention/test_papers.py",
+        "attention/test_equations.py",
     ),
     Mutation("attention/sigmoid.py", "logits - attended.log()", "logits", "attention/test_follow_ups.py"),
     Mutation(

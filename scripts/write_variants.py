@@ -24,8 +24,9 @@ import torch  # noqa: E402
 
 from experiments.commands.variants import Variant  # noqa: E402
 from experiments.config.compose import compose  # noqa: E402
-from experiments.config.messages import CONF, options  # noqa: E402
+from experiments.config.groups import options  # noqa: E402
 from experiments.model.layers.build_attention import build_attention  # noqa: E402
+from experiments.settings.plugins import CONF  # noqa: E402
 from experiments.settings.variant import module_of  # noqa: E402
 from experiments.tables.definition.folder import names as table_names  # noqa: E402
 from experiments.tables.definition.request import load  # noqa: E402

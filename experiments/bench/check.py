@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from experiments.bench.contenders import Contender, layer_and_input
-from experiments.model.kernel_availability import keep_kernel
+from experiments.model.kernel_availability import set_kernel_cache
 from experiments.model.layers.build_attention import wrong_arguments
 from experiments.settings.run import Settings
 from experiments.training.step.precision import autocast
@@ -33,7 +33,7 @@ class Checked(NamedTuple):
 def check(contender: Contender) -> Checked:
     """Check the attention layer of a contender, forward and backward, at its sizes, with as many examples as fit."""
     settings, device, precision = contender.settings, contender.device, contender.precision
-    keep_kernel(settings)
+    set_kernel_cache(settings)
     with torch.random.fork_rng(devices=[]):
         expected, _ = _results(settings, "reference", torch.float64)
         with autocast(precision, device):

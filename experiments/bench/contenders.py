@@ -15,7 +15,7 @@ from experiments.bench.peers import PEERS
 from experiments.failures.failure import Mistake
 from experiments.measure.hardware import resolve_device, resolve_precision
 from experiments.model.initialization import initialize
-from experiments.model.kernel_availability import keep_kernel
+from experiments.model.kernel_availability import set_kernel_cache
 from experiments.model.layers.build_attention import build_attention
 from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Batch
@@ -77,7 +77,7 @@ class Built(NamedTuple):
 
 def build(contender: Contender) -> Built:
     """Build a contender. Raises Mistake for sizes that do not fit together, and for a peer that is not installed."""
-    keep_kernel(contender.settings)
+    set_kernel_cache(contender.settings)
     torch.set_num_threads(contender.settings.trainer.threads)
     if contender.scope == "attention":
         return _attention(contender)

@@ -13,7 +13,7 @@ from experiments.config.check import from_tree
 from experiments.failures.failure import Mistake
 from experiments.measure.cores import Neighbours
 from experiments.measure.memory import PeakMemory
-from experiments.measure.roofline import seconds
+from experiments.measure.timing import seconds
 from experiments.processes.answering import Answerer, questions
 from experiments.processes.environment_variables import untuned
 

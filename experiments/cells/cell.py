@@ -25,7 +25,7 @@ from experiments.processes.child import end_with_parent
 from experiments.processes.interruption import Interrupted, Interruption
 from experiments.record.code_digest import code_digests, differing
 from experiments.record.folder import RunFolder, run_name
-from experiments.record.mirrors.choose import Mirrors
+from experiments.record.mirrors.mirrors import Mirrors
 from experiments.record.result import Result
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of

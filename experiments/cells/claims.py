@@ -19,8 +19,8 @@ from experiments.files.disk import lock_file, make_folder, take_lock
 class Claims:
     """What this process has claimed of one kind of resource, beside the other processes of this user.
 
-    kind: `core` or `gpu`. identity: what names a resource alike in all processes. sharing: the number of claims on one
-    resource, from all processes that allow as many; a claim of a process that allows one excludes all others.
+    kind: `core` or `gpu`. identity: what names a resource alike in all processes. sharing: how many claims one
+    resource can have at once. All processes that share it must allow the same number; 1 excludes all others.
     """
 
     def __init__(self, kind: str, identity: Callable[[str], str] = str, sharing: int = 1) -> None:

@@ -13,8 +13,8 @@ from contextlib import redirect_stdout, suppress
 from pathlib import Path
 
 from experiments.config.check import from_tree
+from experiments.data.cache import Cache
 from experiments.data.errors import DataError
-from experiments.data.store import Cache
 from experiments.display.progress import Display
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, refusal

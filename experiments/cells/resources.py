@@ -52,7 +52,7 @@ class Allocator(Protocol):
 
 
 class LocalAllocator:
-    """Cores or GPUs that only this process shares out, each to one cell."""
+    """Cores or GPUs that this process divides among its cells. No other process is asked."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()

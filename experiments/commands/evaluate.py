@@ -13,7 +13,7 @@ from experiments.data.overlap import has_text_of_training
 from experiments.display.rows import show
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
-from experiments.model.kernel_availability import keep_kernel, why_slower
+from experiments.model.kernel_availability import set_kernel_cache, why_slower
 from experiments.record.folder import TOKENIZER, RunFolder
 from experiments.results.find import find_run
 from experiments.settings.finetuning import FinetuningSettings
@@ -99,7 +99,7 @@ def _score(
     # as in training: sums follow their number
     torch.set_num_threads(trainer.threads)
     with Display() as display:
-        keep_kernel(settings, display.message)
+        set_kernel_cache(settings, display.message)
         source = task_of(settings)
         data = source.prepare(display.stage)
         packed = getattr(data, split)

@@ -20,7 +20,7 @@ from experiments.settings.variant import attention_folder
 from experiments.tasks.pretraining import Pretraining
 
 NAME = "transformers-custom"
-ROOMS = ("model", "settings")  # of experiments, whose code the folder carries
+PACKAGES = ("model", "settings", "files", "failures")  # of experiments, whose code the folder carries
 # the class of transformers that loads a model of an architecture
 AUTO = {"causal_decoder": "AutoModelForCausalLM", "encoder_decoder": "AutoModelForSeq2SeqLM"}
 # the format whose special tokens stand around a text as in the training of an architecture
@@ -103,6 +103,6 @@ def _copy_code(folder: Path, settings: Settings) -> None:
     for name, file in modules().items():
         if name in used and name.startswith("attention/"):
             shutil.copy(file, folder / "source" / name)
-    for room in ROOMS:
-        shutil.copytree(experiments / room, folder / "source" / "experiments" / room, ignore=no_bytecode)
+    for package in PACKAGES:
+        shutil.copytree(experiments / package, folder / "source" / "experiments" / package, ignore=no_bytecode)
     shutil.copy(experiments / "__init__.py", folder / "source" / "experiments")

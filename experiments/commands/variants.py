@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 
 from experiments.config.compose import compose
-from experiments.config.messages import options
+from experiments.config.groups import options
 from experiments.display.rows import show
 from experiments.failures.failure import Mistake
 from experiments.settings.plugins import yaml_file

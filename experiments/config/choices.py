@@ -8,8 +8,9 @@ from typing import Any, Literal, get_args, get_origin
 from omegaconf import OmegaConf
 from pydantic import BaseModel
 
-from experiments.config.messages import CONF, groups_of
+from experiments.config.groups import groups_of
 from experiments.settings.finetuning import FinetuningSettings
+from experiments.settings.plugins import CONF
 from experiments.settings.run import Settings
 
 CLASSES: dict[str, type[Settings]] = {"config": Settings, "finetune": FinetuningSettings}  # of a file of `conf/`

@@ -15,16 +15,8 @@ from hydra.core.override_parser.types import ChoiceSweep, Glob, Override, Quoted
 from omegaconf import DictConfig
 
 from experiments.config.expressions import lines_in_words
-from experiments.config.messages import (
-    COMMANDS,
-    conf_for_hydra,
-    groups,
-    groups_of,
-    hydra_errors_as_mistakes,
-    known_keys,
-    near_key,
-    options,
-)
+from experiments.config.groups import conf_for_hydra, groups, groups_of, known_keys, options
+from experiments.config.messages import COMMANDS, hydra_errors_as_mistakes, near_key
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from experiments.config.messages import conf_for_hydra
+from experiments.config.groups import conf_for_hydra
 
 # Typer's own bash script stops at "=", which is where an override begins to be interesting
 BASH = """\

@@ -15,7 +15,8 @@ from omegaconf import DictConfig, OmegaConf
 
 from experiments.config.check import class_of, errors_of, from_tree
 from experiments.config.command_line import check_overrides
-from experiments.config.messages import conf_for_hydra, hydra_errors_as_mistakes
+from experiments.config.groups import conf_for_hydra
+from experiments.config.messages import hydra_errors_as_mistakes
 from experiments.config.pretrained import inherit
 from experiments.config.resolvers import register
 from experiments.failures.failure import Mistake
@@ -44,7 +45,7 @@ def resolve(config: DictConfig) -> Settings:
 def interpolated(config: DictConfig, unchecked: Container[str] = ()) -> tuple[dict[str, Any], dict[Any, Any]]:
     """Plain values, and their sources before interpolation. Raises Mistake for values that prevent it.
 
-    unchecked: top-level keys from which nothing is computed, so a wrong value of theirs prevents nothing.
+    unchecked: top-level keys to which no expression refers, so their values may be wrong here.
     """
     sources = OmegaConf.to_container(config, resolve=False)
     assert isinstance(sources, dict)

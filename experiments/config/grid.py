@@ -1,7 +1,7 @@
 """The cells of a sweep: every combination of the values that overrides list.
 
 Hydra's own sweeper reads and composes all files for each cell, which takes a third of a second. Here they are composed
-once for each combination of groups. A value from which nothing is computed is then inserted at its places.
+once for each combination of groups. A value to which no expression refers is then inserted without composing again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from omegaconf import OmegaConf
 
 from experiments.config.check import from_tree
 from experiments.config.compose import compose_raw, interpolated
-from experiments.config.messages import conf_for_hydra, groups, hydra_errors_as_mistakes
+from experiments.config.groups import conf_for_hydra, groups
+from experiments.config.messages import hydra_errors_as_mistakes
 from experiments.config.pretrained import READ_TO_INHERIT
 from experiments.failures.failure import Mistake
 from experiments.settings.run import Settings

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.config.messages import options
+from experiments.config.groups import options
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
 from experiments.failures.wording import closest, did_you_mean

@@ -13,7 +13,8 @@ from omegaconf import OmegaConf
 from experiments.config.check import from_tree
 from experiments.config.command_line import check_overrides
 from experiments.config.compose import compose_raw, resolve
-from experiments.config.messages import groups, near_key, options
+from experiments.config.groups import groups, options
+from experiments.config.messages import near_key
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.record.folder import RunFolder

@@ -12,7 +12,7 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from experiments.config.messages import groups_of, options
+from experiments.config.groups import groups_of, options
 
 
 def _floor_divide(number: Any, by: Any) -> int | None:

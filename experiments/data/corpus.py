@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from experiments.data import documents
-from experiments.data.store import Cache
+from experiments.data.cache import Cache
 from experiments.files.digest import file_digest
 from experiments.settings.data import DataSettings
 from experiments.settings.group import Text

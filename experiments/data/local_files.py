@@ -6,11 +6,11 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from experiments.data.cache import Cache
 from experiments.data.corpus import SPLITS, Corpus, SplitData
 from experiments.data.documents import group
 from experiments.data.errors import DataError
 from experiments.data.readers import files
-from experiments.data.store import Cache
 from experiments.settings.data import Documents
 
 

@@ -14,10 +14,10 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from experiments.data import packing_pairs
+from experiments.data.cache import Cache, MissingError
 from experiments.data.corpus import SPLITS, Corpus, open_corpus
 from experiments.data.errors import DataError
 from experiments.data.shuffle import keys, permute
-from experiments.data.store import Cache, MissingError
 from experiments.data.tokenizer import ReportProgress, Tokenizer, obtain, shortfall
 from experiments.files.digest import digest
 from experiments.settings.data import DataSettings

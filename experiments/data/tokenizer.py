@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from experiments.data.cache import Cache
 from experiments.data.corpus import Corpus
 from experiments.data.errors import DataError
 from experiments.data.readers.files import find
-from experiments.data.store import Cache
 from experiments.failures.wording import first_line
 from experiments.files.digest import digest, text_digest
 from experiments.files.disk import read_bytes, read_text

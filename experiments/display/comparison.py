@@ -169,7 +169,7 @@ def place_of(key: str) -> str:
 
 
 def telling(columns: Mapping[str, Sequence[object]], so_far: Sequence[Hashable]) -> Iterator[str]:
-    """The names of the columns that distinguish rows which earlier columns do not.
+    """The names of the columns that separate rows which are equal in all earlier columns.
 
     so_far: what already distinguishes each row.
     """

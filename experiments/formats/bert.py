@@ -24,7 +24,7 @@ from experiments.settings.run import Settings
 READ_ACTIVATIONS = ACTIVATIONS | {"gelu_pytorch_tanh": "gelu_tanh"}
 # keys of bert4keras
 OWN_SIZES = {"attention_key_size", "attention_head_size", "embedding_size"}
-# what our model must be for theirs to be the same function; a group's key, or a key that people vary
+# the settings that a BERT checkpoint requires, by a group's key or a key that people vary
 FIXED = {
     "norm": "post",
     "model.norm_kind": "layer",

@@ -27,7 +27,7 @@ STAGE_MEANINGS: dict[Stage, str] = {
 
 @contextmanager
 def hooked(model: Transformer, hook: Callable[[int, Stage, Tensor], Tensor]) -> Iterator[None]:
-    """A block with the reference kernel, which continues with the result of `hook(layer, stage, tensor)`.
+    """A block in which `hook(layer, stage, tensor)` replaces the tensor of each stage; the reference kernel runs.
 
     Layers may share their attention, so each sets its hook before it runs. A layer's number is its place in
     `model.attentions`.

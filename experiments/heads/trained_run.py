@@ -14,7 +14,7 @@ from torch import Tensor
 from experiments.data.packing import Dataset
 from experiments.data.tokenizer import ReportProgress, Tokenizer
 from experiments.failures.failure import Mistake
-from experiments.model.kernel_availability import keep_kernel
+from experiments.model.kernel_availability import set_kernel_cache
 from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Batch, Objective
 from experiments.record.checkpoint_file import load_weights
@@ -112,7 +112,7 @@ def open_trained_run(
     if (length := settings.model.segment_length) is not None:
         raise Mistake(f"{folder.name}: model.segment_length={length}; maps need a run without segments")
     tokenizer = FileTokenizer(kind="file", path=str(folder.path / "tokenizer.json"))
-    keep_kernel(settings)
+    set_kernel_cache(settings)
     pretraining = Pretraining(settings.model_copy(update={"tokenizer": tokenizer}))
     dataset = pretraining.prepare(report)
     model = pretraining.build_model(dataset.tokenizer.vocabulary_size)

@@ -21,7 +21,7 @@ from experiments.files.digest import digest
 from experiments.measure.cores import check_threads
 from experiments.model.kernel_availability import check_kernel
 from experiments.record.folder import run_name
-from experiments.record.mirrors.choose import check_loggers
+from experiments.record.mirrors.mirrors import check_loggers
 from experiments.search.objective import check_objectives
 from experiments.search.space import Space, space_of
 from experiments.settings.group import Group

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
+
+from experiments.measure.timing import seconds
 
 LARGEST_PRODUCT = 1536  # rows, columns and depth
 SLOW_PRODUCT = 0.02  # seconds; a product that takes longer is large enough to be timed
@@ -43,18 +43,3 @@ def _product_seconds(size: int, device: torch.device, precision: str) -> float:
     generator = torch.Generator(device).manual_seed(0)
     left, right = (torch.randn(size, size, generator=generator, device=device).to(dtype) for _ in range(2))
     return min(seconds(lambda: left @ right, device) for _ in range(TRIES))
-
-
-def seconds(call: Callable[[], object], device: torch.device) -> float:
-    """Wall-clock time of one call, its work on a GPU included."""
-    synchronize(device)
-    began = time.perf_counter()
-    call()
-    synchronize(device)
-    return time.perf_counter() - began
-
-
-def synchronize(device: torch.device) -> None:
-    """Wait until a GPU has finished its work; a CPU always has."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)

@@ -52,7 +52,7 @@ def build(architecture: str, model: Model, variant: dict[str, Any], vocabulary_s
     if model.norm == "deep":
         scale_branches(transformer.layers, deep_gains(model.layers).beta)
     if model.embedding_size != model.hidden_size and not ends_with_norm(model.norm):
-        keep_scale(transformer.get_submodule("embedding"), model)
+        rescale_narrow_embedding(transformer.get_submodule("embedding"), model)
     return transformer
 
 
@@ -77,7 +77,7 @@ def scale_branches(layers: Sequence[EncoderLayer], gain: float) -> None:
             linear.weight.mul_(gain)
 
 
-def keep_scale(embedding: nn.Module, model: Model) -> None:
+def rescale_narrow_embedding(embedding: nn.Module, model: Model) -> None:
     """Rescale narrow embeddings, so that the residual stream and tied logits start at the same scale as with E = D.
 
     Without a norm after its sums, the stream keeps its initial scale. The first layers would then drown narrow

@@ -27,7 +27,7 @@ def check_kernel(settings: Settings) -> None:
         raise Mistake(f"backend=triton: {refusal}; here it must be one of {others}")
 
 
-def keep_kernel(settings: Settings, say: Callable[[str], None] | None = None) -> None:
+def set_kernel_cache(settings: Settings, say: Callable[[str], None] | None = None) -> None:
     """Set the cache folder in which the compiled kernel is looked for and later built. This builds nothing yet.
 
     say: receives a line before the kernel is built and one after it.

@@ -16,7 +16,7 @@ def kinds(package: str, base: type[Kind]) -> dict[str, type[Kind]]:
     """The settings classes of the modules of a package, by kind, sorted.
 
     A kind is a module KIND.py and in it a subclass of `base` with the field `kind: Literal["KIND"]`. The package lies
-    in a higher room than the settings, which therefore know its name only.
+    in a package above the settings, which therefore know its name only.
 
     Raises Mistake for a module without such a class.
     """

@@ -17,7 +17,7 @@ class PositionKind(NamedTuple):
     rotation: str | None = None
     # (model, softmax heads, causal) -> a module that gives the logits' bias [1, H, N, N] of a length N
     bias: str | None = None
-    # whether only positions below model.length can be trained, so that no longer sequence has any
+    # whether the positions end at model.length, so that a longer sequence is impossible
     trained_to_length: bool = False
 
 

@@ -63,7 +63,7 @@ class Compared:
         return interval(self.evidence, self.values)
 
     def p_values(self) -> dict[ClaimOutcome, float]:
-        """The p-value of the opposite of each outcome.
+        """For each outcome, the p-value of the null hypothesis that it is false.
 
         The differences show an outcome at every level from its p-value on.
         """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -107,7 +107,7 @@ def _measures(
 ) -> Measures:  # fmt: skip
     """The numbers that claims can be about under one scheme, by the row's own key."""
     keys = {of.row: key for key, of in request.configurations.items() if of.scheme == scheme}
-    parameters = _of_results(outcomes, "parameters.total", lambda count: count)
+    parameters = _parameters(outcomes)
     gains = {row: gain for row, key in keys.items() if (gain := marks[key].late_gain) is not None}
     return Measures(
         score={row: scores.get(key, {}) for row, key in keys.items()},
@@ -133,13 +133,13 @@ def _scores(budget: Budget, outcomes: CellOutcomes) -> dict[str, dict[int, float
     return scores
 
 
-def _of_results(outcomes: CellOutcomes, place: str, value: Callable[[float], float]) -> dict[str, dict[int, float]]:
-    """The values that a function gives for the results of finished cells, without missing ones."""
-    values: dict[str, dict[int, float]] = {}
+def _parameters(outcomes: CellOutcomes) -> dict[str, dict[int, float]]:
+    """The number of parameters of finished cells, by row and seed."""
+    counts: dict[str, dict[int, float]] = {}
     for (row, seed), outcome in outcomes.items():
-        if outcome.state == "done" and (number := value_at(outcome.result, place)):
-            values.setdefault(row, {})[seed] = value(number)
-    return values
+        if outcome.state == "done" and (count := value_at(outcome.result, "parameters.total")):
+            counts.setdefault(row, {})[seed] = count
+    return counts
 
 
 def _by_seed(request: Request, outcomes: CellOutcomes, scores: Mapping[str, dict[int, float]]) -> Iterator[Line]:

@@ -43,7 +43,7 @@ class Measures:
     """The numbers that claims can be about, by row and seed, under one scheme of positions."""
 
     score: Numbers
-    step_time: Numbers  # seconds per token, by round of the bench
+    step_time: Numbers  # seconds of one step, by round of the bench
     parameters: Numbers
     sizes: Mapping[str, Mapping[str, object]]  # sizes that trends and arithmetic may name, by row
     stuck: Mapping[str, str] = field(default_factory=dict)  # row -> reason why it may not decide a claim

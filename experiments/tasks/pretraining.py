@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.data.cache import Cache
 from experiments.data.corpus import open_corpus
 from experiments.data.packing import Dataset, is_prepared, prepare
-from experiments.data.store import Cache
 from experiments.data.tokenizer import ReportProgress, load
 from experiments.settings.run import Settings
 

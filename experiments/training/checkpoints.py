@@ -37,7 +37,7 @@ def newest_checkpoint(run: Run) -> Checkpoint | None:
     return checkpoint
 
 
-def return_to(run: Run, checkpoint: Checkpoint) -> None:
+def resume_from(run: Run, checkpoint: Checkpoint) -> None:
     """Restore weights, moments, progress and metrics to their state when the checkpoint was written."""
     header = Header.of(checkpoint)
     live = tensors(run.learner)

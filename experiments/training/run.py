@@ -14,7 +14,7 @@ from experiments.measure.throughput import Throughput
 from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Objective
 from experiments.record.folder import RunFolder
-from experiments.record.mirrors.choose import Mirrors
+from experiments.record.mirrors.mirrors import Mirrors
 from experiments.settings.run import Settings
 from experiments.training.checkpoint_header import Progress
 from experiments.training.step.learner import Learner

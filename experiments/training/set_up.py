@@ -16,20 +16,20 @@ from experiments.files.digest import digest
 from experiments.measure.cores import BUSY, Neighbours, check_threads, usable
 from experiments.measure.hardware import device_name, resolve_device, resolve_precision
 from experiments.measure.memory import PeakMemory
-from experiments.measure.roofline import seconds
 from experiments.measure.throughput import Throughput
-from experiments.model.kernel_availability import keep_kernel, why_slower
+from experiments.measure.timing import seconds
+from experiments.model.kernel_availability import set_kernel_cache, why_slower
 from experiments.model.layers.build_attention import wrong_arguments
 from experiments.record.code_digest import code_digests
 from experiments.record.durable import replacing
 from experiments.record.environment import describe, rounds_differently
 from experiments.record.folder import TOKENIZER, RunFolder, configuration_digest
-from experiments.record.mirrors.choose import Mirrors
+from experiments.record.mirrors.mirrors import Mirrors
 from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.tasks.task import Task
 from experiments.training.checkpoint_header import Header, Progress
-from experiments.training.checkpoints import newest_checkpoint, return_to, tensors, write_checkpoint
+from experiments.training.checkpoints import newest_checkpoint, resume_from, tensors, write_checkpoint
 from experiments.training.run import Run
 from experiments.training.run_length import planned_steps
 from experiments.training.step.compiling import TRIED, choose, compile_layers
@@ -106,7 +106,7 @@ def prepare_process(settings: Settings, world: World, say: Callable[[str], None]
             torch.cuda.set_device(device)
     check_threads(trainer.threads)
     torch.set_num_threads(trainer.threads)
-    keep_kernel(settings, say)
+    set_kernel_cache(settings, say)
     return device
 
 
@@ -187,7 +187,7 @@ def begin(run: Run) -> None:
             f"{run.backend}, which rounds differently" + (f": {reason}" if reason else ""),
             f"make {header.backend} available again, or start again in another folder with runs=FOLDER",
         )
-    return_to(run, checkpoint)
+    resume_from(run, checkpoint)
     run.earlier_seconds, run.earlier_processor_seconds = header.wall_seconds, header.processor_seconds
     run.earlier_peak_bytes = header.peak_memory_bytes
     # speeds on other devices don't count

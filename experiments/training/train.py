@@ -19,10 +19,10 @@ from experiments.processes.interruption import Interrupted, Interruption
 from experiments.record.checkpoint_file import origin, save
 from experiments.record.durable import RunFolderError, to_json, write
 from experiments.record.folder import PREDICTIONS, RESULT, RunFolder
-from experiments.record.mirrors.choose import Mirrors
+from experiments.record.mirrors.mirrors import Mirrors
 from experiments.record.result import Result, Status
 from experiments.settings.run import Settings
-from experiments.training.checkpoints import newest_checkpoint, return_to, whole_tensors, write_checkpoint
+from experiments.training.checkpoints import newest_checkpoint, resume_from, whole_tensors, write_checkpoint
 from experiments.training.evaluate import Evaluation, evaluate
 from experiments.training.run import Pruner, Run, TrialPruned
 from experiments.training.set_up import align, set_up
@@ -183,7 +183,7 @@ def _go_back(run: Run, fault: NonFiniteError, step: int) -> None:
     if checkpoint is None or checkpoint.header["progress"]["step"] >= step:
         # every checkpoint is damaged or was written after the step, so there is none to return to
         raise fault
-    return_to(run, checkpoint)
+    resume_from(run, checkpoint)
     align(run)
     run.progress.skipped = skipped
     # so that a start after a kill skips the step, too

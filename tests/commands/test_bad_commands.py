@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from experiments.config.compose import compose
-from experiments.config.messages import groups, groups_of, known_keys, options
+from experiments.config.groups import groups, groups_of, known_keys, options
 from experiments.failures.failure import Mistake
 from experiments.launch.plan import plan
 

@@ -11,7 +11,7 @@ import torch
 
 import cli
 from attention import talking_heads
-from experiments.commands.bug import extension_of
+from experiments.commands.bug_report import extension_of
 from experiments.config.compose import compose
 from experiments.data.errors import DataError
 from experiments.failures.exit_code import ExitCode

@@ -16,7 +16,7 @@ from torch.testing import assert_close
 from experiments.commands.export_custom import export_custom, push
 from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.config.compose import compose
-from experiments.config.messages import options
+from experiments.config.groups import options
 from experiments.data.tokenizer import Tokenizer, load
 from experiments.failures.failure import Mistake
 from experiments.record.checkpoint_file import load_weights, origin, save, weights

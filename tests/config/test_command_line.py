@@ -14,7 +14,7 @@ import pytest
 from experiments.config.command_line import answer, check_overrides, split_arguments
 from experiments.config.completion import complete
 from experiments.config.compose import compose
-from experiments.config.messages import groups_of, options
+from experiments.config.groups import groups_of, options
 from experiments.failures.failure import Mistake
 from experiments.settings.position import POSITION_KINDS
 

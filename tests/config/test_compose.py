@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from experiments.config.check import from_tree
 from experiments.config.compose import compose, compose_raw
-from experiments.config.messages import CONF, groups, options
+from experiments.config.groups import groups, options
 from experiments.config.recorded import override
 from experiments.failures.failure import Mistake
 from experiments.settings.data import DataSettings
@@ -21,6 +21,7 @@ from experiments.settings.logger import Logger
 from experiments.settings.model import Model
 from experiments.settings.objective import ObjectiveSettings
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon
+from experiments.settings.plugins import CONF
 from experiments.settings.run import Settings
 from experiments.settings.schedule import Decay, Endless
 from experiments.settings.tokenizer import FileTokenizer, TrainedTokenizer

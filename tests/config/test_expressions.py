@@ -7,7 +7,7 @@ import re
 import pytest
 
 from experiments.config.expressions import in_words
-from experiments.config.messages import CONF
+from experiments.settings.plugins import CONF
 
 EXPRESSIONS = {
     match

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from experiments.data.cache import Cache
 from experiments.data.corpus import open_corpus
 from experiments.data.errors import DataError
 from experiments.data.kinds.python_docs import PythonDocs
 from experiments.data.kinds.text import TextFiles
 from experiments.data.readers import python_docs
-from experiments.data.store import Cache
 
 HERE = PythonDocs(kind="python_docs", python=platform.python_version())
 

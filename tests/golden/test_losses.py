@@ -18,7 +18,7 @@ import torch
 
 from experiments.cells.cell import execute, folder_of
 from experiments.config.compose import compose
-from experiments.config.messages import options
+from experiments.config.groups import options
 from experiments.data.packing import prepare
 from experiments.model.architectures.bert import Bert
 from experiments.settings.model import Model, Norm

@@ -12,7 +12,7 @@ import yaml
 
 from experiments.commands.table import TableOptions, show_table
 from experiments.config.compose import compose
-from experiments.config.messages import options
+from experiments.config.groups import options
 from experiments.failures.failure import Mistake
 from experiments.model.architectures.bert import Bert
 from experiments.tables.costs import BUDGETS

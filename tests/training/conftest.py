@@ -14,7 +14,7 @@ from experiments.display.progress import Display
 from experiments.measure.cores import Neighbours
 from experiments.processes.interruption import Interrupted
 from experiments.record.folder import RunFolder
-from experiments.record.mirrors.choose import Mirrors
+from experiments.record.mirrors.mirrors import Mirrors
 from experiments.record.result import Result
 from experiments.settings.run import Settings
 from experiments.training import train as train_module

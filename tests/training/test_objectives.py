@@ -12,10 +12,10 @@ import torch
 import yaml
 from pydantic import TypeAdapter
 
-from experiments.config.messages import CONF
 from experiments.data.packing import Dataset, prepare
 from experiments.model.build import build
 from experiments.objectives.objective import build_objective
+from experiments.settings.plugins import CONF
 from experiments.settings.run import Objective, Settings
 from experiments.training.evaluate import evaluate, evaluation_batches
 from experiments.training.step.micro_batches import Forward

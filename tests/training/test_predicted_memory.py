@@ -5,7 +5,7 @@ import functools
 import pytest
 
 from experiments.config.compose import compose
-from experiments.config.messages import options
+from experiments.config.groups import options
 from experiments.settings.norm import NORM_KINDS
 from experiments.training import predicted_memory
 from experiments.training.predicted_memory import predict_peak_bytes

@@ -17,7 +17,7 @@ from experiments.display.progress import Display
 from experiments.failures.failure import Mistake
 from experiments.measure.cores import Neighbours
 from experiments.record import code_digest as code_digest_module
-from experiments.record.mirrors.choose import Mirrors
+from experiments.record.mirrors.mirrors import Mirrors
 from experiments.training import train as train_module
 from experiments.training.step.learner import Learner
 from experiments.training.step.micro_batches import OutOfMemoryError

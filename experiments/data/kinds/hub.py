@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Any, ClassVar, Literal
 
+from experiments.data.cache import Cache
 from experiments.data.corpus import SPLITS, Corpus, SplitData
 from experiments.data.documents import SHARES, group
 from experiments.data.errors import OTHER_DATA, DataError
 from experiments.data.readers import hub
 from experiments.data.readers.files import check_column
-from experiments.data.store import Cache
 from experiments.settings.data import Documents
 from experiments.settings.group import Number, Text
 

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Literal
 
 from experiments.data import documents
+from experiments.data.cache import Cache
 from experiments.data.corpus import Corpus, DataKind
 from experiments.data.errors import DataError
 from experiments.data.readers import python_docs
-from experiments.data.store import Cache
 from experiments.files.digest import digest
 from experiments.settings.group import Text
 

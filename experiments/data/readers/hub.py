@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from experiments.data.cache import Cache
 from experiments.data.errors import OTHER_DATA, TRAINED_ON, DataError
-from experiments.data.store import Cache
 from experiments.failures.wording import first_line
 from experiments.files.digest import digest
 

@@ -17,11 +17,10 @@ class Mirror(Protocol):
 
     name: str  # its name in the run's log
 
-    def start(self, folder: RunFolder, settings: dict[str, Any], group: str | None = None) -> None:
+    def start(self, folder: RunFolder, settings: dict[str, Any]) -> None:
         """Begin to mirror `folder`, whose metrics.jsonl has been truncated to the step from which the run continues.
 
-        Earlier mirrored data is replaced, so a run that is continued has every step once. group: the sweep's name;
-        settings["logger"]["group"] takes precedence over it.
+        Earlier mirrored data is replaced, so a run that is continued has every step once.
         """
 
     def log(self, step: int, metrics: dict[str, Any]) -> None:

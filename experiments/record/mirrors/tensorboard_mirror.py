@@ -28,7 +28,7 @@ class TensorBoardMirror:
         self._writer: Any = None
         self._began = 0.0
 
-    def start(self, folder: RunFolder, settings: dict[str, Any], group: str | None = None) -> None:
+    def start(self, folder: RunFolder, settings: dict[str, Any]) -> None:
         """Write the lines of metrics.jsonl to a new event file, which replaces those of earlier starts."""
         from torch.utils.tensorboard import SummaryWriter
 

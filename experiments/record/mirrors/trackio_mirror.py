@@ -32,7 +32,7 @@ class TrackioMirror:
         self._trackio: ModuleType | None = None
         self._run: Any = None
 
-    def start(self, folder: RunFolder, settings: dict[str, Any], group: str | None = None) -> None:
+    def start(self, folder: RunFolder, settings: dict[str, Any]) -> None:
         """Begin the run again, and log the lines that metrics.jsonl has."""
         # the library reads it when it is imported
         os.environ.setdefault("TRACKIO_DIR", str(folder.path.parent / "trackio"))
@@ -44,7 +44,7 @@ class TrackioMirror:
             self._run = trackio.init(
                 project=logger["project"],
                 name=folder.name,
-                group=logger["group"] or group,
+                group=logger["group"],
                 config={key: value for key, value in settings.items() if key not in LOCATION_KEYS},
                 embed=False,
                 auto_log_gpu=False,

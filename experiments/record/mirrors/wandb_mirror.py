@@ -36,16 +36,14 @@ class WandbMirror:
         self._online = False
         self._next_step = 0
 
-    def start(self, folder: RunFolder, settings: dict[str, Any], group: str | None = None) -> None:
+    def start(self, folder: RunFolder, settings: dict[str, Any]) -> None:
         """Begin the run, or continue it if it is online."""
         mode = mode_of(settings["logger"]["wandb"])
         if mode == "off":
             return
         self._folder, self._logger = folder, settings["logger"]
-        group = settings["logger"]["group"] or group
-        remember(folder, group=group)
         self._wandb = import_library()
-        self._run = self._begin(folder, settings, group, mode)
+        self._run = self._begin(folder, settings, mode)
         self._next_step = replay(self._run, folder)
         _remove_others(folder, keep=Path(self._run.dir).parent)
 
@@ -68,13 +66,13 @@ class WandbMirror:
         if self._wandb is not None:
             self._wandb.teardown()
 
-    def _begin(self, folder: RunFolder, settings: dict[str, Any], group: str | None, mode: str) -> Any:
+    def _begin(self, folder: RunFolder, settings: dict[str, Any], mode: str) -> Any:
         assert self._wandb is not None
         root = folder.path.parent
         obstacle = "it was asked for" if mode == "offline" else why_offline(self._wandb)
         if obstacle is None:
             try:
-                run = begin(self._wandb, folder, settings, group, root, online=True)
+                run = begin(self._wandb, folder, settings, root, online=True)
                 self._online = True
                 return run
             except Exception as error:
@@ -82,19 +80,17 @@ class WandbMirror:
                 # the failed start occupies the run's id until the service ends
                 self._wandb.teardown()
         folder.log(f"W&B is offline, because {obstacle}")
-        return begin(self._wandb, folder, settings, group, root, online=False)
+        return begin(self._wandb, folder, settings, root, online=False)
 
 
-def begin(
-    wandb: ModuleType, folder: RunFolder, settings: dict[str, Any], group: str | None, root: Path, online: bool
-) -> Any:
+def begin(wandb: ModuleType, folder: RunFolder, settings: dict[str, Any], root: Path, online: bool) -> Any:
     """Begin the run in W&B, or continue the one of its name where `online`. root: the folder of W&B's own files."""
     logger = settings["logger"]
     config = {key: value for key, value in settings.items() if key not in LOCATION_KEYS}
     run = wandb.init(
         project=logger["project"],
         entity=logger["entity"],
-        group=group,
+        group=logger["group"],
         tags=logger["tags"],
         id=folder.name,
         name=folder.name,
@@ -157,7 +153,7 @@ def uploadable(folder: RunFolder, place: dict[str, Any], result: Result | None) 
 
 
 def memory_of(folder: RunFolder) -> dict[str, Any]:
-    """`synced.json`: the group of the run, and a record of the last upload."""
+    """`synced.json`: a record of the last upload."""
     path = folder.path / "synced.json"
     if not path.exists():
         return {}

@@ -54,8 +54,7 @@ def _upload(wandb: ModuleType, folder: RunFolder, project: Project, named: bool)
     destination = dict(zip(("project", "entity"), project, strict=True))
     result = folder.result()
     state = uploadable(folder, destination, result)
-    memory = memory_of(folder)
-    before = memory.get("uploaded")
+    before = memory_of(folder).get("uploaded")
     if before == state or (not named and isinstance(before, dict) and {**before, **destination} == state):
         return "uploaded before"
     holder = folder.holder()
@@ -66,7 +65,7 @@ def _upload(wandb: ModuleType, folder: RunFolder, project: Project, named: bool)
     own, logger = settings["logger"], {**settings["logger"], **destination}
     # the upload's own .wandb file need not be kept as a second copy of the run
     with tempfile.TemporaryDirectory() as root:
-        run = begin(wandb, folder, {**settings, "logger": logger}, memory.get("group"), Path(root), online=True)
+        run = begin(wandb, folder, {**settings, "logger": logger}, Path(root), online=True)
         first = replay(run, folder)
         count = sum(metrics["step"] >= first for metrics in folder.metrics.read())
         finish(run, result)

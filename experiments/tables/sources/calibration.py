@@ -15,7 +15,7 @@ from typing import Any
 
 from experiments.config.compose import compose
 from experiments.config.recorded import override
-from experiments.data.store import Cache
+from experiments.data.cache import Cache
 from experiments.record.folder import LOCATION_KEYS
 from experiments.settings.run import Settings
 from experiments.tables.sources.source import Prediction

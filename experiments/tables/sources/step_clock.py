@@ -69,13 +69,13 @@ def step_seconds(settings: Settings) -> float:
 
     from experiments.data.packing import Packed
     from experiments.measure.hardware import resolve_device, resolve_precision
-    from experiments.measure.roofline import seconds
-    from experiments.model.kernel_availability import keep_kernel
+    from experiments.measure.timing import seconds
+    from experiments.model.kernel_availability import set_kernel_cache
     from experiments.tasks.choose import task_of
     from experiments.training.made_up import MadeUpVocabulary
     from experiments.training.step.learner import learner_of
 
-    keep_kernel(settings)
+    set_kernel_cache(settings)
     torch.set_num_threads(settings.trainer.threads)
     device = resolve_device(settings.trainer.device)
     task = task_of(settings)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from experiments.data.cache import Cache
 from experiments.data.errors import DataError
-from experiments.data.store import Cache
 from experiments.settings.finetuning import Benchmark
 from experiments.tasks.finetuning.kind import kind_of
 from experiments.tasks.finetuning.rows import read_rows

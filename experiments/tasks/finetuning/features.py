@@ -12,8 +12,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
+from experiments.data.cache import Cache
 from experiments.data.errors import DataError
-from experiments.data.store import Cache
 from experiments.data.tokenizer import ReportProgress, Tokenizer
 from experiments.files.digest import digest
 from experiments.settings.finetuning import Benchmark

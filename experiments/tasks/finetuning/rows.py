@@ -8,9 +8,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from experiments.data.cache import Cache
 from experiments.data.errors import OTHER_EXAMPLES, DataError
 from experiments.data.readers import files, hub
-from experiments.data.store import Cache
 from experiments.files.disk import read_text
 from experiments.settings.finetuning import Benchmark
 

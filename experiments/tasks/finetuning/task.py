@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from experiments.data.cache import Cache, MissingError
 from experiments.data.packing import Dataset, Packed
-from experiments.data.store import Cache, MissingError
 from experiments.data.tokenizer import TOKENIZER_FILE, ReportProgress, Tokenizer, load
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.tasks.finetuning.features import Features, check_batch, obtain

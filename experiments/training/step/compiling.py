@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
-from experiments.measure.roofline import seconds
+from experiments.measure.timing import seconds
 from experiments.model.layers.batch_norm import discard
 from experiments.model.layers.decoder import Decoder
 from experiments.model.layers.encoder import Encoder, EncoderLayer

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure
 from experiments.failures.wording import first_line
-from experiments.model.layers.dropout import reseed
+from experiments.model.layers.dropout_seeds import reseed
 from experiments.objectives.cross_entropy import IGNORED_TARGET
 from experiments.objectives.loss import LossSums, predict
 from experiments.objectives.objective import Batch

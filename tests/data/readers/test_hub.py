@@ -14,10 +14,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from experiments.data.cache import Cache
 from experiments.data.corpus import open_corpus
 from experiments.data.errors import DataError
 from experiments.data.kinds.hub import Hub
-from experiments.data.store import Cache
 from tests.fixtures.campaign import in_campaigns
 
 COMMIT = "c0ffee" * 6 + "abcd"
@@ -38,7 +38,7 @@ OPEN = """
 import json, sys, time
 from pathlib import Path
 from experiments.data.corpus import open_corpus
-from experiments.data.store import Cache
+from experiments.data.cache import Cache
 from experiments.data.kinds.hub import Hub
 from experiments.failures.failure import Mistake
 

@@ -4,13 +4,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from experiments.data.cache import Cache
 from experiments.data.corpus import open_corpus
 from experiments.data.errors import DataError
 from experiments.data.kinds.hub_pairs import HubPairs
 from experiments.data.kinds.pairs import PairFiles
 from experiments.data.packing import prepare
 from experiments.data.readers.pairs import joined
-from experiments.data.store import Cache
 from experiments.settings.tokenizer import TrainedTokenizer
 
 TOKENIZER = TrainedTokenizer(kind="byte_bpe", vocabulary_size=300)

@@ -7,7 +7,7 @@ import torch
 from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
-from experiments.config.messages import options
+from experiments.config.groups import options
 from experiments.failures.failure import Mistake
 from experiments.objectives.loss import loss
 

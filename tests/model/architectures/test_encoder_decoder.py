@@ -9,7 +9,7 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.config.compose import compose
-from experiments.config.messages import options
+from experiments.config.groups import options
 from experiments.failures.failure import Mistake
 from experiments.model.architectures.encoder_decoder import EncoderDecoder
 from experiments.model.build import build

@@ -12,7 +12,7 @@ from torch.testing import assert_close
 from torch.utils.flop_counter import FlopCounterMode
 
 from attention import mechanisms
-from experiments.config.messages import options
+from experiments.config.groups import options
 from experiments.failures.failure import Mistake
 from experiments.objectives.loss import loss
 from experiments.settings.position import POSITION_KINDS

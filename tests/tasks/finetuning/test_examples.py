@@ -10,10 +10,10 @@ import pytest
 from pydantic import TypeAdapter, ValidationError
 
 from experiments.config.compose import compose_raw
-from experiments.config.messages import options
+from experiments.config.groups import options
+from experiments.data.cache import Cache
 from experiments.data.errors import DataError
 from experiments.data.readers import hub
-from experiments.data.store import Cache
 from experiments.settings.finetuning import Benchmark
 from experiments.tasks.finetuning.examples import read
 from experiments.tasks.finetuning.rows import check_splits, identity, places

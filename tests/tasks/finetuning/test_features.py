@@ -8,11 +8,11 @@ import json
 import pytest
 from pydantic import TypeAdapter
 
-from experiments.config.messages import CONF
+from experiments.data.cache import Cache
 from experiments.data.errors import DataError
-from experiments.data.store import Cache
 from experiments.data.tokenizer import SPECIAL, from_vocabulary
 from experiments.settings.finetuning import Benchmark
+from experiments.settings.plugins import CONF
 from experiments.tasks.finetuning import features
 from experiments.tasks.finetuning.kind import kind_of
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch.testing import assert_close
 
-from experiments.config.messages import CONF
 from experiments.formats.bert import BertFormat
 from experiments.model.architectures.bert import Bert
 from experiments.model.architectures.finetuned_encoder import FinetunedEncoder
@@ -14,6 +13,7 @@ from experiments.model.architectures.sentence_order_encoder import SentenceOrder
 from experiments.model.architectures.two_stream_encoder import TwoStreamEncoder
 from experiments.objectives.loss import loss
 from experiments.settings.model import Model
+from experiments.settings.plugins import CONF
 
 transformers = pytest.importorskip("transformers")
 

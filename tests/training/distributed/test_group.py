@@ -14,7 +14,7 @@ import torch
 from experiments.display.progress import Display
 from experiments.measure.cores import Neighbours
 from experiments.record.folder import RunFolder
-from experiments.record.mirrors.choose import Mirrors
+from experiments.record.mirrors.mirrors import Mirrors
 from experiments.settings.devices import largest_part
 from experiments.training.distributed.group import DistributedWorld
 from experiments.training.step import learner as learner_module

@@ -18,7 +18,7 @@ from experiments.training.step.compiling import Decision, choose, weigh
 from experiments.training.step.learner import Learner
 from experiments.training.step.micro_batches import Forward
 from tests.training.conftest import train_in
-from tests.training.test_kill import start, wait_for_step
+from tests.training.test_kill_and_resume import start, wait_for_step
 
 
 def test_it_pays_where_the_steps_save_more_than_the_compiler_took():

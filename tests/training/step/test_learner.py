@@ -7,7 +7,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from experiments.config.compose import compose
-from experiments.config.messages import options
+from experiments.config.groups import options
 from experiments.tasks.pretraining import Pretraining
 from experiments.training.step import micro_batches
 from experiments.training.step.learner import Learner, learner_of

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from experiments.config.compose import compose
-from experiments.config.messages import options
+from experiments.config.groups import options
 from experiments.failures.failure import Mistake
 from experiments.model.build import build
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon

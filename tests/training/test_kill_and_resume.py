@@ -25,7 +25,7 @@ torch.set_num_threads(1)
 from experiments.measure.cores import Neighbours
 from experiments.display.progress import Display
 from experiments.record.folder import RunFolder
-from experiments.record.mirrors.choose import Mirrors
+from experiments.record.mirrors.mirrors import Mirrors
 from experiments.settings.run import Settings
 from experiments.processes.interruption import Interrupted
 from experiments.training.train import train

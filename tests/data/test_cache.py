@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from experiments.data import store
+from experiments.data import cache as cache_module
+from experiments.data.cache import Cache
 from experiments.data.errors import DataError
-from experiments.data.store import Cache
 from experiments.failures.failure import Failure
 
 MAKE = """
 import json, sys, time
 from pathlib import Path
-from experiments.data.store import Cache
+from experiments.data.cache import Cache
 
 root, seconds = json.loads(sys.argv[1])
 
@@ -65,7 +65,7 @@ def test_what_was_made_is_found_with_its_facts(cache: Cache) -> None:
 @pytest.mark.parametrize("damage", ["change", "cut", "remove", "manifest", "no manifest"])
 def test_a_damaged_folder_is_made_again(cache: Cache, damage: str) -> None:
     folder, _ = cache.obtain("kind", "key", content("first"))
-    file, manifest = folder / "file", folder / store.MANIFEST
+    file, manifest = folder / "file", folder / cache_module.MANIFEST
     match damage:
         case "change":
             file.write_text("fIrst")
@@ -91,10 +91,10 @@ def test_a_manifest_with_another_digit_or_of_another_folder_is_not_believed(cach
 
     folder, facts = cache.obtain("kind", "key", make)
     other, _ = cache.obtain("kind", "other", make)
-    manifest = folder / store.MANIFEST
+    manifest = folder / cache_module.MANIFEST
     manifest.write_text(manifest.read_text().replace("362", "1091"))
     assert cache.obtain("kind", "key", make) == (folder, facts)
-    manifest.write_bytes((other / store.MANIFEST).read_bytes())
+    manifest.write_bytes((other / cache_module.MANIFEST).read_bytes())
     assert cache.obtain("kind", "key", make) == (folder, facts)
     assert [line.partition(": ")[2] for line in said] == [
         "damaged (manifest.json: it was changed: its digest differs); made again",
@@ -105,15 +105,15 @@ def test_a_manifest_with_another_digit_or_of_another_folder_is_not_believed(cach
 def test_every_flipped_bit_of_a_folder_is_seen(cache: Cache) -> None:
     folder, facts = cache.obtain("kind", "key", content("first"))
     source, reader = random.Random(0), Cache(cache.root, None)
-    for path in (folder / "file", folder / store.MANIFEST):
+    for path in (folder / "file", folder / cache_module.MANIFEST):
         whole = path.read_bytes()
         for _ in range(25):
             changed = bytearray(whole)
             changed[source.randrange(len(whole))] ^= 1 << source.randrange(8)
             path.write_bytes(changed)
             try:
-                assert reader.obtain("kind", "key", never)[1] == facts and path.name == store.MANIFEST
-            except store.MissingError:
+                assert reader.obtain("kind", "key", never)[1] == facts and path.name == cache_module.MANIFEST
+            except cache_module.MissingError:
                 continue
         path.write_bytes(whole)
     assert reader.obtain("kind", "key", never)[1] == facts
@@ -152,7 +152,7 @@ def test_a_file_system_without_locks_is_said(cache: Cache, monkeypatch: pytest.M
 def test_the_digest_of_a_big_file_is_remembered_until_it_changes(
     cache: Cache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(store, "REMEMBERED", 1)
+    monkeypatch.setattr(cache_module, "REMEMBERED", 1)
     path = tmp_path / "big"
     path.write_text("one")
     first = cache.file_digest(path)
@@ -192,7 +192,7 @@ def test_a_kill_at_any_instant_leaves_nothing_half_written(python, tmp_path: Pat
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=10)
         folder = tmp_path / "packed" / "key"
-        assert not folder.exists() or (folder / store.MANIFEST).exists()
+        assert not folder.exists() or (folder / cache_module.MANIFEST).exists()
     process = python(MAKE, [str(tmp_path), 0])
     assert process.communicate(timeout=30)[0].endswith("has True\n")
     assert not list((tmp_path / "packed").glob("*.partial"))
@@ -220,7 +220,7 @@ def test_what_may_not_be_read_is_named_with_the_remedy_and_stays(
     monkeypatch: pytest.MonkeyPatch, name: str, may_make: bool
 ) -> None:
     # so that the digest of the file is known without opening it
-    monkeypatch.setattr(store, "REMEMBERED", 1)
+    monkeypatch.setattr(cache_module, "REMEMBERED", 1)
     user = os.geteuid()
     with tempfile.TemporaryDirectory() as root:
         if user == 0:

@@ -1,4 +1,4 @@
-"""The choice of the mirrors of a run, none of which can disturb it."""
+"""The mirrors of a run, none of which can disturb it."""
 
 from __future__ import annotations
 
@@ -38,10 +38,10 @@ class Mirrors:
         self._folder: RunFolder | None = None
         self._begin: Callable[[Mirror], None] = lambda mirror: None
 
-    def prepare(self, folder: RunFolder, settings: dict[str, Any], group: str | None = None) -> None:
+    def prepare(self, folder: RunFolder, settings: dict[str, Any]) -> None:
         """Choose the mirrors of `folder`; see `Mirror.start` for the arguments."""
         self._folder, self._mirrors = folder, [*_named(settings["logger"])]
-        self._begin = lambda mirror: mirror.start(folder, settings, group)
+        self._begin = lambda mirror: mirror.start(folder, settings)
 
     def start(self) -> None:
         """Begin to mirror the folder, which may take seconds, as libraries are imported."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.config.messages import options
-from experiments.model.layers.dropout import reseed
+from experiments.config.groups import options
+from experiments.model.layers.dropout_seeds import reseed
 
 
 def seeds(model) -> list[torch.Tensor]:
