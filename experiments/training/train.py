@@ -22,10 +22,11 @@ from experiments.record.folder import PREDICTIONS, RESULT, RunFolder
 from experiments.record.mirrors.mirrors import Mirrors
 from experiments.record.result import Result, Status
 from experiments.settings.run import Settings
-from experiments.training.checkpoints import newest_checkpoint, resume_from, whole_tensors, write_checkpoint
+from experiments.training.checkpoints import whole_tensors, write_checkpoint
 from experiments.training.evaluate import Evaluation, evaluate
+from experiments.training.guard import handle_non_finite, handle_non_finite_evaluation
 from experiments.training.run import Pruner, Run, TrialPruned
-from experiments.training.set_up import align, set_up
+from experiments.training.set_up import set_up
 from experiments.training.step.learner import Learner
 from experiments.training.step.micro_batches import fitting, is_out_of_memory
 from experiments.training.step.non_finite import NonFiniteError
@@ -135,60 +136,6 @@ def take_step(run: Run, step: int) -> None:
 def rate(run: Run, step: int) -> float:
     """The learning rate of a step."""
     return learning_rate(step, run.planned, run.settings.optimizer.learning_rate, run.settings.schedule)
-
-
-def handle_non_finite(run: Run, fault: NonFiniteError) -> None:
-    """Mark the step to be skipped; `reload` goes back to the newest checkpoint. Raises the fault at the limit."""
-    _check_limit(run, fault)
-    if run.settings.trainer.guard == "skip":
-        run.progress.skipped = [*run.progress.skipped, fault.step]
-        run.say(f"{fault}; skipped")
-    else:
-        _go_back(run, fault, fault.step)
-
-
-def handle_non_finite_evaluation(run: Run, fault: NonFiniteError) -> None:
-    """Continue after a validation loss that isn't finite.
-
-    With `skip`, the evaluation is ignored, unless it is the last one of the run. With `reload`, the run goes back to
-    the newest checkpoint and skips the last step before the evaluation. If the evaluation at this step fails again, it
-    also skips the step before that one. Raises the fault at the limit, and if no step is left to skip.
-    """
-    _check_limit(run, fault)
-    progress = run.progress
-    if run.settings.trainer.guard == "skip":
-        if progress.ended:
-            raise fault
-        progress.skipped_evaluations = [*progress.skipped_evaluations, fault.step]
-        run.say(f"{fault}; skipped")
-    else:
-        applied = (step for step in range(fault.step, 0, -1) if step not in progress.skipped)
-        _go_back(run, fault, next(applied, 0))
-
-
-def _check_limit(run: Run, fault: NonFiniteError) -> None:
-    trainer, progress = run.settings.trainer, run.progress
-    if trainer.guard == "stop":
-        raise fault
-    if len(progress.skipped) + len(progress.skipped_evaluations) >= trainer.guard_limit:
-        raise NonFiniteError(
-            fault.step, f"{fault}; the limit trainer.guard_limit={trainer.guard_limit} is reached"
-        ) from fault
-
-
-def _go_back(run: Run, fault: NonFiniteError, step: int) -> None:
-    """Return to the newest checkpoint, and continue from there without this step."""
-    skipped = [*run.progress.skipped, step]
-    checkpoint = newest_checkpoint(run)
-    if checkpoint is None or checkpoint.header["progress"]["step"] >= step:
-        # every checkpoint is damaged or was written after the step, so there is none to return to
-        raise fault
-    resume_from(run, checkpoint)
-    align(run)
-    run.progress.skipped = skipped
-    # so that a start after a kill skips the step, too
-    write_checkpoint(run)
-    run.say(f"{fault}; back to step {run.progress.step}, to continue without step {step}")
 
 
 def log_and_evaluate(run: Run) -> None:
