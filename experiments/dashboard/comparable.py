@@ -10,7 +10,7 @@ from typing import Any
 
 from experiments.display.comparison import CONDITIONS, is_condition, telling
 from experiments.display.rows import Row
-from experiments.record.dotted import values_at
+from experiments.record.dotted import Values
 from experiments.record.folder import FINAL
 from experiments.record.result import Fields
 
@@ -75,8 +75,9 @@ def is_finished(result: Fields) -> bool:
 
 
 def _conditions(results: Sequence[Fields]) -> list[dict[str, Any]]:
-    columns = [values_at(list(results), place) for place in CONDITIONS.values()]
-    return [dict(zip(CONDITIONS, values, strict=True)) for values in zip(*columns, strict=True)]
+    values = Values(results)
+    columns = [values.at(place) for place in CONDITIONS.values()]
+    return [dict(zip(CONDITIONS, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def _key(conditions: Mapping[str, Any]) -> str:

@@ -31,7 +31,7 @@ from experiments.failures.wording import first_line
 from experiments.files.digest import unsealed
 from experiments.files.disk import written_at
 from experiments.files.plain import from_json
-from experiments.record.dotted import value_at
+from experiments.record.dotted import Values, value_at
 from experiments.record.folder import RENDERED
 from experiments.record.result import Fields
 from experiments.results.checked import CHANGED
@@ -70,7 +70,7 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, A
     """
     with Index(runs) as index:
         results = chosen_runs(selection, runs, index)
-        rows = [row | more for row, more in zip(table_of(results), rows_of(results, MORE), strict=True)]
+        rows = [row | more for row, more in zip(table_of(results), rows_of(Values(results), MORE), strict=True)]
         scores = list(scores_of(results))
         measures = [column for column, place in COLUMNS.items() if column in rows[0] and column not in ("seed", "run")
                     and not place.startswith("config.")] + [*MORE, *scores]  # fmt: skip

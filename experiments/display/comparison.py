@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 from pathlib import Path
-from typing import Any
 
 from experiments.display.rows import Row
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.measure.cores import BUSY
-from experiments.record.dotted import value_at, values_at
+from experiments.record.dotted import Values, value_at
 from experiments.record.folder import LOCATION_KEYS
 from experiments.record.result import Fields
 from experiments.results.find import find_runs
@@ -80,8 +79,9 @@ def matching(selection: list[str], results: list[Fields]) -> list[Fields]:
 
 def near_value(selection: list[str], results: list[Fields]) -> str:
     """` (did you mean x?)` for the first value in `selection` that is similar to one of a result, or nothing."""
+    values = Values(results)
     for key, wanted in (item.split("=", 1) for item in selection if "=" in item):
-        known = dict.fromkeys(map(str, values_at(results, place_of(key))))
+        known = dict.fromkeys(map(str, values.at(place_of(key))))
         for one in wanted.split(","):
             if one not in known and (hint := did_you_mean(one, known)):
                 return hint
@@ -91,7 +91,7 @@ def near_value(selection: list[str], results: list[Fields]) -> str:
 def tables_of(results: list[Fields]) -> list[list[Row]]:
     """A table of pretrained runs, and one for each task of fine-tuned runs, because they have different scores."""
     by_task: dict[str | None, list[Fields]] = {}
-    for task, result in zip(values_at(results, TASK["task"]), results, strict=True):
+    for task, result in zip(Values(results).at(TASK["task"]), results, strict=True):
         by_task.setdefault(task, []).append(result)
     return [table_of(by_task[task]) for task in sorted(by_task, key=lambda task: task or "")]
 
@@ -100,31 +100,30 @@ def table_of(results: list[Fields]) -> list[Row]:
     """A row for each result, with a column for every setting that distinguishes two of them where earlier columns do
     not, and for the conditions that distinguish them.
     """
-    columns = _task_or_objective(results)
-    settings = {
-        place: values_at(results, place) for place in _differing([result["config"] or {} for result in results])
-    }
+    values = Values(results)
+    columns = _task_or_objective(values)
+    settings = {place: values.at(place) for place in _differing(values)}
     # of other conditions even where the variant, for example, already says which run is which
-    conditions = {place: values for place, values in settings.items() if is_condition(place)}
-    distinguishing = list(telling(conditions, _values(results, columns)))
+    conditions = {place: settings[place] for place in settings if is_condition(place)}
+    distinguishing = list(telling(conditions, _texts(values, columns)))
     columns |= {column: place for column, place in COLUMNS.items() if place.startswith("config.")} | {"seed": "seed"}
     columns |= {place.removeprefix("config."): place for place in distinguishing}
-    columns |= {place.removeprefix("config."): place for place in telling(settings, _values(results, columns))}
+    columns |= {place.removeprefix("config."): place for place in telling(settings, _texts(values, columns))}
     columns |= _measured(results)
-    return rows_of(results, columns)
+    return rows_of(values, columns)
 
 
-def _values(results: list[Fields], columns: Mapping[str, str]) -> list[tuple[str, ...]]:
+def _texts(values: Values, columns: Mapping[str, str]) -> list[tuple[str, ...]]:
     """What each result has in these columns, as text."""
-    values = [list(map(str, values_at(results, place))) for place in columns.values()]
-    return list(zip(*values, strict=True)) if values else [()] * len(results)
+    texts = [list(map(str, values.at(place))) for place in columns.values()]
+    return list(zip(*texts, strict=True)) if texts else [()] * len(values)
 
 
-def _task_or_objective(results: list[Fields]) -> dict[str, str]:
+def _task_or_objective(values: Values) -> dict[str, str]:
     """A column with the task or the objective, if runs with different ones are shown together."""
-    if any(values_at(results, TASK["task"])):
+    if any(values.at(TASK["task"])):
         return dict(TASK)
-    kinds = set(values_at(results, OBJECTIVE["objective"]))
+    kinds = set(values.at(OBJECTIVE["objective"]))
     return dict(OBJECTIVE) if len(kinds) > 1 else {}
 
 
@@ -142,10 +141,10 @@ def scores_of(results: list[Fields]) -> dict[str, str]:
     return {name: f"{field}.{name}" for field in SCORES for result in results for name in result[field] or {}}
 
 
-def rows_of(results: list[Fields], columns: dict[str, str]) -> list[Row]:
+def rows_of(values: Values, columns: dict[str, str]) -> list[Row]:
     """A row for each result: the value of each column at its place, None where the result has none."""
-    values = zip(*(values_at(results, place) for place in columns.values()), strict=True)
-    return [dict(zip(columns, row, strict=True)) for row in values]
+    rows = zip(*(values.at(place) for place in columns.values()), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]
 
 
 def shared_its_machine(result: Fields) -> bool:
@@ -160,7 +159,8 @@ def is_condition(place: str) -> bool:
 
 def differing_conditions(results: list[Fields]) -> list[str]:
     """The conditions in which the results differ, by name."""
-    return [name for name, place in CONDITIONS.items() if len(set(map(str, values_at(results, place)))) > 1]
+    values = Values(results)
+    return [name for name, place in CONDITIONS.items() if len(set(map(str, values.at(place)))) > 1]
 
 
 def place_of(key: str) -> str:
@@ -187,25 +187,26 @@ def _numbered(values: Sequence[Hashable]) -> list[int]:
     return [numbers.setdefault(value, len(numbers)) for value in values]
 
 
-def _differing(trees: list[dict[str, Any]], above: str = "config") -> Iterator[str]:
-    """The places of settings that can change a result and differ between the trees; those outside of groups come
+def _differing(values: Values, above: str = "config") -> Iterator[str]:
+    """The places of settings that can change a result and differ between the results; those outside of groups come
     first.
     """
-    groups: list[tuple[str, list[dict[str, Any]]]] = []
+    groups: list[str] = []
+    trees = (tree for tree in values.at(above) if isinstance(tree, dict))
     for key in dict.fromkeys(chain.from_iterable(trees)):
-        values: list[Any] = [tree.get(key) for tree in trees]
-        if key in LOCATION_KEYS or values.count(values[0]) == len(values):
+        found = values.at(f"{above}.{key}")
+        if key in LOCATION_KEYS or found.count(found[0]) == len(found):
             continue
-        if any(isinstance(value, dict) for value in values):
-            groups.append((key, [value if isinstance(value, dict) else {} for value in values]))
+        if any(isinstance(value, dict) for value in found):
+            groups.append(f"{above}.{key}")
         else:
             yield f"{above}.{key}"
-    for key, branches in groups:
-        yield from _differing(branches, f"{above}.{key}")
+    for group in groups:
+        yield from _differing(values, group)
 
 
 def _check_filter(key: str, results: list[Fields]) -> None:
-    if results and key not in NAMED and all(value is None for value in values_at(results, place_of(key))):
+    if results and key not in NAMED and all(value is None for value in Values(results).at(place_of(key))):
         settings = chain.from_iterable(result["config"] or {} for result in results)
         known = list(dict.fromkeys([*COLUMNS, *settings]))
         raise Mistake(f"{key}: no run has such a setting" + did_you_mean(key, known))

@@ -6,14 +6,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-def values_at(results: Sequence[Mapping[str, Any]], place: str) -> list[Any]:
-    """The values of each result at dotted keys, such as `config.variant.name`; None for a missing one."""
-    nodes: Sequence[Any] = results
-    for key in place.split("."):
-        nodes = [node.get(key) if isinstance(node, dict) else None for node in nodes]
-    return list(nodes)
+class Values:
+    """The values of many results, or of their settings, at dotted keys. Each part of a key is looked up once."""
+
+    def __init__(self, results: Sequence[Mapping[str, Any]]) -> None:
+        self._found: dict[str, list[Any]] = {"": list(results)}
+
+    def __len__(self) -> int:
+        return len(self._found[""])
+
+    def at(self, dotted: str) -> list[Any]:
+        """The value of each result at a key such as `config.variant.name`; None for a missing one."""
+        if dotted not in self._found:
+            above, _, key = dotted.rpartition(".")
+            self._found[dotted] = [node.get(key) if isinstance(node, dict) else None for node in self.at(above)]
+        return self._found[dotted]
 
 
-def value_at(result: dict[str, Any], place: str) -> Any:
+def value_at(result: Mapping[str, Any], dotted: str) -> Any:
     """The value at a dotted key of a result; None if there is none."""
-    return values_at([result], place)[0]
+    return Values([result]).at(dotted)[0]

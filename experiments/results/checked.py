@@ -10,7 +10,7 @@ from typing import Any
 from experiments.files.digest import file_digest, unsealed
 from experiments.files.plain import from_json
 from experiments.record.code_digest import DECIDING, code_digest
-from experiments.record.dotted import values_at
+from experiments.record.dotted import Values
 from experiments.record.durable import RunFolderError
 from experiments.record.folder import (
     CONFIG,
@@ -57,8 +57,8 @@ def marked_result(folder: Path, index: Index, say: Callable[[str], None]) -> Fie
 def other_code(results: Sequence[Fields]) -> str:
     """A line about the results that were computed with other code than the present one; empty if there are none."""
     recorded = [result for result in results if result["code_digest"] is not None]
-    settings = values_at(recorded, "config")
-    columns = [values_at(recorded, "backend"), *(values_at(settings, name) for name in DECIDING)]
+    values = Values(recorded)
+    columns = [values.at(name) for name in ("backend", "status", *(f"config.{name}" for name in DECIDING))]
     # equal settings have equal code, so its digest is computed once for all runs that share them
     keys = list(zip(*(map(str, column) for column in columns), strict=True))
     present = {key: _present_code(result) for key, result in dict(zip(keys, recorded, strict=True)).items()}
