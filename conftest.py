@@ -13,6 +13,7 @@ if not Path("/dev/nvidiactl").exists():
 
 pytest_plugins = [
     "tests.fixtures.bench",
+    "tests.fixtures.browser",
     "tests.fixtures.campaign",
     "tests.fixtures.command",
     "tests.fixtures.composing",

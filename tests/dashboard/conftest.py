@@ -16,11 +16,10 @@ from experiments.commands.dashboard import write_dashboard
 from experiments.record.durable import write_sealed
 from experiments.record.file_digests import write_digests
 from experiments.record.folder import config_text
-from tests.fixtures.browser import Opened, chromium
+from tests.fixtures.browser import Opened
 from tests.fixtures.record import leave_result
 
 Make = Callable[..., Path]
-__all__ = ["chromium"]
 
 
 def config(variant: str = "multi_head", heads: int = 6, seed: int = 0, **more: Any) -> dict[str, Any]:

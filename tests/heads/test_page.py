@@ -12,9 +12,7 @@ from experiments.heads import figures, report, sections
 from experiments.heads.options import HeadsOptions
 from experiments.heads.section import Section
 from experiments.heads.sections import importance, rank
-from tests.fixtures.browser import Opened, chromium
-
-__all__ = ["chromium"]
+from tests.fixtures.browser import Opened
 
 
 @pytest.mark.parametrize(("scheme", "lightness"), [("light", 255), ("dark", 33)])
@@ -22,9 +20,7 @@ def test_pictures_have_the_colour_of_their_card_in_the_light_and_in_the_dark(chr
     picture = figures.layer_head_heatmaps({"entropy (nats)": np.ones((2, 4))})
     path = tmp_path / "index.html"
     report.write_page(path, [("a run", "about it", [Section("Which heads matter", "a text", {"importance": picture})])])
-    media = [{"name": "prefers-color-scheme", "value": scheme}]
-    chromium.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": media})
-    opened = Opened(chromium, path)
+    opened = Opened(chromium, path, scheme=scheme)
     card = opened.js("return getComputedStyle(document.querySelector('section')).backgroundColor")
     assert [int(part) for part in card[4:-1].split(", ")] == pytest.approx(3 * [lightness], abs=6)
     filtered = opened.js("return getComputedStyle(document.querySelector('section img')).filter")
