@@ -17,6 +17,7 @@ from experiments.cells.runner import Outcome, run_cell, run_cells
 from experiments.config.compose import compose
 from experiments.measure.cores import usable
 from experiments.settings.run import Settings
+from experiments.tasks.choose import task_of
 from tests.fixtures.outcome import MEASURED
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="a fork is no whole process here")
@@ -30,8 +31,11 @@ def server():
 
 
 @pytest.fixture(scope="module")
-def cache(tmp_path_factory, with_kernel):
-    return with_kernel(tmp_path_factory.mktemp("cache"))
+def cache(tiny, tmp_path_factory, with_kernel):
+    """A cache with the kernel and the corpus, so that no cell starts a process that makes the corpus."""
+    cache = with_kernel(tmp_path_factory.mktemp("cache"))
+    task_of(compose([*tiny, f"cache={cache}"])).prepare(lambda *stage: None)
+    return cache
 
 
 @pytest.fixture

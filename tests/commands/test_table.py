@@ -202,6 +202,7 @@ def test_steps_of_one_row_after_the_other_are_timed_in_one_process(tiny, tmp_pat
 
     masked = compose([*tiny, f"cache={with_kernel(tmp_path / 'cache')}"])
     pairs = ["model=transformer_nano", "layers=1", "hidden_size=32", "length=8", "batch_size=2", "trainer.device=cpu"]
+    pairs.append("tokenizer.vocabulary_size=300")
     with StepClock(Console()) as clock:
         assert clock.seconds(masked) > 0 and clock.seconds(compose(pairs)) > 0
         answerer = clock._answerer
