@@ -149,10 +149,10 @@ def test_more_threads_than_cores_are_refused():
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="needs what Linux's scheduler counts")
 def test_the_time_in_which_others_have_the_core_is_known():
     cores = usable()
-    busy = f"import os; os.sched_setaffinity(0, {cores[:1]})\nwhile True: pass"
-    others = [subprocess.Popen([sys.executable, "-c", busy]) for _ in range(3)]
+    busy = f"import os; os.sched_setaffinity(0, {cores[:1]}); print(flush=True)\nwhile True: pass"
+    others = [subprocess.Popen([sys.executable, "-c", busy], stdout=subprocess.PIPE) for _ in range(3)]
     try:
-        time.sleep(0.5)
+        assert [each.stdout.readline() for each in others] == [b"\n"] * 3
         os.sched_setaffinity(0, {cores[0]})
         neighbours, end = Neighbours(), time.monotonic() + 0.5
         while time.monotonic() < end:
@@ -162,7 +162,7 @@ def test_the_time_in_which_others_have_the_core_is_known():
         os.sched_setaffinity(0, cores)
         for each in others:
             each.kill()
-            each.wait()
+            each.communicate()
     assert waited > BUSY
 
 
