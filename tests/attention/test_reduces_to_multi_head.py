@@ -22,6 +22,7 @@ from attention import (
     latent,
     linear,
     low_rank_value,
+    mechanisms,
     multi_head,
     multi_query,
     multi_token,
@@ -168,28 +169,15 @@ def value_residual_limit() -> Pair:
     return limit, multi_head_like(limit)
 
 
+LIMITS = {name.removesuffix("_limit"): each for name, each in globals().items() if name.endswith("_limit")}
+
+
+def test_every_limit_is_that_of_a_mechanism():
+    assert LIMITS.keys() <= {*mechanisms()} and len(LIMITS) >= 16
+
+
 @pytest.mark.parametrize(("batch", "length"), [(2, 1), (1, 7), (2, 63)])
-@pytest.mark.parametrize(
-    "limit",
-    [
-        additive_limit,
-        collaborative_limit,
-        gated_limit,
-        general_bilinear_limit,
-        grouped_query_limit,
-        knocking_heads_limit,
-        latent_limit,
-        linear_limit,
-        low_rank_value_limit,
-        multi_query_limit,
-        multi_token_limit,
-        qk_norm_limit,
-        sinks_limit,
-        sliding_window_limit,
-        talking_heads_limit,
-        value_residual_limit,
-    ],
-)
+@pytest.mark.parametrize("limit", LIMITS.values(), ids=LIMITS)
 def test_the_limit_is_multi_head(limit: Callable[[], Pair], batch: int, length: int):
     torch.manual_seed(0)
     layers = [layer.double().eval() for layer in limit()]
