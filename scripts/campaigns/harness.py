@@ -52,12 +52,17 @@ def kill_all(child: Child) -> None:
                 each.kill()
 
 
-def kill_after(seconds: float, child: Child, kill: Callable[[Child], None]) -> tuple[bool, float]:
-    """Kill a process after this time; returns whether that ended it, and the seconds that it ran."""
+def live(seconds: float, child: Child) -> float:
+    """Wait until a process ends, but no longer than this time; returns the seconds that it ran."""
     begun, process = time.monotonic(), psutil.Process(child.pid)
     while (lived := time.monotonic() - begun) < seconds and process.status() != psutil.STATUS_ZOMBIE:
         time.sleep(min(POLL, seconds - lived))
-    lived = time.monotonic() - begun
+    return time.monotonic() - begun
+
+
+def kill_after(seconds: float, child: Child, kill: Callable[[Child], None]) -> tuple[bool, float]:
+    """Kill a process after this time; returns whether that ended it, and the seconds that it ran."""
+    lived = live(seconds, child)
     kill(child)
     return child.wait() < 0, lived
 

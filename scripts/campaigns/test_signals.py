@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import signal
-import time
 from pathlib import Path
 
 import pytest
 
-from scripts.campaigns.harness import left_in
+from scripts.campaigns.harness import left_in, live
 
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
 TABLE = ("table", "shazeer2020/heads", "--dry-run", "--seeds", "1", "layers=1", "hidden_size=96", "length=16")
@@ -32,7 +31,7 @@ def test_a_signal(nursery, words, pretrained, training, tmp_path, chance, tries,
         temporary = folder / "temporary"
         temporary.mkdir(parents=True)
         child = nursery.start(*asked, cwd=folder, TMPDIR=str(temporary), ATTN_CACHE=str(folder / "cache"))
-        time.sleep(chance.uniform(0.2, 6))
+        live(chance.uniform(0.2, 6), child)
         sent = chance.choice([*CODES])
         child.kill(sent)
         code = child.wait()

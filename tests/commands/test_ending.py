@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -202,7 +203,8 @@ def test_a_signal_ends_a_command_in_a_line_and_leaves_nothing(environment, tmp_p
         with subprocess.Popen(
             command, cwd=tmp_path, env=own, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         ) as process:
-            time.sleep(chance.uniform(1, 12))
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(chance.uniform(1, 12))
             process.send_signal(number)
             _, said = process.communicate(timeout=120)
         if process.returncode in (0, -number):

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -141,9 +142,13 @@ def test_searches_that_are_killed_and_share_a_study_lose_no_trial_and_do_none_tw
 
     for _ in range(tries(3, 20)):
         both = [started(), started()]
-        time.sleep(chance.uniform(6, 20))
+        end = time.monotonic() + chance.uniform(6, 20)
+        while time.monotonic() < end and any(each.poll() is None for each in both):
+            time.sleep(0.1)
         for each in both:
-            os.killpg(each.pid, signal.SIGKILL)
+            # no process of it is left if it ended by itself
+            with suppress(ProcessLookupError):
+                os.killpg(each.pid, signal.SIGKILL)
             each.communicate()
     both = [started(), started()]
     outputs = [each.communicate(timeout=600)[0] for each in both]
