@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import random
+import signal
 
 import pytest
 
@@ -15,6 +17,13 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session", autouse=True)
+def ctrl_c_is_heard() -> None:
+    """Let tests and their processes be interrupted, also if a shell started pytest in the background."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
 def forked_processes_compute_gradients():
     """Let tests fork processes that compute gradients.
 
@@ -24,3 +33,14 @@ def forked_processes_compute_gradients():
     import torch
 
     torch.ones(1, requires_grad=True).sum().backward()
+
+
+@pytest.fixture(autouse=True)
+def same_random_numbers() -> None:
+    """Let a test that draws without a seed of its own draw the same numbers alone as after others."""
+    import numpy as np
+    import torch
+
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    torch.default_generator.manual_seed(0)
