@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import math
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from matplotlib.figure import Figure
 from pyarrow import parquet
 
 from experiments.commands import heads as command
@@ -27,20 +30,30 @@ TREE = "\n".join(
 
 
 @pytest.fixture
-def one_is_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Draw only the figures of talking heads. Those of the other run are of the same kinds, except for one."""
-    save = report.save_sections
+def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Draw each kind of figure once, as SVG, and the first also as PNG.
+
+    The kinds are those of talking heads. The other run has the same ones, except for one.
+    """
+    save, draw = report.save_sections, Figure.savefig
+    leave_undrawn(monkeypatch)
+    leave_empty, bitmaps = Figure.savefig, []
+
+    def draw_some(figure: Figure, target: Path | io.BytesIO, *, format: str, **options: Any) -> None:
+        if format == "png":
+            bitmaps.append(target)
+        (leave_empty if len(bitmaps) > 1 and format == "png" else draw)(figure, target, format=format, **options)
 
     def save_some(sections: Sequence[Section], folder: Path) -> None:
         with monkeypatch.context() as patched:
-            if not folder.parent.name.startswith("talking_heads"):
-                leave_undrawn(patched)
+            if folder.parent.name.startswith("talking_heads"):
+                patched.setattr(Figure, "savefig", draw_some)
             save(sections, folder)
 
     monkeypatch.setattr(report, "save_sections", save_some)
 
 
-@pytest.mark.usefixtures("one_is_drawn")
+@pytest.mark.usefixtures("drawn_once")
 def test_two_runs_side_by_side(attn, tiny, tmp_path):
     for variant in ("multi_head", "talking_heads"):
         assert attn("train", f"variant={variant}", "heads=3", *tiny).returncode == 0
@@ -77,6 +90,7 @@ def test_two_runs_side_by_side(attn, tiny, tmp_path):
         assert sum(layer.attention.value_heads for layer in gated.model.layers) == 6
         for model in (pruned.model, gated.model):
             assert model(torch.tensor([[1, 2, 3]])).isfinite().all()
+        assert (folder.name.startswith("talking")) == ("<path" in (folder / "heads" / "maps.svg").read_text())
         alone = (folder / "heads" / "index.html").read_text(encoding="utf-8")
         assert "<h1>" + folder.name in alone and "<b>no" not in alone
         assert folder.name in both

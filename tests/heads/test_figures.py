@@ -47,6 +47,8 @@ def test_pictures_side_by_side_have_the_same_scales():
     (one,), (other,) = (figure.axes for figure in curves)
     # heads are counted down from left to right in both
     assert one.get_ylim() == other.get_ylim() and one.get_ylim()[1] > 9 and one.get_xlim()[0] > one.get_xlim()[1]
+    for figure in (*alike, *curves):
+        FigureCanvasAgg(figure).draw()
 
 
 def test_the_plane_has_the_unit_of_the_distances():
