@@ -201,7 +201,7 @@ def test_a_mistake_is_a_line_and_code_2(attn, pretrained, tmp_path):
     assert not any(tmp_path.iterdir())
 
 
-def test_positions_decide_whether_windows_may_be_longer(tune, home, pretrained, tmp_path):
+def test_windows_may_be_longer_than_the_pretrainings_where_positions_have_no_table(tune):
     assert RunFolder(tune("sst2", "length=48", "epochs=null", "max_steps=1")).result().config["model"]["length"] == 48
 
 

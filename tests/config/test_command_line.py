@@ -82,6 +82,7 @@ def test_a_sweep_names_every_wrong_cell(attn, tmp_path):
     assert "heads=1000" in done.stderr
     assert "heads=2000" in done.stderr
     assert "none was started" in done.stderr
+    assert done.returncode == 2 and list(tmp_path.iterdir()) == []
 
 
 def test_dry_run_prints_the_cells_and_starts_none(attn, tmp_path):

@@ -14,6 +14,9 @@ import torch
 import experiments
 from attention import build, mechanisms
 from experiments.failures.failure import Mistake
+from experiments.tasks.choose import task_of
+from experiments.training.evaluate import evaluate
+from experiments.training.step.micro_batches import Forward
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs/library.md").read_text(), re.DOTALL | re.MULTILINE)
@@ -57,6 +60,15 @@ def test_runs_are_rows_and_a_model_computes_what_was_evaluated(printed, elsewher
     assert row["steps"] == 20 and row["run"].startswith("multi_head-")
     with pytest.raises(Mistake, match="there is no run 'sigmoid'"):
         experiments.load("sigmoid")
+    model, _, settings = experiments.load("multi_head", checkpoint="newest")
+    task = task_of(settings)
+    dataset = task.prepare(lambda *stage: None)
+    score = evaluate(
+        model, Forward(model, torch.device("cpu"), "fp32", 0), dataset.validation, dataset.unigram,
+        task.objective(dataset.tokenizer), sequences=settings.trainer.evaluation_sequences, micro_batch=8,
+    )  # fmt: skip
+    # the run may have computed in bf16
+    assert score.loss == pytest.approx(row["loss"], rel=1e-2)
 
 
 @pytest.mark.parametrize("name", mechanisms())

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from experiments.config.groups import options
 from torch import nn
 from torch.testing import assert_close
 
@@ -17,7 +18,16 @@ def assert_shared_equal(first: nn.Module, second: nn.Module) -> int:
     return len(shared)
 
 
-def test_shared_weights_start_equal_in_every_variant(bert_of):
+@pytest.mark.parametrize("variant", options("variant"))
+def test_shared_weights_start_equal_in_every_variant(bert_of, variant):
+    """A weight of the same name and shape is shared, as are all weights outside of the attention."""
+    plain, other = dict(bert_of("multi_head").named_parameters()), dict(bert_of(variant).named_parameters())
+    shared = {name for name in plain.keys() & other.keys() if plain[name].shape == other[name].shape}
+    assert {name for name in plain if ".attention." not in name} <= shared
+    assert [name for name in sorted(shared) if not torch.equal(plain[name], other[name])] == []
+
+
+def test_talking_heads_have_all_weights_of_multi_head(bert_of):
     multi_head, talking_heads = bert_of("multi_head"), bert_of("talking_heads")
     assert assert_shared_equal(multi_head, talking_heads) == len(list(multi_head.parameters()))
     assert len(list(talking_heads.parameters())) > len(list(multi_head.parameters()))
