@@ -51,7 +51,7 @@ def byte_bpe() -> TrainedTokenizer:
     return TrainedTokenizer(kind="byte_bpe", vocabulary_size=400)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def python() -> Callable[..., subprocess.Popen[str]]:
     """Start another interpreter on some source text; its arguments come as JSON in sys.argv[1]."""
 
@@ -60,6 +60,7 @@ def python() -> Callable[..., subprocess.Popen[str]]:
             [sys.executable, "-c", source, json.dumps(arguments)],
             cwd=ROOT,
             env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -34,57 +35,91 @@ BASE = {
     "streaming": False,
     "max_documents": None,
 }
+# answers each line of stdin with lines, the last of them empty; the import is no part of what it times
 OPEN = """
 import json, sys, time
 from pathlib import Path
+import datasets
 from experiments.data.corpus import open_corpus
 from experiments.data.cache import Cache
 from experiments.data.kinds.hub import Hub
 from experiments.failures.failure import Mistake
 
-for settings, cache in json.loads(sys.argv[1]):
-    start = time.perf_counter()
-    try:
-        corpus = open_corpus(Hub.model_validate(settings), Cache(Path(cache), print))
-        documents = list(corpus.documents())
-        answer = {"documents": len(documents), "identity": corpus.identity}
-    except Mistake as error:
-        answer = {"error": str(error)}
-    print(json.dumps(answer | {"seconds": time.perf_counter() - start}))
+for line in sys.stdin:
+    for settings, cache in json.loads(line):
+        start = time.perf_counter()
+        try:
+            corpus = open_corpus(Hub.model_validate(settings), Cache(Path(cache), print))
+            documents = list(corpus.documents())
+            answer = {"documents": len(documents), "identity": corpus.identity}
+        except Mistake as error:
+            answer = {"error": str(error)}
+        print(json.dumps(answer | {"seconds": time.perf_counter() - start}))
+    print(flush=True)
 """
 WAY_OUT = "data=python_docs needs no network; data=text data.train=FILE reads a text of your own"
 
 Ask = Callable[..., list[dict[str, object]]]
+Interpreter = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture(scope="module")
+def address() -> tuple[str, int]:
+    """The address of the hub. Nobody listens there, unless the test has a fixture that does."""
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()
+
+
+@pytest.fixture(scope="module")
+def interpreter(python, address: tuple[str, int], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Interpreter]:
+    """interpreter(**environment): another interpreter that asks this hub, one for each environment."""
+    home = tmp_path_factory.mktemp("home")
+    variables = {"HF_ENDPOINT": "http://{}:{}".format(*address), "HF_HOME": str(home)}
+    started: dict[tuple[tuple[str, str], ...], subprocess.Popen[str]] = {}
+
+    def start(**environment: str) -> subprocess.Popen[str]:
+        key = tuple(environment.items())
+        if key not in started:
+            started[key] = python(OPEN, **variables, **environment)
+        return started[key]
+
+    start.home = home
+    yield start
+    errors = [process.communicate(timeout=60)[1] for process in started.values()]
+    assert not any(errors), errors
 
 
 @pytest.fixture
-def ask(python, tmp_path: Path) -> Ask:
-    """Open data sets of the hub at `endpoint` in another interpreter; it must not print anything else."""
+def home(interpreter: Interpreter) -> Iterator[Path]:
+    """The folder of the library's cache, which is empty before and after the test."""
+    yield interpreter.home
+    shutil.rmtree(interpreter.home / "datasets", ignore_errors=True)
 
-    def opened(endpoint: str, *changes: dict[str, object], **environment: str) -> list[dict[str, object]]:
-        arguments = [(BASE | change, str(tmp_path / "cache")) for change in changes]
-        process = python(OPEN, arguments, HF_ENDPOINT=endpoint, HF_HOME=str(tmp_path / "home"), **environment)
-        output, error = process.communicate(timeout=60)
-        assert error == ""
-        return [json.loads(line) for line in output.splitlines()]
+
+@pytest.fixture
+def ask(interpreter: Interpreter, home: Path, tmp_path: Path) -> Ask:
+    """ask(*changes, **environment): open data sets of the hub in another interpreter, which prints nothing else."""
+
+    def opened(*changes: dict[str, object], **environment: str) -> list[dict[str, object]]:
+        process = interpreter(**environment)
+        print(json.dumps([(BASE | change, str(tmp_path / "cache")) for change in changes]), file=process.stdin)
+        process.stdin.flush()
+        return [json.loads(line) for line in iter(process.stdout.readline, "\n")]
 
     return opened
 
 
 @pytest.fixture
-def closed() -> str:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{listener.getsockname()[1]}"
+def closed() -> None:
+    """Nobody listens at the hub's address."""
 
 
 @pytest.fixture
-def mute() -> Iterator[str]:
+def mute(address: tuple[str, int]) -> Iterator[None]:
     """A hub that accepts requests and never answers."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        listener.listen()
-        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    with socket.create_server(address):
+        yield
 
 
 class Refusing(BaseHTTPRequestHandler):
@@ -104,11 +139,11 @@ class Refusing(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def refusing() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), Refusing)
+def refusing(address: tuple[str, int]) -> Iterator[None]:
+    server = HTTPServer(address, Refusing)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
+    yield
     server.shutdown()
     thread.join()
     server.server_close()
@@ -126,11 +161,11 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def downloaded(folder: Path, tmp_path: Path) -> None:
+def downloaded(folder: Path, home: Path) -> None:
     """The library's cache as it is after owner/set was downloaded at COMMIT: made from the folder, and renamed."""
     import datasets
 
-    made = tmp_path / "home" / "datasets"
+    made = home / "datasets"
     datasets.load_dataset(str(folder), cache_dir=str(made))
     (version,) = [path for path in made.glob("set/default*/0.0.0/*") if path.is_dir()]
     shutil.copytree(version, made / "owner___set" / "default" / "0.0.0" / COMMIT)
@@ -141,7 +176,8 @@ def downloaded(folder: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("hub", ["closed", *in_campaigns("mute")])
 def test_an_unreachable_hub_is_said_with_a_way_out(ask: Ask, request: pytest.FixtureRequest, hub: str) -> None:
-    (answer,) = ask(request.getfixturevalue(hub), {})
+    request.getfixturevalue(hub)
+    (answer,) = ask({})
     # the library alone waits for 23 s and more, beside what it computes
     assert answer["seconds"] < 20
     assert "data.path=owner/set" in answer["error"]
@@ -150,9 +186,8 @@ def test_an_unreachable_hub_is_said_with_a_way_out(ask: Ask, request: pytest.Fix
     assert "\n" not in answer["error"]
 
 
-def test_what_the_hub_does_not_have_is_said(ask: Ask, refusing: str) -> None:
+def test_what_the_hub_does_not_have_is_said(ask: Ask, refusing: None) -> None:
     set_, branch, commit, gated, name = ask(
-        refusing,
         {"path": "owner/sett"},
         {"revision": "mian"},
         {"revision": COMMIT},
@@ -166,9 +201,9 @@ def test_what_the_hub_does_not_have_is_said(ask: Ask, refusing: str) -> None:
     assert name["error"].startswith("data.path=no such set is neither a folder nor owner/name")
 
 
-def test_what_was_downloaded_loads_without_the_hub(ask: Ask, closed: str, downloaded: None) -> None:
+def test_what_was_downloaded_loads_without_the_hub(ask: Ask, closed: None, downloaded: None) -> None:
     branch, commit, other, streamed = ask(
-        closed, {}, {"revision": COMMIT}, {"revision": "0" * 40}, {"streaming": True, "validation": None}
+        {}, {"revision": COMMIT}, {"revision": "0" * 40}, {"streaming": True, "validation": None}
     )
     assert branch["documents"] == commit["documents"] == 110
     assert branch["identity"] == commit["identity"]
@@ -176,7 +211,7 @@ def test_what_was_downloaded_loads_without_the_hub(ask: Ask, closed: str, downlo
     assert f"the downloaded one is data.revision={COMMIT}" in other["error"]
     assert streamed["documents"] == 100
     assert streamed["identity"]["held_out"] == {"validation": 1, "test": 1}
-    (told,) = ask(closed, {}, HF_HUB_OFFLINE="1")
+    (told,) = ask({}, HF_HUB_OFFLINE="1")
     assert told["documents"] == 110
 
 
@@ -186,9 +221,8 @@ def test_a_commit_that_was_noted_needs_no_hub(tmp_path: Path) -> None:
     assert open_corpus(Hub.model_validate(BASE), cache).identity["commit"] == COMMIT
 
 
-def test_a_folder_is_read_and_known_by_its_bytes(ask: Ask, closed: str, folder: Path) -> None:
+def test_a_folder_is_read_and_known_by_its_bytes(ask: Ask, closed: None, folder: Path) -> None:
     whole, cut, streamed, typo, number, split, name, slices = ask(
-        closed,
         {"path": str(folder)},
         {"path": str(folder), "train": "train[:50%]"},
         {"path": str(folder), "streaming": True, "max_documents": 30},
