@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -66,10 +67,16 @@ def variant_group(name: str) -> Any:
 
 def resolved_variant(model: Model, name: str, heads: int, key_size: int, value_size: int) -> dict[str, Any]:
     """conf/variant/NAME.yaml, resolved for the model."""
-    scalars = {"hidden_size": model.hidden_size, "heads": heads, "key_size": key_size, "value_size": value_size}
-    tree = OmegaConf.create({**scalars, "backend": "reference", "model": model.model_dump()})
-    tree["variant"] = copy.deepcopy(variant_group(name))
-    return OmegaConf.to_container(tree, resolve=True)["variant"]
+    return copy.deepcopy(resolved_once(model.model_dump_json(), name, heads, key_size, value_size))
+
+
+@functools.cache
+def resolved_once(model: str, name: str, heads: int, key_size: int, value_size: int) -> dict[str, Any]:
+    tree = json.loads(model)
+    scalars = {"hidden_size": tree["hidden_size"], "heads": heads, "key_size": key_size, "value_size": value_size}
+    whole = OmegaConf.create({**scalars, "backend": "reference", "model": tree})
+    whole["variant"] = copy.deepcopy(variant_group(name))
+    return OmegaConf.to_container(whole, resolve=True)["variant"]
 
 
 @pytest.fixture

@@ -31,7 +31,8 @@ PAPERS = {
     "bhojanapalli2020", "britz2017", "clark2019", "cordonnier2020", "follow_ups", "ioffe2015", "lan2020", "shazeer2020",
     "su2020", "vaswani2017", "xiong2020",
 }  # fmt: skip
-OF_RUNS = [name for name in names() if load(name).source == "runs"]
+LOADED = {name: load(name) for name in names()}
+OF_RUNS = [name for name, table in LOADED.items() if table.source == "runs"]
 # a table that somebody adds may have fewer budgets, and rates that nobody has tuned
 TRAINED = [name for name in OF_RUNS if name.split("/")[0] in PAPERS]
 MEASURED = ["clark2019/head_distance", "shazeer2020/projection_structure"]  # of trained runs
@@ -249,7 +250,7 @@ def test_the_papers_own_set_up_has_the_papers_parameters(name):
         assert count / 1e6 == pytest.approx(found.number(rows[cell.row].published, "params_m").value, rel=0.04)
 
 
-@pytest.mark.parametrize("name", [name for name in names() if load(name).published])
+@pytest.mark.parametrize("name", [name for name, table in LOADED.items() if table.published])
 def test_every_row_finds_its_published_numbers(name):
     table = load(name)
     found = published.read(name, table.published.table, None)
