@@ -151,7 +151,14 @@ MUTATIONS = [
         "DYNAMIC_VARIANCE / size",
         "attention/test_equations.py",
     ),
+    Mutation(
+        "attention/sinks.py",
+        "self.sink.logit.detach()[list(heads)]",
+        "self.sink.logit.detach()[: len(heads)]",
+        "attention/test_variants.py",
+    ),
     Mutation("attention/sigmoid.py", "logits - attended.log()", "logits", "attention/test_follow_ups.py"),
+    Mutation("experiments/statistics/holm.py", "            break", "            continue", "statistics/test_holm.py"),
     Mutation(
         "experiments/statistics/comparison.py",
         "strict = {comparison.word(level / len(comparisons))",
@@ -246,7 +253,9 @@ def failure(tests: str, mutation: Mutation | None) -> str:
             copy(ROOT / name, Path(folder) / name)
         if mutation is not None:
             apply(mutation, Path(folder))
-        command = [sys.executable, "-m", "pytest", "-n", "0", "-x", f"tests/{tests}"]
+        # shared, so that the kernel is built only for mutants of its sources
+        cache = f"cache_dir={ROOT / '.pytest_cache' / 'mutants'}"
+        command = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-o", cache, f"tests/{tests}"]
         environment = os.environ | {"PYTHONPATH": folder}
         done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, check=False)
         said = done.stdout.decode(errors="replace")[-2000:]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import copy
+import functools
 import importlib
 import inspect
 import subprocess
@@ -33,6 +35,7 @@ SIZES = {
 }
 
 
+@functools.cache
 def group(variant: str) -> DictConfig:
     """The content of the YAML file, on top of the files in its defaults list."""
     own = OmegaConf.load(ROOT / f"conf/variant/{variant}.yaml")
@@ -44,17 +47,28 @@ def module(variant: str) -> ModuleType:
     return importlib.import_module(f"attention.{keys.get('module', keys.name)}")
 
 
+@functools.cache
+def resolved(variant: str) -> dict:
+    """The arguments of the class, with interpolations resolved at small sizes."""
+    keys = OmegaConf.to_container(OmegaConf.create({**SIZES, "variant": group(variant)}).variant, resolve=True)
+    return {key: value for key, value in keys.items() if key not in ("name", "module")}
+
+
 def arguments(variant: str, **changes: object) -> dict:
-    """The arguments of the class, with interpolations resolved at small sizes. `changes` replace existing keys."""
-    resolved = OmegaConf.to_container(OmegaConf.create({**SIZES, "variant": group(variant)}).variant, resolve=True)
-    keys = {key: value for key, value in resolved.items() if key not in ("name", "module")}
+    """The same, with `changes` of existing keys."""
+    keys = copy.deepcopy(resolved(variant))
     assert set(changes) <= set(keys)
     return {**keys, **changes}
 
 
 def build(variant: str, **changes: object) -> nn.Module:
+    """The layer with other parameters than at its start, where those of some mechanisms are alike in all heads."""
     torch.manual_seed(0)
-    return module(variant).Attention(**arguments(variant, **changes)).eval()
+    layer = module(variant).Attention(**arguments(variant, **changes)).eval()
+    with torch.no_grad():
+        for parameter in layer.parameters():
+            parameter.add_(0.2 * torch.randn_like(parameter))
+    return layer
 
 
 @pytest.fixture(params=VARIANTS)

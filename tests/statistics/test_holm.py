@@ -12,4 +12,6 @@ def test_holms_levels_by_hand():
     assert holm_levels([0.2, 0.01, 0.02]) == pytest.approx([0.0, 0.05 / 3, 0.025])
     # the smallest is kept, and so are all
     assert holm_levels([0.03, 0.02, 0.9]) == [0.0, 0.0, 0.0]
+    # also 0.024, although it is at most 0.05 / 2
+    assert holm_levels([0.024, 0.02, 0.9]) == [0.0, 0.0, 0.0]
     assert holm_levels([]) == []
