@@ -169,6 +169,12 @@ MUTATIONS = [
         "experiments/statistics/comparison.py", "*(len(comparisons) * p for", "*(p for", "statistics/test_comparison.py"
     ),
     Mutation(
+        "experiments/statistics/comparison.py",
+        "return max(known) if",
+        "return min(known) if",
+        "statistics/test_comparison.py",
+    ),
+    Mutation(
         "experiments/tables/verdict.py",
         "in compared.items() if comparisons]",
         "in compared.items()]",

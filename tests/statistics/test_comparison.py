@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from experiments.statistics.comparison import Compared, Relation, claim_p_value, claim_word
+from experiments.statistics.comparison import Compared, Relation, claim_p_value, claim_seeds, claim_word
 
 NOISE = (0.05, -0.04, 0.02, -0.05, 0.01, 0.01, 0.03, -0.03)
 RELATIONS: tuple[Relation, ...] = (">", ">~", "~")
@@ -37,3 +37,10 @@ def test_the_p_value_of_a_claim_by_hand():
     assert claim_p_value([holds, compared(-0.25)]) == pytest.approx(compared(-0.25).p_values()["holds"]), "the largest"
     assert claim_p_value([reversed, holds, holds]) == pytest.approx(3 * to_reverse), "one of three contradicts"
     assert claim_p_value([]) == 1.0
+
+
+def test_a_claim_needs_the_seeds_of_its_slowest_comparison():
+    quick, slow, never = compared(-0.3), compared(-0.05, scale=4.0), compared(0.1, "~")
+    needed = [each.seeds_needed(0.05 / 2) for each in (quick, slow)]
+    assert needed[0] == len(NOISE) < needed[1] == claim_seeds([quick, slow], 0.05)
+    assert claim_seeds([quick, never], 0.05) is None and claim_seeds([], 0.05) is None
