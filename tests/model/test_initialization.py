@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from experiments.config.groups import options
 from torch import nn
 from torch.testing import assert_close
 
+from experiments.config.groups import options
 from experiments.model.build import build
 from experiments.model.initialization import initialize, path_seed
 

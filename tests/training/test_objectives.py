@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 import yaml
-from experiments.config.groups import options
 from pydantic import TypeAdapter
 
+from experiments.config.groups import options
 from experiments.data.packing import Dataset, prepare
 from experiments.model.build import build
 from experiments.objectives.objective import build_objective
