@@ -99,7 +99,8 @@ def _read(folder: RunFolder) -> dict[str, Any]:
 
 def _check_libraries(task: dict[str, Any]) -> None:
     """Raises Mistake if a library is missing that the score needs at the end."""
-    needed = sorted({LIBRARIES[metric] for metric in task.get("metrics", ()) if metric in LIBRARIES})
+    scores = *task.get("metrics", ()), task.get("scores_of")
+    needed = sorted({LIBRARIES[score] for score in scores if score in LIBRARIES})
     check_installed("finetune", f"the score of task={task['name']}", *needed)
 
 

@@ -13,8 +13,8 @@ from experiments.settings.run import Settings
 # a metric of `experiments.tasks.finetuning.scores`
 ClassMetric = Literal["accuracy", "f1", "matthews"]
 NumberMetric = Literal["pearson", "spearman"]
-# what is imported for them, which `pip install attn` alone does not bring
-LIBRARIES = {"f1": "sklearn", "matthews": "sklearn", "pearson": "scipy", "spearman": "scipy"}
+# what a metric, or a definition of a span's scores, imports and `pip install attn` alone does not bring
+LIBRARIES = {"f1": "sklearn", "matthews": "sklearn", "pearson": "scipy", "spearman": "scipy", "cmrc": "nltk"}
 
 
 class ExampleSource(Group):

@@ -225,11 +225,12 @@ def test_an_imported_bert_is_fine_tuned_with_windows_as_long_as_its_table_or_sho
     assert_close(table, theirs.bert.embeddings.position_embeddings.weight[:48].detach(), atol=1e-6, rtol=0)
 
 
-def test_a_score_without_its_library_is_said_at_once(pretrained, tmp_path, monkeypatch):
+@pytest.mark.parametrize(("task", "library"), [("cola", "sklearn"), ("cmrc2018", "nltk")])
+def test_a_score_without_its_library_is_said_at_once(task, library, pretrained, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda name: None)
-    with pytest.raises(Mistake, match=r"the score of task=cola needs sklearn\n.*\[finetune\]"):
-        finetune([str(pretrained), "task=cola"])
+    with pytest.raises(Mistake, match=rf"the score of task={task} needs {library}\n.*\[finetune\]"):
+        finetune([str(pretrained), f"task={task}"])
     assert not any(tmp_path.iterdir())
 
 

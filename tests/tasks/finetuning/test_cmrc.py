@@ -22,6 +22,19 @@ def test_a_text_is_its_characters_and_the_words_between_them():
 
 
 @pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("10%", ["10", "%"]),
+        ("(Lionel Richie)", ["(", "lionel", "richie", ")"]),
+        ('"Alexandra", don\'t', ["``", "alexandra", "''", ",", "do", "n't"]),
+        ("1,000 A. Walsh.", ["1,000", "a.", "walsh", "."]),
+    ],
+)
+def test_words_are_split_as_the_script_splits_them(text, words):
+    assert pieces(f"\u5728{text}\u5e74") == ["\u5728", *words, "\u5e74"]
+
+
+@pytest.mark.parametrize(
     ("prediction", "answer", "em", "expected"),
     [
         (BEIJING, BEIJING, 1.0, 1.0),
@@ -32,6 +45,7 @@ def test_a_text_is_its_characters_and_the_words_between_them():
         ("\u4e0a\u6d77", BEIJING, 0.0, 0.0),
         ("", BEIJING, 0.0, 0.0),
         ("IBM", "ibm", 1.0, 1.0),
+        ("10", "10%", 0.0, 2 / 3),  # precision 1, recall 1/2
     ],
 )
 def test_a_pair(prediction, answer, em, expected):
