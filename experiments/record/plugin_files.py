@@ -10,12 +10,19 @@ from experiments.settings.plugins import ROOT
 
 def check_plugins(folder: RunFolder) -> None:
     """Raises Mistake if a run computes with a file of plugins that is not in use, or that has changed."""
+    if lacking := lacking_plugin(folder):
+        raise Mistake(f"{folder.name}: {lacking}", "give the plugins=FOLDER that it was made with")
+
+
+def lacking_plugin(folder: RunFolder) -> str:
+    """The first file of plugins that a run computes with and that is not in use, or has changed, and its folder.
+
+    Empty if there is none.
+    """
     facts = folder.environment() or {}
     code, now = facts.get("code"), added_digests()
     for name, digest in code.items() if isinstance(code, dict) else ():
         if name.endswith(".py") and now.get(name) != digest and not (ROOT / name).is_file():
             where = " and ".join(map(str, facts.get("plugins") or ["FOLDER"]))
-            state = "has changed since" if name in now else "is added by"
-            raise Mistake(
-                f"{folder.name}: {name} {state} plugins={where}", "give the plugins=FOLDER that it was made with"
-            )
+            return f"{name} {'has changed since' if name in now else 'is added by'} plugins={where}"
+    return ""

@@ -24,6 +24,7 @@ from experiments.record.folder import (
     RunFolder,
     differing_file,
 )
+from experiments.record.plugin_files import lacking_plugin
 from experiments.record.result import UNKNOWN, Fields, Result
 from experiments.results.index import Index
 
@@ -32,7 +33,7 @@ BESIDE = (CONFIG, ENVIRONMENT, METRICS, TOKENIZER, PREDICTIONS)
 
 
 def marked_result(folder: Path, index: Index, say: Callable[[str], None]) -> Fields | None:
-    """`result.json` with the folder's name under `run`; None if there is none.
+    """`result.json` with the folder under `folder` and its name under `run`; None if there is none.
 
     If it has changed since it was written, or a file that its numbers rest on has, `say` gets a line about the file.
     The result then has the status CHANGED and no numbers, and its settings if at least these can be trusted.
@@ -49,27 +50,29 @@ def marked_result(folder: Path, index: Index, say: Callable[[str], None]) -> Fie
     except ValueError as error:
         say(f"{CHANGED}: {error}")
     else:
-        return result and result | {"run": folder.name}
+        return result and result | {"run": folder.name, "folder": folder}
     config = _settings(folder)
     return UNKNOWN | {"run": folder.name, "status": CHANGED, "config": config, "seed": (config or {}).get("seed")}
 
 
 def other_code(results: Sequence[Fields]) -> str:
-    """A line about the results that were computed with other code than the present one; empty if there are none."""
+    """A line about the results that were computed with other code than the present one; empty if there are none.
+
+    If the present code lacks a file that a folder of plugins adds, the line names both.
+    """
     recorded = [result for result in results if result["code_digest"] is not None]
     values = Values(recorded)
     columns = [values.at(name) for name in ("backend", "status", *(f"config.{name}" for name in DECIDING))]
     # equal settings have equal code, so its digest is computed once for all runs that share them
     keys = list(zip(*(map(str, column) for column in columns), strict=True))
     present = {key: _present_code(result) for key, result in dict(zip(keys, recorded, strict=True)).items()}
-    others = [str(of["run"]) for key, of in zip(keys, recorded, strict=True) if present[key] != of["code_digest"]]
+    others = [(of, present[key]) for key, of in zip(keys, recorded, strict=True) if present[key] != of["code_digest"]]
     if not others:
         return ""
-    more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-    return (
-        f"computed with other code than the present one: {others[0]}{more} of {len(results)} runs; "
-        "to train them again, give their commands with runs=FOLDER"
-    )
+    named = str(others[0][0]["run"]) + (f" and {len(others) - 1} more" if len(others) > 1 else "")
+    lacking = (lacking_plugin(RunFolder(of["folder"])) for of, code in others if code is None)
+    remedy = next(filter(None, lacking), "to train them again, give their commands with runs=FOLDER")
+    return f"computed with other code than the present one: {named} of {len(results)} runs; {remedy}"
 
 
 def _present_code(result: Fields) -> str | None:

@@ -41,8 +41,10 @@ def test_a_run_is_evaluated_only_with_the_folder_that_it_was_made_with(attn, lou
         without.setattr(plugins, "_code", [])
         without.setattr(plugins, "_conf", [])
         refused = attn("evaluate", "loud")
+        compared = attn("compare")
     assert refused.returncode == 2
     assert f"{name}: attention/loud.py is added by plugins={loud}\n" in refused.stderr
+    assert f"{name} of 1 runs; attention/loud.py is added by plugins={loud}\n" in compared.stderr
     again = attn("evaluate", "loud", f"plugins={loud}", "--format", "json")
     assert json.loads(again.stdout)[0]["loss"] == pytest.approx(result["validation_loss"], abs=1e-4)
 
