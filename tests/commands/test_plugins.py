@@ -48,6 +48,12 @@ def test_a_run_is_evaluated_only_with_the_folder_that_it_was_made_with(attn, lou
     again = attn("evaluate", "loud", f"plugins={loud}", "--format", "json")
     assert json.loads(again.stdout)[0]["loss"] == pytest.approx(result["validation_loss"], abs=1e-4)
 
+    pytest.importorskip("transformers")
+    exported = attn("export", "loud", "there", f"plugins={loud}", "--format", "transformers-custom")
+    assert exported.returncode == 0, exported.stderr
+    for file in ("attention/loud.py", "attention/loudness.py"):
+        assert (tmp_path / "there" / "source" / file).read_bytes() == (loud / file).read_bytes()
+
 
 def test_a_file_that_an_added_one_imports_is_a_part_of_the_run(loud, short):
     plugins.add([f"plugins={loud}"])
