@@ -251,11 +251,12 @@ def effective_ranks(before: Sequence[Array], after: Sequence[Array], lines: Mapp
             axes.scatter(place, heads, s=14, color=colour, alpha=0.7, linewidths=0, label=label if layer == 1 else None)
     for name, value in lines.items():
         axes.axhline(value, color=GREY, linestyle=":", linewidth=1)
-        axes.annotate(name, (0.995, value), xycoords=axes.get_yaxis_transform(), ha="right", va="bottom", fontsize=7)
+        # beside the axes, where it covers no head
+        axes.annotate(name, (1.01, value), xycoords=axes.get_yaxis_transform(), va="center", fontsize=7)
     axes.set(xlabel="layer", ylabel="effective rank", title="Effective rank of the logits: a dot is a head")
     axes.set_ylim(0, 1.12 * max([*lines.values(), *(float(np.max(ranks)) for ranks in [*before, *after])]))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.legend(fontsize=8, loc="upper left")
+    axes.legend(fontsize=8, loc="lower right", bbox_to_anchor=(1, 1.01), ncols=2, borderaxespad=0)
     return figure
 
 
@@ -268,8 +269,8 @@ def rank_divergences(ranks: Sequence[int], divergences: Sequence[Array], key_siz
     for layer, (values, colour) in enumerate(zip(divergences, layer_colours(len(divergences)), strict=True), 1):
         axes.plot(ranks, np.maximum(values, 1e-6), color=colour, marker="o", markersize=3, label=f"layer {layer}")
     axes.axvline(key_size, color=GREY, linestyle=":")
-    place = {"xycoords": axes.get_xaxis_transform(), "fontsize": 7, "ha": "left"}
-    axes.annotate(f" key size d_k = {key_size}", (key_size, 0.97), va="top", **place)
+    place = {"xycoords": axes.get_xaxis_transform(), "textcoords": "offset points", "fontsize": 7}
+    axes.annotate(f"key size d_k = {key_size}", (key_size, 0.97), (4, 0), va="top", **place)
     axes.set_xscale("log", base=2)
     axes.set_yscale("log")
     axes.set_xticks(ranks, [str(rank) for rank in ranks])

@@ -150,7 +150,7 @@ def _draw(figure: Figure, target: Path | io.BytesIO, **options: Any) -> None:
 
 def _picture(name: str, figure: Figure) -> str:
     data = base64.b64encode(svg(figure)).decode()
-    return f'<img alt="{html.escape(name.replace("_", " "))}" src="data:image/svg+xml;base64,{data}">'
+    return f'<figure><img alt="{html.escape(name.replace("_", " "))}" src="data:image/svg+xml;base64,{data}"></figure>'
 
 
 def _anchor(title: str) -> str:

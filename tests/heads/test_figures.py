@@ -57,3 +57,14 @@ def test_the_plane_has_the_unit_of_the_distances():
     plane, within = figures.head_plane(points, [1, 2], [1, 1], {1: 0.5}).axes
     assert plane.get_xlabel() == plane.get_ylabel() == "distance in two dimensions (nats)"
     assert within.get_ylabel() == "divergence (nats)"
+
+
+def test_the_names_of_ranks_and_their_legend_cover_no_head():
+    ranks = [np.full(12, 16.0), np.full(12, 17.0)]
+    figure = figures.effective_ranks(ranks, ranks, {"key size d_k = 16": 16, "length N = 64": 64})
+    FigureCanvasAgg(figure).draw()
+    (axes,) = figure.axes
+    plot = axes.get_window_extent()
+    beside = [*axes.texts, axes.get_legend()]
+    assert not any(plot.overlaps(each.get_window_extent()) for each in beside)
+    assert not axes.get_legend().get_window_extent().overlaps(axes.title.get_window_extent())

@@ -56,3 +56,17 @@ def test_the_colours_of_a_map_have_their_scale_below_it(chromium, tmp_path):
         " at(left + 0.5 * cell, left + 1.5 * cell), at(21 + 199, bottom - 25)]"
     )
     assert colours[0] == colours[1] == "255,255,255,255" and colours[2] == colours[3] != colours[0]
+
+
+@pytest.mark.parametrize("width", [390, 1280, 3840])
+def test_pictures_are_large_enough_and_wide_screens_are_used(chromium, tmp_path, width):
+    picture = figures.layer_head_heatmaps({"entropy (nats)": np.ones((2, 4))})
+    path = tmp_path / "index.html"
+    made = [Section(f"Section {number}", "a text", {f"picture_{number}": picture}) for number in range(4)]
+    report.write_page(path, [("a run", "about it", made)])
+    opened = Opened(chromium, path, width)
+    # a letter of 7 points is at least 6 high
+    assert opened.box("figure img")["width"] > 600
+    assert opened.js("return document.documentElement.scrollWidth") <= width
+    lefts = opened.js("return [...document.querySelectorAll('section')].map((each) => each.getBoundingClientRect().x)")
+    assert len(set(lefts)) == (4 if width == 3840 else 1) and opened.complaints() == []

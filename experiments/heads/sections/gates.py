@@ -37,8 +37,12 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     text = (
         f"The model was fine-tuned for {options.gates} steps with hard-concrete gates on its heads' outputs, at a "
         f"penalty of {options.penalty} nats for each open head (Voita et al.). {total - len(closed)} of {total} heads "
-        f"stay open. The loss is {loss_after:.3f} nats, and was {loss_before:.3f} before. Without as many heads, "
-        f"removed by gradient and without fine-tuning, it is {pruned_loss:.3f}."
+        f"stay open. The loss is {loss_after:.3f} nats, and was {loss_before:.3f} before."
+        + (
+            f" Without as many heads, removed by gradient and without fine-tuning, it is {pruned_loss:.3f}."
+            if closed
+            else ""
+        )
     )
     picture = figures.layer_head_heatmaps(
         {"gate: 0 for a head that is closed": layer_head_matrix(rows, "gate")}, columns=1
