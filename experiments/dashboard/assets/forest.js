@@ -1,13 +1,13 @@
 // Intervals under each other: a row a configuration, its mean, its 95% interval, its seeds, and what follows from them.
 "use strict";
 
-const ROW = { wide: 27, narrow: 68, top: 26, bottom: 40, narrowest: 760, spread: 1.8 };
+const ROW = { wide: 27, printed: 20, narrow: 68, top: 26, bottom: 40, narrowest: 760, spread: 1.8 };
 const TEXTS = [0, 245, 295, 400]; // pixels from the plot to its columns of text, and to their end
 const SIDE = 64; // pixels that the name of a side takes
 const REACH = 2.2; // the axis goes so many times as far as means and seeds do; intervals that go further have arrows
 const BOLD = 0.66; // width of a bold letter, as a share of the size of the font
 const SEEDS = 8; // pixels from an interval down to the dots of its seeds
-const LENGTHENED = 3; // the most that rows without a verdict may lengthen the axis; those that go further have arrows
+const LENGTHENED = 5; // the most that a row without a verdict may lengthen the axis; one that goes further has an arrow
 
 /** A forest plot in `figure`. draw(what) shows
     {title, brief: title where there is little room, rows: [{group, name, mean, half, seeds, numbers, word, aside: whether nothing is tested, key, selected, hollow,
@@ -50,7 +50,9 @@ class Forest {
 
   /** The height of a row: rows spread where the panel is higher than they need. */
   step(rows) {
-    const least = this.narrow ? ROW.narrow : ROW.wide;
+    // forty rows, the answer and the legend fit on one sheet of paper
+    const isSheet = document.body.classList.contains("sheet");
+    const least = this.narrow ? ROW.narrow : isSheet ? ROW.printed : ROW.wide;
     this.surface.style.height = `${ROW.top + least * rows + ROW.bottom}px`;
     const room = (this.surface.getBoundingClientRect().height - ROW.top - ROW.bottom) / Math.max(1, rows);
     return Math.max(least, Math.min(room, ROW.spread * least));
@@ -58,15 +60,17 @@ class Forest {
 
   range({ rows: all, zero, margin }) {
     const placesOf = (rows) => rows.flatMap((row) => [row.mean, ...row.seeds]).concat(zero ? [0] : []);
-    const length = (rows) => extent(placesOf(rows), false).reduce((low, high) => high - low);
+    const endsOf = (rows) =>
+      rows.filter((row) => isNumber(row.half)).flatMap((row) => [row.mean - row.half, row.mean + row.half]);
+    const length = (rows) => extent([...placesOf(rows), ...endsOf(rows)], false).reduce((low, high) => high - low);
     const tested = all.filter((row) => !row.aside);
-    const rows = tested.length && length(all) > LENGTHENED * length(tested) ? tested : all;
+    const most = LENGTHENED * length(tested);
+    const rows = tested.length ? all.filter((row) => !row.aside || length([...tested, row]) <= most) : all;
     const places = placesOf(rows);
     const [low, high] = extent(places, false);
     const room = ((REACH - 1) * (high - low)) / 2;
-    const ends = rows.filter((row) => isNumber(row.half)).flatMap((row) => [row.mean - row.half, row.mean + row.half]);
-    const [least, most] = extent([...places, ...ends, ...(zero ? [-margin, margin] : [])], false);
-    return [Math.max(least, low - room), Math.min(most, high + room)];
+    const [first, last] = extent([...places, ...endsOf(rows), ...(zero ? [-margin, margin] : [])], false);
+    return [Math.max(first, low - room), Math.min(last, high + room)];
   }
 
   axis(bottom) {
