@@ -62,11 +62,33 @@ def test_one_lucky_seed_is_hollow_and_does_not_squeeze_the_others(sweep, open_ru
     sweep("talking_heads", 0.06, scale=0.1)
     sweep("lucky", 2.5, seeds=1)
     shown = open_runs()
-    assert shown.text("#answer").startswith("talking_heads is better than multi_head by 0.0600 nats")
+    answer = shown.text("#answer")
+    assert answer.startswith("talking_heads is better than multi_head by 0.0600 nats") and "lucky" not in answer
     assert shown.count("#forest [data-name=lucky] .beyond") == 1
     assert "Hollow means have no interval" in shown.text("#forest .note")
     assert shown.count("#forest [data-name=talking_heads] .symbol:not(.hollow)") == 1
     assert shown.complaints() == []
+
+
+def test_the_answer_is_about_a_mean_with_an_interval_rather_than_about_one_lucky_seed(sweep, open_runs):
+    sweep("multi_head")
+    sweep("talking_heads", 0.02, scale=3)
+    sweep("lucky", 0.7, seeds=1)
+    shown = open_runs()
+    answer = shown.text("#answer")
+    assert "the lowest mean with an interval is that of talking_heads, lower by 0.02" in answer
+    # which is lower all the same
+    assert shown.text("#forest .row .name") == "lucky" and shown.complaints() == []
+
+
+def test_curves_have_hollow_symbols_where_seeds_are_other_ones(sweep, open_runs):
+    sweep("multi_head")
+    sweep("lucky", 0.7, seeds=2)
+    shown = open_runs()
+    assert shown.count("#curves .symbol.hollow") == 2 and "Hollow symbols" in shown.text("#curves .note")
+    # a difference is paired
+    shown.choose("y", "difference from the baseline")
+    assert shown.count("#curves .symbol.hollow") == 0 and shown.complaints() == []
 
 
 def test_the_reasons_why_runs_are_not_compared_are_said(make, sweep, open_runs):
@@ -78,6 +100,9 @@ def test_the_reasons_why_runs_are_not_compared_are_said(make, sweep, open_runs):
     shown = open_runs()
     said = shown.text("#left").removeprefix("Not compared: ").split(", ")
     assert sorted(said) == ["1 diverged", "1 edited afterwards", "1 not finished"]
+    shown.click("#rest")
+    # in full, in as many lines as it takes
+    assert sorted(map(len, shown.column("seeds"))) == [1, len("0, 1 diverged, 1 not finished, 1 edited afterwards")]
     assert shown.complaints() == []
 
 
@@ -102,7 +127,7 @@ def test_on_a_phone_the_columns_of_the_table_stand_beside_its_names(sweep, open_
     assert shown.count("#forest .row") == 1 and shown.complaints() == []
 
 
-def test_rows_without_a_verdict_do_not_squeeze_the_others(sweep, open_runs):
+def test_rows_without_a_verdict_do_not_squeeze_the_others(make, sweep, open_runs):
     sweep("multi_head")
     sweep("talking_heads", 0.2)
     # as high as single-token frequencies
@@ -114,6 +139,12 @@ def test_rows_without_a_verdict_do_not_squeeze_the_others(sweep, open_runs):
     places = "const [low, high] = [0, -0.2].map((each) => forest.scale.pixel(each)); return low - high"
     assert shown.js(places) > shown.js("return forest.scale.end - forest.scale.start") / 2
     assert shown.count("#forest [data-name=talking_heads] .symbol") == 1 and shown.complaints() == []
+    # without a verdict, but near enough
+    sweep("diverges", 0.4)
+    make("nan", variant="diverges", seed=6, status="nan")
+    shown = open_runs()
+    row = "#forest [data-name=diverges]"
+    assert shown.text(f"{row} .verdict") == "not tested" and shown.count(f"{row} .symbol") == 1
 
 
 def test_a_far_guide_is_named_at_the_edge_and_leaves_the_curves_their_room(make, open_runs):
@@ -266,6 +297,17 @@ def test_pictures_are_drawn_anew_for_a_sheet_and_then_for_the_screen(sweep, open
     assert 760 < forest < 1050 < screen[0] and speed < forest / 2
     shown.js("dispatchEvent(new Event('afterprint'))")
     assert shown.js(drawn) == screen and shown.complaints() == []
+
+
+def test_forty_rows_leave_room_for_the_answer_on_the_first_sheet(make, open_runs):
+    for variant in range(42):
+        for seed in range(2):
+            make(f"{variant}-{seed}", (6.0, 5.0, 4.5, 4 + variant / 100), variant=f"variant{variant}", seed=seed)
+    shown = open_runs()
+    shown.js("dispatchEvent(new Event('beforeprint'))")
+    drawn = shown.js("return forest.surface.viewBox.baseVal.height / forest.surface.viewBox.baseVal.width")
+    # a sheet of letter paper is 1.36 times as high as wide between its margins
+    assert shown.count("#forest .row") == 40 and drawn < 0.9 and shown.complaints() == []
 
 
 def test_pictures_are_printed_as_wide_as_the_sheet_whatever_they_were_on_the_screen(sweep, open_runs):

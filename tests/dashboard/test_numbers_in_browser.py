@@ -148,8 +148,11 @@ def test_tables_as_text(js):
 
 def test_a_table_as_latex_compiles_and_fits_the_page(js, tmp_path):
     lines = [["Configuration", *["Peak memory"] * 20], ["talking_heads, 50% & more #1", *["1,234.5 \u00b16.7"] * 20]]
-    table = {"lines": lines, "units": ["", *["tokens/s"] * 20], "numeric": [False, *[True] * 20], "notes": []}
-    assert overfull_boxes(js("tableText", table, "tex"), ("graphicx",), tmp_path) == []
+    table = {"lines": lines, "units": ["", *["tokens/s"] * 20], "numeric": [False, *[True] * 20], "notes": ["A note."]}
+    tex = js("tableText", table, "tex")
+    assert r"\toprule" in tex and r"\midrule" in tex and r"\bottomrule" in tex
+    # whatever stands before it
+    assert overfull_boxes(f"Some words.\n{tex}Others.", ("booktabs", "graphicx"), tmp_path) == []
 
 
 def test_rows_without_a_value_are_last_either_way(js):

@@ -69,7 +69,7 @@ function drawCurves(shownRows, others, group, baseline) {
     const points = pointsOf(columns, place, column, of);
     const width = (point) => (isNumber(point.high) ? ` [${number(point.low)}, ${number(point.high)}]` : "");
     return { group: group(row), name: row.name, label: row.name, line: true, symbols: points.length <= 30, selected: row.name === state.chosen, ...more,
-      points: points.map((point) => ({ ...point, key: row.name, text: () => told(more?.name ?? row.name, point, more ? "" : `${width(point)}, ${counts(row.ended.length, "seed")}`) })) }; // prettier-ignore
+      points: points.map((point) => ({ ...point, key: row.name, hollow: row.unlike && !more && !isDifference, text: () => told(more?.name ?? row.name, point, more ? "" : `${width(point)}, ${counts(row.ended.length, "seed")}`) })) }; // prettier-ignore
   };
   const ofRun = (run, more) =>
     line(run.of, curveOf(run, kind) ?? {}, { name: `${run.of.name}, seed ${run.seed}`, label: null, ...more });
@@ -151,8 +151,11 @@ function sayCurves(series, known, shownRows, isDifference) {
     said.push(
       "Lines are means over finished seeds, and bands are their 95% intervals, which need four seeds. Thin lines are seeds.",
     );
-  if (!isDifference && known.some((row) => row.unlike))
-    said.push("Some means are over other seeds than the baseline's; compare only their differences.");
+  if (!isDifference && state.lines === "means" && known.some((row) => row.unlike)) {
+    const isMarked = series.some((each) => each.symbols && each.points.some((point) => point.hollow));
+    const means = isMarked ? "Hollow symbols are means" : "Some means are";
+    said.push(`${means} over other seeds than the baseline's; compare only their differences.`);
+  }
   if (state.smooth) said.push(`Curves are smoothed by an exponential mean; the weight of the past is ${state.smooth}.`);
   if (series.some((each) => each.hollow)) said.push("Faint, dotted curves are not finished, or have other conditions.");
   if (state.lines === "means" && known.length > LINES)

@@ -27,7 +27,10 @@ function answer(shownRows, baseline) {
       ` with. Its validation loss is ${lossAndInterval(baseline)} (${counts(baseline.ended.length, "seed")}).`,
     ];
   if (!found.length) return ["Nothing shares a seed with ", named(baseline), ": there is no difference to show."];
-  const [lowest] = found;
+  // a few lucky seeds show nothing
+  const surest = found.filter((row) => isNumber(row.difference.half));
+  const [lowest] = surest.length ? surest : found;
+  const isLowest = lowest === found[0];
   const better = found.filter((row) => row.difference.word === "better");
   if (better.length)
     return [
@@ -39,7 +42,7 @@ function answer(shownRows, baseline) {
       better.length > 1 ? `. ${better.length === 2 ? "So is" : "So are"} ${countOthers(better.length - 1)}.` : ".",
       ...(lowest === better[0]
         ? []
-        : [" The lowest mean is that of ", named(lowest), ", lower by ", ...howMuch(lowest), outcome(lowest, baseline)]),
+        : [` The lowest mean ${isLowest ? "" : "with an interval "}is that of `, named(lowest), ", lower by ", ...howMuch(lowest), outcome(lowest, baseline)]),
     ];
   const worse = found.filter((row) => row.difference.word === "worse").length;
   const alone = found.filter((row) => row.difference.word === `worse ${ALONE}`).length;
@@ -48,7 +51,7 @@ function answer(shownRows, baseline) {
     named(baseline),
     ...(worse ? [`, which is better than ${amongOthers(worse, found.length)}`] : []),
     // which may be higher than the baseline's
-    ". Of the others, the lowest mean is that of ",
+    `. Of the others, the lowest mean ${isLowest ? "" : "with an interval "}is that of `,
     named(lowest),
     `, ${lowest.difference.mean < 0 ? "lower" : "higher"} by `,
     ...howMuch(lowest),

@@ -29,10 +29,11 @@ function tableText({ lines, units, numeric, notes }, format) {
   const line = (cells) => `${cells.map(texCell).join(" & ")} \\\\\n`;
   const sides = numeric.map((is) => (is ? "r" : "l")).join("");
   const head = line(titles) + (units.some(Boolean) ? line(units) : "");
-  const tabular = `\\begin{tabular}{${sides}}\n\\hline\n${head}\\hline\n${rest.map(line).join("")}\\hline\n\\end{tabular}`;
+  const body = `\\toprule\n${head}\\midrule\n${rest.map(line).join("")}\\bottomrule\n`;
+  const tabular = `\\begin{tabular}{${sides}}\n${body}\\end{tabular}`;
   // scaled down to the width of the text where it is wider
   const width = "\\ifdim\\width>\\linewidth\\linewidth\\else\\width\\fi";
-  return `% needs \\usepackage{graphicx}\n\\medskip\\noindent\\resizebox{${width}}{!}{%\n${tabular}}\\par\\medskip\n${texCell(note)}`;
+  return `% needs \\usepackage{booktabs,graphicx}\n\\par\\medskip\\noindent\\resizebox{${width}}{!}{%\n${tabular}}\\par\\medskip\n${texCell(note)}\n`;
 }
 
 // a spreadsheet would take text that begins like a formula for one

@@ -123,7 +123,7 @@ class Table {
     const cells = this.columns.map((column) => {
       if (this.isNumeric(column)) return html("td", { class: "number" }, ...this.cell(row, column));
       const value = shown(row[column], column);
-      return html("td", { title: value }, ...breakable(cut(value)));
+      return html("td", { title: value }, ...breakable(column === "seeds" ? value : cut(value)));
     });
     const line = html(
       "tr",

@@ -66,7 +66,7 @@ def _tabular(rows: list[Row]) -> str:
     body = [_line([readable(key, row[key]) for key in keys]) for row in rows]
     tabular = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", header, r"\midrule", *body, r"\bottomrule"]
     fitted = [
-        r"\medskip\noindent\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
+        r"\par\medskip\noindent\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
         *tabular,
         r"\end{tabular}}\par\medskip",
         "",
