@@ -233,9 +233,9 @@ def projection_distances(distances: Mapping[str, Sequence[float | None]], chance
         panel.set_ylim(0, 1.08 * panel.get_ylim()[1])
     axes[0, 0].set_title("Distance from the identity: ||P - I|| / ||I||")
     axes[0, 1].set_title("Share of the squared entries off the diagonal")
-    axes[0, 1].axhline(chance, color=GREY, linestyle=":")
-    axes[0, 1].annotate("dotted: a random matrix", (1, 0.9 * chance), color="#555555", fontsize=7, va="top")
+    random = axes[0, 1].axhline(chance, color=GREY, linestyle=":", label="a random matrix")
     axes[0, 1].set_ylim(0, 1.08)
+    axes[0, 1].legend(handles=[random], fontsize=8)
     axes[0, 0].legend(fontsize=8)
     return figure
 

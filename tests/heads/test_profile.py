@@ -109,7 +109,9 @@ def test_a_model_whose_heads_are_known(known, trained_run_of):
 
 def test_heads_that_attend_alike_have_no_trend():
     assert trend_with_depth({1: 1e-5, 2: 9e-5}, 5e-5, 6e-5).startswith("All heads attend alike")
-    assert "falls with depth, from 0.300 in the first to 0.100 in the last" in trend_with_depth(
-        {1: 0.3, 2: 0.1}, 0.2, 0.3
-    )
+    falling = {1: 0.3, 2: 0.2, 3: 0.25, 4: 0.1}
+    assert "falls with depth, from 0.300 in the first to 0.100 in the last" in trend_with_depth(falling, 0.2, 0.3)
+    # two layers always rise or fall
+    few = trend_with_depth({1: 0.3, 2: 0.1}, 0.2, 0.3)
+    assert few.endswith("is 0.300 within the first layer, and 0.100 within the last.") and "correlation" not in few
     assert trend_with_depth({1: 0.3}, 0.3, 0.3) == ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from experiments.heads.measures.projections import (
 )
 from experiments.heads.measures.rank import divergence_by_rank, effective_rank, numerical_rank
 from experiments.heads.options import HeadsOptions
-from experiments.heads.sections import distances, rank, roles, syntax
+from experiments.heads.sections import distances, projections, rank, roles, syntax
 
 
 def test_the_identity_is_at_distance_zero_and_has_one_partner():
@@ -43,6 +44,16 @@ def test_the_projections_of_a_model(bert_of):
     torch.testing.assert_close(both[0]["P_l P_w"], both[0]["P_l"] @ both[0]["P_w"])
     assert [list(named) for named in static_projections(bert_of("logits_only"))] == [["P_l"]] * 2
     assert static_projections(bert_of("multi_head")) == [{}, {}]
+
+
+@pytest.mark.parametrize("heads", [4, 24])
+@pytest.mark.parametrize(("mixing", "said"), [(1.0, "neither diagonal nor sparse"), (0.01, "nearly diagonal")])
+def test_whether_heads_mix_is_said_for_any_number_of_heads(bert_of, monkeypatch, heads, mixing, said):
+    noise = torch.randn(heads, heads, generator=torch.Generator().manual_seed(0))
+    layer = {"P_l": torch.eye(heads) + mixing * (noise - torch.eye(heads))}
+    monkeypatch.setattr(projections.projections, "static_projections", lambda model: [layer, layer])
+    section = projections.make(SimpleNamespace(model=bert_of("talking_heads")), HeadsOptions())
+    assert said in section.text
 
 
 def test_ranks():

@@ -16,6 +16,8 @@ from experiments.heads.section import Section
 from experiments.heads.trained_run import TrainedRun
 
 ALIKE = 0.001  # nats: a smaller mean distance is none
+TREND = 4  # layers that a rank correlation takes
+IN_BERT = "In BERT, the heads of a layer are more alike than others, and the more so the deeper it is (Clark et al.)."
 
 
 def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
@@ -50,23 +52,26 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     text = (
         "The distance of two heads is the Jensen-Shannon divergence between their weights, averaged over held-out "
         "tokens. It is 0 for heads that attend alike, and at most ln 2 = 0.69 nats. The picture shows the distances "
-        f"in two dimensions. {' '.join(sentences)}"
+        f"in two dimensions. {' '.join(filter(None, sentences))} {IN_BERT}"
     )
     return Section("Which heads attend alike", text, pictures, tables)
 
 
 def trend_with_depth(within: dict[int, float], within_mean: float, between_mean: float) -> str:
-    """Whether the heads of a layer are more alike than others, and how that changes with depth."""
+    """How far the heads of a layer are from each other and from others, and how that changes with depth."""
     if len(within) < 2:
         return ""
     if max(within_mean, between_mean) < ALIKE:
         return f"All heads attend alike: they are less than {ALIKE} nats apart on average."
-    trend = float(spearmanr(list(within), list(within.values())).statistic)
+    means = (
+        f"Heads of the same layer are {within_mean:.3f} nats apart, and heads of different layers {between_mean:.3f}."
+    )
     first, *_, last = within.values()
+    if len(within) < TREND:
+        return f"{means} The distance is {first:.3f} within the first layer, and {last:.3f} within the last."
+    trend = float(spearmanr(list(within), list(within.values())).statistic)
     falls = "falls" if trend < -0.5 else "rises" if trend > 0.5 else "neither falls nor rises"
     return (
-        f"Heads of the same layer are {within_mean:.3f} nats apart, and heads of different layers {between_mean:.3f}. "
-        f"Those of a layer are {'more' if within_mean < between_mean else 'not more'} alike; in BERT they are more "
-        f"alike (Clark et al.). Within a layer the mean distance {falls} with depth, from {first:.3f} in the first to "
-        f"{last:.3f} in the last (rank correlation with depth {trend:+.2f}); in BERT it falls."
+        f"{means} Within a layer the mean distance {falls} with depth, from {first:.3f} in the first to {last:.3f} in "
+        f"the last (rank correlation with depth {trend:+.2f})."
     )

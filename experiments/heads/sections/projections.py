@@ -44,7 +44,7 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
         f"effectively talks to {partners:.1f} of {columns} heads. The projections are "
         + (
             "neither diagonal nor sparse, like those of the paper."
-            if off_diagonal > 0.5 and partners > 3
+            if off_diagonal > 0.5 and partners > columns / 4
             else "nearly diagonal or sparse."
         )
     )

@@ -32,7 +32,12 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     sections = [_of_part(run, part, [layers[place] for place in part.places]) for part in parts_of(model)]
     tables = {name: [row for section in sections for row in section.tables[name]] for name in ("rank", "matching")}
     pictures = {name: figure for section in sections for name, figure in section.figures.items()}
-    return Section("The bottleneck", " ".join(section.text for section in sections), pictures, tables)
+    text = (
+        "The logits of a head, QK^T, are an N x N matrix of rank at most d_k. Mixed over h heads they can reach h d_k, "
+        f"or N. {' '.join(section.text for section in sections)} A second picture compares the weights of logits that "
+        "are cut down to each rank with the true weights."
+    )
+    return Section("The bottleneck", text, pictures, tables)
 
 
 def _of_part(run: TrainedRun, part: Part, layers: list[dict[str, Tensor]]) -> Section:
@@ -64,10 +69,8 @@ def _of_part(run: TrainedRun, part: Part, layers: list[dict[str, Tensor]]) -> Se
     )
     text = (
         (f"{part.title}: " if part.title else "")
-        + f"A head's logits QK^T are an N x N matrix of rank at most d_k = {key_size}; mixed over {heads} heads it can "
-        f"reach h d_k = {heads * key_size}, or N = {length}. The mean numerical rank is {rank_before:.1f} before "
-        f"mixing and {rank_after:.1f} after it. The second picture compares the weights of logits that are cut down to "
-        "each rank with the true weights."
+        + f"With d_k = {key_size}, h d_k = {heads * key_size} and N = {length}, the mean numerical rank is "
+        f"{rank_before:.1f} before mixing and {rank_after:.1f} after it."
     )
     lines = {f"key size d_k = {key_size}": key_size, f"length N = {length}": length}
     if key_size == length:
