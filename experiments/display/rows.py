@@ -6,6 +6,7 @@ import csv
 import functools
 import io
 import json
+import textwrap
 from typing import Any, Literal
 
 from rich.columns import Columns
@@ -16,6 +17,7 @@ from rich.text import Text
 Row = dict[str, Any]
 
 SENTENCE = 20  # columns that a sentence gets at least
+PROSE = 32  # letters of a value in several words from which it is a sentence and may be broken
 # more are no use to the eye, and take seconds to lay out
 TERMINAL_ROWS = 500
 
@@ -63,7 +65,9 @@ def readable(key: str, value: Any) -> str:
         return str(value)
     if isinstance(value, int) or abs(value) >= 1000:
         return f"{value:,.0f}"
-    return f"{value:.4g}" if abs(value) >= 100 or 0 < abs(value) < 1e-3 else f"{value:.4f}"
+    if 0 < abs(value) < 1e-3:
+        return f"{value:.4g}"
+    return f"{value:,.1f}" if abs(value) >= 100 else f"{value:.4f}"
 
 
 def time_text(seconds: float) -> str:
@@ -91,7 +95,7 @@ def _print_table(rows: list[Row], caption: str, console: Console) -> None:
     if _fits(whole, console):
         console.print(whole)
         return
-    # too wide: what all rows share is said once, above, and the longest column goes under its row; at the worst a block
+    # too wide: what all rows share is said once, above, then the longest text goes under its row; at the worst a block
     shared = {key: value for key, value in rows[0].items() if all(row[key] == value for row in rows)}
     rest = [{key: row[key] for key in row if key not in shared} for row in rows]
     console.print(_block(shared), "")
@@ -99,22 +103,31 @@ def _print_table(rows: list[Row], caption: str, console: Console) -> None:
     if _fits(table, console):
         console.print(table)
         return
-    table = _table([{key: row[key] for key in row if key != "run"} for row in rest], "", broken="_\n")
-    if "run" in rest[0] and _fits(table, console):
-        _print_with_names(table, [row["run"] for row in rest], caption, console)
-        return
+    if longest := _longest(rest):
+        table = _table([{key: row[key] for key in row if key != longest} for row in rest], "", broken="_\n", whole=True)
+        if _fits(table, console):
+            _print_with_texts(table, [str(row[longest]) for row in rest], caption, console)
+            return
     for row in rest:
         console.print(_block(row), "")
     console.print(caption, end="")
 
 
-def _print_with_names(table: Table, names: list[str], caption: str, console: Console) -> None:
-    """A table with the complete name under each of its rows, in the form that other commands take."""
+def _longest(rows: list[Row]) -> str | None:
+    """The column with the longest text, except the first; None if there is none."""
+    texts = [key for key in [*rows[0]][1:] if not is_number_column(rows, key)]
+    return max(texts, key=lambda key: max(len(readable(key, row[key])) for row in rows), default=None)
+
+
+def _print_with_texts(table: Table, texts: list[str], caption: str, console: Console) -> None:
+    """A table with a text under each of its rows. A name stays whole, in the form that other commands take."""
     with console.capture() as captured:
         console.print(table)
     lines = captured.get().splitlines()
-    named = [f"{line}\n  {name}" for line, name in zip(lines[-len(names) :], names, strict=True)]
-    print(*lines[: -len(names)], *named, *([caption] if caption else []), sep="\n", file=console.file)
+    paragraph = textwrap.TextWrapper(console.width, "  ", "  ", break_long_words=False, break_on_hyphens=False)
+    below = [paragraph.fill(text) for text in texts]
+    rows = [f"{line}\n{text}" for line, text in zip(lines[-len(texts) :], below, strict=True)]
+    print(*lines[: -len(texts)], *rows, *([caption] if caption else []), sep="\n", file=console.file)
 
 
 def _fits(table: Table, console: Console) -> bool:
@@ -144,14 +157,14 @@ def _texts(key: str, values: list[Any]) -> list[str]:
         return [readable(key, value) for value in values]
 
 
-def _table(rows: list[Row], caption: str, broken: str = "_") -> Table:
-    """The table. `broken` replaces _ in the titles."""
+def _table(rows: list[Row], caption: str, broken: str = "_", whole: bool = False) -> Table:
+    """The table. `broken` replaces _ in the titles; `whole`: a row takes one line, whatever it says."""
     table = Table(box=None, header_style="bold", caption=caption or None, caption_justify="left", pad_edge=False)
     for key in rows[0] if rows else []:
-        # sentences may take several lines; numbers and names stay in one
-        width = (
-            SENTENCE if any(" " in str(row[key]) for row in rows) else max(len(readable(key, row[key])) for row in rows)
-        )
+        # sentences may take several lines; numbers, their intervals and names stay in one
+        texts = [readable(key, row[key]) for row in rows]
+        is_prose = not whole and any(" " in text and len(text) > PROSE for text in texts)
+        width = SENTENCE if is_prose else max(map(len, texts))
         side: Literal["left", "right"] = "right" if is_number_column(rows, key) else "left"
         table.add_column(_title(key).replace("_", broken), justify=side, min_width=width)
     for row in rows:

@@ -18,7 +18,7 @@ from experiments.commands.compare import compare_runs
 from experiments.config.compose import compose
 from experiments.dashboard.runs import chosen_runs
 from experiments.display.comparison import matching, table_of, tables_of, telling
-from experiments.display.rows import show
+from experiments.display.rows import readable, show
 from experiments.failures.failure import Mistake
 from experiments.record.code_digest import code_digest
 from experiments.record.folder import config_text
@@ -237,6 +237,31 @@ def test_a_narrow_terminal_keeps_names_and_numbers_whole(width):
     said = narrow.file.getvalue()
     for whole in (*names, "5.0000", "6.0000", "10,273", "10,274", "288 MB"):
         assert re.search(rf"(?<![\w,.]){re.escape(whole)}(?![\w,.])", said), (whole, said)
+
+
+@pytest.mark.parametrize("width", [40, 60, 70, 80, 100, 120])
+def test_an_interval_stays_in_one_line_and_a_sentence_stands_below_its_row(width):
+    sentence = "with a head size independent of d / h, every added head improves a causal model"
+    rows = [
+        {"row": f"given{row}", "what": sentence, "heads": row, "difference": f"+0.{row}333 [+0.{row}000, +0.{row}666]"}
+        for row in (1, 2, 3)
+    ]
+    rows[0]["what"] = sentence.upper()
+    terminal = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
+    show(rows, "table", console=terminal)
+    lines = terminal.file.getvalue().splitlines()
+    assert all(len(line.rstrip()) <= width for line in lines)
+    for row in rows:
+        (line,) = (line for line in lines if row["difference"] in line)
+        # in a block each value has a line of its own
+        assert width == 40 or row["row"] in line
+    said = " ".join(terminal.file.getvalue().split())
+    assert width != 60 or (sentence in said and sentence.upper() in said)
+
+
+def test_numbers_of_a_column_have_as_many_digits_after_the_point():
+    assert [readable("perplexity", value) for value in (107.96, 100.5, 999.96)] == ["108.0", "100.5", "1,000.0"]
+    assert [readable("loss", value) for value in (4.5, 1e-5, 1234.5)] == ["4.5000", "1e-05", "1,234"]
 
 
 def test_markdown_is_rounded_and_json_is_not(runs, capsys):
