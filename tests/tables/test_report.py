@@ -325,6 +325,8 @@ def test_latex_compiles_and_fits_the_page(tmp_path):
         ("q k / sqrt(d_k), d_k = 8", r"q k / $\sqrt{d_k}$, $d_k$ = 8"),
         ("drawn d_k^-0.5 as large", "drawn $d_k^{-0.5}$ as large"),
         ("-0.03 [-0.05, +0.01]", "$-$0.03 [$-$0.05, +0.01]"),
+        ("no W_q, d >= n - 1, 1 - 1/h", r"no $W_q$, d $\geq$ n $-$ 1, 1 $-$ 1/h"),
+        ("4.6e-16 is noise", r"4.6$\times 10^{-16}$ is noise"),
         ("seeds 0-3, h_vx, -, a^b", r"seeds 0-3, h\_vx, -, a\^{}b"),
     ],
 )

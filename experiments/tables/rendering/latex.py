@@ -20,9 +20,13 @@ from experiments.tables.report import Report
 SPECIAL = {"\\": r"\textbackslash{}", "{": r"\{", "}": r"\}", "~": r"$\sim$", "^": r"\^{}"} | {
     each: f"\\{each}" for each in "&%$#_"
 }
-SYMBOL = r"[hd]_[kv]\b|P_[lw]\b"  # h_k, d_v, P_l
-ROOT, POWER, NEGATIVE = rf"sqrt\((?:{SYMBOL})\)", r"\^-?\d+(?:\.\d+)?", r"(?<![\w.)^-])-(?=\d)"
-MATHEMATICS = re.compile(rf"(\b(?:{SYMBOL})|\b{ROOT}|{POWER}|{NEGATIVE}|\+-|[<>|])")
+SYMBOL = r"[hd]_[kv]\b|P_[lw]\b|W_[qkvo]\b"  # h_k, d_v, P_l, W_q
+ROOT, POWER = rf"sqrt\((?:{SYMBOL})\)", r"\^-?\d+(?:\.\d+)?"
+# of a negative number, and between two numbers
+MINUS = r"(?<![\w.)^-])-(?=\d)|(?<=\w )-(?= \d)"
+TIMES_TEN = r"e[-+]\d+"
+SIGNS = {"+-": r"\pm", ">=": r"\geq", "<=": r"\leq"}
+MATHEMATICS = re.compile(rf"(\b(?:{SYMBOL})|\b{ROOT}|{POWER}|(?<=\d){TIMES_TEN}\b|{MINUS}|\+-|[<>]=|[<>|])")
 
 
 def latex(report: Report) -> str:
@@ -56,7 +60,9 @@ def _formula(piece: str) -> str:
         return rf"$\sqrt{{{piece[5:-1]}}}$"
     if re.fullmatch(POWER, piece):
         return f"$^{{{piece[1:]}}}$"
-    return r"$\pm$" if piece == "+-" else f"${piece}$"
+    if re.fullmatch(TIMES_TEN, piece):
+        return rf"$\times 10^{{{int(piece[1:])}}}$"
+    return f"${SIGNS.get(piece, piece)}$"
 
 
 def _tabular(rows: list[Row]) -> str:
