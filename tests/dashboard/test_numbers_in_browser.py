@@ -105,10 +105,12 @@ def test_filters(js, text, kept):
         ("loss<x", ["loss<x: x is no number"]),
         ("seed=0", ["seeds are averaged: attn dashboard seed=0,1 chooses some"]),
         ("nobody", ["no name has nobody"]),
+        ("layers=2", ["all runs have layers 4"]),
+        ("lyaers=4", ["there is no lyaers: did you mean layers?"]),
     ],
 )
 def test_a_word_that_names_nothing_is_said(js, text, faults):
-    assert js("parsedFilter", text, ["name", "heads", "loss"], ROWS)["faults"] == faults
+    assert js("parsedFilter", text, ["name", "heads", "loss"], ROWS, {"layers": 4})["faults"] == faults
 
 
 def test_words_are_completed(js):

@@ -6,14 +6,14 @@ const CONDITION = /^(!?)([^=<>!*"]+)(<=|>=|!=|=|<|>)(.*)$/;
 
 /** {test(row), faults: [text]} of a person's words, all of which must hold:
     text of a name, key=a,b, key!=a, key<1, key<=1, key>1, key>=1; * stands for any text, ! before a word turns it round.
-    A word that names nothing is said, and keeps every row if it is its key that nobody has. */
-function parsedFilter(text, columns, rows) {
+    A word that names nothing is said, and keeps every row if it is its key that nobody has. `shared`: what all rows have. */
+function parsedFilter(text, columns, rows, shared = {}) {
   const faults = [];
-  const tests = (text.match(WORD) ?? []).map((word) => wordTest(word, columns, rows, faults)).filter(Boolean);
+  const tests = (text.match(WORD) ?? []).map((word) => wordTest(word, columns, rows, shared, faults)).filter(Boolean);
   return { test: (row) => tests.every((test) => test(row)), faults };
 }
 
-function wordTest(word, columns, rows, faults) {
+function wordTest(word, columns, rows, shared, faults) {
   // the beginning of a word that is still being typed
   if (/^!?"?$/.test(word)) return null;
   const parts = CONDITION.exec(word);
@@ -25,11 +25,10 @@ function wordTest(word, columns, rows, faults) {
   }
   const [, not, column, sign, value] = parts;
   if (!columns.includes(column)) {
-    faults.push(
-      column === "seed"
-        ? "seeds are averaged: attn dashboard seed=0,1 chooses some"
-        : `there is no ${column}${near(column, columns)}`,
-    );
+    const ofAll = Object.keys(shared);
+    if (column === "seed") faults.push("seeds are averaged: attn dashboard seed=0,1 chooses some");
+    else if (ofAll.includes(column)) faults.push(`all runs have ${column} ${shared[column]}`);
+    else faults.push(`there is no ${column}${near(column, [...columns, ...ofAll])}`);
     return null;
   }
   const holds =

@@ -116,7 +116,7 @@ function draw() {
   const baseline = drawBaselines();
   // means over different seeds differ also by the seeds
   for (const row of configurations) row.unlike = row.compared && row.seedKey !== baseline?.seedKey;
-  const { test, faults } = parsedFilter(state.filter, columns, configurations);
+  const { test, faults } = parsedFilter(state.filter, columns, configurations, data.shared);
   const kept = configurations.filter((row) => test(row) && !state.hidden.includes(groupName(row)));
   const axes = [
     ...data.telling.slice(0, 8).map((column) => ({ column, ordinal: true })),
