@@ -7,7 +7,8 @@ In other models all layers form one part. A head is named by its part, its layer
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from experiments.model.architectures.causal_decoder import CausalDecoder
 from experiments.model.transformer import Transformer
@@ -43,6 +44,10 @@ class Part(NamedTuple):
     def of(self, name: str) -> str:
         """The name of one of the part's files."""
         return f"{name}_{self.name}" if self.name else name
+
+    def rows_of(self, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The rows of a table that are about the part."""
+        return [row for row in rows if row.get("attention", "") == self.name]
 
     def head(self, layer: int, head: int) -> str:
         """The name of a head, `2-3` or `cross 2-3`; layer and head count from 1."""

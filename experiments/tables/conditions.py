@@ -75,11 +75,14 @@ def notes(request: Request, outcomes: CellOutcomes, step_times: StepTimes) -> It
         yield f"Ranks and signs are against the published {budget.metric}."
     if left_out := [row.label for key, row in request.table.rows.items() if key not in request.rows]:
         yield f"This budget leaves these rows out: {'; '.join(left_out)}."
+    # rows that are measured in one run share what became of it
+    rows_of: dict[tuple[int, str, str], list[str]] = {}
     for (row, seed), outcome in outcomes.items():
         if outcome.state in ("failed", "refused", "diverged"):
-            counts = f"; counts as the {budget.diverged} of the others" if budget.diverged else ""
-            sentence = f"{row}, seed {seed}: {outcome.state}: {outcome.reason}"
-            yield sentence + (counts if outcome.state == "diverged" else "")
+            rows_of.setdefault((seed, outcome.state, outcome.reason), []).append(row)
+    for (seed, state, reason), rows in rows_of.items():
+        counts = f"; counts as the {budget.diverged} of the others" if budget.diverged else ""
+        yield f"{', '.join(rows)}, seed {seed}: {state}: {reason}" + (counts if state == "diverged" else "")
     if step_times.waited is not None and step_times.waited > BUSY:
         waited = f"a row waited {step_times.waited:.0%} of its time for a core"
         yield f"The machine was busy while steps were timed: {waited}."

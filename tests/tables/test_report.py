@@ -156,6 +156,11 @@ def test_missing_and_refused_cells_are_shown_as_such():
     assert "0 of 6 done" in render(found, "markdown")
 
 
+def test_rows_that_share_a_run_share_the_note_on_it():
+    found = made({(row, 2): CellOutcome("refused", "other code") for row in ("h16", "h32")})
+    assert [note for note in found.notes if "refused" in note] == ["h16, h32, seed 2: refused: other code"]
+
+
 # means 4.25 and 4.15, so 16 heads look better; over the seeds that both have they are 0.1 worse than 4.05
 UNEVEN = {"h8": (4.0, 4.1, 4.4, 4.5), "h16": (4.1, 4.2), "h32": (4.3, 4.4, 4.7, 4.8)}
 

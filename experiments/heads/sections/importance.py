@@ -83,7 +83,7 @@ def _heatmaps(model: Transformer, heads: list[dict[str, Any]]) -> dict[str, Figu
     """The importances of each part, by the name of the file."""
     pictures = {}
     for part in parts_of(model):
-        rows = [row for row in heads if row.get("attention", "") == part.name]
+        rows = part.rows_of(heads)
         panels = {
             "gradient (nats per predicted token)": layer_head_matrix(rows, "gradient"),
             "gradient, l2 norm 1 in a layer": layer_head_matrix(rows, "gradient_in_layer"),

@@ -51,7 +51,7 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     pictures = {}
     for part in parts:
         curves: dict[str, list[float | None]] = {}
-        for row in (row for row in summary if row.get("attention", "") == part.name):
+        for row in part.rows_of(summary):
             curves.setdefault(f"{row['matrix']} identity", []).append(row["from_identity"])
             curves.setdefault(f"{row['matrix']} diagonal", []).append(row["off_diagonal"])
         layers = [{name: matrix.numpy() for name, matrix in matrices[place].items()} for place in part.places]

@@ -31,7 +31,7 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     }
     figures_by_name = {}
     for part in parts_of(run.model):
-        of_part = [row for row in rows if row.get("attention", "") == part.name]
+        of_part = part.rows_of(rows)
         panels = {title: layer_head_matrix(of_part, name) for name, title in titles.items() if name in of_part[0]}
         figures_by_name[part.of("roles")] = figures.titled(figures.layer_head_heatmaps(panels), part.title)
     counts = Counter(row["role"] for row in rows)
