@@ -124,9 +124,8 @@ def layer_head_heatmaps(panels: Mapping[str, Array], columns: int = 2) -> Figure
         panel.set_xticks(shown, [str(head + 1) for head in shown])
         panel.spines[:].set_visible(False)
         panel.tick_params(length=0)
-        bar = figure.colorbar(image, ax=panel, fraction=0.05, pad=0.02)
+        bar = figure.colorbar(image, ax=panel, fraction=0.05, pad=0.02, ticks=MaxNLocator(3))
         bar.outline.set_visible(False)
-        bar.ax.yaxis.set_major_locator(MaxNLocator(3))
     for panel in axes[:, 0]:
         panel.set_ylabel("layer")
     figure.supxlabel("head", fontsize=9)

@@ -39,6 +39,11 @@ def test_pictures_side_by_side_have_the_same_scales():
     figures.share_scales(alike)
     limits = [[image.get_clim() for axes in figure.axes for image in axes.images] for figure in alike]
     assert limits[0] == limits[1] == [(0.1, 1.6), (0, 0.8)]
+    for figure in alike:
+        FigureCanvasAgg(figure).draw()
+    # and their bars the same numbers, or they would seem to have other scales
+    bars = [[list(axes.get_yticks()) for axes in figure.axes if not axes.images] for figure in alike]
+    assert bars[0] == bars[1]
     curves = [
         figures.pruning_curve({"by gradient": ([2, 0], [4.0, top])}, ([2, 0], [4, 4], [4, top]), 6.0)
         for top in (5.0, 9.0)

@@ -70,3 +70,11 @@ def test_pictures_are_large_enough_and_wide_screens_are_used(chromium, tmp_path,
     assert opened.js("return document.documentElement.scrollWidth") <= width
     lefts = opened.js("return [...document.querySelectorAll('section')].map((each) => each.getBoundingClientRect().x)")
     assert len(set(lefts)) == (4 if width == 3840 else 1) and opened.complaints() == []
+    # two runs stay below their names
+    report.write_page(tmp_path / "beside.html", 2 * [("a run", "about it", made)])
+    beside = Opened(chromium, tmp_path / "beside.html", width)
+    places = "return [...document.querySelectorAll(arguments[0])].map((each) => each.getBoundingClientRect().x)"
+    assert len(set(beside.js(places, "section"))) == 1
+    if width > 760:
+        names, pictures = (beside.js(places, place) for place in ("h1", "figure"))
+        assert pictures == pytest.approx(4 * names, abs=60)
