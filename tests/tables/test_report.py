@@ -384,6 +384,16 @@ def test_every_format_is_written_at_once(tmp_path):
     assert [float(row["validation_loss"]) for row in by_seed if row["row"] == "h16"] == [*LOSSES["h16"]]
 
 
+def test_the_list_of_results_links_to_pages_that_are_there(tmp_path):
+    (tmp_path / "verdicts.md").touch()
+    index = write_all(made(), tmp_path / "results")[-1].read_text()
+    assert "[How a claim is decided](../verdicts.md) explains the verdicts, and `docs/tables.md`" in index
+
+
+def test_the_legend_names_the_score_that_is_compared():
+    assert "difference: validation_loss minus that of the row h8," in render(made(), "table")
+
+
 def test_the_users_own_reading_of_the_paper(tmp_path):
     file = tmp_path / "mine.yaml"
     file.write_text('tables: {"1": {rows: {h8: {squad_f1: 90.5, squad_f1_pm: 0.3, mnli: null}}}}')

@@ -23,9 +23,11 @@ CLAIMS = "_claims.csv"
 def write_index(folder: Path) -> Path:
     """Write the list anew from the comparisons of the folder's tables. Raises Mistake for a file without claims."""
     rendered = sorted(path.stem for path in folder.glob("*.md") if path.name != INDEX)
+    verdicts = _page(folder, "verdicts.md", "How a claim is decided")
+    tables = _page(folder, "tables.md", "the papers' tables")
     how = (
-        "`attn table NAME --out FOLDER` writes this page. [How a claim is decided](../verdicts.md) explains the "
-        "verdicts."
+        f"`attn table NAME --out FOLDER` writes this page. {verdicts} explains the verdicts, and {tables} the budgets "
+        "and the columns."
     )
     lines = ["# Results", "", how, ""]
     lines += [as_markdown([row for stem in rendered for row in _rows(stem, _claims(folder / f"{stem}{CLAIMS}"))])]
@@ -36,6 +38,11 @@ def write_index(folder: Path) -> Path:
     path = folder / INDEX
     write(path, "\n".join(lines) + "\n")
     return path
+
+
+def _page(folder: Path, name: str, title: str) -> str:
+    """A link to a page of docs/ from a folder in docs/; from any other folder, the name of the page."""
+    return f"[{title}](../{name})" if (folder.parent / name).exists() else f"`docs/{name}`"
 
 
 def _claims(path: Path) -> list[dict[str, str]]:

@@ -95,9 +95,10 @@ def legend(report: Report) -> list[str]:
     meanings = [f"({mark}) {meaning}" for mark, meaning in MARKS.values() if mark in used]
     lines = ["Published numbers: " + "; ".join(meanings) + "."] if meanings else []
     baseline = report.request.table.baseline
-    unit = report.request.budget.unit or "the score's own unit"
+    unit = report.request.budget.unit
     lines.append(
-        f"difference: the score minus that of the row {baseline}, paired by seed, with its 95% interval, in {unit}."
+        f"difference: {report.score} minus that of the row {baseline}, paired by seed, with its 95% interval"
+        + (f", in {unit}." if unit else ".")
     )
     lines += partial_seeds(report)
     unigram = {line["unigram_loss"] for line in report.lines if line["unigram_loss"] is not None}
