@@ -16,6 +16,7 @@ from experiments.config.grid import LIMIT
 from experiments.display.rows import show
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
+from experiments.failures.missing_extra import check_installed
 from experiments.processes.interruption import Interrupted
 from experiments.tables import costs, step_times
 from experiments.tables.definition.published import Published, published_of
@@ -70,6 +71,8 @@ def show_table(name: str | None, overrides: Sequence[str], options: TableOptions
     if options.plan is not None:
         from experiments.tables.seed_plan import make_plan
 
+        # without it, the verdict would fail after the training
+        check_installed("tables", "--plan", "scipy")
         source.check()
         print(make_plan(request, source, options.plan))
         return ExitCode.DONE

@@ -113,6 +113,13 @@ def test_a_file_that_is_missing_is_named_before_anything_is_measured(attn, tmp_p
     assert not list(tmp_path.glob("runs/*"))
 
 
+def test_a_plan_is_not_made_where_the_library_that_decides_it_is_missing(attn, tmp_path, heads_table, monkeypatch):
+    monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda name: None)
+    done = attn("table", NAME, "--plan", "4")
+    assert done.returncode == 2 and "--plan needs scipy\n  pip install" in done.stderr
+    assert not list(tmp_path.glob("runs/*"))
+
+
 def test_a_dry_run_predicts_from_steps_whose_times_are_kept(attn, short, tmp_path, clocked, heads_table):
     # 100 tokens a second with 8 heads, half of that with 16
     timed = clocked(lambda settings: 800 / settings.heads)
