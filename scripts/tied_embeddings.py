@@ -1,6 +1,8 @@
 """Measure how a tied output embedding changes the scale of the logits, the loss and the number of parameters.
 
-python scripts/tied_embeddings.py    prints the table of docs/recipe.md, in two to three minutes of one core
+python scripts/tied_embeddings.py
+
+This prints the table of docs/recipe.md, with two more columns, in two to three minutes of one core.
 
 A decoder of two layers is trained on the default text. Every row has two seeds. Tied and untied models see the same
 batches.
