@@ -290,6 +290,13 @@ def test_markdown_has_marks_verdicts_and_conditions():
         assert fact in text
 
 
+def test_the_comparisons_of_a_scheme_are_below_it_in_every_markdown(monkeypatch):
+    lines = ["rotary: holds", "  a < b: holds", "    step, which decides nothing: ..."]
+    monkeypatch.setattr("experiments.tables.rendering.render.details", lambda verdict, report: lines)
+    items = "* rotary: holds\n    * a < b: holds\n        * step, which decides nothing: ...\n"
+    assert items in render(made(), "markdown")
+
+
 def test_the_headline_says_each_verdict_once():
     words = {"C1": "holds", "C2": "not resolved", "C3": "holds", "C4": "reversed", "C5": "not resolved"}
     verdicts = [SimpleNamespace(key=key, word=word) for key, word in words.items()]

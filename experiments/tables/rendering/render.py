@@ -135,5 +135,6 @@ def _markdown(report: Report, figure: str) -> str:
 def _claim_block(verdict: Verdict, report: Report) -> str:
     name, _, rest = summary(verdict).partition(": ")
     lines = details(verdict, report)
-    items = (f"{line[: len(line) - len(line.lstrip())]}* {line.strip()}" for line in lines)
+    # four spaces for each level, because Python-Markdown takes two for none
+    items = (f"{2 * (len(line) - len(line.lstrip())) * ' '}* {line.strip()}" for line in lines)
     return "\n".join([f"**{name}.** {rest}", "", *items])
