@@ -59,7 +59,10 @@ def _check_model(name: str, trained: dict[str, Any], requested: dict[str, Any]) 
     for group in ("model", "variant"):
         for key, value in trained[group].items():
             if key not in RUNTIME_KEYS and requested[group].get(key) != value:
-                raise Mistake(f"{group}.{key} = {requested[group].get(key)!r}: {name} was trained with {value!r}")
+                raise Mistake(
+                    f"{group}.{key} = {requested[group].get(key)!r}: {name} was trained with {value!r}",
+                    f"{group}.{key}={value} evaluates it as it was trained",
+                )
 
 
 def _trained_on(folder: RunFolder) -> dict[str, Any]:

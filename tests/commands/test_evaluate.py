@@ -133,11 +133,13 @@ def test_a_split_that_is_given_twice_is_refused(score):
 
 @pytest.mark.parametrize(
     ("word", "said"),
-    [("heads=1", "variant.heads = 1"), ("norm=post", "model.norm = 'post'")],
+    [("heads=1", "variant.heads = 1"), ("norm=post", "model.norm = 'post'"), ("length=32", "model.rotary_base = 32.0")],
 )
-def test_another_model_of_the_same_shapes_is_refused(score, word, said):
-    with pytest.raises(Mistake, match=f"{re.escape(said)}.* was trained with"):
+def test_another_model_of_the_same_shapes_is_refused_with_the_override_that_keeps_it(score, word, said):
+    with pytest.raises(Mistake, match=f"{re.escape(said)}.* was trained with") as refused:
         score[1](word)
+    key = said.partition(" = ")[0]
+    assert f"\n  {key}=" in str(refused.value)
 
 
 def test_a_batch_that_does_not_fit_is_halved(score, monkeypatch):
