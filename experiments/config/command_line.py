@@ -40,8 +40,11 @@ def split_arguments(arguments: list[str]) -> tuple[list[str], list[str]]:
         if not argument.startswith("-"):
             overrides.append(argument)
             continue
-        name = argument.split("=", 1)[0]
+        name, _, value = argument.partition("=")
         if name not in FLAGS:
+            setting = name.lstrip("-")
+            if setting in {*known_keys(), *known_keys(name="finetune")}:
+                raise Mistake(f"there is no flag {argument}", f"a setting has no dashes: {setting}={value or 'VALUE'}")
             raise Mistake(
                 f"there is no flag {argument}" + did_you_mean(name, [*FLAGS, "--dry-run", "--workers", "--per-device"])
             )

@@ -232,6 +232,8 @@ def test_the_cells_of_another_sweeper_are_found_in_the_folder_of_runs(in_process
         (["-m", "heads=1,2", "--workers="], "--workers: must be auto"),
         (["-m", "heads=1,2", "--workers", "999"], "--workers 999: this machine has room for"),
         (["-m", "heads=1,2", "--worker=2"], "there is no flag --worker=2 (did you mean --workers?)"),
+        (["--runs", "mine"], "there is no flag --runs\n  a setting has no dashes: runs=VALUE"),
+        (["--trainer.threads=2"], "a setting has no dashes: trainer.threads=2"),
         (["heads=2", "--workers", "2"], "--workers: a single run has no workers"),
         (["-m", "heads=1,2", "--per-device", "0"], "--per-device 0: must be a number of cells from 1 on"),
         (["-m", "heads=1,2", "--per-device="], "--per-device: must be a number"),
@@ -239,7 +241,7 @@ def test_the_cells_of_another_sweeper_are_found_in_the_folder_of_runs(in_process
         (["heads=2", "--per-device", "2"], "--per-device: a single run has no workers"),
     ],
 )
-def test_a_wrong_number_of_workers_is_refused_before_anything_is_changed(attn, tiny, tmp_path, words, said):
+def test_a_wrong_flag_or_number_of_workers_is_refused_before_anything_is_changed(attn, tiny, tmp_path, words, said):
     done = attn("train", *words, *tiny)
     assert done.returncode == 2 and said in done.stderr, done.output
     assert not (tmp_path / "runs").exists()
