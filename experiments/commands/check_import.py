@@ -4,13 +4,12 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from experiments.data.tokenizer import Tokenizer
 from experiments.failures.failure import Mistake
-from experiments.failures.missing_extra import install_line
+from experiments.failures.missing_extra import check_installed
 from experiments.failures.wording import first_line
 from experiments.settings.run import Settings
 
@@ -38,8 +37,7 @@ def compare_with_transformers(
     named. Raises Mistake if logits differ by more than rounding, and if transformers is missing or cannot read the
     folder.
     """
-    if find_spec("transformers") is None:
-        raise Mistake("--check compares with transformers", install_line("peers"))
+    check_installed("peers", "--check", "transformers")
     import torch
     import transformers
 

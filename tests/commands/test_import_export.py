@@ -195,6 +195,12 @@ def test_a_file_is_no_folder_to_import(bert, tmp_path):
         import_checkpoint(str(bert / "config.json"), "mine", tmp_path / "runs", [])
 
 
+def test_a_check_without_transformers_names_it(bert, tmp_path, monkeypatch):
+    monkeypatch.setattr("experiments.failures.missing_extra.find_spec", lambda name: None)
+    with pytest.raises(Mistake, match=r"--check needs transformers\n  pip install"):
+        import_checkpoint(str(bert), "mine", tmp_path / "runs", [], check=True)
+
+
 def test_nothing_is_overwritten(bert, tmp_path):
     import_checkpoint(str(bert), "mine", tmp_path / "runs", [])
     with pytest.raises(Mistake, match="exists already"):
