@@ -150,7 +150,7 @@ app = typer.Typer(
   attn heads talking_heads                                       what the heads of a run do
   attn variants                                                  all attention variants
 
-Every command takes plugins=FOLDER, a folder with variants, tables and more of your own (docs/extending.md).
+Every command takes plugins=FOLDER, a folder with variants, tables and more of your own (docs/own_folder.md).
 
 \b
 Exit codes:
