@@ -68,7 +68,7 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
         "imported", f"weights of {file}, not trained here",
         parameters=model.parameter_counts(), steps=0, skipped_steps=0, tokens=0, epochs=0.0, wall_seconds=0.0,
         seed=settings.seed, config=settings.model_dump(), tokenizer_digest=tokenizer.digest,
-        code_digest=code_digest(settings.model_dump(), None),
+        code_digest=code_digest(settings.model_dump(), None, trained=False),
     )  # fmt: skip
     with new_folder(folder.path) as partial, RunFolder(partial) as run_folder:
         run_folder.create(settings.model_dump())

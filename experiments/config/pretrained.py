@@ -90,7 +90,7 @@ def _read(folder: RunFolder) -> dict[str, Any]:
     if result is None or result.status not in ("done", "imported"):
         state = "not finished" if result is None else result.status
         raise Mistake(f"{folder.name}: its pretraining is {state}", "the command that began the run continues it")
-    now = code_digests(run, result.backend)
+    now = code_digests(run, result.backend, trained=result.status != "imported")
     if result.code_digest != digest(now):
         before = (folder.environment() or {}).get("code", {})
         raise Mistake(f"{differing(before, now)} has changed since {folder.name} was trained")

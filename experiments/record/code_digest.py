@@ -1,9 +1,11 @@
 """Digests of the code that a run computes with, one for each file. With different code, a run is a different run.
 
 They cover the file of the variant and every file of `attention/` that it imports, including base classes, layers and
-the core, but only those kernels that ran. They cover the objective, the models and the order of the batches in the same
-way, from the files in `ROOTS`, so a change of a norm needs no new version number. Of the tables of norms and positions
-they cover the lines that the model uses. The packed text and the windows of a task's examples have their own version,
+the core, but only those kernels that ran. They cover the objective, the models, the order of the batches, the steps of
+the training with the run's optimizer, and the evaluation in the same way, from the files in `ROOTS` and
+`TRAINING_ROOTS`, so a change of a norm needs no new version number. Of the tables of norms and positions they cover the
+lines that the model uses. They do not cover how devices share a step, which changes rounding alone, and the loop that
+calls the steps, logs, and saves. The packed text and the windows of a task's examples have their own version,
 `FORMAT`, because a run reads them from the cache, where the version decides what it gets. Tests compare their bytes
 with those of the version.
 
@@ -37,14 +39,37 @@ ROOTS = (
     "experiments.data.batches",
     "experiments.data.shuffle",
 )
-FINETUNED_ROOTS = ("experiments.model.architectures.finetuned_encoder", "experiments.tasks.finetuning.objective")
+# of a run that is trained, not imported
+TRAINING_ROOTS = (
+    "experiments.training.step.learner",
+    "experiments.training.step.schedule",
+    "experiments.training.run_length",
+    "experiments.training.evaluate",
+)
+FINETUNED_ROOTS = (
+    "experiments.model.architectures.finetuned_encoder",
+    "experiments.tasks.finetuning.objective",
+    "experiments.tasks.finetuning.weights",
+)
 # modules whose imports are followed, with those that score a task; other modules check, store and show
 SCORED = ("answers", "labelled", "scores", "squad")
-FOLLOWED: tuple[str, ...] = ("attention.", "experiments.objectives.", "experiments.model.")
+FOLLOWED: tuple[str, ...] = (
+    "attention.",
+    "experiments.objectives.",
+    "experiments.model.",
+    "experiments.measure.quality",
+)
+FOLLOWED += ("experiments.training.step.", "experiments.training.decoding.")
 FOLLOWED += tuple(f"experiments.tasks.finetuning.{name}" for name in SCORED)
-COVERED_ROOMS = ("attention", "experiments/objectives", "experiments/model", "experiments/data", "experiments/tasks")
+# what scores an objective that imports a name, and is not imported by it
+SCORED_BY = {"experiments.objectives.objective.Decoding": "experiments.training.decoding.texts"}
+COVERED_ROOMS = (
+    "attention", "experiments/objectives", "experiments/model", "experiments/data", "experiments/tasks",
+    "experiments/measure", "experiments/training",
+)  # fmt: skip
 VERSIONED = ("experiments/data/packing.py", "experiments/tasks/finetuning/features.py")  # with a FORMAT
 KERNELS = kernel_modules()
+OPTIMIZERS = {"muon": "experiments.training.step.muon"}  # those that have a file of their own
 COMPILED_SOURCES = "attention/kernels/cpu"
 C_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
@@ -52,6 +77,7 @@ C_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 # the settings on which `code_digests` depends
 DECIDING = (
     "variant.module", "variant.name", "objective.kind", "task.kind", "data.kind", "model.norm_kind", "model.position",
+    "optimizer.kind",
 )  # fmt: skip
 
 
@@ -60,13 +86,15 @@ class _File(NamedTuple):
     imports: tuple[str, ...]  # dotted; for `from a import b`, both a and a.b
 
 
-def code_digests(settings: Mapping[str, Any], backend: str | None, root: Path | None = None) -> dict[str, str]:
+def code_digests(
+    settings: Mapping[str, Any], backend: str | None, root: Path | None = None, *, trained: bool = True
+) -> dict[str, str]:
     """The digest of each file that a run computes with, by its path from the root of the project.
 
     A file that the user adds has its path below the folder that adds it.
 
     settings: those of the run, as in its config.yaml. backend: the kernels that ran, joined by `+`. root: the project's
-    root.
+    root. trained: False for an imported run, of which the training and the evaluation of `attn` are no part.
     """
     variant, objective = module_of(settings["variant"]), settings["objective"]["kind"]
     modules: tuple[str, ...] = (f"attention.{variant}", f"experiments.objectives.kinds.{objective}", *ROOTS)
@@ -74,11 +102,16 @@ def code_digests(settings: Mapping[str, Any], backend: str | None, root: Path | 
         modules += (*FINETUNED_ROOTS, f"experiments.tasks.finetuning.kinds.{settings['task']['kind']}")
     ran = frozenset((backend or "").split("+"))
     modules += (*_named_modules(settings["model"]), *(KERNELS[name] for name in sorted(ran & KERNELS.keys())))
+    unused = {module for name, module in KERNELS.items() if name not in ran}
+    if trained:
+        modules += TRAINING_ROOTS
+        unused |= {module for kind, module in OPTIMIZERS.items() if kind != settings["optimizer"]["kind"]}
     kind_of_data = f"experiments.data.kinds.{settings['data']['kind']}"
     # only for kinds that the user adds; for our own, the version of the packed text is enough
     modules += (kind_of_data,) * (module_file(kind_of_data) is not None)
     roots = (root or attention_folder().parent, *code_folders())
-    return _digests(roots, modules, ran) | _table_lines(settings["model"])
+    digests = _digests(roots, modules, frozenset(unused)) | _table_lines(settings["model"])
+    return digests | (_compiled_sources(roots[0]) if "compiled" in ran else {})
 
 
 def _named_modules(model: Mapping[str, Any]) -> tuple[str, ...]:
@@ -102,8 +135,8 @@ def _table_lines(model: Mapping[str, Any]) -> dict[str, str]:
 
 
 @functools.cache
-def _digests(roots: tuple[Path, ...], modules: tuple[str, ...], kernels: frozenset[str]) -> dict[str, str]:
-    """The digests of the modules and of everything that they import; of the kernels only those that ran."""
+def _digests(roots: tuple[Path, ...], modules: tuple[str, ...], unused: frozenset[str]) -> dict[str, str]:
+    """The digests of the modules and of everything that they import, without what the run does not use."""
     digests: dict[str, str] = {}
     waiting, seen = [*modules], {*modules}
     while waiting:
@@ -113,13 +146,15 @@ def _digests(roots: tuple[Path, ...], modules: tuple[str, ...], kernels: frozens
             assert path.with_suffix("").as_posix().replace("/", ".") not in modules, f"there is no {path}"
             continue
         digests[path.as_posix()] = file.digest
-        new = {name for name in file.imports if name.startswith(FOLLOWED) and _ran(name, kernels)} - seen
+        scoring = {SCORED_BY[name] for name in file.imports if name in SCORED_BY}
+        new = ({name for name in file.imports if name.startswith(FOLLOWED)} | scoring) - unused - seen
         seen |= new
         waiting += new
-    root = roots[0]
-    if "compiled" in kernels:
-        digests |= {path.relative_to(root).as_posix(): _source(path) for path in (root / COMPILED_SOURCES).glob("*")}
-    return dict(sorted(digests.items())) | {place: _version(root / place) for place in VERSIONED}
+    return dict(sorted(digests.items())) | {place: _version(roots[0] / place) for place in VERSIONED}
+
+
+def _compiled_sources(root: Path) -> dict[str, str]:
+    return {path.relative_to(root).as_posix(): _source(path) for path in (root / COMPILED_SOURCES).glob("*")}
 
 
 def added_digests() -> dict[str, str]:
@@ -144,9 +179,9 @@ def import_covered() -> None:
         _version(ours / place)
 
 
-def code_digest(settings: Mapping[str, Any], backend: str | None) -> str:
+def code_digest(settings: Mapping[str, Any], backend: str | None, *, trained: bool = True) -> str:
     """Hex SHA-256 of all the code that a run computes with."""
-    return digest(code_digests(settings, backend))
+    return digest(code_digests(settings, backend, trained=trained))
 
 
 def differing(before: Mapping[str, str], now: Mapping[str, str]) -> str:
@@ -154,12 +189,6 @@ def differing(before: Mapping[str, str], now: Mapping[str, str]) -> str:
     files = sorted(name for name in before.keys() | now.keys() if before.get(name) != now.get(name))
     shown = ", ".join(files[:4]) + (f" and {len(files) - 4} more" if len(files) > 4 else "")
     return f"the code ({shown})" if before and files else "the code"
-
-
-def _ran(module: str, kernels: frozenset[str]) -> bool:
-    """Whether a module is a kernel that ran, or not a kernel."""
-    name = module.removeprefix("attention.kernels.").removesuffix("_kernel")
-    return name not in KERNELS or name in kernels
 
 
 @functools.cache

@@ -308,8 +308,12 @@ def test_results_of_other_code_than_the_present_are_said(tmp_path, capsys):
         (folder := tmp_path / name).mkdir()
         (folder / "config.yaml").write_text(config_text(own))
         leave_result(folder, config=own, backend="compiled", code_digest=digest, validation_loss=5.0, perplexity=100.0)
+    (imported := tmp_path / "e").mkdir()
+    (imported / "config.yaml").write_text(config_text(config))
+    untrained = code_digest(config, "compiled", trained=False)
+    leave_result(imported, status="imported", config=config, backend="compiled", code_digest=untrained)
     line = "computed with other code than the present one: {} runs; to train them again, give their commands with runs="
-    for selection, said in (([], "b and 1 more of 4"), (["a", "b"], "b of 2"), (["a", "d"], None)):
+    for selection, said in (([], "b and 1 more of 5"), (["a", "b"], "b of 2"), (["a", "d", "e"], None)):
         compare_runs(selection, tmp_path, "loss", "json")
         printed = capsys.readouterr().err
         assert printed.startswith(line.format(said)) if said else "other code" not in printed, printed

@@ -48,6 +48,14 @@ def edited(tmp_path, gated):
         ("experiments/objectives/loss.py", "def ", "def a_"),
         ("experiments/model/layers/norm.py", "def ", "def a_"),
         ("experiments/data/batches.py", "def ", "def a_"),
+        ("experiments/training/step/muon.py", "3.4445", "3.4446"),
+        ("experiments/training/step/optimizer.py", "factors.get(parameter, 1.0)", "factors.get(parameter, 1.1)"),
+        ("experiments/training/step/schedule.py", "1 - done", "1 + done"),
+        ("experiments/training/step/learner.py", "step - 1", "step - 2"),
+        ("experiments/training/step/micro_batches.py", "micro_batch == 1", "micro_batch == 2"),
+        ("experiments/training/run_length.py", "min(", "max("),
+        ("experiments/training/evaluate.py", "1 << 12", "1 << 13"),
+        ("experiments/measure/quality.py", "def ", "def a_"),
         ("experiments/data/packing.py", "FORMAT = ", "FORMAT = 9"),
     ],
 )
@@ -65,6 +73,7 @@ def test_a_change_of_anything_that_a_run_computes_with_changes_its_file(gated, e
         ("attention/kernels/cpu/attend.cpp", "\n", "\n// a comment\n"),
         ("attention/talking_heads.py", "class Attention", "class Attentions"),
         ("attention/kernels/blocked.py", "def attend", "def attends"),
+        ("experiments/training/decoding/beam.py", "def ", "def a_"),
     ],
 )
 def test_comments_other_variants_and_kernels_that_did_not_run_change_nothing(gated, edited, path, before, after):
@@ -93,12 +102,29 @@ def test_it_imports_nothing_heavy_and_is_quick_from_the_second_cell_on(gated):
 
 def test_a_fine_tuned_run_computes_with_its_head_and_its_task_too(gated):
     finetuned = code_digests(gated | {"task": {"kind": "span"}}, "compiled")
-    task = {f"experiments/tasks/finetuning/{name}.py" for name in ("objective", "kinds/span", "answers", "squad")}
+    names = ("objective", "weights", "kinds/span", "answers", "squad")
+    task = {f"experiments/tasks/finetuning/{name}.py" for name in names}
     head = {"experiments/model/architectures/finetuned_encoder.py"}
     assert finetuned.keys() - code_digests(gated, "compiled").keys() == task | head
 
 
-@pytest.mark.parametrize("words", [["variant=gated"], ["variant=logits_only", "model.position=rotary"]])
+def test_only_the_optimizer_that_trains_counts_and_none_for_a_run_that_is_imported(gated):
+    muon, evaluation = "experiments/training/step/muon.py", "experiments/training/evaluate.py"
+    adamw = code_digests(gated | {"optimizer": {"kind": "adamw"}}, None)
+    assert code_digests(gated, None).keys() - adamw.keys() == {muon}
+    assert not {muon, evaluation} & code_digests(gated, None, trained=False).keys()
+
+
+def test_the_decoding_counts_for_an_objective_that_generates_texts(gated):
+    decoding = {f"experiments/training/decoding/{name}.py" for name in ("beam", "texts")}
+    translating = code_digests(gated | {"objective": {"kind": "translation"}}, None)
+    assert decoding <= translating.keys()
+    assert not decoding & code_digests(gated, None).keys()
+
+
+@pytest.mark.parametrize(
+    "words", [["variant=gated"], ["variant=logits_only", "model.position=rotary"], ["optimizer=adamw"]]
+)
 @pytest.mark.parametrize("more", [{}, {"task": {"name": "squad", "kind": "span"}}])
 def test_the_settings_that_decide_are_all_that_count(words, more):
     settings = compose(words).model_dump() | more

@@ -260,7 +260,7 @@ def test_an_error_of_a_step_is_recorded_and_leaves_as_it_is(settings, go, monkey
 
 
 def test_a_run_of_other_code_is_neither_done_nor_continued(settings, go, plain_copy, monkeypatch, tmp_path):
-    """A change of one character in a base class makes other code; a comment does not."""
+    """A change of one character in a base class or in the optimizer makes other code; a comment does not."""
 
     def edited(name, path, before, after):
         copy = tmp_path / name
@@ -271,6 +271,13 @@ def test_a_run_of_other_code_is_neither_done_nor_continued(settings, go, plain_c
         (copy / path).write_text(text.replace(before, after))
         monkeypatch.setattr(code_digest_module, "attention_folder", lambda: copy / "attention")
 
+    def refused(file, result, folder):
+        with pytest.raises(DataError, match=rf"the code \({file}\) has changed since .*run was trained"):
+            check_unchanged(settings(), folder, result)
+        (folder.path / "result.json").unlink(missing_ok=True)
+        with pytest.raises(Mistake, match=rf"the code \({file}\) has changed since .*run was begun"):
+            go(settings())
+
     result, folder = plain_copy
     edited(
         "comment", "attention/layers/attention_layer.py", "class AttentionLayer(", "# a comment\nclass AttentionLayer("
@@ -279,13 +286,7 @@ def test_a_run_of_other_code_is_neither_done_nor_continued(settings, go, plain_c
     (folder.path / "result.json").unlink()
     go(settings())
     edited("code", "attention/layers/attention_layer.py", "class AttentionLayer(", "class AttentionLayers(")
-    with pytest.raises(
-        DataError, match=r"the code \(attention/layers/attention_layer\.py\) has changed since .*run was trained"
-    ):
-        check_unchanged(settings(), folder, result)
-    (folder.path / "result.json").unlink()
-    with pytest.raises(
-        Mistake, match=r"the code \(attention/layers/attention_layer\.py\) has changed since .*run was begun"
-    ):
-        go(settings())
+    refused(r"attention/layers/attention_layer\.py", result, folder)
+    edited("optimizer", "experiments/training/step/optimizer.py", '"rate_factor": factor', '"rate_factor": factor + 0')
+    refused(r"experiments/training/step/optimizer\.py", result, folder)
     assert any(folder.checkpoint.glob("*"))
