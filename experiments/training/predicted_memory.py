@@ -15,6 +15,7 @@ from experiments.settings.run import Settings
 from experiments.tasks.choose import task_of
 from experiments.training.made_up import MadeUpVocabulary
 
+TOKENS = 1 << 22  # of the sequences that are looked at; more of them need memory in proportion
 BYTES_PER_PARAMETER = 16  # float32: weight, gradient, and AdamW's two moments
 HEAP_OVERHEAD = 1.5  # factor for glibc's heap, which has holes where tensors of other sizes were; measured
 
@@ -43,7 +44,8 @@ def _forward_bytes(
 ) -> tuple[int, int, int]:
     """(number of parameters, bytes of the storages saved for the backward pass, bytes of the largest of them)."""
     trainer = settings.trainer
-    sequences = min(trainer.micro_batch or trainer.batch_size, trainer.batch_size)
+    of_run = min(trainer.micro_batch or trainer.batch_size, trainer.batch_size)
+    sequences = min(of_run, max(1, TOKENS // settings.row_length))
     source = task_of(settings)
     objective = source.objective(MadeUpVocabulary(vocabulary_size))
     example = objective.batch(np.full((sequences, settings.row_length), vocabulary_size - 1), 0, 0)
@@ -63,5 +65,5 @@ def _forward_bytes(
             saved_tensors_hooks(keep, lambda tensor: tensor),
         ):
             predict(model, shapes)
-        sizes = [storage.nbytes() for key, storage in storages.items() if key not in weights]
+        sizes = [storage.nbytes() * of_run // sequences for key, storage in storages.items() if key not in weights]
         return sum(parameter.numel() for parameter in model.parameters()), sum(sizes), max(sizes)
