@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 from experiments.config.expressions import lines_in_words
 from experiments.config.groups import conf_for_hydra, groups, groups_of, known_keys, options
 from experiments.config.messages import COMMANDS, hydra_errors_as_mistakes, near_key
-from experiments.failures.failure import Mistake
+from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import did_you_mean
 
 # flags of Hydra that take the next argument as their value
@@ -92,7 +92,7 @@ def check_overrides(overrides: list[str], name: str = "config") -> list[Override
             )
     with hydra_errors_as_mistakes():
         parsed = OverridesParser.create().parse_overrides(overrides)
-    by_key: dict[str, str] = {}
+    given: list[tuple[str, str]] = []
     for override, text in zip(parsed, overrides, strict=True):
         key = override.get_key_element().lstrip("+~")
         if key.startswith(("hydra.", "hydra/")):
@@ -102,13 +102,12 @@ def check_overrides(overrides: list[str], name: str = "config") -> list[Override
             raise Mistake(f"{text!r}: overrides set keys; they do not add or remove them", hint)
         if "@" in key:
             raise Mistake(f"{text!r}: a key cannot contain @", near_key(key.replace("@", ""), name=name))
-        if key in by_key:
-            raise Mistake(f"{key} is given twice: {by_key[key]} and {text}")
-        by_key[key] = text
+        given.append((key, text))
         if key in groups_of(name):
             _check_choice(override)
         elif key in groups():
             raise Mistake(f"there is no setting {key!r}", near_key(key, name=name))
+    once(given)
     return parsed
 
 

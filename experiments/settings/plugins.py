@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 
 import yaml
 
-from experiments.failures.failure import Mistake
+from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import did_you_mean
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,19 +79,15 @@ def take(arguments: list[str]) -> list[str]:
     Raises Mistake.
     """
     left, rest = [*arguments], []
-    named: dict[str, str] = {}
+    named: list[tuple[str, str]] = []
     while left:
         argument = left.pop(0)
         flag, equals, name = argument.partition("=")
         if flag not in FLAGS or (flag == "plugins" and not equals):
             rest.append(argument)
             continue
-        key = FLAGS[flag]
-        name = name if equals else left.pop(0) if left else ""
-        if key in named:
-            raise Mistake(f"{key} is given twice: {named[key]} and {name}")
-        named[key] = name
-    add([f"{key}={name}" for key, name in named.items()])
+        named.append((FLAGS[flag], name if equals else left.pop(0) if left else ""))
+    add([f"{key}={name}" for key, name in once(named).items()])
     return rest
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 
-from experiments.failures.failure import Mistake
+from experiments.failures.failure import Mistake, once
 from experiments.failures.wording import did_you_mean
 from experiments.tables.definition.table import Budget, TableRow
 
@@ -41,18 +41,14 @@ def by_stage(overrides: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]
     """The overrides of the pretraining, and those of each fine-tuning by its name: `finetune.NAME.KEY=VALUE` becomes
     KEY=VALUE. Raises Mistake for a key that is given twice.
     """
-    given: dict[str, str] = {}
-    for override in overrides:
-        key = key_of(override)
-        if key in given:
-            raise Mistake(f"{key} is given twice: {given[key]} and {override}")
-        given[key] = override
-    of_pretraining = [override for override in overrides if not override.startswith(FINETUNE_PREFIX)]
+    of_pretraining: list[str] = []
     of_finetuning: dict[str, list[str]] = {}
-    for override in overrides:
+    for override in once((key_of(override), override) for override in overrides).values():
         if override.startswith(FINETUNE_PREFIX):
             name, _, rest = override.removeprefix(FINETUNE_PREFIX).partition(".")
             of_finetuning.setdefault(name, []).append(rest)
+        else:
+            of_pretraining.append(override)
     return of_pretraining, of_finetuning
 
 
