@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
 from experiments.record.folder import RESULT
 from experiments.record.result import Fields
-from experiments.results.checked import marked_result, other_code
+from experiments.results.checked import first_lines, marked_result, other_code
 from experiments.results.index import Index, without_collection
 
 
@@ -58,9 +58,9 @@ def results_of(runs: Path, selection: list[str]) -> list[Fields]:
 
     Raises Mistake for a run that has not ended, and for a key that no run has.
     """
-    with Index(runs) as index:
+    with Index(runs) as index, first_lines(_warn) as warn:
         named = named_folders(selection, runs)
-        results = list(_results(named, index) if named else _ended(runs, index))
+        results = list(_results(named, index, warn) if named else _ended(runs, index, warn))
     return matching(selection, results)
 
 
@@ -85,15 +85,15 @@ def sorted_by(sort: str, rows: list[Row]) -> list[Row]:
     return sorted(known, key=lambda row: _orderable(row[column]), reverse=descending) + unknown
 
 
-def _ended(runs: Path, index: Index) -> Iterator[Fields]:
+def _ended(runs: Path, index: Index, warn: Callable[[str], None]) -> Iterator[Fields]:
     """The results of the runs that have ended, by name."""
     folders = sorted(runs.iterdir(), key=attrgetter("name")) if runs.is_dir() else []
-    return (result for folder in folders if (result := marked_result(folder, index, _warn)) is not None)
+    return (result for folder in folders if (result := marked_result(folder, index, warn)) is not None)
 
 
-def _results(folders: list[Path], index: Index) -> Iterator[Fields]:
+def _results(folders: list[Path], index: Index, warn: Callable[[str], None]) -> Iterator[Fields]:
     for folder in folders:
-        result = marked_result(folder, index, _warn)
+        result = marked_result(folder, index, warn)
         if result is None:
             raise Mistake(
                 f"{folder}: the run has not finished; there is no {RESULT}",

@@ -32,7 +32,7 @@ from experiments.files.digest import unsealed
 from experiments.files.disk import written_at
 from experiments.files.plain import from_json
 from experiments.record.dotted import Values, value_at
-from experiments.record.folder import RENDERED
+from experiments.record.folder import METRICS, RENDERED
 from experiments.record.result import Fields
 from experiments.results.checked import CHANGED
 from experiments.results.index import Index, without_collection
@@ -196,8 +196,16 @@ def _beside(run: Columns, mean: Columns) -> Columns:
 
 
 def _trusted_curve(result: Fields, index: Index) -> dict[str, Any]:
-    """The curve of a run; empty for a run whose files have changed, which was reported already."""
-    return parse_metrics(b"") if result["status"] == CHANGED else curve_of(result["folder"], index)
+    """The curve of a run; empty for a run whose files have changed, which was reported already, and for metrics that
+    cannot be read, which is reported here.
+    """
+    if result["status"] != CHANGED:
+        try:
+            return curve_of(result["folder"], index)
+        except (OSError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            print(f"without a curve: {result['folder'] / METRICS}: {reason}", file=sys.stderr)
+    return parse_metrics(b"")
 
 
 def _heads(folders: list[Path], index: Index) -> tuple[dict[int, Any], list[str]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from experiments.dashboard.curves import curve_of
@@ -13,7 +14,7 @@ from experiments.measure.quality import perplexity
 from experiments.record.dotted import value_at
 from experiments.record.folder import CONFIG, RunFolder, parse_config
 from experiments.record.result import UNKNOWN, Fields
-from experiments.results.checked import marked_result, other_code
+from experiments.results.checked import first_lines, marked_result, other_code
 from experiments.results.index import Index
 
 
@@ -43,15 +44,13 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[Fields]:
 
 
 def _readable(folders: list[Path], index: Index) -> Iterator[Fields]:
-    def say(line: str) -> None:
-        print(line, file=sys.stderr)
-
-    for folder in folders:
-        result = marked_result(folder, index, say)
-        try:
-            yield (result or _unfinished(folder, index)) | {"run": folder.name, "folder": folder}
-        except (OSError, ValueError) as error:
-            say(f"left out: {folder}: {' '.join(str(error).split())}")
+    with first_lines(partial(print, file=sys.stderr)) as say:
+        for folder in folders:
+            result = marked_result(folder, index, say)
+            try:
+                yield (result or _unfinished(folder, index)) | {"run": folder.name, "folder": folder}
+            except (OSError, ValueError) as error:
+                say(f"left out: {folder}: {' '.join(str(error).split())}")
 
 
 def _unfinished(folder: Path, index: Index) -> Fields:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from experiments.record.plugin_files import lacking_plugin
 from experiments.record.result import UNKNOWN, Fields, Result
 from experiments.results.index import Index
 
+SAID = 10  # lines about runs that are printed
 CHANGED = "changed"  # status of a run with a file that has changed since its result was written: no numbers
 BESIDE = (CONFIG, ENVIRONMENT, METRICS, TOKENIZER, PREDICTIONS)
 
@@ -53,6 +56,24 @@ def marked_result(folder: Path, index: Index, say: Callable[[str], None]) -> Fie
         return result and result | {"run": folder.name, "folder": folder}
     config = _settings(folder)
     return UNKNOWN | {"run": folder.name, "status": CHANGED, "config": config, "seed": (config or {}).get("seed")}
+
+
+@contextmanager
+def first_lines(say: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
+    """A block with a `say` that passes on the first lines about runs, and only the number of the others."""
+    left_out = 0
+    said = itertools.count(1)
+
+    def say_first(line: str) -> None:
+        nonlocal left_out
+        if next(said) <= SAID:
+            say(line)
+        else:
+            left_out += 1
+
+    yield say_first
+    if left_out:
+        say(f"and {left_out} more like these")
 
 
 def other_code(results: Sequence[Fields]) -> str:

@@ -145,6 +145,15 @@ def test_files_that_are_removed_meanwhile_are_left_out(make, tmp_path):
     assert command.newest(tmp_path / "none") == (0, 0)
 
 
+def test_a_run_whose_metrics_cannot_be_read_has_no_curve(make, tmp_path, capsys):
+    make("a")
+    # a result that is right about its files, one of which is not JSON
+    make("b", losses=(6.0, float("nan"), 4.5, 4.0), heads=24)
+    data = page_data([], tmp_path / "runs")
+    assert len(data["configurations"]) == 2
+    assert "without a curve: " in (said := capsys.readouterr().err) and "b/metrics.jsonl: NaN is not a number" in said
+
+
 def test_the_command_line(make, tmp_path, attn):
     make("a")
     make("b", variant="talking_heads", heads=24)

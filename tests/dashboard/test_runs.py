@@ -76,6 +76,16 @@ def test_a_damaged_run_is_marked_or_left_out_and_said(make, chosen, capsys):
     assert "changed: " in said and "b/result.json" in said and "left out: " in said
 
 
+def test_of_many_damaged_runs_the_first_are_named_and_the_others_counted(make, chosen, capsys):
+    make("z")
+    for number in range(14):
+        (make(f"a{number:02}") / "result.json").write_text("{")
+    assert len(chosen()) == 15
+    said = capsys.readouterr().err.splitlines()
+    assert [line.startswith("changed: ") for line in said] == [True] * 10 + [False]
+    assert "a09/" in said[9] and said[10] == "and 4 more like these"
+
+
 def test_an_index_follows_a_run_that_goes_on(make, chosen):
     folder = make("a", losses=(6.0, 5.0), finished=False)
     assert chosen()[0]["validation_loss"] == 5.5
