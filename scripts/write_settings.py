@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT))
 from experiments.config.expressions import MISSING, in_words  # noqa: E402
 from experiments.config.groups import options  # noqa: E402
 from experiments.settings.finetuning import Benchmark, FinetuningSettings  # noqa: E402
-from experiments.settings.group import LARGEST, Group  # noqa: E402
+from experiments.settings.group import LARGEST_SIZE, Group  # noqa: E402
 from experiments.settings.plugins import CONF  # noqa: E402
 from experiments.settings.run import Settings  # noqa: E402
 from experiments.settings.variant import module_of, schema  # noqa: E402
@@ -247,7 +247,7 @@ def bounds(node: dict[str, Any]) -> str:
     """The range of a number."""
     signs = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
     # the page gives the limit of all sizes once
-    limits = {sign: node[key] for key, sign in signs.items() if node.get(key, LARGEST) != LARGEST}
+    limits = {sign: node[key] for key, sign in signs.items() if node.get(key, LARGEST_SIZE) != LARGEST_SIZE}
     return "".join(f", {sign} {'2^32' if limit == 2**32 else f'{limit:g}'}" for sign, limit in limits.items())
 
 

@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, BinaryIO
 
-LARGEST = 1 << 30  # bytes of a file that is read whole
+LARGEST_READ = 1 << 30  # bytes of a file that is read whole
 
 
 class UnreadableError(PermissionError):
@@ -62,7 +62,7 @@ def open_regular(path: Path) -> BinaryIO:
 def read_bytes(path: Path) -> bytes:
     """The bytes of a regular file. Raises OSError."""
     with open_regular(path) as file:
-        if (size := os.fstat(file.fileno()).st_size) > LARGEST:
+        if (size := os.fstat(file.fileno()).st_size) > LARGEST_READ:
             raise OSError(errno.ERANGE, f"it has {size:,} bytes, which are too many to read", str(path))
         return file.read()
 

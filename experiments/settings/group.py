@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-LARGEST = 2**20
+LARGEST_SIZE = 2**20
+
+
+def _without_home(path: str) -> str:
+    if path.startswith("~"):
+        raise ValueError(f"{path}: only a shell replaces ~, and not within quotes; write $HOME, or ./~ for such a name")
+    return path
+
 
 # of a dimension: the bytes of a tensor with three of the largest still fit 64 bits
-Size = Annotated[int, Field(ge=1, le=LARGEST)]
+Size = Annotated[int, Field(ge=1, le=LARGEST_SIZE)]
 Depth = Annotated[int, Field(ge=1, le=1_000)]  # each layer takes time, even where nothing is computed
 Number = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
@@ -20,6 +27,7 @@ Fraction = Annotated[float, Field(ge=0, lt=1)]
 Share = Annotated[float, Field(ge=0, le=1)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 Text = Annotated[str, Field(min_length=1)]
+Folder = Annotated[Text, AfterValidator(_without_home)]  # one that is made if it is missing
 
 WhichCheckpoint = Literal["best", "newest"]  # of the lowest validation loss, or the last
 

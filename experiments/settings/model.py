@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.settings.group import LARGEST, Depth, Fraction, Group, Positive, Size
+from experiments.settings.group import LARGEST_SIZE, Depth, Fraction, Group, Positive, Size
 from experiments.settings.norm import NORM_KINDS
 from experiments.settings.position import POSITION_KINDS
 
@@ -41,12 +41,12 @@ class Model(Group):
     segment_length: Size | None  # tokens that attend to each other and to the segment before; null: no segments
     sinusoidal_base: Positive  # the slowest sinusoid rotates by about 1 / base radians per token
     position_start: Literal["normal", "sinusoidal"]  # start of learned positions
-    relative_buckets: Annotated[int, Field(ge=4, le=LARGEST)]  # T5's buckets of distance, both directions together
+    relative_buckets: Annotated[int, Field(ge=4, le=LARGEST_SIZE)]  # T5's buckets of distance, both directions together
     relative_distance: Size  # distances from this one on share the last bucket
     activation: Literal["gelu", "gelu_tanh", "relu"]  # activation of the feed-forward
     gated: bool  # the feed-forward has a second inner map, which the activation's output multiplies
     linear_bias: bool  # biases of the attention's and the feed-forward's linear maps
-    token_types: Annotated[int, Field(ge=0, le=LARGEST)]  # rows of the token-type table; 0 = no table
+    token_types: Annotated[int, Field(ge=0, le=LARGEST_SIZE)]  # rows of the token-type table; 0 = no table
     head_transform: bool  # a dense layer, the activation and a norm before the output embedding, as BERT has
     tied: bool  # the output embedding is the input embedding
     head_bias: bool  # a bias on each logit

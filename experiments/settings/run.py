@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from attention.kernels import kernel_modules
 from experiments.settings.data import DataSettings
 from experiments.settings.devices import largest_part
-from experiments.settings.group import LARGEST, Depth, Group, Number, Rate, Seed, Size, Text
+from experiments.settings.group import LARGEST_SIZE, Depth, Folder, Group, Number, Rate, Seed, Size
 from experiments.settings.kinds import kinds, one_of
 from experiments.settings.logger import Logger
 from experiments.settings.model import Model, Norm
@@ -44,15 +44,15 @@ class Settings(Group):
     hidden_size: Size  # width of the residual stream
     layers: Depth  # depth of the model
     norm: Norm  # where norms stand, see norms.md
-    length: Annotated[int, Field(ge=8, le=LARGEST)]  # tokens in a sequence
+    length: Annotated[int, Field(ge=8, le=LARGEST_SIZE)]  # tokens in a sequence
     batch_size: Size  # sequences in a step
     learning_rate: Rate  # peak learning rate, see optimizers.md
     max_steps: Number | None  # steps of the run; null: another limit ends it
     precision: Precision  # auto: bf16 if the hardware has fast instructions for it
     backend: BackendName  # attention kernel; auto: the fastest that is exact for the case
     seed: Seed  # seed of starting values, batches, masks and dropout
-    runs: Text  # folder of the run folders
-    cache: Text  # folder of tokenizers and packed corpora
+    runs: Folder  # folder of the run folders
+    cache: Folder  # folder of tokenizers and packed corpora
     # groups
     variant: dict[str, Any]
     model: Model

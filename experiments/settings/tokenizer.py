@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from experiments.settings.group import LARGEST, Group, Size, Text
+from experiments.settings.group import LARGEST_SIZE, Group, Size, Text
 
 
 class TrainedTokenizer(Group):
@@ -14,7 +14,7 @@ class TrainedTokenizer(Group):
 
     kind: Literal["byte_bpe", "wordpiece"]
     # ids, special tokens included; a small text may support fewer
-    vocabulary_size: Annotated[int, Field(ge=300, le=LARGEST)]
+    vocabulary_size: Annotated[int, Field(ge=300, le=LARGEST_SIZE)]
     # characters that WordPiece knows; null: 1,000 letters, and Chinese characters in half of the vocabulary
     alphabet: Size | None = None
 

@@ -160,6 +160,8 @@ def test_no_configuration_can_import_anything(path):
         (["+heds=24"], ["+heds=24", "did you mean heads?"]),
         (["++heads=24"], ["do not add", "write heads=24"]),
         (["~heads"], ["do not add or remove"]),
+        (["runs='~/x'"], ["runs: ~/x: only a shell replaces ~", "$HOME"]),
+        (["cache='~'"], ["cache: ~: only a shell replaces ~"]),
         (["heads=6", "heads=12"], ["heads is given twice", "heads=6", "heads=12"]),
         (["heads"], ["'heads' is not an override", "key=value"]),
         (["variant=talkin"], ["no variant 'talkin'", "talking_heads"]),
