@@ -24,7 +24,7 @@ from experiments.measure.cores import Neighbours
 from experiments.processes.child import end_with_parent
 from experiments.processes.interruption import Interrupted, Interruption
 from experiments.record.code_digest import code_digests, differing
-from experiments.record.folder import RunFolder, run_name
+from experiments.record.folder import RunFolder, configuration_digest, run_name
 from experiments.record.mirrors.mirrors import Mirrors
 from experiments.record.result import Result
 from experiments.settings.run import Settings
@@ -63,8 +63,13 @@ def finished_result(settings: Settings) -> Result | None:
 
 
 def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> None:
-    """Raises DataError if a result was computed with other code or another text than the present ones."""
+    """Raises DataError if a result is that of another configuration, as in a folder that was renamed, or was computed
+    with other code or another text than the present ones.
+    """
     anew = "start again in another folder with runs=FOLDER"
+    own, asked = configuration_digest(result.config or {}), configuration_digest(settings.model_dump())
+    if own != asked:
+        raise DataError(f"{folder.path}: contains a run of another configuration (digest {own}, not {asked}); {anew}")
     now = code_digests(settings.model_dump(), result.backend)
     if result.code_digest != digest(now):
         before = (folder.environment() or {}).get("code", {})

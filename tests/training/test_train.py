@@ -259,6 +259,13 @@ def test_an_error_of_a_step_is_recorded_and_leaves_as_it_is(settings, go, monkey
     assert json.loads((tmp_path / "run" / "result.json").read_text())["reason"] == "shapes"
 
 
+def test_a_finished_run_in_the_folder_of_another_is_not_taken_for_that_one(settings, plain_copy):
+    result, folder = plain_copy
+    check_unchanged(settings(), folder, result)
+    with pytest.raises(DataError, match=r"run: contains a run of another configuration \(digest \w{8}, not \w{8}\)"):
+        check_unchanged(settings(seed=1), folder, result)
+
+
 def test_a_run_of_other_code_is_neither_done_nor_continued(settings, go, plain_copy, monkeypatch, tmp_path):
     """A change of one character in a base class or in the optimizer makes other code; a comment does not."""
 
