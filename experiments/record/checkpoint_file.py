@@ -14,7 +14,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from experiments.failures.failure import Mistake
 from experiments.files.digest import file_digest
 from experiments.files.disk import files_named
-from experiments.record.durable import disk_errors_as_failures, replacing, swept, write
+from experiments.record.durable import RunFolderError, disk_errors_as_failures, replacing, swept, write
 from experiments.record.folder import CONFIG, PREFIX, TOKENIZER, RunFolder, checksum, configuration_digest
 from experiments.settings.group import WhichCheckpoint
 
@@ -85,8 +85,11 @@ def load_weights(
 ) -> tuple[int, dict[str, Any]]:
     """Give `model` the weights of a run's best or newest good checkpoint; returns its step and its header.
 
-    tokenizer: the digest of the tokenizer in the run's folder. Raises Mistake if there is no checkpoint, and if it
-    belongs to another model, other settings or another tokenizer than the folder's.
+    tokenizer: the digest of the tokenizer in the run's folder. `report` receives a line about each damaged checkpoint,
+    and one if a finished run had a later checkpoint than this one.
+
+    Raises Mistake if there is no checkpoint, and if it belongs to another model, other settings or another tokenizer
+    than the folder's.
     """
     checkpoint = load(run.checkpoint, which, report)
     if checkpoint is None:
@@ -94,9 +97,24 @@ def load_weights(
         folder = run.checkpoint
         raise Mistake(f"{folder}: there is no good {which} checkpoint to load; --checkpoint {other} loads the other")
     check_origin(checkpoint, run, tokenizer)
+    if not _is_final(checkpoint, which, run):
+        report(
+            f"{checkpoint.path}: is an earlier checkpoint than the {which} one of the finished run, which is missing"
+        )
     live = weights(model)
     restore(live, {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(MODEL)})
     return checkpoint.step, checkpoint.header
+
+
+def _is_final(checkpoint: Checkpoint, which: WhichCheckpoint, run: RunFolder) -> bool:
+    """Whether a checkpoint is the one that the result of a finished run is about; True if no result says more."""
+    with suppress(RunFolderError):
+        result = run.result()
+        if result is not None and result.status == "done":
+            if which == "newest":
+                return checkpoint.step == result.steps
+            return checkpoint.header.get("validation_loss") == result.best_validation_loss
+    return True
 
 
 def origin(settings: dict[str, Any], tokenizer: str) -> dict[str, str]:

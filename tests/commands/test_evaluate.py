@@ -60,6 +60,17 @@ def test_the_precision_is_that_of_the_training_unless_another_is_asked_for(score
     assert scored("precision=fp32")[0] != trained
 
 
+def test_an_earlier_checkpoint_than_that_of_the_result_is_named(score, runs, tmp_path, capsys):
+    """A backup that was restored in part may bring one back."""
+    assert "earlier checkpoint" not in score[1]()[1]
+    shutil.copytree(runs, tmp_path / "runs")
+    earlier, last = sorted(tmp_path.glob("runs/*/checkpoint/step-*.safetensors"))
+    last.unlink()
+    evaluate_run("multi_head", [], tmp_path / "runs", "newest", "json")
+    said = capsys.readouterr().err
+    assert f"{earlier}: is an earlier checkpoint than the newest one of the finished run" in said
+
+
 def test_text_that_the_run_was_trained_on_is_named(score, runs, text_file, tmp_path, monkeypatch):
     _, scored = score
     said = "was trained on text of this {} split: the score does not tell how well it predicts other text"
