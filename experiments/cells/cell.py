@@ -51,7 +51,7 @@ def folder_of(settings: Settings) -> RunFolder:
 def finished_result(settings: Settings) -> Result | None:
     """The result of a finished run.
 
-    Raises RunFolderError, and DataError if the code or the text has changed since.
+    Raises RunFolderError, and DataError as `check_unchanged` does.
     """
     folder = folder_of(settings)
     result = folder.result()
@@ -64,7 +64,7 @@ def finished_result(settings: Settings) -> Result | None:
 
 def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> None:
     """Raises DataError if a result is that of another configuration, as in a folder that was renamed, or was computed
-    with other code or another text than the present ones.
+    with other code, another tokenizer or another text than the present ones.
     """
     anew = "start again in another folder with runs=FOLDER"
     own, asked = configuration_digest(result.config or {}), configuration_digest(settings.model_dump())
@@ -74,7 +74,10 @@ def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> No
     if result.code_digest != digest(now):
         before = (folder.environment() or {}).get("code", {})
         raise DataError(f"{differing(before, now)} has changed since {folder.path} was trained; {anew}")
-    if task_of(settings).identity() not in (None, result.corpus):
+    task = task_of(settings)
+    if task.tokenizer_digest() not in (None, result.tokenizer_digest):
+        raise DataError(f"{folder.path} was trained with another tokenizer than the present one; {anew}")
+    if task.identity() not in (None, result.corpus):
         raise DataError(f"{folder.path} was trained on a different text than the present one; {anew}")
 
 

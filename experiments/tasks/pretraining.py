@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.data.cache import Cache
 from experiments.data.corpus import open_corpus
 from experiments.data.packing import Dataset, is_prepared, prepare
-from experiments.data.tokenizer import ReportProgress, load
+from experiments.data.tokenizer import ReportProgress, Tokenizer, load
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:
@@ -31,6 +31,11 @@ class Pretraining:
         data = self.settings.data
         return None if data.needs_network else open_corpus(data, Cache(self.cache, None)).identity
 
+    def tokenizer_digest(self) -> str | None:
+        """The digest of a tokenizer from a file, with the sentinels of the objective; None for one that is trained."""
+        tokenizer = self.settings.tokenizer
+        return self._of_file(tokenizer.path).digest if tokenizer.kind == "file" else None
+
     def is_ready(self) -> bool:
         """Whether tokenizer and packed text are in the cache."""
         settings = self.settings
@@ -52,7 +57,10 @@ class Pretraining:
         tokenizer = self.settings.tokenizer
         if tokenizer.kind != "file":
             return tokenizer.vocabulary_size + self.sentinels
-        return load(Path(tokenizer.path)).with_sentinels(self.sentinels).vocabulary_size
+        return self._of_file(tokenizer.path).vocabulary_size
+
+    def _of_file(self, path: str) -> Tokenizer:
+        return load(Path(path)).with_sentinels(self.sentinels)
 
     def build_model(self, vocabulary_size: int) -> Transformer:
         """The model that the objective trains, without values."""

@@ -25,6 +25,9 @@ class Task(Protocol):
     def identity(self) -> dict[str, Any] | None:
         """The value that `corpus` of a result would have; None if only the hub could tell. Raises DataError."""
 
+    def tokenizer_digest(self) -> str | None:
+        """The digest of the tokenizer, if settings name its file; None for another. Raises DataError."""
+
     def is_ready(self) -> bool:
         """Whether `prepare` would find everything in the cache. Raises DataError."""
 

@@ -175,3 +175,21 @@ def test_a_sweep_over_text_that_is_not_there_starts_nothing(attn, tmp_path):
     done = attn("train", "-m", "seed=0,1", "data=text", "data.train=absent.txt")
     assert done.returncode == 2 and "absent.txt" in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_finished_run_is_not_taken_for_that_of_another_tokenizer_in_the_same_file(attn, tiny, tmp_path):
+    words = [word for word in tiny if not word.startswith("max_steps")] + ["max_steps=1"]
+    assert attn("train", *words, "runs=first").returncode == 0
+    (made,) = tmp_path.glob("first/*/tokenizer.json")
+    content = json.loads(made.read_text())
+    path = tmp_path / "own.json"
+    path.write_text(json.dumps(content))
+    words = [word for word in words if not word.startswith("tokenizer")] + ["tokenizer=file", f"tokenizer.path={path}"]
+    assert attn("train", *words).returncode == 0
+    # two tokens change places
+    vocabulary = content["model"]["vocab"]
+    one, other = sorted(vocabulary, key=vocabulary.get)[-2:]
+    vocabulary[one], vocabulary[other] = vocabulary[other], vocabulary[one]
+    path.write_text(json.dumps(content))
+    done = attn("train", *words)
+    assert done.returncode == 2 and "was trained with another tokenizer than the present one" in done.stderr

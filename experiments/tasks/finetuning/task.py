@@ -35,6 +35,9 @@ class Finetuning:
         task = self.settings.task
         return identity(task, Cache(self.cache, None)) if is_local(task) else None
 
+    def tokenizer_digest(self) -> None:
+        """None: the tokenizer is part of the pretrained run, whose digests are in the settings."""
+
     def is_ready(self) -> bool:
         """Whether the windows are in the cache. Raises DataError also if a run would be scored on what it learns."""
         cache = Cache(self.cache, None)
