@@ -87,10 +87,11 @@ class _SignalHoldingLoader(Loader):
             self._finder.importing = True
             try:
                 self._own.exec_module(module)
-            except (MemoryError, OSError, RuntimeError, ValueError) as error:
+            except (AttributeError, LookupError, MemoryError, OSError, RuntimeError, TypeError, ValueError) as error:
                 name = module.__name__
                 if name not in LIBRARIES:
                     raise
-                raise refusal(error) or Failure(f"{name} cannot be imported: {first_line(error)}") from error
+                where = f"python -c 'import {name}' shows where"
+                raise refusal(error) or Failure(f"{name} cannot be imported: {first_line(error)}\n  {where}") from error
             finally:
                 self._finder.importing = False

@@ -88,6 +88,11 @@ def test_an_imported_module_looks_as_if_there_were_no_hook(library):
     ("fault", "said"),
     [
         ("ValueError('Invalid log settings: loud')", "clanging cannot be imported: Invalid log settings: loud"),
+        # of torch, for an empty TORCH_LOGS
+        (
+            "AttributeError('no levels')",
+            "clanging cannot be imported: no levels\n  python -c 'import clanging' shows where",
+        ),
         ("MemoryError", "there is not enough memory"),
     ],
 )
