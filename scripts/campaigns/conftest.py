@@ -46,3 +46,17 @@ def training(tiny: list[str], nursery: Nursery, tmp_path_factory: pytest.TempPat
     code, said = nursery.run(*words, cwd=tmp_path_factory.mktemp("warm"))
     assert code == 0, said
     return words
+
+
+@pytest.fixture(scope="session")
+def bert(nursery: Nursery, training: list[str], tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A run that a format of Hugging Face can express, and the folder of its export."""
+    folder = tmp_path_factory.mktemp("bert")
+    own = ("norm=post", "position=learned", "head_transform=true", "token_types=2")
+    made = ("train", *training[1:], own[0], *(f"model.{each}" for each in own[1:]))
+    code, said = nursery.run(*made, cwd=folder)
+    assert code == 0, said
+    (run,) = folder.glob("runs/multi_head-*")
+    code, said = nursery.run("export", str(run), "there", cwd=folder)
+    assert code == 0, said
+    return run, folder / "there"

@@ -56,6 +56,20 @@ def test_of_a_corpus(fill, training):
     )
 
 
+def test_of_an_export(fill, bert):
+    fill(lambda folder: ["export", str(bert[0]), "there"], lambda folder: files_in(folder / "there"))
+
+
+def test_of_an_import(fill, bert, training):
+    data = [word for word in training if word.startswith("data")]
+    fill(lambda folder: ["import", str(bert[1]), "--name", "theirs", *data], runs_in)
+
+
+def test_of_a_fine_tuning(fill, words):
+    more = ("max_steps=20", "epochs=null", "batch_size=8", "trainer.checkpoint_every=5", "trainer.evaluate_every=10")
+    fill(lambda folder: ["finetune", *words("sst2", *more, f"runs={folder / 'runs'}")], runs_in)
+
+
 def test_without_locks_nothing_is_made_and_it_is_said(spoiled, training, tmp_path):
     without = {"cwd": tmp_path, "spoil": (-1, 0)}
     code, said = spoiled.run(*training, **without)

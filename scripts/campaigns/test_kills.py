@@ -88,20 +88,6 @@ def test_a_fine_tuning(kill, nursery, words, tries):
     kill(Subject(start, runs_in), tries(2, 50))
 
 
-@pytest.fixture(scope="module")
-def bert(nursery, training, tmp_path_factory):
-    """A run that a format of Hugging Face can express, and the folder of its export."""
-    folder = tmp_path_factory.mktemp("bert")
-    own = ("norm=post", "position=learned", "head_transform=true", "token_types=2")
-    made = ("train", *training[1:], own[0], *(f"model.{each}" for each in own[1:]))
-    code, said = nursery.run(*made, cwd=folder)
-    assert code == 0, said
-    (run,) = folder.glob("runs/multi_head-*")
-    code, said = nursery.run("export", str(run), "there", cwd=folder)
-    assert code == 0, said
-    return run, folder / "there"
-
-
 def test_an_export(kill, nursery, bert, tries):
     """The repeated command is refused if the export is complete."""
 
