@@ -26,10 +26,9 @@ POSITION_TABLE = "embedding.position.weight"
 
 def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint, model_type: str | None) -> None:
     """Write a run's checkpoint as a folder that transformers loads. Raises Mistake."""
-    from safetensors.torch import save_file
 
     from experiments.data.tokenizer import load
-    from experiments.record.checkpoint_file import MODEL, load_weights, weights
+    from experiments.record.checkpoint_file import MODEL, load_weights, weights, write_tensors
 
     check_target(target)
     run = RunFolder(find_run(name, runs))
@@ -45,7 +44,7 @@ def export_run(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint,
     theirs = _without_shared(format.to_hugging_face(ours, settings))
 
     with new_folder(target) as partial:
-        save_file(theirs, partial / "model.safetensors", {"format": "pt"})
+        write_tensors(theirs, partial / "model.safetensors", {"format": "pt"})
         (partial / "config.json").write_text(to_json(config, indent=2) + "\n", encoding="utf-8")
         tokenizer.with_frame(*format.frame).save(partial / TOKENIZER)
         (partial / "tokenizer_config.json").write_text(tokenizer_config(tokenizer, settings), encoding="utf-8")

@@ -29,11 +29,10 @@ READS_LIKE = {"causal_decoder": "gpt2", "encoder_decoder": "t5"}
 
 def export_custom(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoint) -> None:
     """Write a run's checkpoint, of any variant, for `from_pretrained(..., trust_remote_code=True)`. Raises Mistake."""
-    from safetensors.torch import save_file
 
     from experiments.data.tokenizer import load
     from experiments.formats.format import format_of
-    from experiments.record.checkpoint_file import MODEL, load_weights, weights
+    from experiments.record.checkpoint_file import MODEL, load_weights, weights, write_tensors
 
     check_target(target)
     run = RunFolder(find_run(name, runs))
@@ -45,7 +44,7 @@ def export_custom(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoi
     ids = {"pad_token_id": tokenizer.pad_id, "bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
     alike = format_of(READS_LIKE.get(settings.objective.architecture, "bert"))
     with new_folder(target) as partial:
-        save_file(stored, partial / "model.safetensors", {"format": "pt"})
+        write_tensors(stored, partial / "model.safetensors", {"format": "pt"})
         config = alike.with_tokens(_config(settings, tokenizer.vocabulary_size), ids)
         (partial / "config.json").write_text(to_json(config, indent=2) + "\n", encoding="utf-8")
         tokenizer.with_frame(*alike.frame).save(partial / TOKENIZER)

@@ -13,8 +13,8 @@ import errno
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,8 +52,7 @@ def save(folder: Path, which: WhichCheckpoint, step: int, tensors: dict[str, Ten
     path = folder / f"{PREFIX[which]}-{step:09d}.safetensors"
     swept(folder)
     with replacing(path) as temporary:
-        with _as_os_error():
-            save_file(tensors, temporary, {"header": json.dumps(header)})
+        write_tensors(tensors, temporary, {"header": json.dumps(header)})
         # the library makes a file that only its owner can read
         temporary.chmod(0o644)
         # before the file gets its name: a file without a checksum is not a checkpoint, a checksum alone is ignored
@@ -104,6 +103,18 @@ def load_weights(
     live = weights(model)
     restore(live, {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(MODEL)})
     return checkpoint.step, checkpoint.header
+
+
+def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
+    """Write a safetensors file. Raises OSError, which the library gives in words only: "... (os error 28)"."""
+    try:
+        save_file(tensors, path, metadata)
+    except SafetensorError as error:
+        match = re.search(r"os error (\d+)", str(error))
+        if match is None:
+            raise
+        number = int(match[1])
+        raise OSError(number, os.strerror(number), str(path)) from error
 
 
 def _is_final(checkpoint: Checkpoint, which: WhichCheckpoint, run: RunFolder) -> bool:
@@ -180,19 +191,6 @@ def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:
 def _files(folder: Path, which: WhichCheckpoint) -> list[Path]:
     with disk_errors_as_failures(folder):
         return files_named(folder, f"{PREFIX[which]}-*.safetensors")[::-1]
-
-
-@contextmanager
-def _as_os_error() -> Iterator[None]:
-    """The system's error, which the library gives in words only: "... (os error 28)"."""
-    try:
-        yield
-    except SafetensorError as error:
-        match = re.search(r"os error (\d+)", str(error))
-        if match is None:
-            raise
-        number = int(match[1])
-        raise OSError(number, os.strerror(number)) from error
 
 
 def _remove(*paths: Path) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from experiments.config.check import from_tree
@@ -22,7 +22,7 @@ from experiments.heads.trained_run import TrainedRun
 from experiments.model.transformer import Transformer
 from experiments.objectives.loss import loss
 from experiments.objectives.objective import Batch
-from experiments.record.checkpoint_file import restore, weights
+from experiments.record.checkpoint_file import restore, weights, write_tensors
 from experiments.record.durable import read_sealed, replacing, swept, write, write_sealed
 from experiments.record.folder import CONFIG, TOKENIZER, config_text, parse_config
 from experiments.tasks.pretraining import Pretraining
@@ -93,7 +93,7 @@ def export_pruned(run: TrainedRun, removed: Iterable[Head], folder: Path) -> Tra
     with replacing(folder / TOKENIZER) as temporary:
         run.tokenizer.save(temporary)
     with replacing(folder / "model.safetensors") as temporary:
-        save_file({name: tensor.contiguous() for name, tensor in weights(model).items()}, temporary)
+        write_tensors({name: tensor.contiguous() for name, tensor in weights(model).items()}, temporary)
     return model
 
 
