@@ -19,7 +19,8 @@ from experiments.tables.definition import published
 from experiments.tables.definition.inequality import parse
 from experiments.tables.definition.published import PublishedNumber
 from experiments.tables.definition.request import Request, load
-from experiments.tables.rendering.latex import tex
+from experiments.tables.rendering.columns import readable_table
+from experiments.tables.rendering.latex import MOST_COLUMNS, divided, tex
 from experiments.tables.rendering.published_difference import published_difference
 from experiments.tables.rendering.render import claim_rows, render, write_all
 from experiments.tables.rendering.sentences import headline
@@ -315,13 +316,27 @@ def test_csv_is_exact():
 
 def test_latex_is_booktabs_and_escaped():
     text = render(made(), "latex")
-    assert text.count(r"\toprule") == text.count(r"\bottomrule") == text.count(r"\begin{tabular}") == 1
     assert r"90.89 $\pm$ 0.15 (s)" in text and r"validation\_loss" in text and "$d_k$" in text
     body = re.sub(r"%.*", "", text.replace(r"\%", "")).replace("$d_k$", "")
     assert not re.search(r"(?<!\\)[_#]", body)
-    ((columns, inside),) = re.findall(r"begin{tabular}{([lr]+)}(.*?)end{tabular}", body, re.DOTALL)
-    lines = re.findall(r"(.*) \\\\\n", inside)
-    assert lines and {len(re.split(r"(?<!\\)&", line)) for line in lines} == {len(columns)}
+    tabulars = re.findall(r"begin{tabular}{([lr]+)}(.*?)end{tabular}", body, re.DOTALL)
+    assert len(tabulars) == text.count(r"\toprule") == text.count(r"\bottomrule") == 2
+    for columns, inside in tabulars:
+        lines = re.findall(r"(.*) \\\\\n", inside)
+        assert lines and {len(re.split(r"(?<!\\)&", line)) for line in lines} == {len(columns)} <= {
+            *range(MOST_COLUMNS + 1)
+        }
+
+
+def test_no_column_is_lost_in_two_tables():
+    keys = list(readable_table(made())[0])
+    scores, costs = divided(keys)
+    assert {*scores, *costs} == {*keys} and {*scores} & {*costs} == {"row"}
+    assert scores[-1] == "difference" and costs[-1] == "memory_bytes"
+    assert divided(["row", "positions", "difference", "step", *"abcdef", "mark"]) == [
+        ["row", "positions", "difference", "mark"], ["row", "positions", "step", *"abcdef"]
+    ]  # fmt: skip
+    assert divided(keys[:4]) == [keys[:4]]
 
 
 def test_latex_compiles_and_fits_the_page(tmp_path):

@@ -27,16 +27,20 @@ MINUS = r"(?<![\w.)^-])-(?=\d)|(?<=\w )-(?= \d)"
 TIMES_TEN = r"e[-+]\d+"
 SIGNS = {"+-": r"\pm", ">=": r"\geq", "<=": r"\leq"}
 MATHEMATICS = re.compile(rf"(\b(?:{SYMBOL})|\b{ROOT}|{POWER}|(?<=\d){TIMES_TEN}\b|{MINUS}|\+-|[<>]=|[<>|])")
+MOST_COLUMNS = 9  # of a table; with more, its numbers could not be read on a page
+LONGEST_LINE = 30  # characters of a cell; a longer text has several lines
 
 
 def latex(report: Report) -> str:
     """The table, the verdicts and the notes. They need booktabs and graphicx.
 
-    A table that is wider than the line is scaled down to it.
+    A table with many columns is divided into two, one below the other: the scores, and published numbers and costs. A
+    table that is still wider than the line is scaled down to it.
     """
     lines = [f"% {report.request.command()}", f"% {report.request.table.title}"]
     lines += [f"{tex(text)}\n" for text in (shown_or_claimed(report), headline(report), missing(report)) if text]
-    lines.append(_tabular(readable_table(report)))
+    rows = readable_table(report)
+    lines += [_tabular(rows, keys) for keys in divided(list(rows[0]))]
     lines += [f"{tex(text)}\n" for text in [*legend(report), *report.notes]]
     if report.verdicts:
         lines += [r"\begin{itemize}", *(rf"\item {tex(summary(verdict))}" for verdict in report.verdicts)]
@@ -65,11 +69,19 @@ def _formula(piece: str) -> str:
     return f"${SIGNS.get(piece, piece)}$"
 
 
-def _tabular(rows: list[Row]) -> str:
-    keys = list(rows[0])
+def divided(keys: list[str]) -> list[list[str]]:
+    """The columns of each table. A second one begins with the names of the rows."""
+    if len(keys) <= MOST_COLUMNS:
+        return [keys]
+    cut = 1 + max(keys.index(key) for key in ("seeds", "difference") if key in keys)
+    scores = [*keys[:cut], *(key for key in ("mark",) if key in keys[cut:])]
+    return [scores, [key for key in keys if key in ("row", "positions") or key not in scores]]
+
+
+def _tabular(rows: list[Row], keys: list[str]) -> str:
     sides = "".join("r" if is_number_column(rows, key) else "l" for key in keys)
-    header = _line([key.removesuffix("_bytes") for key in keys])
-    body = [_line([readable(key, row[key]) for key in keys]) for row in rows]
+    header = _line([tex(key.removesuffix("_bytes")) for key in keys])
+    body = [_line([_cell(readable(key, row[key])) for key in keys]) for row in rows]
     tabular = [rf"\begin{{tabular}}{{{sides}}}", r"\toprule", header, r"\midrule", *body, r"\bottomrule"]
     fitted = [
         r"\par\medskip\noindent\resizebox{\ifdim\width>\linewidth\linewidth\else\width\fi}{!}{%",
@@ -80,5 +92,11 @@ def _tabular(rows: list[Row]) -> str:
     return "\n".join(fitted)
 
 
+def _cell(text: str) -> str:
+    if len(text) <= LONGEST_LINE:
+        return tex(text)
+    return rf"\parbox[t]{{{LONGEST_LINE // 2}em}}{{\raggedright {tex(text)}\strut}}"
+
+
 def _line(cells: list[str]) -> str:
-    return " & ".join(map(tex, cells)) + r" \\"
+    return " & ".join(cells) + r" \\"
