@@ -11,7 +11,7 @@ from experiments.dashboard.curves import curve_of
 from experiments.display.comparison import TASK, matching, named_folders, near_value
 from experiments.failures.failure import Mistake
 from experiments.measure.quality import perplexity
-from experiments.record.dotted import value_at
+from experiments.record.dotted import Values
 from experiments.record.folder import CONFIG, RunFolder, parse_config
 from experiments.record.result import UNKNOWN, Fields
 from experiments.results.checked import first_lines, marked_result, other_code
@@ -25,11 +25,12 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[Fields]:
     still training, or was interrupted, has its present numbers. Raises Mistake if no run is left, or if there are
     several tasks.
     """
-    folders = named_folders(selection, runs) or sorted(path.parent for path in runs.glob("*/config.yaml"))
+    folders = named_folders(selection, runs) or [path.parent for path in sorted(runs.glob("*/config.yaml"), key=str)]
     results = list(_readable(folders, index))
     by_task: dict[str | None, list[Fields]] = {}
-    for result in matching(selection, results):
-        by_task.setdefault(value_at(result, TASK["task"]), []).append(result)
+    matched = matching(selection, results)
+    for result, task in zip(matched, Values(matched).at(TASK["task"]), strict=True):
+        by_task.setdefault(task, []).append(result)
     if not by_task:
         condition = f" matches {' '.join(selection)}{near_value(selection, results)}" if selection else ""
         raise Mistake(f"no run in {runs}/{condition}", "attn train makes one; --runs names another folder")
