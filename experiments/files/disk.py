@@ -117,6 +117,9 @@ def take_lock(descriptor: int, *, wait: bool = False, shared: bool = False) -> b
     """Take the lock of an open file, which the system releases when its process dies; returns whether it was free.
 
     shared: others may have it shared too. Raises OSError, also on a file system without locks.
+
+    The library `filelock` keeps the open file to itself. Here the holder writes its name into the file, and compares
+    it with the one that is in the folder now.
     """
     kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
     try:
