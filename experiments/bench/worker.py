@@ -6,7 +6,7 @@ import functools
 import gc
 import os
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from experiments.bench.contenders import Contender, Work, build
 from experiments.config.check import from_tree
@@ -29,7 +29,7 @@ class Turn(NamedTuple):
     waited: float | None = None  # share of the time so far in which other processes had its cores; None: not known
 
 
-class Worker:
+class Worker(Answerer):
     """A contender in a process of its own.
 
     Our own is started as `attn` starts a training, a peer in the environment in which `attn` itself was started, so
@@ -38,26 +38,19 @@ class Worker:
     """
 
     def __init__(self, contender: Contender) -> None:
-        self._answerer = Answerer(MODULE, untuned() if contender.peer else os.environ)
-        self.process = self._answerer.process
-        self._answerer.send(contender._asdict() | {"settings": contender.settings.model_dump()})
-
-    def __enter__(self) -> Worker:
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self._answerer.__exit__(*error)
+        super().__init__(MODULE, untuned() if contender.peer else os.environ)
+        self._contender = contender
 
     def work(self) -> Work:
-        """Wait until the contender is built. To be called once, before anything else."""
-        answer = self._answerer.receive()
+        """Have the contender built, and wait for it. To be called once, before anything else."""
+        answer = self.ask(self._contender._asdict() | {"settings": self._contender.settings.model_dump()})
         if "mistake" in answer:
             raise Mistake(answer["mistake"])
         return Work(**answer)
 
     def go(self, times: int) -> Turn:
         """Run the contender this many times."""
-        return Turn(**self._answerer.ask(times))
+        return Turn(**self.ask(times))
 
 
 def main() -> None:

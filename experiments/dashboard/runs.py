@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
 from experiments.dashboard.curves import curve_of
@@ -25,7 +26,9 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[Fields]:
     still training, or was interrupted, has its present numbers. Raises Mistake if no run is left, or if there are
     several tasks.
     """
-    folders = named_folders(selection, runs) or [path.parent for path in sorted(runs.glob("*/config.yaml"), key=str)]
+    folders = named_folders(selection, runs) or sorted(
+        (path.parent for path in runs.glob("*/config.yaml")), key=attrgetter("name")
+    )
     results = list(_readable(folders, index))
     by_task: dict[str | None, list[Fields]] = {}
     matched = matching(selection, results)

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
+from typing_extensions import Self
+
 from experiments.processes.child import process_arguments, why_ended
 
 
@@ -35,7 +37,7 @@ class Answerer:
             text=True,
         )
 
-    def __enter__(self) -> Answerer:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

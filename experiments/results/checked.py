@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -61,19 +60,17 @@ def marked_result(folder: Path, index: Index, say: Callable[[str], None]) -> Fie
 @contextmanager
 def first_lines(say: Callable[[str], None]) -> Iterator[Callable[[str], None]]:
     """A block with a `say` that passes on the first lines about runs, and only the number of the others."""
-    left_out = 0
-    said = itertools.count(1)
+    said = 0
 
     def say_first(line: str) -> None:
-        nonlocal left_out
-        if next(said) <= SAID:
+        nonlocal said
+        said += 1
+        if said <= SAID:
             say(line)
-        else:
-            left_out += 1
 
     yield say_first
-    if left_out:
-        say(f"and {left_out} more like these")
+    if said > SAID:
+        say(f"and {said - SAID} more like these")
 
 
 def other_code(results: Sequence[Fields]) -> str:

@@ -333,9 +333,12 @@ def test_no_column_is_lost_in_two_tables():
     scores, costs = divided(keys)
     assert {*scores, *costs} == {*keys} and {*scores} & {*costs} == {"row"}
     assert scores[-1] == "difference" and costs[-1] == "memory_bytes"
-    assert divided(["row", "positions", "difference", "step", *"abcdef", "mark"]) == [
-        ["row", "positions", "difference", "mark"], ["row", "positions", "step", *"abcdef"]
+    published = [f"published {metric}" for metric in "abcdef"]
+    assert divided(["row", "positions", "difference", "step", *published, "mark"]) == [
+        ["row", "positions", "difference", "mark"], ["row", "positions", "step", *published]
     ]  # fmt: skip
+    # of a table without any result yet
+    assert divided(["row", "what", "heads", "d_k", *published, "mark"])[0] == ["row", "what", "heads", "d_k", "mark"]
     assert divided(keys[:4]) == [keys[:4]]
 
 

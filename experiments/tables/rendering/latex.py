@@ -28,6 +28,9 @@ TIMES_TEN = r"e[-+]\d+"
 SIGNS = {"+-": r"\pm", ">=": r"\geq", "<=": r"\leq"}
 MATHEMATICS = re.compile(rf"(\b(?:{SYMBOL})|\b{ROOT}|{POWER}|(?<=\d){TIMES_TEN}\b|{MINUS}|\+-|[<>]=|[<>|])")
 MOST_COLUMNS = 9  # of a table; with more, its numbers could not be read on a page
+NAMES = ("row", "positions")
+# besides published numbers, the columns of a second table
+BESIDE = ("rank (paper's)", "parameters", "step", "memory_bytes")
 LONGEST_LINE = 30  # characters of a cell; a longer text has several lines
 
 
@@ -71,11 +74,10 @@ def _formula(piece: str) -> str:
 
 def divided(keys: list[str]) -> list[list[str]]:
     """The columns of each table. A second one begins with the names of the rows."""
-    if len(keys) <= MOST_COLUMNS:
+    beside = [key for key in keys if key in BESIDE or key.startswith("published ")]
+    if len(keys) <= MOST_COLUMNS or not beside:
         return [keys]
-    cut = 1 + max(keys.index(key) for key in ("seeds", "difference") if key in keys)
-    scores = [*keys[:cut], *(key for key in ("mark",) if key in keys[cut:])]
-    return [scores, [key for key in keys if key in ("row", "positions") or key not in scores]]
+    return [[key for key in keys if key not in beside], [key for key in keys if key in (*NAMES, *beside)]]
 
 
 def _tabular(rows: list[Row], keys: list[str]) -> str:
