@@ -16,6 +16,7 @@ from experiments.failures.failure import Mistake
 from experiments.record.durable import RunFolderError
 from experiments.settings.run import Settings
 from experiments.tables.definition.overrides import merged
+from experiments.tables.sources.row_sizes import row_sizes
 from experiments.tables.sources.source import CellOutcome, Prediction, State, TableCell, Value
 from experiments.tables.sources.step_clock import StepClock
 
@@ -70,26 +71,7 @@ class Runs:
 
     def sizes(self, row: str) -> dict[str, Value]:
         """Names and sizes as in the papers, and the multiplications of one attention layer for one sequence."""
-        import torch
-
-        from experiments.model.layers.build_attention import build_attention
-
-        settings = self._rows[row]
-        with torch.device("meta"):
-            layer = build_attention(settings.variant)
-        cost = layer.cost(settings.length, settings.length)
-        return {
-            "variant": settings.variant["name"],
-            "h_k": layer.sizes.key_heads,
-            "h": layer.sizes.softmax_heads,
-            "h_v": layer.sizes.value_heads,
-            "d_k": layer.sizes.key_size,
-            "d_v": layer.sizes.value_size,
-            "layers": settings.layers,
-            "hidden_size": settings.hidden_size,
-            "attention_parameters": cost.parameters,
-            "multiplies": cost.multiplies,
-        }
+        return row_sizes(self._rows[row])
 
     def predict(self, cell: TableCell, clock: StepClock, roughly: bool = False) -> Prediction:
         """The predicted cost of training the cell, from a few of its steps, or roughly from its FLOPs."""
