@@ -5,6 +5,7 @@ level.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
@@ -87,7 +88,12 @@ class Compared:
             return None
         mean, deviation = mean_and_deviation(self.values)
         counts = range(len(self.values), MOST_SEEDS + 1)
-        return next((count for count in counts if min(self._p_values(count, mean, deviation).values()) <= level), None)
+
+        def is_resolved(count: int) -> bool:
+            return min(self._p_values(count, mean, deviation).values()) <= level
+
+        # with more seeds it stays resolved
+        return next(iter(counts[bisect_left(counts, True, key=is_resolved) :]), None)
 
     def _p_values(self, count: int, mean: float, deviation: float) -> dict[ClaimOutcome, float]:
         def p_value(null: float) -> float:

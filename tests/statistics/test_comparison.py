@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from experiments.statistics.comparison import Compared, Relation, claim_p_value, claim_seeds, claim_word
+from experiments.statistics.evidence import MOST_SEEDS, Anytime, Planned, mean_and_deviation
 
 NOISE = (0.05, -0.04, 0.02, -0.05, 0.01, 0.01, 0.03, -0.03)
 RELATIONS: tuple[Relation, ...] = (">", ">~", "~")
@@ -44,3 +47,15 @@ def test_a_claim_needs_the_seeds_of_its_slowest_comparison():
     needed = [each.seeds_needed(0.05 / 2) for each in (quick, slow)]
     assert needed[0] == len(NOISE) < needed[1] == claim_seeds([quick, slow], 0.05)
     assert claim_seeds([quick, never], 0.05) is None and claim_seeds([], 0.05) is None
+
+
+@pytest.mark.parametrize("evidence", [Anytime(), Planned()])
+@given(
+    st.floats(-0.3, 0.3), st.sampled_from(RELATIONS), st.sampled_from([0.01, 0.3, 1.0]), st.sampled_from([0.05, 1e-4])
+)  # fmt: skip
+@settings(max_examples=20, deadline=None)
+def test_the_seeds_needed_are_the_fewest_that_resolve_it(evidence, mean, relation, scale, level):
+    of = replace(compared(mean, relation, scale), evidence=evidence)
+    found = mean_and_deviation(of.values)
+    resolves = (min(of._p_values(count, *found).values()) <= level for count in range(len(NOISE), MOST_SEEDS + 1))
+    assert of.seeds_needed(level) == next((len(NOISE) + more for more, yes in enumerate(resolves) if yes), None)
