@@ -19,6 +19,7 @@ pytest_plugins = [
     "tests.fixtures.composing",
     "tests.fixtures.figures",
     "tests.fixtures.finetuning",
+    "tests.fixtures.head_by_head",
     "tests.fixtures.kernel",
     "tests.fixtures.permissions",
     "tests.fixtures.plugins",

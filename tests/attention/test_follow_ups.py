@@ -8,37 +8,16 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from attention import collaborative, differential, gated, knocking_heads, multi_head, multi_query, sigmoid
+from tests.fixtures.head_by_head import HEADS, KEY, SIZES, VALUE, drawn, head, softmax
 
-HIDDEN, MEMORY, HEADS, KEY, VALUE = 12, 10, 3, 4, 5
-SIZES = {"hidden_size": HIDDEN, "memory_size": MEMORY, "heads": HEADS, "key_size": KEY, "value_size": VALUE}
 BACKENDS = pytest.mark.parametrize("backend", ["reference", "blocked", "auto"])
 
 
 def made(module, backend: str, **more) -> nn.Module:
-    torch.manual_seed(0)
-    layer = module.Attention(**SIZES, **more, linear_bias=True, dropout=0.0, backend=backend).double()
-    for parameter in layer.parameters():
-        nn.init.normal_(parameter, std=0.5)
-    return layer
-
-
-@pytest.fixture
-def text() -> tuple[Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(2, 7, HIDDEN, generator=generator, dtype=torch.float64)
-    memory = torch.randn(2, 6, MEMORY, generator=generator, dtype=torch.float64)
-    return x, memory, torch.arange(6) < torch.tensor([6, 4])[:, None, None, None]
-
-
-def head(x: Tensor, linear: nn.Linear, index: int, size: int) -> Tensor:
-    return linear(x)[..., index * size : (index + 1) * size]
-
-
-def softmax(logits: Tensor, mask: Tensor) -> Tensor:
-    return logits.masked_fill(~mask[:, 0], -math.inf).softmax(-1)
+    return drawn(module.Attention(**SIZES, **more, linear_bias=True, dropout=0.0, backend=backend))
 
 
 @BACKENDS

@@ -11,36 +11,15 @@ import torch
 from torch import Tensor, nn
 
 from attention import build, linear
-
-HIDDEN, MEMORY, HEADS, KEY, VALUE = 12, 10, 3, 4, 5
+from tests.fixtures.head_by_head import HEADS, HIDDEN, KEY, MEMORY, VALUE, drawn, head, softmax
 
 
 def made(name: str, **more) -> nn.Module:
-    torch.manual_seed(0)
-    layer = build(name, HIDDEN, HEADS, key_size=KEY, value_size=VALUE, memory_size=MEMORY, **more).double()
-    for parameter in layer.parameters():
-        nn.init.normal_(parameter, std=0.5)
-    return layer
-
-
-@pytest.fixture
-def text() -> tuple[Tensor, Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(1)
-    x = torch.randn(2, 7, HIDDEN, generator=generator, dtype=torch.float64)
-    memory = torch.randn(2, 6, MEMORY, generator=generator, dtype=torch.float64)
-    return x, memory, torch.arange(6) < torch.tensor([6, 4])[:, None, None, None]
-
-
-def head(x: Tensor, linear: nn.Linear, index: int, size: int) -> Tensor:
-    return linear(x)[..., index * size : (index + 1) * size]
+    return drawn(build(name, HIDDEN, HEADS, key_size=KEY, value_size=VALUE, memory_size=MEMORY, **more))
 
 
 def logits_of(layer: nn.Module, x: Tensor, memory: Tensor, i: int) -> Tensor:
     return head(x, layer.query, i, KEY) @ head(memory, layer.key, i, KEY).mT / math.sqrt(KEY)
-
-
-def softmax(logits: Tensor, mask: Tensor) -> Tensor:
-    return logits.masked_fill(~mask[:, 0], -math.inf).softmax(-1)
 
 
 def test_grouped_query_with_groups_of_two_heads_and_one(text):
