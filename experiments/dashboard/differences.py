@@ -54,8 +54,8 @@ def differences(
     """The differences of all other configurations from the baseline: number -> {mean, half, n, word, why, seeds}.
 
     They are differences of the loss. half: of the 95% interval, None if it is infinite. word: the outcome of "better
-    than the baseline", with Holm's correction over all configurations that share two seeds with it; `better alone` or
-    `worse alone` for an outcome that it would only have without the correction. why: the reason for `not tested`.
+    than the baseline", with Holm's correction over all configurations that share two seeds with it; an outcome that it
+    would only have without the correction is followed by `alone`. why: the reason for `not tested`.
     """
     losses = {number: of_seeds(configuration, results) for number, configuration in configurations.items()}
     ended = {
@@ -100,11 +100,11 @@ def _word(compared: Compared, level: float) -> Word:
 
 
 def _described(compared: Compared, word: Word) -> dict[str, Any]:
-    alone = WORDS.get(claim_word([compared], ALPHA)) if word == "not resolved" else None
-    word_here = f"{alone} alone" if alone else WORDS.get(word, str(word))
+    alone = claim_word([compared], ALPHA) if word == "not resolved" else word
+    shown = WORDS.get(alone, alone) + (" alone" if alone != word else "")
     values = compared.values
     why = "; ".join(compared.marks)
-    return {**summary(values), "n": len(values), "word": word_here, "why": why, "seeds": values[:SEEDS]}
+    return {**summary(values), "n": len(values), "word": shown, "why": why, "seeds": values[:SEEDS]}
 
 
 def _stuck(configuration: Configuration, results: Sequence[Fields], ended: Sequence[Fields]) -> str:

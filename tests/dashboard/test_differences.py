@@ -59,12 +59,14 @@ def test_few_seeds_have_no_interval_and_no_word():
 
 def test_more_comparisons_make_each_harder():
     clear = {"base": of(5, 0, 0, 0, 0, 0), "low": of(4.9, 0.01, -0.02, 0.015, 0.0, -0.01)}
-    assert differences(0, *made(clear))[1]["word"] == "better"
+    clear["same"] = of(5, 0.001, -0.001, 0.0005, 0.0, -0.0005)
+    assert [differences(0, *made(clear))[number]["word"] for number in (1, 2)] == ["better", "no difference"]
     many = clear | {f"noise {number}": of(5, 0.3, -0.3, 0.2, -0.2, 0.1) for number in range(200)}
     found = differences(0, *made(many))[1]
     assert found["word"] == "better alone" and "seeds in all would resolve it" in found["why"]
+    assert differences(0, *made(many))[2]["word"] == "no difference alone"
     # without an interval that excludes zero there is no such word
-    assert differences(0, *made(many))[2]["word"] == "not resolved"
+    assert differences(0, *made(many))[3]["word"] == "not resolved"
 
 
 def test_a_single_pair_makes_no_other_comparison_harder():
