@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from experiments.dashboard.comparable import Configuration
@@ -48,36 +49,31 @@ def baselines(
     return sorted(finished, key=suited)[: max(1, MOST // max(1, len(finished)))]
 
 
-def differences(
-    baseline: int, configurations: Mapping[int, Configuration], results: Sequence[Fields]
-) -> dict[int, Any]:
+@dataclass(frozen=True)
+class Measured:
+    """What the comparisons of a configuration with others rest on."""
+
+    name: str
+    losses: dict[int, float]  # of each seed that has finished
+    stuck: str  # why it may not decide a comparison
+    late_gain: float | None  # in nats
+
+
+def measured(configurations: Mapping[int, Configuration], results: Sequence[Fields]) -> dict[int, Measured]:
+    """What is known of each configuration."""
+    return {number: _measured(configuration, results) for number, configuration in configurations.items()}
+
+
+def differences(baseline: int, known: Mapping[int, Measured]) -> dict[int, Any]:
     """The differences of all other configurations from the baseline: number -> {mean, half, n, word, why, seeds}.
 
     They are differences of the loss. half: of the 95% interval, None if it is infinite. word: the outcome of "better
     than the baseline", with Holm's correction over all configurations that share two seeds with it; an outcome that it
     would only have without the correction is followed by `alone`. why: the reason for `not tested`.
     """
-    losses = {number: of_seeds(configuration, results) for number, configuration in configurations.items()}
-    ended = {
-        number: [results[run] for run in configuration.finished.values()]
-        for number, configuration in configurations.items()
-    }
-    reasons_of = {
-        number: why
-        for number, configuration in configurations.items()
-        if (why := _stuck(configuration, results, ended[number]))
-    }
-    gains = {number: gain for number, of_number in ended.items() if (gain := mean_late_gain(of_number)) is not None}
-    compared: dict[int, Compared] = {}
-    for number in configurations:
-        shared = sorted(losses[number].keys() & losses[baseline].keys()) if number != baseline else []
-        if shared:
-            paired = {seed: losses[number][seed] - losses[baseline][seed] for seed in shared}
-            rows = (configurations[number].name, configurations[baseline].name)
-            unmarked = Compared("", ">", paired, -1, MARGIN, rows)
-            of = {configurations[each].name: each for each in (number, baseline)}
-            reasons = marks(unmarked, _by_name(reasons_of, of), _by_name(gains, of))
-            compared[number] = Compared("", ">", paired, -1, MARGIN, rows, marks=reasons)
+    others = {number: other for number, other in known.items() if number != baseline}
+    found = {number: _compared(other, known[baseline]) for number, other in others.items()}
+    compared = {number: comparison for number, comparison in found.items() if comparison.values}
     # a single pair can show nothing, so it takes no share of the allowed error
     family = [number for number, comparison in compared.items() if len(comparison.values) > 1]
     levels = dict(zip(family, holm_levels([claim_p_value([compared[number]]) for number in family]), strict=True))
@@ -95,6 +91,23 @@ def of_seeds(configuration: Configuration, results: Sequence[Fields]) -> dict[in
     return {seed: results[run]["validation_loss"] for seed, run in configuration.finished.items()}
 
 
+def _measured(configuration: Configuration, results: Sequence[Fields]) -> Measured:
+    ended = [results[run] for run in configuration.finished.values()]
+    diverged = sum(results[run]["status"] == "nan" for run in configuration.runs)
+    why = stuck(ended, diverged, len(configuration.runs))
+    return Measured(configuration.name, of_seeds(configuration, results), why, mean_late_gain(ended))
+
+
+def _compared(one: Measured, baseline: Measured) -> Compared:
+    shared = sorted(one.losses.keys() & baseline.losses.keys())
+    paired = {seed: one.losses[seed] - baseline.losses[seed] for seed in shared}
+    unmarked = Compared("", ">", paired, -1, MARGIN, (one.name, baseline.name))
+    both = (one, baseline)
+    reasons = {each.name: each.stuck for each in both if each.stuck}
+    gains = {each.name: each.late_gain for each in both if each.late_gain is not None}
+    return replace(unmarked, marks=marks(unmarked, reasons, gains))
+
+
 def _word(compared: Compared, level: float) -> Word:
     return claim_word([compared], level) if level or compared.marks else "not resolved"
 
@@ -105,12 +118,3 @@ def _described(compared: Compared, word: Word) -> dict[str, Any]:
     values = compared.values
     why = "; ".join(compared.marks)
     return {**summary(values), "n": len(values), "word": shown, "why": why, "seeds": values[:SEEDS]}
-
-
-def _stuck(configuration: Configuration, results: Sequence[Fields], ended: Sequence[Fields]) -> str:
-    diverged = sum(results[run]["status"] == "nan" for run in configuration.runs)
-    return stuck(ended, diverged, len(configuration.runs))
-
-
-def _by_name(values: Mapping[int, Any], names: Mapping[str, int]) -> dict[str, Any]:
-    return {name: values[number] for name, number in names.items() if number in values}

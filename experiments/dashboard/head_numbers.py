@@ -27,14 +27,14 @@ def heads_of(folder: Path, index: Index) -> dict[str, Any] | None:
     in other models, which have one kind. `measures`: name -> [L][H]; `roles`: [L][H]; `plane`: [layer, head, x, y] for
     each head; `projections`: name -> [L][H][H].
     """
-    digests = index.read(folder / "heads" / DIGESTS, parse_digests)
+    measured = folder / "heads"
 
     def read(name: str) -> Any:
         def checked(content: bytes) -> Rows:
-            check_digest(name, content, digests)
+            check_digest(name, content, index.read(measured / DIGESTS, parse_digests))
             return parse_table(content)
 
-        return index.read(folder / "heads" / name, checked, beside=[DIGESTS])
+        return index.read(measured / name, checked, beside=[DIGESTS])
 
     heads = read("heads.parquet")
     if heads is None:

@@ -21,7 +21,7 @@ from experiments.dashboard.curves import (
     mean_curve,
     parse_metrics,
 )
-from experiments.dashboard.differences import MARGIN, baselines, differences, of_seeds, summary
+from experiments.dashboard.differences import MARGIN, baselines, differences, measured, of_seeds, summary
 from experiments.dashboard.head_numbers import heads_of
 from experiments.dashboard.runs import chosen_runs
 from experiments.dashboard.searches import readable_searches
@@ -147,11 +147,12 @@ def _comparison(number: int, known: Comparable, results: list[Fields], rows: lis
     members = {place: of for place, of in enumerate(known.configurations) if of.comparison == number}
     unigram = {results[run]["unigram_loss"] for of in members.values() for run in of.finished.values()} - {None}
     chosen = baselines(members, results, [str(rows[of.runs[0]]["variant"]) for of in known.configurations])
+    compared = measured(members, results)
     return {
         "says": known.comparisons[number],
         "unigram": unigram.pop() if len(unigram) == 1 else None,
         "baselines": chosen,
-        "differences": {baseline: differences(baseline, members, results) for baseline in chosen},
+        "differences": {baseline: differences(baseline, compared) for baseline in chosen},
     }
 
 

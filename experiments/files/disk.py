@@ -28,17 +28,15 @@ class _NamedFile(io.FileIO):
         self._path = str(path)
 
     def readinto(self, buffer: Any) -> int | None:
-        with self._named_errors():
+        try:
             return super().readinto(buffer)
+        except OSError as error:
+            error.filename = error.filename or self._path
+            raise
 
     def readall(self) -> bytes:
-        with self._named_errors():
-            return super().readall()
-
-    @contextmanager
-    def _named_errors(self) -> Iterator[None]:
         try:
-            yield
+            return super().readall()
         except OSError as error:
             error.filename = error.filename or self._path
             raise

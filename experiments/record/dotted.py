@@ -19,8 +19,16 @@ class Values:
         """The value of each result at a key such as `config.variant.name`; None for a missing one."""
         if dotted not in self._found:
             above, _, key = dotted.rpartition(".")
-            self._found[dotted] = [node.get(key) if isinstance(node, dict) else None for node in self.at(above)]
+            self._found[dotted] = _children(self.at(above), key)
         return self._found[dotted]
+
+
+def _children(nodes: Sequence[Any], key: str) -> list[Any]:
+    try:
+        # usually all have it, and this takes a third of the time
+        return [node[key] for node in nodes]
+    except (LookupError, TypeError):
+        return [node.get(key) if isinstance(node, dict) else None for node in nodes]
 
 
 def value_at(result: Mapping[str, Any], dotted: str) -> Any:

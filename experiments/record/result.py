@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError
+from pydantic_core import to_json
 
 from experiments.record.durable import number
 
@@ -113,7 +113,7 @@ class Result:
         """Read the dict that `to_dict` gave. Raises ValueError, in one line, for unknown, missing and mistyped keys."""
         try:
             # as JSON: of Python's values, strictly, nothing but an instance would be taken
-            return _ADAPTER.validate_json(json.dumps(content))
+            return _ADAPTER.validate_json(to_json(content, inf_nan_mode="constants"))
         except ValidationError as error:
             faults = [_fault(item["loc"], item["type"], item["msg"]) for item in error.errors()]
             raise ValueError("; ".join(faults)) from None

@@ -109,7 +109,7 @@ def _parse(folder: Path, content: bytes) -> Fields:
         differing_file(recorded, {})
     except ValueError as error:
         raise ValueError(f"{folder / RESULT}: {error}") from error
-    digests = {name: file_digest(folder / name) for name in BESIDE if (folder / name).exists()}
+    digests = {name: file_digest(path) for name in BESIDE if (path := folder / name).exists()}
     if result["status"] in FINAL and (name := differing_file(recorded, digests)):
         raise ValueError(f"{folder / name}: has changed since {RESULT} was written")
     return UNKNOWN | result

@@ -8,6 +8,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal
 
 from experiments.statistics.evidence import (
@@ -56,7 +57,7 @@ class Compared:
     @property
     def mean(self) -> float | None:
         """The mean difference; None without a pair."""
-        return mean_and_deviation(self.values)[0] if self.values else None
+        return self._mean_and_deviation[0] if self.differences else None
 
     @property
     def interval(self) -> Interval | None:
@@ -68,9 +69,9 @@ class Compared:
 
         The differences show an outcome at every level from its p-value on.
         """
-        if not self.values:
+        if not self.differences:
             return dict.fromkeys(ORDER, 1.0)
-        return self._p_values(len(self.values), *mean_and_deviation(self.values))
+        return self._p_values(len(self.differences), *self._mean_and_deviation)
 
     def word(self, level: float = ALPHA) -> Word:
         """The outcome that the differences show at a level; `not tested` if a cell may not decide."""
@@ -84,16 +85,20 @@ class Compared:
 
         None for more than MOST_SEEDS, and for fewer than two pairs.
         """
-        if len(self.values) < 2:
+        if len(self.differences) < 2:
             return None
-        mean, deviation = mean_and_deviation(self.values)
-        counts = range(len(self.values), MOST_SEEDS + 1)
+        mean, deviation = self._mean_and_deviation
+        counts = range(len(self.differences), MOST_SEEDS + 1)
 
         def is_resolved(count: int) -> bool:
             return min(self._p_values(count, mean, deviation).values()) <= level
 
         # with more seeds it stays resolved
         return next(iter(counts[bisect_left(counts, True, key=is_resolved) :]), None)
+
+    @cached_property
+    def _mean_and_deviation(self) -> tuple[float, float]:
+        return mean_and_deviation(self.values)
 
     def _p_values(self, count: int, mean: float, deviation: float) -> dict[ClaimOutcome, float]:
         def p_value(null: float) -> float:

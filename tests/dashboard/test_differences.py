@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from experiments.dashboard.comparable import Configuration
-from experiments.dashboard.differences import MARGIN, baselines, differences, summary
+from experiments.dashboard.differences import MARGIN, baselines, differences, measured, summary
 from experiments.record.result import UNKNOWN
 from experiments.statistics.evidence import Anytime, interval
 
@@ -33,7 +33,7 @@ NOISE = (0.001, -0.002, 0.0015, 0.0, -0.001, 0.0005)
 
 def test_differences_are_paired_by_seed_and_their_interval_is_the_anytime_valid_one():
     losses = {"base": of(5, 0, 0, 0, 0, 0, 0), "low": of(4.9, *NOISE), "high": of(5.2, *NOISE), "same": of(5, *NOISE)}
-    found = differences(0, *made(losses))
+    found = differences(0, measured(*made(losses)))
     expected = [losses["low"][seed] - losses["base"][seed] for seed in range(6)]
     low, high = interval(Anytime(), expected)
     assert found[1]["mean"] - found[1]["half"] == pytest.approx(low)
@@ -45,47 +45,47 @@ def test_differences_are_paired_by_seed_and_their_interval_is_the_anytime_valid_
 
 def test_the_other_way_round_the_words_are_turned_round():
     configurations, results = made({"base": of(5, 0, 0, 0, 0, 0, 0), "low": of(4.9, *NOISE)})
-    there, back = (differences(number, configurations, results)[1 - number] for number in (0, 1))
+    there, back = (differences(number, measured(configurations, results))[1 - number] for number in (0, 1))
     assert (there["word"], back["word"]) == ("better", "worse") and there["mean"] == pytest.approx(-back["mean"])
 
 
 def test_few_seeds_have_no_interval_and_no_word():
     configurations, results = made({"base": of(5, 0, 0, 0), "low": of(4.9, *NOISE[:3])})
-    assert differences(0, configurations, results)[1]["half"] is None
-    assert differences(0, configurations, results)[1]["word"] == "not resolved"
+    assert differences(0, measured(configurations, results))[1]["half"] is None
+    assert differences(0, measured(configurations, results))[1]["word"] == "not resolved"
     alone = made({"base": {0: 5.0}, "low": {0: 4.0}, "elsewhere": {1: 4.0}})
-    assert differences(0, *alone)[1]["word"] == "not resolved" and 2 not in differences(0, *alone)
+    assert differences(0, measured(*alone))[1]["word"] == "not resolved" and 2 not in differences(0, measured(*alone))
 
 
 def test_more_comparisons_make_each_harder():
     clear = {"base": of(5, 0, 0, 0, 0, 0), "low": of(4.9, 0.01, -0.02, 0.015, 0.0, -0.01)}
     clear["same"] = of(5, 0.001, -0.001, 0.0005, 0.0, -0.0005)
-    assert [differences(0, *made(clear))[number]["word"] for number in (1, 2)] == ["better", "no difference"]
+    assert [differences(0, measured(*made(clear)))[number]["word"] for number in (1, 2)] == ["better", "no difference"]
     many = clear | {f"noise {number}": of(5, 0.3, -0.3, 0.2, -0.2, 0.1) for number in range(200)}
-    found = differences(0, *made(many))[1]
+    found = differences(0, measured(*made(many)))[1]
     assert found["word"] == "better alone" and "seeds in all would resolve it" in found["why"]
-    assert differences(0, *made(many))[2]["word"] == "no difference alone"
+    assert differences(0, measured(*made(many)))[2]["word"] == "no difference alone"
     # without an interval that excludes zero there is no such word
-    assert differences(0, *made(many))[3]["word"] == "not resolved"
+    assert differences(0, measured(*made(many)))[3]["word"] == "not resolved"
 
 
 def test_a_single_pair_makes_no_other_comparison_harder():
     clear = {"base": of(5, 0, 0, 0, 0, 0), "low": of(4.9, 0.01, -0.02, 0.015, 0.0, -0.01)}
     many = clear | {f"single {number}": {0: 5.3} for number in range(200)}
-    found = differences(0, *made(many))
+    found = differences(0, measured(*made(many)))
     assert found[1]["word"] == "better" and found[2]["word"] == "not resolved"
 
 
 def test_what_has_not_begun_to_learn_or_still_learns_or_diverged_is_not_tested():
     losses = {"base": of(5, 0, 0, 0, 0, 0, 0), "low": of(4.9, *NOISE)}
-    plateau = differences(0, *made(losses, unigram_loss=5.0))[1]
+    plateau = differences(0, measured(*made(losses, unigram_loss=5.0)))[1]
     assert plateau["word"] == "not tested" and "low ended less than 0.5 nats below unigram_loss" in plateau["why"]
-    learning = differences(0, *made(losses, late_gain=0.2))[1]
+    learning = differences(0, measured(*made(losses, late_gain=0.2)))[1]
     assert learning["word"] == "not tested" and "at the end of its training" in learning["why"]
     configurations, results = made(losses)
     configurations[1].runs.append(len(results))
     results.append({"status": "nan", "validation_loss": None, "seed": 6})
-    assert differences(0, configurations, results)[1]["why"] == "low diverged with 1 of 7 seeds"
+    assert differences(0, measured(configurations, results))[1]["why"] == "low diverged with 1 of 7 seeds"
 
 
 def test_the_first_baseline_is_multi_head_with_most_seeds_then_the_lowest_loss(monkeypatch):
