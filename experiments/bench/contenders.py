@@ -25,7 +25,7 @@ from experiments.tasks.pretraining import Pretraining
 from experiments.training.made_up import MadeUpVocabulary
 from experiments.training.step.compiling import compile_layers
 from experiments.training.step.micro_batches import Forward, backward
-from experiments.training.step.optimizer import build_optimizers
+from experiments.training.step.optimizers.build_optimizers import build_optimizers
 from experiments.training.step.precision import autocast
 from experiments.training.step.world import ALONE
 

@@ -69,7 +69,6 @@ COVERED_ROOMS = (
 )  # fmt: skip
 VERSIONED = ("experiments/data/packing.py", "experiments/tasks/finetuning/features.py")  # with a FORMAT
 KERNELS = kernel_modules()
-OPTIMIZERS = {"muon": "experiments.training.step.muon"}  # those that have a file of their own
 COMPILED_SOURCES = "attention/kernels/cpu"
 C_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
@@ -104,8 +103,7 @@ def code_digests(
     modules += (*_named_modules(settings["model"]), *(KERNELS[name] for name in sorted(ran & KERNELS.keys())))
     unused = {module for name, module in KERNELS.items() if name not in ran}
     if trained:
-        modules += TRAINING_ROOTS
-        unused |= {module for kind, module in OPTIMIZERS.items() if kind != settings["optimizer"]["kind"]}
+        modules += (*TRAINING_ROOTS, f"experiments.training.step.optimizers.kinds.{settings['optimizer']['kind']}")
     kind_of_data = f"experiments.data.kinds.{settings['data']['kind']}"
     # only for kinds that the user adds; for our own, the version of the packed text is enough
     modules += (kind_of_data,) * (module_file(kind_of_data) is not None)

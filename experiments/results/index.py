@@ -81,7 +81,6 @@ class Index:
             self._database.execute("REPLACE INTO files VALUES (?, ?, ?, ?)", values)
         return content
 
-
     @cached_property
     def _current_folder(self) -> str:
         return str(Path.cwd())

@@ -14,7 +14,7 @@ from experiments.settings.group import WhichCheckpoint
 from experiments.training.checkpoint_header import Header
 from experiments.training.run import Run
 from experiments.training.step.learner import Learner
-from experiments.training.step.optimizer import optimizer_state
+from experiments.training.step.optimizers.build_optimizers import optimizer_state
 
 
 def newest_checkpoint(run: Run) -> Checkpoint | None:

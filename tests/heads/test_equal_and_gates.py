@@ -18,7 +18,7 @@ from experiments.settings.optimizer import AdamW
 from experiments.training.step.learner import Learner
 from experiments.training.step.micro_batches import Forward
 from experiments.training.step.non_finite import NonFiniteError
-from experiments.training.step.optimizer import build_optimizers
+from experiments.training.step.optimizers.build_optimizers import build_optimizers
 
 OPTIMIZER = AdamW(
     kind="adamw",

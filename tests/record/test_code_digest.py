@@ -48,8 +48,8 @@ def edited(tmp_path, gated):
         ("experiments/objectives/loss.py", "def ", "def a_"),
         ("experiments/model/layers/norm.py", "def ", "def a_"),
         ("experiments/data/batches.py", "def ", "def a_"),
-        ("experiments/training/step/muon.py", "3.4445", "3.4446"),
-        ("experiments/training/step/optimizer.py", "factors.get(parameter, 1.0)", "factors.get(parameter, 1.1)"),
+        ("experiments/training/step/optimizers/kinds/muon.py", "3.4445", "3.4446"),
+        ("experiments/training/step/optimizers/parameter_groups.py", "(parameter, 1.0)", "(parameter, 1.1)"),
         ("experiments/training/step/schedule.py", "1 - done", "1 + done"),
         ("experiments/training/step/learner.py", "step - 1", "step - 2"),
         ("experiments/training/step/micro_batches.py", "micro_batch == 1", "micro_batch == 2"),
@@ -109,7 +109,7 @@ def test_a_fine_tuned_run_computes_with_its_head_and_its_task_too(gated):
 
 
 def test_only_the_optimizer_that_trains_counts_and_none_for_a_run_that_is_imported(gated):
-    muon, evaluation = "experiments/training/step/muon.py", "experiments/training/evaluate.py"
+    muon, evaluation = "experiments/training/step/optimizers/kinds/muon.py", "experiments/training/evaluate.py"
     adamw = code_digests(gated | {"optimizer": {"kind": "adamw"}}, None)
     assert code_digests(gated, None).keys() - adamw.keys() == {muon}
     assert not {muon, evaluation} & code_digests(gated, None, trained=False).keys()

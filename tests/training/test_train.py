@@ -294,6 +294,7 @@ def test_a_run_of_other_code_is_neither_done_nor_continued(settings, go, plain_c
     go(settings())
     edited("code", "attention/layers/attention_layer.py", "class AttentionLayer(", "class AttentionLayers(")
     refused(r"attention/layers/attention_layer\.py", result, folder)
-    edited("optimizer", "experiments/training/step/optimizer.py", '"rate_factor": factor', '"rate_factor": factor + 0')
-    refused(r"experiments/training/step/optimizer\.py", result, folder)
+    groups = "experiments/training/step/optimizers/parameter_groups.py"
+    edited("optimizer", groups, '"rate_factor": factor', '"rate_factor": factor + 0')
+    refused(r"experiments/training/step/optimizers/parameter_groups\.py", result, folder)
     assert any(folder.checkpoint.glob("*"))

@@ -25,9 +25,9 @@ from experiments.objectives.loss import LossSums
 from experiments.objectives.objective import Batch, Objective
 from experiments.settings.devices import largest_part
 from experiments.settings.run import Settings
-from experiments.training.step import optimizer
 from experiments.training.step.micro_batches import Forward, backward, fitting, shortage_shared
 from experiments.training.step.non_finite import NonFiniteError, describe, locate
+from experiments.training.step.optimizers.build_optimizers import build_optimizers, set_learning_rate
 from experiments.training.step.world import ALONE, World
 
 
@@ -83,7 +83,7 @@ class Learner:
             raise NonFiniteError(step, describe(step, batch.tokens, mean, norm, where))
         if self.clip is not None:
             clip_grads_with_norm_(self.parameters(), self.clip, total_norm)
-        optimizer.set_learning_rate(self.optimizers, learning_rate)
+        set_learning_rate(self.optimizers, learning_rate)
         self.forward.world.update(self.optimizers)
         commit(self.model)
         return StepOutcome(batch, sums, norm)
@@ -167,7 +167,7 @@ def learner_of(
         forward=Forward(model, device, precision, settings.seed, trainer.label_smoothing, world),
         objective=objective,
         sequences=sequences,
-        optimizers=optimizer.build_optimizers(model, settings.optimizer, precision, world),
+        optimizers=build_optimizers(model, settings.optimizer, precision, world),
         batch_size=trainer.batch_size,
         micro_batch=min(trainer.micro_batch or trainer.batch_size, largest_part(trainer.batch_size, world.size)),
         clip=settings.optimizer.clip,

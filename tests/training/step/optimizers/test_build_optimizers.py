@@ -13,7 +13,7 @@ from experiments.config.groups import options
 from experiments.failures.failure import Mistake
 from experiments.model.build import build
 from experiments.settings.optimizer import Adafactor, AdamW, Lamb, Muon
-from experiments.training.step.optimizer import build_optimizers, optimizer_state, set_learning_rate
+from experiments.training.step.optimizers.build_optimizers import build_optimizers, optimizer_state, set_learning_rate
 from experiments.training.step.world import ALONE
 from tests.fixtures.campaign import in_campaigns
 

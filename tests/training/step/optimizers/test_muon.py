@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from experiments.training.step.muon import Muon, orthogonalized
+from experiments.training.step.optimizers.kinds.muon import Muon, orthogonalized
 
 
 @pytest.mark.parametrize("nesterov", [True, False])

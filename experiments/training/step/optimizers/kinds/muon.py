@@ -11,12 +11,37 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
+
+from experiments.model.transformer import part
+from experiments.settings.optimizer import Muon as MuonSettings
+from experiments.training.step.optimizers.kinds.adamw import adamw
+from experiments.training.step.optimizers.parameter_groups import parameter_groups
 
 # of the polynomial a s + b s^3 + c s^5, which moves singular values towards 1: the steepest at 0 (Jordan et al. 2024)
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
 LEAST_NORM = 1e-7  # of a matrix, before it is divided by its norm
+
+
+def build(model: nn.Module, config: MuonSettings, precision: str) -> list[Optimizer]:
+    """Muon for the hidden matrices, and AdamW for embeddings, head, vectors, P_l and P_w.
+
+    The updates of both have the same size, so both can use one learning rate.
+    """
+    linear = {module.weight for module in model.modules() if isinstance(module, nn.Linear)}
+    named = list(model.named_parameters())
+    hidden = [parameter for name, parameter in named if parameter in linear and part(name) != "output"]
+    rest = [parameter for name, parameter in named if parameter not in linear or part(name) == "output"]
+    matrices = Muon(
+        parameter_groups(model, hidden, config),
+        lr=config.learning_rate,
+        momentum=config.momentum,
+        nesterov=config.nesterov,
+        newton_schulz_steps=config.newton_schulz_steps,
+        products=torch.bfloat16 if precision == "bf16" else None,
+    )
+    return [matrices, adamw(parameter_groups(model, rest, config), config)]
 
 
 class Muon(Optimizer):

@@ -1,0 +1,1 @@
+"""The optimizers: a file for each kind, and what all have in common."""

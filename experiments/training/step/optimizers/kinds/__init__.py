@@ -1,0 +1,1 @@
+"""The kinds of optimizers, one file each, with a function `build(model, config, precision)`."""
