@@ -45,7 +45,7 @@ RENDERED = "tables"  # in the runs' folder: the papers' tables as last rendered
 CONFIG, ENVIRONMENT, METRICS, RESULT = "config.yaml", "environment.json", "metrics.jsonl", "result.json"
 TOKENIZER = "tokenizer.json"
 PREDICTIONS = "predictions.json"  # of a fine-tuned run
-SEAL = b"# sha256 of the lines above: "  # the last line of config.yaml
+SEAL_LINE = b"# sha256 of the lines above: "  # the last line of config.yaml
 # key of result.json: the digest of each file that its numbers rest on
 FILES = "files"
 FINAL = ("done", "imported")  # status of a run that no command continues
@@ -81,12 +81,12 @@ def run_name(settings: dict[str, Any]) -> str:
 def config_text(settings: Mapping[str, Any]) -> str:
     """The content of `config.yaml`: the settings as YAML, with their digest in the last line."""
     text = yaml.dump(dict(settings), Dumper=_Dumper, sort_keys=False)
-    return text + SEAL.decode() + bytes_digest([text.encode()]) + "\n"
+    return text + SEAL_LINE.decode() + bytes_digest([text.encode()]) + "\n"
 
 
 def parse_config(content: bytes) -> dict[str, Any]:
     """The settings that `config_text` wrote. Raises ValueError, in one line, for any other content."""
-    text, seal, stored = content.rpartition(SEAL)
+    text, seal, stored = content.rpartition(SEAL_LINE)
     if not seal:
         raise ValueError("its last line, with the digest, is missing")
     if stored.decode("ascii", errors="replace") != bytes_digest([text]) + "\n":

@@ -17,7 +17,7 @@ from experiments.settings.model import Model
 from experiments.settings.position import POSITION_KINDS
 
 
-class Rotation(Protocol):
+class OffsetRotation(Protocol):
     """Rotates queries and keys [B, N, H, K] by their positions, of which the first is `first`."""
 
     def __call__(self, x: Tensor, first: int = 0) -> Tensor:
@@ -31,7 +31,7 @@ def embedded_position(model: Model) -> nn.Module:
     return module
 
 
-def rotation(model: Model) -> Rotation | None:
+def rotation(model: Model) -> OffsetRotation | None:
     """The rotation of queries and keys [B, N, H, K] by their positions; None if the model has none."""
     name = POSITION_KINDS[model.position].rotation
     return None if name is None else _build_part(name, model)
