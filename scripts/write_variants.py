@@ -48,10 +48,10 @@ BOX_WIDTH, BOX_HEIGHT, COLUMN, LINE = 184, 56, 210, 64
 
 HEAD = """# The variants
 
-This page describes every attention variant: its equation, a picture of what differs from multi-head attention, its
-cost, and what finished tables say about it. The equations are for one head $i$, $j$ or $k$. $X$ holds the positions
-that attend, and $M$ those that are attended to. $Q_i$ is $X W^Q_i$, $K_i$ is $M W^K_i$ and $V_i$ is $M W^V_i$. The
-layer's output is the concatenated outputs of the heads, times $W^O$. [Concepts](concepts.md) explains these terms.
+This page shows every attention variant: its equation, a picture of what differs from multi-head attention, its cost,
+and what finished tables say about it. The equations are for one head $i$, $j$ or $k$. $X$ holds the positions that
+attend, and $M$ those that are attended to. $Q_i$ is $X W^Q_i$, $K_i$ is $M W^K_i$ and $V_i$ is $M W^V_i$. The layer's
+output is the concatenated outputs of the heads, times $W^O$. [Concepts](concepts.md) explains these terms.
 
 ```bash
 attn variants heads=24
@@ -64,15 +64,14 @@ times them on your machine.
 
 ![Multiplications and parameters of each variant, relative to multi-head attention](variants.svg)
 
-The picture, the table and the sections show the cost of one attention layer of width 192 and length 64, with 6 heads
-and with 24. "Relative multiplies" is the number of multiplications over that of multi-head attention; as in the papers,
-only matrix products count. "Cached numbers" is how many numbers a decoder keeps of each earlier position, on average
-over the 64 positions. None of these costs is a time: a variant with few multiplications can be slow.
+The picture and the table show the cost of one attention layer of width 192 and length 64, with 6 heads and with 24.
+"Relative multiplies" is the number of multiplications over that of multi-head attention; as in the papers, only matrix
+products count. "Cached numbers" is how many numbers a decoder keeps of each earlier position, on average over the 64
+positions. None of these costs is a time: a variant with few multiplications can be slow.
 
-A section lists the verdicts of the finished tables that have a row of the variant, with the size of the runs (`nano` is
-the [smallest](tables.md#the-nano-budget)) and the number of seeds. [Verdicts](verdicts.md) explains
-the verdicts, and [results](results/README.md) has all of them. Where a variant has no verdict yet, its section names
-the tables that would give one. `python scripts/write_variants.py` writes this page.
+A section ends with the verdicts of finished tables that have a row of the variant, with their
+[budget](tables.md) and number of seeds. [How a claim is decided](verdicts.md) explains the verdicts. If there is no
+verdict yet, the section names the tables that would give one. `python scripts/write_variants.py` writes this page.
 """
 
 
@@ -176,11 +175,11 @@ def page() -> str:
         "| parameters, 24 heads | relative multiplies | cached numbers |",
         "|---|---:|---:|---:|---:|---:|---:|",
     ]
-    sections = [section(name, decided.get(name, []), (few, many)) for name in few]
+    sections = [section(name, decided.get(name, [])) for name in few]
     return "\n".join([HEAD, *heads, *rows, "", *sections])
 
 
-def section(name: str, decided: list[str], sizes: tuple[dict[str, Layer], ...]) -> str:
+def section(name: str, decided: list[str]) -> str:
     """The part of the page about one variant."""
     variant = Variant.read(name)
     module = module_of(compose([f"variant={name}"]).variant)
@@ -192,13 +191,8 @@ def section(name: str, decided: list[str], sizes: tuple[dict[str, Layer], ...]) 
     lines += [f"![{shown}](variants/{name}.svg)", ""]
     keys = ", ".join(f"`variant.{key}`" for key in own_keys(name))
     place = f"[attention/{module}.py](../attention/{module}.py)"
-    lines += [f"{variant.paper}. In {place}" + (f"; {keys}." if keys else "."), ""]
-    costs_of = [
-        f"{heads} heads: {of[name].parameters:,} parameters, {over_multi_head(of, name).multiplies:.2f} times the "
-        f"multiplications of multi-head attention, {of[name].cached:,} cached numbers."
-        for heads, of in zip((6, 24), sizes, strict=True)
-    ]
-    return "\n".join([*lines, *(f"* {each}" for each in [*costs_of, *(decided or [no_verdict(name)])]), ""])
+    lines += [f"{variant.paper}. Code: {place}." + (f" Settings of its own: {keys}." if keys else ""), ""]
+    return "\n".join([*lines, *(f"* {each}" for each in decided or [no_verdict(name)]), ""])
 
 
 def differing(name: str) -> dict[str, str]:
