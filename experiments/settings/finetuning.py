@@ -103,7 +103,7 @@ class Span(ExampleSource):
 class Labelled(ExampleSource):
     """Texts, or pairs of texts, of which each has an answer of its own in a column."""
 
-    texts: Annotated[list[Text], Field(min_length=1, max_length=2)]  # columns
+    texts: Annotated[list[Text], Field(min_length=1, max_length=2)]  # columns of the texts
     label: Text  # column of the label
     metrics: Sequence[str]  # the scores, of which the first counts
 
@@ -123,7 +123,7 @@ class Classification(Labelled):
 
     has_labels: ClassVar[bool] = True
     kind: Literal["classification"]
-    labels: Annotated[list[Text], Field(min_length=2)]  # by their numbers
+    labels: Annotated[list[Text], Field(min_length=2)]  # names of the labels, in the order of their numbers
     metrics: Annotated[list[ClassMetric], Field(min_length=1)]  # the scores, of which the first counts
 
     @property
