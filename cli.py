@@ -429,7 +429,7 @@ def heads(
     ] = None,
     penalty: Annotated[float, typer.Option(help="Penalty of the gates, in nats for each open head.")] = 0.02,
 ) -> None:
-    """Show what the heads of a run do, or of two runs side by side.
+    """Show what the heads of a run do, or compare two runs.
 
     A page, pictures and tables are written into RUN/heads.
 
@@ -498,7 +498,7 @@ def import_(
 ) -> None:
     """Make a run folder from a Hugging Face checkpoint.
 
-    attn evaluate, heads, finetune and export accept this folder like that of a training.
+    attn evaluate, heads, finetune and export accept this folder like that of a trained run.
 
     \b
       attn import google-bert/bert-base-uncased --name bert       from the hub

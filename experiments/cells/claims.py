@@ -73,6 +73,6 @@ def one_at_a_time() -> Iterator[Path]:
             yield folder
     except OSError as error:
         raise Failure(
-            f"{folder}: {error.strerror or error}; there, sweeps share out the GPUs and cores of a machine\n"
+            f"{folder}: {error.strerror or error}; sweeps divide the GPUs and cores of a machine there\n"
             "  set TMPDIR to a folder that you may write"
         ) from error

@@ -96,7 +96,7 @@ def bench(overrides: list[str], options: BenchOptions, format: str, plot: Path |
             code = ExitCode.FAILED if contender.failed else code
             print(f"attn bench: {contender.sentence}", file=sys.stderr)
     if not rows and not code:
-        raise Mistake("no contender is left to be timed")
+        raise Mistake("nothing is left to be timed")
     if rows:
         caption = f"{CAPTIONS[options.scope]}; medians of {options.rounds} interleaved rounds"
         show(rows, format, caption)

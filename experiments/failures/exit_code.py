@@ -25,11 +25,11 @@ class ExitCode(IntEnum):
 
 MEANINGS = {
     ExitCode.DONE: "done, by this command or by an earlier one",
-    ExitCode.FAILED: "failed: a full disk, a kernel that gives wrong results; or a bug of attn, after its traceback",
+    ExitCode.FAILED: "failed, for example because of a full disk or a wrong kernel; or a bug in attn, with a traceback",
     ExitCode.MISTAKE: "a mistake in the command line, the settings or the data",
     ExitCode.SWEEP_FAILED: "a cell (one run) of a sweep or a table failed; the same command tries it again",
     ExitCode.NOT_FINITE: "the loss is not finite (status nan)",
-    ExitCode.OUT_OF_MEMORY: "too little memory; for a run (status oom), not even for one sequence",
+    ExitCode.OUT_OF_MEMORY: "too little memory; for a run (status oom), too little for one sequence",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the same command continues",
     ExitCode.TERMINATED: "terminated by SIGTERM; the same command continues",
 }

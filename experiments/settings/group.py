@@ -11,7 +11,7 @@ LARGEST_SIZE = 2**20
 
 def _without_home(path: str) -> str:
     if path.startswith("~"):
-        raise ValueError(f"{path}: only a shell replaces ~, and not within quotes; write $HOME, or ./~ for such a name")
+        raise ValueError(f"{path}: only a shell replaces ~, outside of quotes; write $HOME, or ./~ to mean the name")
     return path
 
 

@@ -115,7 +115,7 @@ def test_a_backend_that_cannot_do_a_variant_is_named_and_the_others_are_timed(ca
         "talking_heads" in printed.err
         and "not timed: variant=talking_heads: backend: sdpa can't do this" in printed.err
     )
-    with pytest.raises(Mistake, match="no contender is left to be timed"):
+    with pytest.raises(Mistake, match="nothing is left to be timed"):
         bench([*TINY, *CPU, "variant=talking_heads", "backend=sdpa"], options(), "csv", None)
 
 
