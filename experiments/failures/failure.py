@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import errno
 import os
 import re
@@ -75,17 +74,6 @@ def _lack(error: BaseException) -> int | None:
     return None
 
 
-def closest(word: str, known: Iterable[str]) -> str | None:
-    """The known word most similar to `word`; None if none is similar."""
-    return next(iter(difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)), None)
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """` (did you mean x?)` for the known word most similar to `word`; empty if none is similar."""
-    close = closest(word, known)
-    return f" (did you mean {close}?)" if close else ""
-
-
 def once(given: Iterable[tuple[str, str]]) -> dict[str, str]:
     """What is given for each key, from pairs of both. Raises Mistake for a key that is given twice."""
     by_key: dict[str, str] = {}
@@ -94,13 +82,3 @@ def once(given: Iterable[tuple[str, str]]) -> dict[str, str]:
             raise Mistake(f"{key} is given twice: {by_key[key]} and {text}")
         by_key[key] = text
     return by_key
-
-
-def first_line(error: BaseException) -> str:
-    """The first line of an exception's message; its class's name if it has none."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-
-
-def shortened(text: str) -> str:
-    """The text; if it is longer than 200 characters, only both ends."""
-    return text if len(text) <= 200 else f"{text[:120]}...{text[-60:]}"
