@@ -555,7 +555,7 @@ def push(
       attn push my_bert somebody/my_bert
     """
     with _command("push"):
-        from experiments.commands.export_custom import push as push_folder
+        from experiments.commands.push import push as push_folder
 
         push_folder(folder, name)
 

@@ -1,4 +1,4 @@
-"""`attn export --format transformers-custom`: any run as a folder with the code of its model; `attn push`."""
+"""`attn export --format transformers-custom`: any run as a folder with the code of its model."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from pathlib import Path
 
 from experiments.commands.export_checkpoint import check_target, tokenizer_config
 from experiments.config.recorded import pretraining
-from experiments.failures.failure import Mistake
-from experiments.failures.wording import first_line
 from experiments.record.code_digest import code_digests
 from experiments.record.durable import new_folder, to_json
 from experiments.record.folder import TOKENIZER, RunFolder
@@ -51,25 +49,6 @@ def export_custom(name: str, target: Path, runs: Path, checkpoint: WhichCheckpoi
         (partial / "tokenizer_config.json").write_text(tokenizer_config(tokenizer, settings), encoding="utf-8")
         _copy_code(partial, settings)
     print(f"{target}: {settings.variant['name']} of {run.name}, for from_pretrained(..., trust_remote_code=True)")
-
-
-def push(folder: Path, name: str) -> None:
-    """Send an exported folder to the hub, as owner/name.
-
-    Raises Mistake if nobody is logged in, or if the hub refuses it.
-    """
-    import huggingface_hub
-
-    if not (folder / "config.json").is_file():
-        raise Mistake(f"{folder}: there is no config.json", "attn export RUN FOLDER writes such a folder")
-    if huggingface_hub.get_token() is None:
-        raise Mistake("you are not logged in to the Hugging Face hub", "hf auth login")
-    try:
-        huggingface_hub.create_repo(name, exist_ok=True)
-        done = huggingface_hub.upload_folder(repo_id=name, folder_path=folder)
-    except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as error:
-        raise Mistake(f"{name}: the Hugging Face hub refuses it: {first_line(error)}") from error
-    print(f"{folder}: {done}")
 
 
 def _config(settings: Settings, vocabulary_size: int) -> dict[str, object]:

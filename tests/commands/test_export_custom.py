@@ -13,12 +13,11 @@ import torch
 from safetensors.torch import load_file
 from torch.testing import assert_close
 
-from experiments.commands.export_custom import export_custom, push
+from experiments.commands.export_custom import export_custom
 from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.config.compose import compose
 from experiments.config.groups import options
 from experiments.data.tokenizer import Tokenizer, load
-from experiments.failures.failure import Mistake
 from experiments.record.checkpoint_file import load_weights, origin, save, weights
 from experiments.record.folder import RunFolder
 from experiments.tasks.pretraining import Pretraining
@@ -132,18 +131,3 @@ def test_a_run_has_the_same_logits_elsewhere(runs, names, tmp_path):
         given = {"decoder_tokens": tokens} if name == "t5" else {}
         with torch.no_grad():
             assert_close(torch.load(tmp_path / name / "logits.pt"), model(tokens, **given), rtol=1e-4, atol=1e-4)
-
-
-def test_a_folder_is_pushed_by_who_is_logged_in(tmp_path, monkeypatch, capsys):
-    with pytest.raises(Mistake, match=r"there is no config\.json"):
-        push(tmp_path, "somebody/mine")
-    (tmp_path / "config.json").write_text(json.dumps({}))
-    monkeypatch.setattr("huggingface_hub.get_token", lambda: None)
-    with pytest.raises(Mistake, match="not logged in"):
-        push(tmp_path, "somebody/mine")
-    sent = []
-    monkeypatch.setattr("huggingface_hub.get_token", lambda: "token")
-    monkeypatch.setattr("huggingface_hub.create_repo", lambda name, exist_ok: sent.append(name))
-    monkeypatch.setattr("huggingface_hub.upload_folder", lambda repo_id, folder_path: f"https://hub/{repo_id}")
-    push(tmp_path, "somebody/mine")
-    assert sent == ["somebody/mine"] and "https://hub/somebody/mine" in capsys.readouterr().out
