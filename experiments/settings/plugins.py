@@ -135,7 +135,7 @@ def add(arguments: list[str]) -> None:
     for argument in arguments:
         key, _, name = argument.partition("=")
         # a user that does not exist stays as it is
-        folder = Path(os.path.expanduser(name)).absolute()  # noqa: PTH111
+        folder = Path(os.path.expanduser(name)).resolve()  # noqa: PTH111
         if not name or not folder.is_dir():
             raise Mistake(f"{argument}: there is no folder {name!r}", f"{key}=FOLDER names one of yours")
         if key == "plugins":

@@ -11,6 +11,7 @@ import pytest
 import experiments
 from experiments.record.code_digest import code_digests
 from experiments.settings import plugins
+from tests.fixtures.finetuning import FINE_TUNING, labelled, write_lines
 from tests.fixtures.plugins import FILES, LOUD, write_files
 from tests.fixtures.tiny import TINY
 
@@ -53,6 +54,36 @@ def test_a_run_is_evaluated_only_with_the_folder_that_it_was_made_with(attn, lou
     assert exported.returncode == 0, exported.stderr
     for file in ("attention/loud.py", "attention/loudness.py"):
         assert (tmp_path / "there" / "source" / file).read_bytes() == (loud / file).read_bytes()
+
+
+def test_a_run_is_fine_tuned_with_the_folder_that_it_was_made_with(attn, loud, short, tmp_path, monkeypatch):
+    assert attn("train", f"plugins={loud}", "variant=loud", *short).returncode == 0
+    ((pretrained, _),) = results(tmp_path / "runs").items()
+    examples = (
+        f"task.{part}={write_lines(tmp_path / f'{part}.jsonl', labelled(24, seed))}"
+        for seed, part in enumerate(("train", "validation"))
+    )
+    tune = ["finetune", f"runs/{pretrained}", "task=sst2", *examples, *FINE_TUNING]
+    tune += ["max_steps=2", "batch_size=8", "runs=tuned"]
+
+    def without_a_folder(*words):
+        with monkeypatch.context() as without:
+            without.setattr(plugins, "_code", [])
+            without.setattr(plugins, "_conf", [])
+            done = attn(*words)
+        assert done.returncode == 2 and not (tmp_path / "tuned").exists()
+        return done.stderr
+
+    assert f"{pretrained}: attention/loud.py is added by plugins={loud}\n" in without_a_folder(*tune)
+    other = write_files(tmp_path / "other", FILES | {"attention/loudness.py": "def louder(x, gain):\n    return x\n"})
+    changed = without_a_folder(*tune, f"plugins={other}")
+    assert f"{pretrained}: attention/loudness.py has changed since plugins={loud}\n" in changed
+    done = attn(*tune, f"plugins={other}/../{loud.name}")
+    assert done.returncode == 0, done.stderr
+    ((name, result),) = results(tmp_path / "tuned").items()
+    assert result["config"]["variant"]["gain"] == 2.0 and "accuracy" in result["scores"]
+    facts = json.loads((tmp_path / "tuned" / name / "environment.json").read_text())
+    assert "attention/loudness.py" in facts["code"] and facts["plugins"] == [str(loud)]
 
 
 def test_a_file_that_an_added_one_imports_is_a_part_of_the_run(loud, short):
