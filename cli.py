@@ -183,6 +183,12 @@ def _complete(ctx: typer.Context, incomplete: str) -> list[str]:
     return complete([*arguments, *ctx.args], incomplete, "finetune" if ctx.info_name == "finetune" else "config")
 
 
+def _table_names() -> list[str]:
+    from experiments.tables.definition.folder import names
+
+    return names()
+
+
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(
@@ -322,7 +328,8 @@ def compare(
 @app.command()
 def table(
     name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="PAPER/TABLE; without it, list all tables.")
+        str | None,
+        typer.Argument(metavar="[NAME]", help="PAPER/TABLE; without it, list all tables.", autocompletion=_table_names),
     ] = None,
     overrides: Overrides = None,
     budget: Annotated[str, typer.Option(help="nano, small, medium or paper.")] = "nano",
@@ -584,7 +591,7 @@ def sync(
 
 @app.command()
 def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
-    """Print the shell script that completes overrides.
+    """Print the shell script that completes commands, settings and the names of tables.
 
     \b
       eval "$(attn completion bash)"

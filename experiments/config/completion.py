@@ -1,4 +1,4 @@
-"""Completion of overrides on the shell's Tab: Hydra's engine behind Typer's callback."""
+"""Completion of settings on the shell's Tab: Hydra's engine behind Typer's callback."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ _attn_completion() {
 }
 complete -o nospace -o default -F _attn_completion attn"""
 
+# Typer's own zsh script puts a space after every word, also after "="
 ZSH = """\
 #compdef attn
 _attn_completion() {
-    eval $(env _TYPER_COMPLETE_ARGS="${words[1,$CURRENT]}" _ATTN_COMPLETE=complete_zsh attn)
+    local -a found
+    found=( ${(f)"$( env COMP_WORDS="${words[1,$CURRENT]}" COMP_CWORD=$(( CURRENT - 1 )) \\
+        _ATTN_COMPLETE=complete_bash $words[1] )"} )
+    (( $#found )) || { _files; return }
+    compadd -S '' -- ${(M)found:#*[=./]}
+    compadd -- ${found:#*[=./]}
 }
 compdef _attn_completion attn"""
 

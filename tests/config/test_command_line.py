@@ -168,6 +168,8 @@ def test_completion_as_bash_and_fish_ask_for_it():
         ("bash", "attn compare --so"): "--sort",
         ("bash", "attn finetune talking_heads task=mn"): "task=mnli",
         ("bash", "attn finetune talking_heads task=squad task.n_b"): "task.n_best=",
+        ("bash", "attn table lan"): "lan2020/sharing",
+        ("bash", "attn table lan2020/sharing optimizer.cl"): "optimizer.clip=",
         ("fish", "attn train heads=6 variant=talk"): "variant=talking_heads",
     }
     command = [sys.executable, "-c", ASKED, json.dumps([*expected])]
