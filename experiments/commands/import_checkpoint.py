@@ -51,6 +51,7 @@ def import_checkpoint(source: str, name: str, runs: Path, overrides: list[str], 
     format = format_of(config.get("model_type"))
     tokenizer = _resized(read_tokenizer(checkpoint), config.get("vocab_size"), checkpoint)
     _check_padding(format, config, tokenizer, checkpoint)
+    _check_start(config, tokenizer, checkpoint)
     file, state = read_weights(checkpoint)
     own_tokenizer = FileTokenizer(kind="file", path=str(folder.path / TOKENIZER))
     settings = compose(_overrides(format, format.completed(config, state), overrides, checkpoint))
@@ -100,6 +101,16 @@ def _check_padding(format: Format, config: Mapping[str, Any], tokenizer: Tokeniz
         raise Mistake(
             f"{checkpoint}: pad_token_id = {config.get('pad_token_id')} of config.json, from which positions are "
             f"counted, but {tokenizer.roles['pad']} of the tokenizer is {tokenizer.pad_id}"
+        )
+
+
+def _check_start(config: Mapping[str, Any], tokenizer: Tokenizer, checkpoint: Path) -> None:
+    """The decoder's first token must be that with which ours begins. Raises Mistake."""
+    start = config.get("decoder_start_token_id")
+    if start not in (None, tokenizer.cls_id):
+        raise Mistake(
+            f"{checkpoint}: decoder_start_token_id = {start} of config.json, but our decoder begins with "
+            f"{tokenizer.roles['cls']}, which is {tokenizer.cls_id}"
         )
 
 

@@ -17,11 +17,10 @@ from torch import Tensor, nn
 
 from experiments.failures.failure import Mistake
 from experiments.formats.format import Format
-from experiments.formats.requirements import ACTIVATIONS, THEIR_ACTIVATIONS, our_activation, require_config, text
+from experiments.formats.requirements import THEIR_ACTIVATIONS, our_activation, require_config, text
 from experiments.formats.source import read_config, read_weights
 from experiments.settings.run import Settings
 
-READ_ACTIVATIONS = ACTIVATIONS | {"gelu_pytorch_tanh": "gelu_tanh"}
 # keys of bert4keras
 OWN_SIZES = {"attention_key_size", "attention_head_size", "embedding_size"}
 # the settings that a BERT checkpoint requires, by a group's key or a key that people vary
@@ -121,7 +120,7 @@ class BertFormat(Format):
             "key_size": complete.get("attention_key_size") or value_size,
             "value_size": value_size,
             "model.embedding_size": complete.get("embedding_size") or numbers["hidden_size"],
-            "model.activation": our_activation(complete[self.activation], READ_ACTIVATIONS),
+            "model.activation": our_activation(complete[self.activation]),
             "model.tied": bool(complete["tie_word_embeddings"]),
         }
         return [f"{key}={text(value)}" for key, value in values.items()]

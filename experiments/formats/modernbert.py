@@ -35,6 +35,7 @@ NEEDED = {
     "norm_bias": False, "attention_bias": False, "mlp_bias": False, "decoder_bias": True, "tie_word_embeddings": True,
     "embedding_dropout": 0.0, "mlp_dropout": 0.0,
 }  # fmt: skip
+EVEN = "ModernBERT rotates pairs of features, so it must be even"
 # what transformers takes for a key that is not there
 DEFAULTS: dict[str, Any] = {
     "hidden_size": 768, "intermediate_size": 1152, "num_hidden_layers": 22, "num_attention_heads": 12,
@@ -85,6 +86,8 @@ class ModernBertFormat(Format):
         activation = complete["hidden_activation"]
         require_config(complete, NEEDED | {"classifier_activation": activation, "rope_scaling": None})
         size = complete["hidden_size"] // complete["num_attention_heads"]
+        if size % 2:
+            raise Mistake(f"hidden_size / num_attention_heads = {size} of config.json: {EVEN}")
         every, bases = _global_every(complete), _rotary_bases(complete)
         values = {
             "objective": "masked",
@@ -211,6 +214,8 @@ def _rotary_bases(config: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _check(settings: Settings) -> None:
+    if settings.key_size % 2:
+        raise Mistake(f"key_size={settings.key_size}: {EVEN}")
     sizes = dict.fromkeys(("key_size", "value_size"), head_size(settings))
     needed = FIXED | sizes | {"objective.kind": "masked", "variant.name": "multi_head", "variant.scaled": True}
     require("ModernBERT", settings, needed | {"model.embedding_size": settings.hidden_size})

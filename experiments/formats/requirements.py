@@ -13,6 +13,8 @@ from experiments.settings.run import Settings
 # ours by the names that most models of transformers have, and the other way round
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh"}
 THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
+# with further names of the same functions
+READ_ACTIVATIONS = ACTIVATIONS | {"gelu_python": "gelu", "gelu_fast": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
 
 
 def require(name: str, settings: Settings, needed: dict[str, Any]) -> None:
@@ -38,7 +40,7 @@ def require_config(config: Mapping[str, Any], needed: dict[str, Any]) -> None:
         raise Mistake("; ".join(wrong))
 
 
-def our_activation(theirs: str, known: Mapping[str, str] = ACTIVATIONS) -> str:
+def our_activation(theirs: str, known: Mapping[str, str] = READ_ACTIVATIONS) -> str:
     """Our name of an activation. Raises Mistake for one that we don't have."""
     if theirs not in known:
         raise Mistake(f"activation {theirs!r} of config.json: must be one of {', '.join(known)}")

@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from torch.testing import assert_close
 
 from experiments.commands.evaluate import evaluate_run
 from experiments.commands.export_checkpoint import export_run
@@ -14,7 +16,9 @@ from experiments.commands.heads import show_heads
 from experiments.commands.import_checkpoint import import_checkpoint
 from experiments.data.tokenizer import load
 from experiments.failures.failure import Mistake
+from experiments.formats.requirements import READ_ACTIVATIONS, our_activation
 from experiments.heads.options import HeadsOptions
+from experiments.model.layers.feed_forward import ACTIVATIONS
 from experiments.record.folder import RunFolder
 from tests.fixtures.campaign import in_campaigns
 from tests.formats.released import CONFIGS, TEXT, save
@@ -155,20 +159,32 @@ def test_what_is_neither_here_nor_there_says_where_it_was_looked_for(tmp_path, m
         import_checkpoint("be rd", "mine", tmp_path / "runs", [])
 
 
-def test_positions_that_are_counted_from_another_padding_than_the_tokenizers_are_refused(tmp_path):
-    source = save("roberta", tmp_path / "roberta")
+@pytest.mark.parametrize(
+    ("family", "change", "said"),
+    [
+        ("roberta", {"pad_token_id": 0}, r"pad_token_id = 0 of config\.json.*, but <pad> of the tokenizer is 1"),
+        ("t5", {"decoder_start_token_id": 1}, r"decoder_start_token_id = 1 of .*begins with <pad>, which is 0"),
+        (
+            "modernbert", {"rope_scaling": {"rope_type": "linear", "factor": 2.0}},
+            r"rope_scaling = .*'linear'.* of config\.json: only None can be expressed",
+        ),
+        ("modernbert", {"num_attention_heads": 8}, r"hidden_size / num_attention_heads = 3 of config\.json: .* even"),
+    ],
+)  # fmt: skip
+def test_a_config_with_which_a_model_would_compute_something_else_is_refused(family, change, said, tmp_path):
+    source = save(family, tmp_path / family)
     config = json.loads((source / "config.json").read_text())
-    (source / "config.json").write_text(json.dumps(config | {"pad_token_id": 0}))
-    with pytest.raises(Mistake, match=r"pad_token_id = 0 of config\.json.*, but <pad> of the tokenizer is 1"):
+    (source / "config.json").write_text(json.dumps(config | change))
+    with pytest.raises(Mistake, match=said):
         import_checkpoint(str(source), "mine", tmp_path / "runs", [])
 
 
-def test_rotary_positions_that_are_scaled_are_refused(tmp_path):
-    source = save("modernbert", tmp_path / "modernbert")
-    config = json.loads((source / "config.json").read_text())
-    (source / "config.json").write_text(json.dumps(config | {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}))
-    with pytest.raises(Mistake, match=r"rope_scaling = .*'linear'.* of config\.json: only None can be expressed"):
-        import_checkpoint(str(source), "mine", tmp_path / "runs", [])
+@pytest.mark.parametrize("name", READ_ACTIVATIONS)
+def test_an_activation_is_the_function_of_this_name_in_transformers(name):
+    from transformers.activations import ACT2FN
+
+    x = torch.linspace(-6, 6, 101, dtype=torch.float64)
+    assert_close(ACTIVATIONS[our_activation(name)](x), ACT2FN[name](x), rtol=0, atol=1e-10)
 
 
 def test_the_check_reads_further_than_a_published_window(tmp_path, monkeypatch):
