@@ -62,7 +62,7 @@ class Attention(ProjectedAttention):
             by_pairs |= options.causal and query.shape[1] != key.shape[1]
             if not by_pairs and (mask is None or mask.shape[2] == 1):
                 if mask is not None:
-                    key = key * mask.transpose(1, 3).to(key.dtype)  # [B, 1, h, M] to [B, M, h, 1]
+                    key = key * mask.permute(0, 3, 1, 2).to(key.dtype)  # [B, h, 1, M] to [B, M, h, 1]
                 return attend_causally(query, key, value) if options.causal else attend_by_state(query, key, value)
             logits = torch.einsum("bnhk,bmhk->bhnm", query, key)
             wide = logits.to(torch.promote_types(logits.dtype, torch.float32))

@@ -106,10 +106,13 @@ def test_linear_is_its_recurrence(monkeypatch):
     torch.testing.assert_close(layer(x, causal=True), expected)
 
 
-def test_linear_reads_one_state_as_it_weighs_pairs(text):
+@pytest.mark.parametrize("heads", [1, HEADS])
+def test_linear_reads_one_state_as_it_weighs_pairs(text, heads):
     layer, (x, memory, mask) = made("linear"), text
+    # another padding in each head, of a memory of which nothing is left in one of them
+    mask = torch.stack([mask[:, 0], ~mask[:, 0], mask.flip(0)[:, 0]][:heads], 1)
     expected = layer(x, memory, mask=mask)
-    torch.testing.assert_close(layer(x, memory, mask=mask.expand(2, 1, 7, 6)), expected)
+    torch.testing.assert_close(layer(x, memory, mask=mask.expand(2, heads, 7, 6)), expected)
     torch.testing.assert_close(layer(x, memory, mask=mask, bias=torch.zeros(1, 1, 1, 6)), expected)
 
 
