@@ -6,7 +6,7 @@ They are available from `experiments`.
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,9 +17,11 @@ from experiments.config.check import from_tree
 from experiments.config.compose import compose
 from experiments.config.recorded import config_here
 from experiments.display.comparison import table_of
+from experiments.failures.failure import Mistake
 from experiments.record.folder import TOKENIZER, RunFolder, known_checkpoint
 from experiments.record.result import Result
 from experiments.results.find import find_run
+from experiments.settings.plugins import take
 from experiments.settings.run import Settings
 
 if TYPE_CHECKING:
@@ -59,10 +61,12 @@ def runs(folder: str | Path = "runs", **filters: Any) -> Any:
 
     filters: as for `attn compare`: variant="talking_heads", or heads=[6, 24] for either value. A key with a dot is
     given as **{"optimizer.clip": 1}. Returns a DataFrame if pandas is installed, else a list of dicts. Raises Mistake
-    for a key that no run has.
+    if there is no such folder, and for a key that no run has.
     """
+    if not Path(folder).is_dir():
+        raise Mistake(f"there is no folder {str(folder)!r}")
     selection = [
-        f"{key}={','.join(map(str, value)) if isinstance(value, list | tuple) else value}"
+        f"{key}={value if isinstance(value, str) or not isinstance(value, Iterable) else ','.join(map(str, value))}"
         for key, value in filters.items()
     ]
     results = results_of(Path(folder), selection)
@@ -79,7 +83,9 @@ def train(overrides: Sequence[str] = ()) -> Result:
 
     Raises Mistake for wrong settings, Failure if the run cannot continue, KeyboardInterrupt after Ctrl-C.
     """
-    settings = compose(list(overrides))
+    if isinstance(overrides, str):
+        raise Mistake("the overrides are a text, must be a list of them", f"experiments.train([{overrides!r}])")
+    settings = compose(take([*overrides]))
     execute(settings)
     result = folder_of(settings).result()
     if result is None or result.status == "interrupted":

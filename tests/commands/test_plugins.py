@@ -115,6 +115,7 @@ def test_a_sweep_a_table_and_the_list_of_variants_have_it(attn, loud, short, tmp
 
 def test_a_program_uses_a_folder_too(loud, short, tmp_path, monkeypatch, in_process):
     monkeypatch.chdir(tmp_path)
+    assert experiments.train([f"plugins={loud}", "variant=loud", *short]).status == "done"
     experiments.use_plugins(loud)
     assert experiments.train(["variant=loud", *short]).status == "done"
     model, _, settings = experiments.load("loud")

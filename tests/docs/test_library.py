@@ -55,11 +55,14 @@ def test_runs_are_rows_and_a_model_computes_what_was_evaluated(printed, elsewher
     rows = experiments.runs()
     assert sorted(rows["variant"]) == ["multi_head", "talking_heads"]
     assert len(experiments.runs(variant=["multi_head", "talking_heads"], heads=6)) == 2
+    assert len(experiments.runs(heads=range(4, 9), variant={"multi_head"})) == 1
     monkeypatch.setattr("experiments.commands.library.find_spec", lambda name: None)
     (row,) = experiments.runs(variant="multi_head")
     assert row["steps"] == 20 and row["run"].startswith("multi_head-")
     with pytest.raises(Mistake, match="there is no run 'sigmoid'"):
         experiments.load("sigmoid")
+    with pytest.raises(Mistake, match="there is no folder 'run'"):
+        experiments.runs("run")
     model, _, settings = experiments.load("multi_head", checkpoint="newest")
     task = task_of(settings)
     dataset = task.prepare(lambda *stage: None)
@@ -75,6 +78,11 @@ def test_runs_are_rows_and_a_model_computes_what_was_evaluated(printed, elsewher
 def test_a_layer_of_every_mechanism_is_built_from_two_numbers(name):
     layer = build(name, 24, 4)
     assert layer(torch.randn(2, 5, 24)).shape == (2, 5, 24)
+
+
+def test_one_override_is_a_list_too():
+    with pytest.raises(Mistake, match=r"must be a list of them\n  experiments\.train\(\['variant=gated'\]\)"):
+        experiments.train("variant=gated")
 
 
 def test_what_can_not_be_built_is_named():
