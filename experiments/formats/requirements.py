@@ -14,7 +14,8 @@ from experiments.settings.run import Settings
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_new": "gelu_tanh"}
 THEIR_ACTIVATIONS = {ours: theirs for theirs, ours in ACTIVATIONS.items()}
 # with further names of the same functions
-READ_ACTIVATIONS = ACTIVATIONS | {"gelu_python": "gelu", "gelu_fast": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh"}
+APPROXIMATE = ("gelu_accurate", "gelu_fast", "gelu_python_tanh", "gelu_pytorch_tanh")
+READ_ACTIVATIONS = ACTIVATIONS | {"gelu_python": "gelu"} | dict.fromkeys(APPROXIMATE, "gelu_tanh")
 
 
 def require(name: str, settings: Settings, needed: dict[str, Any]) -> None:
