@@ -84,8 +84,6 @@ class Problem(NamedTuple):
         value_heads = _heads_after("weights_projection", weights_projection, softmax_heads, B, N, M)
         if value.shape[:3] != (B, M, value_heads):
             raise ValueError(f"value: has shape {_text(value)}, must be [{B}, {M}, {value_heads}, V] (B, M, h_v, V)")
-        if mask is not None and mask.dtype != torch.bool:
-            raise ValueError(f"mask: has dtype {mask.dtype}, must be bool (True = may attend); use bias to add numbers")
         maps = (B, softmax_heads, N, M)
         return cls(
             cast(query),
@@ -94,7 +92,7 @@ class Problem(NamedTuple):
             _folded(logits_projection),
             _folded(weights_projection),
             None if bias is None else cast(checked_maps("bias", bias, maps)),
-            None if mask is None else checked_maps("mask", mask, maps),
+            None if mask is None else checked_mask(mask, maps),
             causal,
             query.shape[-1] ** -0.5 if scale is None else scale,
             dropout,
@@ -170,6 +168,13 @@ def checked_maps(name: str, tensor: Tensor, maps: tuple[int, ...]) -> Tensor:
     if tensor.ndim == 2:
         wanted += f"; of [B, M] give {name}[:, None, None, :], of [N, M] give {name}[None, None]"
     raise ValueError(f"{name}: has shape {_text(tensor)}, {wanted}")
+
+
+def checked_mask(mask: Tensor, maps: tuple[int, ...]) -> Tensor:
+    """Return the mask if its shape fits the maps, and if it is bool. Raises ValueError otherwise."""
+    if mask.dtype != torch.bool:
+        raise ValueError(f"mask: has dtype {mask.dtype}, must be bool (True = may attend); use bias to add numbers")
+    return checked_maps("mask", mask, maps)
 
 
 def _text(tensor: Tensor) -> str:

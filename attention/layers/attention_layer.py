@@ -5,11 +5,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from numbers import Integral
 from typing import ClassVar, NamedTuple
 
 from torch import Tensor, nn
 
-from attention.kernels.problem import STAGES, Hook, Projection, Stage, checked_maps
+from attention.kernels.problem import STAGES, Hook, Projection, Stage, checked_maps, checked_mask
 from attention.layers.attend import attend, check_backend
 from attention.layers.cost import Cost
 
@@ -119,19 +120,24 @@ class AttentionLayer(nn.Module):
         [B, M] of padding is passed as mask[:, None, None, :]. causal: position n attends to 0..n only.
         rotary rotates queries and keys [B, N, H, K] by their position. With a memory it is a pair, one for the queries
         and one for the keys. dropout_seed (int64, no dimensions) decides in training which weights are dropped.
-        earlier passes through all layers of a model in a forward pass; the first layer gets it empty. Raises ValueError
-        for a single rotary with a memory, for shapes that don't fit, for dropout without a seed, and for a backend that
-        can't do the layer.
+        earlier passes through all layers of a model in a forward pass; the first layer gets it empty. Raises TypeError
+        for an input that isn't a tensor, and ValueError for a single rotary with a memory, for shapes that don't fit,
+        for a mask that isn't bool, for dropout without a seed, and for a backend that can't do the layer.
         """
+        _check_tensors(x=x, memory=memory, mask=mask, bias=bias)
         if memory is not None and callable(rotary):
             raise ValueError("rotary: rotates by the positions of one sequence; with a memory give a pair")
         memory = x if memory is None else memory
+        if x.ndim != 3 or x.shape[2] != self.output.out_features:
+            raise ValueError(f"x: has shape {list(x.shape)}, must be [B, N, {self.output.out_features}]")
+        if memory.ndim != 3 or len(memory) != len(x):
+            raise ValueError(f"memory: has shape {list(memory.shape)}, must be [{len(x)}, M, D_M] (B, M, D_M)")
         query, key, value = self.project(x, memory)
         if rotary is not None:
             turn_query, turn_key = (rotary, rotary) if callable(rotary) else rotary
             query, key = turn_query(query), turn_key(key)
         maps = (*x.shape[:1], self.sizes.softmax_heads, x.shape[1], memory.shape[1])
-        mask = None if mask is None else checked_maps("mask", mask, maps)
+        mask = None if mask is None else checked_mask(mask, maps)
         bias = None if bias is None else checked_maps("bias", bias, maps)
         options = AttendOptions(mask, bias, causal, dropout_seed, earlier=earlier)
         heads = self.attend(x, memory, query, key, value, options)
@@ -207,7 +213,17 @@ def equal_share(hidden_size: int, heads: int, name: str = "heads") -> int:
 
 
 def check_sizes(**sizes: int) -> None:
-    """Check that each size is at least 1. Raises ValueError that names the first that is not."""
+    """Check that each size is an integer of at least 1. Raises TypeError or ValueError that names the first that is
+    not.
+    """
     for name, size in sizes.items():
+        if not isinstance(size, Integral):
+            raise TypeError(f"{name}: is {size!r}, must be an integer")
         if size < 1:
             raise ValueError(f"{name}: is {size}, must be at least 1")
+
+
+def _check_tensors(**inputs: Tensor | None) -> None:
+    for name, value in inputs.items():
+        if value is not None and not isinstance(value, Tensor):
+            raise TypeError(f"{name}: is a {type(value).__name__}, must be a tensor")

@@ -7,6 +7,7 @@ import copy
 import functools
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -244,6 +245,35 @@ def test_a_size_of_zero_and_an_unknown_backend_are_named(variant):
         build(variant, backend="fast")
     with pytest.raises(ValueError, match=r"dropout: is 1\.5"):
         build(variant, dropout=1.5)
+
+
+def test_an_input_that_does_not_fit_is_named(variant):
+    layer, x = build(variant), torch.randn(2, 7, HIDDEN)
+    other, heads = torch.randn(2, 6, HIDDEN), layer.sizes.softmax_heads
+    padding = torch.ones(2, 1, 1, 6)
+    for given, error, message in (
+        (([[0.0]], other), TypeError, "x: is a list, must be a tensor"),
+        ((x, x.numpy()), TypeError, "memory: is a ndarray, must be a tensor"),
+        ((x[0], other), ValueError, f"x: has shape [7, {HIDDEN}], must be [B, N, {HIDDEN}]"),
+        ((x[..., 1:], other), ValueError, f"x: has shape [2, 7, {HIDDEN - 1}], must be [B, N, {HIDDEN}]"),
+        ((x, other[0]), ValueError, f"memory: has shape [6, {HIDDEN}], must be [2, M, D_M]"),
+        ((x, other[:1]), ValueError, f"memory: has shape [1, 6, {HIDDEN}], must be [2, M, D_M]"),
+        ((x, other, {"mask": [True]}), TypeError, "mask: is a list, must be a tensor"),
+        ((x, other, {"mask": padding}), ValueError, "mask: has dtype torch.float32, must be bool"),
+        ((x, other, {"mask": padding.bool()[..., 1:]}), ValueError, "mask: has shape [2, 1, 1, 5], must have four"),
+        ((x, other, {"bias": padding[0, 0]}), ValueError, f"1 or that of [2, {heads}, 7, 6] (B, h, N, M); of [B, M]"),
+    ):
+        *inputs, more = given if isinstance(given[-1], dict) else (*given, {})
+        with pytest.raises(error, match=re.escape(message)):
+            layer(*inputs, **more)
+
+
+@pytest.mark.parametrize("size", [3.0, "3", None])
+def test_a_number_of_heads_that_is_no_integer_is_named(variant, size):
+    keys = arguments(variant)
+    name = "key_heads" if "key_heads" in keys else "heads"
+    with pytest.raises(TypeError, match=rf"{name}: is {size!r}, must be an integer"):
+        module(variant).Attention(**keys | {name: size})
 
 
 def test_the_attention_room_imports_torch_and_the_standard_library_only():
