@@ -121,7 +121,7 @@ def _check_choice(override: Override) -> None:
         return
     for choice in value.list if isinstance(value, ChoiceSweep) else [value]:
         text = choice.text if isinstance(choice, QuotedString) else choice
-        if text not in known and not (text is None and group == "experiment"):
+        if text not in known:
             shown = "null" if text is None else repr(text)
             raise Mistake(
                 f"there is no {group} {shown}" + did_you_mean(str(text), known), f"there are: {', '.join(known)}"

@@ -195,8 +195,8 @@ def test_an_overlay_that_there_is_not_is_refused(override):
         check_overrides([override])
 
 
-def test_the_overlays_that_there_are_and_none_are_taken():
-    for override in ("experiment=nano_table", "experiment=null", "experiment=nano_table,small_table"):
+def test_the_overlays_that_there_are_are_taken():
+    for override in ("experiment=nano_table", "experiment=nano_table,small_table"):
         assert len(check_overrides([override])) == 1
 
 
@@ -205,6 +205,8 @@ def test_the_overlays_that_there_are_and_none_are_taken():
     [
         ("variant=", "there is no variant ''"),
         ("variant=null", "there is no variant null"),
+        ("experiment=null", "there is no experiment null"),
+        ("experiment=null,nano_table", "there is no experiment null"),
         ("data=../../etc/passwd", "there is no data '../../etc/passwd'"),
         ("model=nano,../base", "there is no model '../base'"),
         ("=5", "'=5' is not an override"),
