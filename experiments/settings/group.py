@@ -18,6 +18,7 @@ def _without_home(path: str) -> str:
 # of a dimension: the bytes of a tensor with three of the largest still fit 64 bits
 Size = Annotated[int, Field(ge=1, le=LARGEST_SIZE)]
 Depth = Annotated[int, Field(ge=1, le=1_000)]  # each layer takes time, even where nothing is computed
+Threads = Annotated[int, Field(ge=1, le=1_024)]  # more than any machine has cores
 Number = Annotated[int, Field(ge=1)]
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from experiments.settings.devices import Device, Devices
-from experiments.settings.group import Count, Fraction, Group, Number, Positive, Size
+from experiments.settings.group import Count, Fraction, Group, Number, Positive, Size, Threads
 
 Precision = Literal["auto", "fp32", "bf16"]
 
@@ -22,7 +22,7 @@ class Trainer(Group):
     device: Device  # cpu, cuda, or one of several GPUs (cuda:1); auto: a GPU if there is one
     devices: Devices  # devices that share each batch; auto: all; the number does not change the run
     sharded: bool  # the devices divide weights, gradients and moments (FSDP); this does not change the run
-    threads: Size  # torch's threads on the CPU; another number is another run
+    threads: Threads  # torch's threads on the CPU; another number is another run
     compile: Literal["auto"] | bool  # torch.compile; auto: if a trial shows that it saves time
     label_smoothing: Fraction  # share of the target's probability spread over the vocabulary, in training only
     log_every: Number  # steps from one log line to the next

@@ -61,6 +61,7 @@ def test_the_promised_command_composes_as_typed():
         ("key_size=9999999999999999999999", "must be at most 1048576"),
         ("tokenizer.vocabulary_size=99999999999", "must be at most 1048576"),
         ("layers=1000000000", "must be at most 1000"),
+        ("trainer.threads=100000", "must be at most 1024"),
         ("learning_rate=1e308", "must be at most 1000000.0"),
         ("optimizer.newton_schulz_steps=100", "must be at most 99"),
     ],
