@@ -69,6 +69,9 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     temporary = path.with_name(f".{path.name}.partial")
     with disk_errors_as_failures(path):
+        if path.exists() and not (path.is_file() or path.is_dir()):
+            # a device, such as /dev/null, would be gone for all programs
+            raise OSError(errno.EINVAL, "it is not a regular file", str(path))
         try:
             yield temporary
             to_disk(temporary)

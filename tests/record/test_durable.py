@@ -55,6 +55,14 @@ def test_a_failed_replacement_leaves_the_old_file_alone(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_a_device_is_not_replaced(tmp_path):
+    """Whoever may write everywhere would otherwise lose /dev/null."""
+    os.mkfifo(path := tmp_path / "pipe")
+    with pytest.raises(RunFolderError, match="pipe: it is not a regular file"):
+        write(path, "new")
+    assert path.is_fifo() and [*tmp_path.iterdir()] == [path]
+
+
 def test_a_replacement_is_not_seen_before_it_is_whole(tmp_path):
     path = tmp_path / "file"
     with replacing(path) as temporary:
