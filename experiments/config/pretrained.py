@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +91,13 @@ def _read(folder: RunFolder) -> dict[str, Any]:
     if result is None or result.status not in ("done", "imported"):
         state = "not finished" if result is None else result.status
         raise Mistake(f"{folder.name}: its pretraining is {state}", "the command that began the run continues it")
-    now = code_digests(run, result.backend, trained=result.status != "imported")
+    try:
+        now = code_digests(run, result.backend, trained=result.status != "imported")
+    except (LookupError, TypeError) as error:
+        raise Mistake(
+            f"{folder.name} was trained with code that attn does not have here: {error}",
+            "plugins=FOLDER adds files of yours",
+        ) from error
     if result.code_digest != digest(now):
         before = (folder.environment() or {}).get("code", {})
         raise Mistake(f"{differing(before, now)} has changed since {folder.name} was trained")
@@ -118,12 +125,12 @@ def _check_length(length: Any, run: dict[str, Any]) -> None:
 def _origin(folder: RunFolder, checkpoint: object) -> dict[str, Any]:
     """The identity of the weights, by the checksum beside them. Raises Mistake."""
     which = known_checkpoint(checkpoint, f"checkpoint = {checkpoint!r}")
-    path = next(_files(folder, which), None)
     tokenizer = folder.path / TOKENIZER
-    if path is None or not tokenizer.is_file():
-        missing = f"{checkpoint} checkpoint" if path is None else TOKENIZER
-        raise Mistake(f"{folder.path}: there is no {missing}")
     try:
+        path = next(_good(folder, which), None)
+        if path is None or not tokenizer.is_file():
+            missing = f"good {checkpoint} checkpoint" if path is None else TOKENIZER
+            raise Mistake(f"{folder.path}: there is no {missing}")
         return {
             "run": folder.name,
             "step": int(path.stem.partition("-")[2]),
@@ -134,8 +141,11 @@ def _origin(folder: RunFolder, checkpoint: object) -> dict[str, Any]:
         raise Mistake(f"{folder.path}: its {checkpoint} checkpoint or {TOKENIZER} can't be read: {error}") from error
 
 
-def _files(folder: RunFolder, which: WhichCheckpoint) -> Iterator[Path]:
-    """The checkpoints of a kind that have a checksum, newest first."""
+def _good(folder: RunFolder, which: WhichCheckpoint) -> Iterator[Path]:
+    """The checkpoints of a kind that are as they were written, newest first. Raises OSError."""
     with disk_errors_as_failures(folder.checkpoint):
         paths = files_named(folder.checkpoint, f"{PREFIX[which]}-*.safetensors")[::-1]
-    return (path for path in paths if path.with_suffix(".sha256").is_file())
+    for path in paths:
+        with suppress(FileNotFoundError, ValueError):
+            if file_digest(path) == checksum(path):
+                yield path

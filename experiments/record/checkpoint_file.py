@@ -85,7 +85,7 @@ def load_weights(
     """Give `model` the weights of a run's best or newest good checkpoint; returns its step and its header.
 
     tokenizer: the digest of the tokenizer in the run's folder. `report` receives a line about each damaged checkpoint,
-    and one if a finished run had a later checkpoint than this one.
+    and that of `remark`.
 
     Raises Mistake if there is no checkpoint, and if it belongs to another model, other settings or another tokenizer
     than the folder's.
@@ -96,10 +96,8 @@ def load_weights(
         folder = run.checkpoint
         raise Mistake(f"{folder}: there is no good {which} checkpoint to load; --checkpoint {other} loads the other")
     check_origin(checkpoint, run, tokenizer)
-    if not _is_final(checkpoint, which, run):
-        report(
-            f"{checkpoint.path}: is an earlier checkpoint than the {which} one of the finished run, which is missing"
-        )
+    if line := remark(checkpoint.path, checkpoint.header, which, run):
+        report(line)
     live = weights(model)
     restore(live, {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(MODEL)})
     return checkpoint.step, checkpoint.header
@@ -117,15 +115,28 @@ def write_tensors(tensors: dict[str, Tensor], path: Path, metadata: dict[str, st
         raise OSError(number, os.strerror(number), str(path)) from error
 
 
-def _is_final(checkpoint: Checkpoint, which: WhichCheckpoint, run: RunFolder) -> bool:
-    """Whether a checkpoint is the one that the result of a finished run is about; True if no result says more."""
+def remark(path: Path, header: dict[str, Any], which: WhichCheckpoint, run: RunFolder) -> str:
+    """A line about a checkpoint that is not the one of a finished run's result; empty if it is, or if there is none."""
     with suppress(RunFolderError):
         result = run.result()
         if result is not None and result.status == "done":
             if which == "newest":
-                return checkpoint.step == result.steps
-            return checkpoint.header.get("validation_loss") == result.best_validation_loss
-    return True
+                is_final = _step(path) == result.steps
+            else:
+                is_final = header.get("validation_loss") == result.best_validation_loss
+            if not is_final:
+                return (
+                    f"{path}: is an earlier checkpoint than the {which} one of the finished run, "
+                    "which is missing or damaged"
+                )
+    return ""
+
+
+def header_of(path: Path) -> dict[str, Any]:
+    """The header of a good checkpoint, read without its tensors. Raises RunFolderError if it is gone."""
+    with disk_errors_as_failures(path), safe_open(path, framework="pt") as file:
+        header: dict[str, Any] = json.loads(file.metadata()["header"])
+        return header
 
 
 def origin(settings: dict[str, Any], tokenizer: str) -> dict[str, str]:
@@ -178,7 +189,7 @@ def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:
             header = json.loads((file.metadata() or {}).get("header", "no header"))
         if not isinstance(header, dict):
             raise ValueError("its header is not a mapping")
-        return Checkpoint(int(path.stem.partition("-")[2]), path, tensors, header)
+        return Checkpoint(_step(path), path, tensors, header)
     except (OSError, SafetensorError, ValueError, RecursionError) as error:
         if isinstance(error, OSError) and error.errno not in DAMAGED:
             # it may be good, and the next checkpoint that is written would remove it
@@ -186,6 +197,10 @@ def _read(path: Path, report: Callable[[str], None]) -> Checkpoint | None:
                 raise
         report(f"{path}: damaged ({error}), skipped")
         return None
+
+
+def _step(path: Path) -> int:
+    return int(path.stem.partition("-")[2])
 
 
 def _files(folder: Path, which: WhichCheckpoint) -> list[Path]:

@@ -94,6 +94,8 @@ def code_digests(
 
     settings: those of the run, as in its config.yaml. backend: the kernels that ran, joined by `+`. root: the project's
     root. trained: False for an imported run, of which the training and the evaluation of `attn` are no part.
+
+    Raises LookupError if a file, a norm or a position is missing that the settings name.
     """
     variant, objective = module_of(settings["variant"]), settings["objective"]["kind"]
     modules: tuple[str, ...] = (f"attention.{variant}", f"experiments.objectives.kinds.{objective}", *ROOTS)
@@ -140,8 +142,9 @@ def _digests(roots: tuple[Path, ...], modules: tuple[str, ...], unused: frozense
     while waiting:
         path = Path(*waiting.pop().split(".")).with_suffix(".py")
         if (file := next(filter(None, (_file(root / path) for root in roots)), None)) is None:
+            if path.with_suffix("").as_posix().replace("/", ".") in modules:
+                raise LookupError(f"there is no {path}")
             # a package, or a name in a module
-            assert path.with_suffix("").as_posix().replace("/", ".") not in modules, f"there is no {path}"
             continue
         digests[path.as_posix()] = file.digest
         scoring = {SCORED_BY[name] for name in file.imports if name in SCORED_BY}

@@ -62,6 +62,10 @@ class Pretraining:
     def _of_file(self, path: str) -> Tokenizer:
         return load(Path(path)).with_sentinels(self.sentinels)
 
+    def remark(self) -> str:
+        """Empty: the starting values are functions of the seed."""
+        return ""
+
     def build_model(self, vocabulary_size: int) -> Transformer:
         """The model that the objective trains, without values."""
         from experiments.model.build import ARCHITECTURES, architecture_of

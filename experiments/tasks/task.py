@@ -37,6 +37,9 @@ class Task(Protocol):
     def objective(self, vocabulary: Vocabulary) -> Objective:
         """The objective for the sequences. Before they are prepared it is valid only for shapes."""
 
+    def remark(self) -> str:
+        """A line that a run should say about the weights that it starts from; empty if there is none."""
+
     def vocabulary_size(self) -> int:
         """The number of ids of the tokenizer.
 

@@ -77,7 +77,7 @@ def set_up(
         | {"waited_for_cores": neighbours.waited_share(), "code": code_digests(settings.model_dump(), run.backend)}
     )
     say_how_busy(run)
-    for remark in (dataset.remark, why_slower(settings, device)):
+    for remark in (dataset.remark, source.remark(), why_slower(settings, device)):
         if remark:
             run.say(remark)
     mirrors.prepare(folder, settings.model_dump())

@@ -8,7 +8,8 @@ import string
 from pathlib import Path
 
 import pytest
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 from torch.testing import assert_close
 
 from experiments.cells.cell import execute
@@ -22,7 +23,8 @@ from experiments.dashboard.page import page_data
 from experiments.dashboard.runs import chosen_runs
 from experiments.data.tokenizer import SPECIAL
 from experiments.failures.failure import Mistake
-from experiments.record.folder import RunFolder
+from experiments.files.digest import file_digest
+from experiments.record.folder import PREFIX, RunFolder, config_text
 from experiments.results.index import Index
 from experiments.tasks.finetuning.squad import squad_scores
 from experiments.training.step.learner import Learner
@@ -232,6 +234,46 @@ def test_a_score_without_its_library_is_said_at_once(task, library, pretrained, 
     with pytest.raises(Mistake, match=rf"the score of task={task} needs {library}\n.*\[finetune\]"):
         finetune([str(pretrained), f"task={task}"])
     assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("trouble", ["missing", "flipped", "no checksum"])
+@pytest.mark.parametrize("which", ["newest", "best"])
+def test_an_earlier_checkpoint_than_that_of_the_pretrained_run_is_named(tune, pretrained, tmp_path, which, trouble):
+    """The words are those of other commands, whatever happened to the later one."""
+    said = f"is an earlier checkpoint than the {which} one of the finished run, which is missing or damaged"
+    words = ("epochs=null", "max_steps=1", f"checkpoint={which}")
+    folder = tmp_path / "pretraining" / pretrained.name
+    shutil.copytree(pretrained, folder)
+    assert said not in (tune("sst2", *words, run=str(folder)) / "log.txt").read_text()
+    last = max(folder.glob(f"checkpoint/{PREFIX[which]}-*.safetensors"))
+    earlier = last.with_name(f"{PREFIX[which]}-000000003.safetensors")
+    with safe_open(last, framework="pt") as file:
+        header = json.loads(file.metadata()["header"]) | {"validation_loss": 9.0}
+    save_file(load_file(last), earlier, {"header": json.dumps(header)})
+    earlier.with_suffix(".sha256").write_text(file_digest(earlier) + "\n")
+    if trouble == "flipped":
+        last.write_bytes(last.read_bytes()[:-1] + b"?")
+    else:
+        (last if trouble == "missing" else last.with_suffix(".sha256")).unlink()
+    tuned = tune("sst2", *words, run=str(folder))
+    assert f"{earlier}: {said}" in (tuned / "log.txt").read_text()
+    assert RunFolder(tuned).config()["origin"]["step"] == 3
+    earlier.unlink()
+    with pytest.raises(Mistake, match=f"there is no good {which} checkpoint"):
+        for each in folder.glob(f"checkpoint/{PREFIX[which]}-*.safetensors"):
+            each.unlink()
+        tune("sst2", *words, run=str(folder))
+
+
+def test_a_run_whose_variant_is_not_here_is_refused(pretrained, tmp_path, monkeypatch):
+    """It may come from another branch, or its file has another name by now."""
+    monkeypatch.setattr(RunFolder, "check_files", lambda folder: None)
+    folder = shutil.copytree(pretrained, tmp_path / pretrained.name)
+    settings = RunFolder(folder).config()
+    settings["variant"] |= {"name": "gone", "module": "gone"}
+    (folder / "config.yaml").write_text(config_text(settings))
+    with pytest.raises(Mistake, match=r"code that attn does not have here: there is no attention/gone\.py\n  plugins="):
+        finetune([str(folder), "task=sst2"])
 
 
 def test_a_run_that_is_not_finished_is_refused(pretrained, tmp_path, monkeypatch):

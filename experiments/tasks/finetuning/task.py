@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from experiments.data.cache import Cache, MissingError
 from experiments.data.packing import Dataset, Packed
 from experiments.data.tokenizer import TOKENIZER_FILE, ReportProgress, Tokenizer, load
+from experiments.record.folder import PREFIX, RunFolder
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.tasks.finetuning.features import Features, check_batch, obtain
 from experiments.tasks.finetuning.kind import kind_of
@@ -81,6 +82,15 @@ class Finetuning:
     def vocabulary_size(self) -> int:
         """Ids of that tokenizer."""
         return self.tokenizer().vocabulary_size
+
+    def remark(self) -> str:
+        """A line if the pretrained run had a later checkpoint of the kind than the one of the settings."""
+        from experiments.record.checkpoint_file import header_of, remark
+
+        settings = self.settings
+        folder, which = RunFolder(settings.pretrained), settings.checkpoint
+        path = folder.checkpoint / f"{PREFIX[which]}-{settings.origin.step:09d}.safetensors"
+        return remark(path, header_of(path), which, folder)
 
     def build_model(self, vocabulary_size: int) -> FinetunedEncoder:
         """The pretrained layers with a new head, without values; for an encoder-decoder, the layers of its encoder."""
