@@ -13,6 +13,12 @@ from experiments.measure.cores import cpu_field
 from experiments.settings.trainer import Precision
 
 
+def compiler_turned_off() -> str:
+    """The variable of the environment by which torch.compile compiles nothing; empty if there is none."""
+    names = ("TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE")
+    return next((name for name in names if os.environ.get(name) == "1"), "")
+
+
 def resolve_device(device: str) -> torch.device:
     """The device of the settings; `auto` is the GPU if there is one. Raises Mistake for a missing GPU."""
     if device == "auto":

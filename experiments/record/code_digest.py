@@ -163,6 +163,17 @@ def added_digests() -> dict[str, str]:
     return {name: file.digest for name, path in modules().items() if (file := _file(path)) is not None}
 
 
+def import_code(settings: Mapping[str, Any]) -> None:
+    """Import every module that a run computes with, and read its file for the digest.
+
+    The process then computes to its end with the files that it began with. Without this, what scores the run would be
+    imported at its end, which may be a day later, when a file was edited or another branch checked out.
+    """
+    for name in code_digests(settings, None):
+        if name.endswith(".py"):
+            importlib.import_module(name.removesuffix(".py").replace("/", "."))
+
+
 def import_covered() -> None:
     """Import every module that a digest can cover, and read its file for the digest.
 

@@ -14,13 +14,13 @@ from experiments.display.progress import Display
 from experiments.failures.failure import Mistake
 from experiments.files.digest import digest
 from experiments.measure.cores import BUSY, Neighbours, check_threads, usable
-from experiments.measure.hardware import device_name, resolve_device, resolve_precision
+from experiments.measure.hardware import compiler_turned_off, device_name, resolve_device, resolve_precision
 from experiments.measure.memory import PeakMemory
 from experiments.measure.throughput import Throughput
 from experiments.measure.timing import seconds
 from experiments.model.kernel_availability import set_kernel_cache, why_slower
 from experiments.model.layers.build_attention import wrong_arguments
-from experiments.record.code_digest import code_digests
+from experiments.record.code_digest import code_digests, import_code
 from experiments.record.durable import replacing
 from experiments.record.environment import describe, rounds_differently
 from experiments.record.folder import TOKENIZER, RunFolder, configuration_digest
@@ -93,11 +93,13 @@ def set_up(
 
 
 def prepare_process(settings: Settings, world: World, say: Callable[[str], None] | None = None) -> torch.device:
-    """Set torch's device, threads and kernels as in the settings, and return this process's device. Raises Mistake.
+    """Set torch's device, threads and kernels as in the settings, import the code of the run, and return this process's
+    device. Raises Mistake.
 
     say: receives a line before the attention kernel is built and one after it.
     """
     trainer = settings.trainer
+    import_code(settings.model_dump())
     device = resolve_device(trainer.device)
     if device.type == "cuda":
         if world.size > 1:
@@ -195,19 +197,24 @@ def begin(run: Run) -> None:
     run.throughput = Throughput(header.rates if alike else None)
     run.say(f"going on from step {run.progress.step}")
     if run.progress.compiled:
+        check_compiler(f"{run.folder.path} was begun with layers that torch.compile compiled")
         compile_layers(run.model, lengths_vary=run.objective.lengths_vary)
 
 
 def decide_to_compile(run: Run) -> None:
     """Compile the layers depending on the settings. With `auto`, a trial decides if one compilation is enough."""
     model, trainer, progress = run.settings.model, run.settings.trainer, run.progress
+    if model.layers == 1:
+        # of a stack, the last layer is not compiled
+        return
     if trainer.compile is True:
+        check_compiler("trainer.compile=true")
         progress.compiled = True
         compile_layers(run.model, lengths_vary=run.objective.lengths_vary)
     # sequences of other lengths are compiled again, and so are batch statistics over a varying number of tokens;
     # with attention dropout one compilation is enough, but whether it saves time has not been measured
     changing = run.objective.lengths_vary or model.attention_dropout or model.norms_by_batch
-    if trainer.compile != "auto" or changing or model.layers == 1 or run.world.sharded:
+    if trainer.compile != "auto" or changing or run.world.sharded or compiler_turned_off():
         return
     batches = [run.learner.batch(index) for index in range(TRIED)]
     limit = math.inf if trainer.max_minutes is None else 60 * trainer.max_minutes
@@ -216,6 +223,12 @@ def decide_to_compile(run: Run) -> None:
     )
     if why:
         run.say(why)
+
+
+def check_compiler(what: str) -> None:
+    """Raises Mistake if torch.compile, on which `what` relies, compiles nothing."""
+    if variable := compiler_turned_off():
+        raise Mistake(f"{what}: {variable}=1 turns torch.compile off", f"take {variable} out of the environment")
 
 
 def find_kernels(run: Run) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -14,6 +15,8 @@ from experiments.record.code_digest import DECIDING, code_digests, differing
 from experiments.record.dotted import value_at
 from experiments.settings.norm import NORM_KINDS
 from experiments.settings.position import POSITION_KINDS
+from experiments.training.set_up import prepare_process
+from experiments.training.step.world import ALONE
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -152,6 +155,18 @@ def test_every_objective_has_its_file(gated):
     for path in (ROOT / "experiments/objectives/kinds").glob("[a-z]*.py"):
         name = f"experiments/objectives/kinds/{path.name}"
         assert name in code_digests(gated | {"objective": {"kind": path.stem}}, None)
+
+
+def test_what_scores_a_run_at_its_end_is_imported_at_its_beginning(monkeypatch):
+    """Files may be edited in between."""
+    imported: list[str] = []
+    plain, translation = compose([]), compose(["objective=translation", "data=pairs", "data.train=x"])
+    monkeypatch.setattr(code_digest, "importlib", SimpleNamespace(import_module=imported.append))
+    code_digest.import_code(translation.model_dump())
+    assert {"experiments.training.decoding.texts", "attention.multi_head"} <= {*imported}
+    imported.clear()
+    prepare_process(plain, ALONE)
+    assert "attention.multi_head" in imported
 
 
 def test_what_is_covered_is_read_once_and_what_is_edited_later_does_not_count(gated, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from experiments.failures.failure import Mistake
 from experiments.record.folder import RunFolder
 from experiments.training import set_up as set_up_module
 from experiments.training.step import compiling
@@ -77,11 +78,36 @@ def test_a_short_run_and_one_that_changes_from_step_to_step_try_nothing(settings
     monkeypatch.setattr(compiling, "LONG", 0.0)
     monkeypatch.setattr(compiling, "FEWEST", 1)
     monkeypatch.delattr(set_up_module, "choose")
-    changing = ({"model__attention_dropout": 0.1}, {"model__norm_kind": "batch"}, {"layers": 1})
+    changing = (
+        {"model__attention_dropout": 0.1},
+        {"model__norm_kind": "batch"},
+        {"layers": 1},
+        # the last layer of a stack is not compiled
+        {"layers": 1, "trainer__compile": True},
+    )
     for number, changes in enumerate(changing):
         result, folder = go(settings(**AUTO | changes | {"max_steps": 2, "schedule__warmup_steps": 0}), f"{number}")
         log = folder.path / "log.txt"
         assert result.compiled is False and (not log.exists() or "compile" not in log.read_text())
+
+
+@pytest.mark.parametrize("variable", ["TORCHDYNAMO_DISABLE", "TORCH_COMPILE_DISABLE"])
+def test_where_the_environment_turns_the_compiler_off_no_run_says_that_it_is_compiled(
+    settings, go, monkeypatch, variable
+):
+    compiled = settings(**AUTO | {"trainer__compile": True, "max_steps": 2, "schedule__warmup_steps": 0})
+    monkeypatch.setenv(variable, "1")
+    monkeypatch.setattr(set_up_module, "compile_layers", lambda *_, **__: None)
+    with pytest.raises(Mistake, match=rf"trainer\.compile=true: {variable}=1 turns torch\.compile off"):
+        go(compiled, "new")
+    # nor does one go on without it
+    monkeypatch.delenv(variable)
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(Learner, "take", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        go(compiled, "begun")
+    monkeypatch.setenv(variable, "1")
+    with pytest.raises(Mistake, match=f"begun was begun with layers that torch.compile compiled: {variable}=1"):
+        go(compiled, "begun")
 
 
 @pytest.mark.usefixtures("worth_it")
