@@ -10,14 +10,14 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from experiments.config.check import from_tree
+from experiments.config.check import class_of, errors_of, from_tree
 from experiments.config.command_line import check_overrides
 from experiments.config.compose import compose_raw, resolve
 from experiments.config.groups import groups, options
 from experiments.config.messages import near_key
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
-from experiments.record.folder import RunFolder
+from experiments.record.folder import CONFIG, RunFolder
 from experiments.record.plugin_files import check_plugins
 from experiments.settings.finetuning import FinetuningSettings
 from experiments.settings.run import Settings
@@ -37,9 +37,16 @@ def on_this_machine(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def config_here(folder: RunFolder) -> dict[str, Any]:
-    """The same for a run folder. Raises Mistake if the run needs files of plugins that are not in use."""
+    """The same for a run folder.
+
+    Raises Mistake if the run needs files of plugins that are not in use, and names the file if it has settings that
+    there are not.
+    """
     check_plugins(folder)
-    return on_this_machine(folder.config())
+    config = on_this_machine(folder.config())
+    if wrong := list(errors_of(config, class_of(config))):
+        raise Mistake(f"{folder.path / CONFIG}: {'; '.join(wrong)}", "use the version of attn that made the run")
+    return config
 
 
 def project_and_entity(path: str | None) -> tuple[str, str | None]:

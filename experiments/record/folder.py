@@ -48,6 +48,7 @@ PREDICTIONS = "predictions.json"  # of a fine-tuned run
 SEAL_LINE = b"# sha256 of the lines above: "  # the last line of config.yaml
 # key of result.json: the digest of each file that its numbers rest on
 FILES = "files"
+OTHER_VERSION = "was written by another version of attn"
 FINAL = ("done", "imported")  # status of a run that no command continues
 
 
@@ -237,7 +238,10 @@ class RunFolder:
         try:
             return Result.from_dict({key: value for key, value in content.items() if key != FILES})
         except ValueError as error:
-            raise _damaged(self.path / RESULT, error) from error
+            # its digest is right
+            raise RunFolderError(
+                f"{self.path / RESULT}: {OTHER_VERSION} ({error}); use that version, or set runs= to another folder"
+            ) from error
 
     def check_files(self) -> None:
         """Raises RunFolderError that names the file, if a file of an ended run has changed since the result was

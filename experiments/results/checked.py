@@ -19,6 +19,7 @@ from experiments.record.folder import (
     FILES,
     FINAL,
     METRICS,
+    OTHER_VERSION,
     PREDICTIONS,
     RESULT,
     TOKENIZER,
@@ -105,10 +106,13 @@ def _parse(folder: Path, content: bytes) -> Fields:
     try:
         result = unsealed(from_json(content))
         recorded = result.pop(FILES, None)
-        Result.from_dict(result)
         differing_file(recorded, {})
     except ValueError as error:
         raise ValueError(f"{folder / RESULT}: {error}") from error
+    try:
+        Result.from_dict(result)
+    except ValueError as error:
+        raise ValueError(f"{folder / RESULT}: {OTHER_VERSION} ({error})") from error
     digests = {name: file_digest(path) for name in BESIDE if (path := folder / name).exists()}
     if result["status"] in FINAL and (name := differing_file(recorded, digests)):
         raise ValueError(f"{folder / name}: has changed since {RESULT} was written")

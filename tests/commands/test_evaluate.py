@@ -129,6 +129,15 @@ def put_bomb(folder: Path) -> str:
     return "config.yaml"
 
 
+def test_settings_of_another_version_are_named_with_their_file(copied):
+    config = RunFolder(copied).config()
+    config["trainer"] |= {"power_limit": 300}
+    (copied / "config.yaml").write_text(config_text(config))
+    said = r"config\.yaml: there is no setting 'trainer\.power_limit'\n  use the version of attn that made the run"
+    with pytest.raises(Mistake, match=said):
+        evaluate_run("multi_head", [], copied.parent, "best", "json")
+
+
 @pytest.mark.parametrize("change", [permute_tokenizer, change_setting, put_bomb])
 def test_what_the_weights_were_not_trained_with_is_refused_by_name(copied, change):
     name = change(copied)

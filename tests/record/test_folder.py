@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from experiments.record import environment
-from experiments.record.durable import RunFolderError, write
+from experiments.record.durable import RunFolderError, write, write_sealed
 from experiments.record.folder import RunFolder, configuration_digest, run_name
 from experiments.record.result import Result
 from tests.fixtures.permissions import as_another_user
@@ -366,6 +366,15 @@ def test_a_damaged_file_is_named(folder, name, read, content):
     with pytest.raises(RunFolderError, match=f"{name}: damaged.*remove") as caught:
         getattr(folder, read)()
     assert "\n" not in str(caught.value)
+
+
+def test_a_result_of_another_version_is_not_called_damaged(folder):
+    write_sealed(folder.path / "result.json", {"status": "done", "energy": 1.0})
+    with pytest.raises(
+        RunFolderError, match=r"result\.json: was written by another version of attn \(.*energy"
+    ) as said:
+        folder.result()
+    assert "remove" not in str(said.value)
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path):
