@@ -9,7 +9,7 @@ from typing import Any
 from experiments.config.check import from_tree
 from experiments.config.recorded import config_here, override
 from experiments.data.corpus import SPLITS
-from experiments.data.overlap import has_text_of_training
+from experiments.data.overlap import has_text_of_training, other_version
 from experiments.display.rows import show
 from experiments.failures.failure import Mistake
 from experiments.failures.wording import did_you_mean
@@ -50,7 +50,8 @@ def evaluate_run(
                 f"split={split}: a task is scored on its validation split", "task.validation=FILE gives another one"
             )
         tokenizer_source = {"pretrained": str(folder.path)}  # whose tokenizer is read
-    step, score = _score(folder, settings.model_copy(update=tokenizer_source), split, checkpoint, generate)
+    own_text = settings.learns_from.model_dump() == config["task" if "task" in config else "data"]
+    step, score = _score(folder, settings.model_copy(update=tokenizer_source), own_text, split, checkpoint, generate)
     show([{"run": folder.name, "checkpoint": f"{checkpoint}, step {step}", "split": split, **score}], format)
 
 
@@ -88,8 +89,9 @@ def _take_split(overrides: list[str]) -> tuple[str, list[str]]:
 
 
 def _score(
-    folder: RunFolder, settings: Settings, split: str, checkpoint: WhichCheckpoint, generate: bool
+    folder: RunFolder, settings: Settings, own_text: bool, split: str, checkpoint: WhichCheckpoint, generate: bool
 ) -> tuple[int, dict[str, Any]]:
+    """The step of the checkpoint, and its scores. own_text: whether `settings` name the text of the training."""
     import torch
 
     from experiments.display.progress import Display
@@ -110,7 +112,10 @@ def _score(
             raise Mistake(f"split = {split!r}: this corpus does not have it", "split=validation, or data.test=FILE")
         objective = source.objective(data.tokenizer)
         model = source.build_model(data.tokenizer.vocabulary_size)
-        if has_text_of_training(_trained_on(folder), data.identity["corpus"], split):
+        trained, present = _trained_on(folder), data.identity["corpus"]
+        if own_text and (line := other_version(folder.name, trained, present)):
+            display.message(line)
+        if has_text_of_training(trained, present, split):
             display.message(
                 f"{folder.name} was trained on text of this {split} split: the score does not tell how well it "
                 "predicts other text"

@@ -1,4 +1,5 @@
-"""Whether a split has text, or examples, that a run was trained on; told by the recorded identities of both.
+"""Whether a split has text, or examples, that a run was trained on, and whether these are still the same; told by the
+recorded identities of both.
 
 Files are compared by their digests, splits of the hub by their expressions. A copy with changes is not recognized.
 """
@@ -40,6 +41,16 @@ def has_text_of_training(trained: Mapping[str, Any], scored: Mapping[str, Any], 
     if own:
         return any(place.overlaps(training) for place in own)
     return "train" in places and places["train"].overlaps(training) and not _held_out_of_both(trained, scored, split)
+
+
+def other_version(run: str, trained: Mapping[str, Any], present: Mapping[str, Any]) -> str:
+    """A line if the text that a run's settings name is not the one that it was trained on; empty if it is, or unknown.
+
+    Both are identities, as in `corpus` of a result; an empty one is not known.
+    """
+    if not trained or trained == present:
+        return ""
+    return f"{run} was trained on another version of its text; these are numbers of the present one"
 
 
 def _held_out_of_both(trained: Mapping[str, Any], scored: Mapping[str, Any], split: str) -> bool:

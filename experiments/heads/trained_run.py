@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from experiments.data.overlap import other_version
 from experiments.data.packing import Dataset
 from experiments.data.tokenizer import ReportProgress, Tokenizer
 from experiments.failures.failure import Mistake
@@ -116,6 +117,13 @@ def open_trained_run(
     pretraining = Pretraining(settings.model_copy(update={"tokenizer": tokenizer}))
     dataset = pretraining.prepare(report)
     model = pretraining.build_model(dataset.tokenizer.vocabulary_size)
-    load_weights(model, folder, dataset.tokenizer.digest, checkpoint, lambda text: report(text, 0, None))
+
+    def say(line: str) -> None:
+        report(line, 0, None)
+
+    load_weights(model, folder, dataset.tokenizer.digest, checkpoint, say)
+    result = folder.result()
+    if line := other_version(folder.name, (result and result.corpus) or {}, dataset.identity["corpus"]):
+        say(line)
     count = min(sequences, len(dataset.validation.tokens))
     return TrainedRun(folder.name, settings, model.eval(), pretraining.objective(dataset.tokenizer), dataset, count)

@@ -88,6 +88,22 @@ def test_text_that_the_run_was_trained_on_is_named(score, runs, text_file, tmp_p
     assert said.format("validation") in scored(other, f"data.validation={copy}")[1]
 
 
+def test_a_text_that_has_changed_since_the_training_is_named(score, runs, text_file):
+    trained, scored = score
+    said = "was trained on another version of its text; these are numbers of the present one"
+    own = text_file.read_text()
+    loss, silent = scored()
+    assert loss == trained and said not in silent
+    try:
+        text_file.write_text(own[len(own) // 3 :])
+        loss, spoken = scored()
+        assert loss != trained and said in spoken
+        # another text is asked for
+        assert said not in scored("data.documents=row")[1]
+    finally:
+        text_file.write_text(own)
+
+
 @pytest.fixture
 def copied(runs, tmp_path) -> Path:
     """A copy of the run's folder that a test may change."""
