@@ -19,11 +19,10 @@ from experiments.data.errors import DataError
 from experiments.display.progress import Display, summary
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, Mistake
-from experiments.files.digest import digest
 from experiments.measure.cores import Neighbours
 from experiments.processes.child import end_with_parent
 from experiments.processes.interruption import Interrupted, Interruption
-from experiments.record.code_digest import code_digests, differing
+from experiments.record.changed_code import changed_code
 from experiments.record.folder import RunFolder, configuration_digest, run_name
 from experiments.record.mirrors.mirrors import Mirrors
 from experiments.record.result import Result
@@ -70,10 +69,8 @@ def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> No
     own, asked = configuration_digest(result.config or {}), configuration_digest(settings.model_dump())
     if own != asked:
         raise DataError(f"{folder.path}: contains a run of another configuration (digest {own}, not {asked}); {anew}")
-    now = code_digests(settings.model_dump(), result.backend)
-    if result.code_digest != digest(now):
-        before = (folder.environment() or {}).get("code", {})
-        raise DataError(f"{differing(before, now)} has changed since {folder.path} was trained; {anew}")
+    if changed := changed_code(folder, settings.model_dump(), result):
+        raise DataError(f"{changed} has changed since {folder.path} was trained; {anew}")
     task = task_of(settings)
     if task.tokenizer_digest() not in (None, result.tokenizer_digest):
         raise DataError(f"{folder.path} was trained with another tokenizer than the present one; {anew}")

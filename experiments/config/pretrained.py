@@ -11,9 +11,9 @@ from experiments.config.groups import options
 from experiments.failures.failure import Mistake
 from experiments.failures.missing_extra import check_installed
 from experiments.failures.wording import closest, did_you_mean
-from experiments.files.digest import digest, file_digest
+from experiments.files.digest import file_digest
 from experiments.files.disk import files_named
-from experiments.record.code_digest import code_digests, differing
+from experiments.record.changed_code import changed_code
 from experiments.record.durable import RunFolderError, disk_errors_as_failures
 from experiments.record.folder import PREFIX, TOKENIZER, RunFolder, checksum, known_checkpoint
 from experiments.record.plugin_files import check_plugins
@@ -92,15 +92,14 @@ def _read(folder: RunFolder) -> dict[str, Any]:
         state = "not finished" if result is None else result.status
         raise Mistake(f"{folder.name}: its pretraining is {state}", "the command that began the run continues it")
     try:
-        now = code_digests(run, result.backend, trained=result.status != "imported")
+        changed = changed_code(folder, run, result)
     except (LookupError, TypeError) as error:
         raise Mistake(
             f"{folder.name} was trained with code that attn does not have here: {error}",
             "plugins=FOLDER adds files of yours",
         ) from error
-    if result.code_digest != digest(now):
-        before = (folder.environment() or {}).get("code", {})
-        raise Mistake(f"{differing(before, now)} has changed since {folder.name} was trained")
+    if changed:
+        raise Mistake(f"{changed} has changed since {folder.name} was trained")
     return run
 
 

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +20,7 @@ from experiments.model.kernel_availability import set_kernel_cache
 from experiments.model.transformer import Transformer
 from experiments.objectives.objective import Batch, Objective
 from experiments.record.checkpoint_file import load_weights
+from experiments.record.durable import RunFolderError
 from experiments.record.folder import RunFolder
 from experiments.settings.group import WhichCheckpoint
 from experiments.settings.run import Settings
@@ -122,8 +124,9 @@ def open_trained_run(
         report(line, 0, None)
 
     load_weights(model, folder, dataset.tokenizer.digest, checkpoint, say)
-    result = folder.result()
-    if line := other_version(folder.name, (result and result.corpus) or {}, dataset.identity["corpus"]):
-        say(line)
+    with suppress(RunFolderError):
+        result = folder.result()
+        if line := other_version(folder.name, (result and result.corpus) or {}, dataset.identity["corpus"]):
+            say(line)
     count = min(sequences, len(dataset.validation.tokens))
     return TrainedRun(folder.name, settings, model.eval(), pretraining.objective(dataset.tokenizer), dataset, count)

@@ -25,6 +25,7 @@ from torch import Tensor, nn
 from experiments.failures.failure import Mistake
 from experiments.files.digest import file_digest
 from experiments.files.disk import files_named
+from experiments.record.changed_code import changed_code
 from experiments.record.durable import RunFolderError, disk_errors_as_failures, replacing, swept, write
 from experiments.record.folder import CONFIG, PREFIX, TOKENIZER, RunFolder, checksum, configuration_digest
 from experiments.settings.group import WhichCheckpoint
@@ -85,7 +86,7 @@ def load_weights(
     """Give `model` the weights of a run's best or newest good checkpoint; returns its step and its header.
 
     tokenizer: the digest of the tokenizer in the run's folder. `report` receives a line about each damaged checkpoint,
-    and that of `remark`.
+    that of `remark`, and one if the code of the run has changed since.
 
     Raises Mistake if there is no checkpoint, and if it belongs to another model, other settings or another tokenizer
     than the folder's.
@@ -98,6 +99,10 @@ def load_weights(
     check_origin(checkpoint, run, tokenizer)
     if line := remark(checkpoint.path, checkpoint.header, which, run):
         report(line)
+    with suppress(RunFolderError):
+        result = run.result()
+        if result is not None and result.code_digest and (changed := changed_code(run, run.config(), result)):
+            report(f"{changed} has changed since {run.name} was trained")
     live = weights(model)
     restore(live, {name: tensor for name, tensor in checkpoint.tensors.items() if name.startswith(MODEL)})
     return checkpoint.step, checkpoint.header

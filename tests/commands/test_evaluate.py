@@ -19,6 +19,7 @@ from experiments.config.compose import compose
 from experiments.config.recorded import on_this_machine
 from experiments.failures.failure import Failure, Mistake
 from experiments.files.digest import bytes_digest
+from experiments.record import changed_code
 from experiments.record.folder import RunFolder, config_text
 from experiments.training.step.micro_batches import Forward
 
@@ -86,6 +87,18 @@ def test_text_that_the_run_was_trained_on_is_named(score, runs, text_file, tmp_p
     assert said.format("validation") in scored("data.documents=row")[1]
     monkeypatch.setattr(RunFolder, "result", lambda folder: None)
     assert said.format("validation") in scored(other, f"data.validation={copy}")[1]
+
+
+def test_code_that_has_changed_since_the_training_is_named(score, monkeypatch):
+    said = "the code (attention/multi_head.py) has changed since multi_head-"
+    assert "the code" not in score[1]()[1]
+    digests = changed_code.code_digests
+
+    def edited(*arguments, **options):
+        return digests(*arguments, **options) | {"attention/multi_head.py": "another"}
+
+    monkeypatch.setattr(changed_code, "code_digests", edited)
+    assert said in score[1]()[1]
 
 
 def test_a_text_that_has_changed_since_the_training_is_named(score, runs, text_file):
