@@ -32,23 +32,6 @@ def summary(values: Sequence[float]) -> dict[str, float | None]:
     return {"mean": mean, "error": standard_error(values), "half": bounds[1] - mean if bounds else None}
 
 
-def baselines(
-    configurations: Mapping[int, Configuration], results: Sequence[Fields], variants: Sequence[str]
-) -> list[int]:
-    """The configurations that may be the baseline, the most suitable first.
-
-    Those of the variant DEFAULT come first, then those with most seeds, then those with the lowest loss. The
-    differences from every baseline are computed, so fewer are chosen if there are more configurations.
-    """
-
-    def suited(number: int) -> tuple[bool, int, float]:
-        losses = of_seeds(configurations[number], results)
-        return variants[number] != DEFAULT, -len(losses), sum(losses.values()) / len(losses)
-
-    finished = [number for number, configuration in configurations.items() if configuration.finished]
-    return sorted(finished, key=suited)[: max(1, MOST // max(1, len(finished)))]
-
-
 @dataclass(frozen=True)
 class Measured:
     """What the comparisons of a configuration with others rest on."""
@@ -62,6 +45,21 @@ class Measured:
 def measured(configurations: Mapping[int, Configuration], results: Sequence[Fields]) -> dict[int, Measured]:
     """What is known of each configuration."""
     return {number: _measured(configuration, results) for number, configuration in configurations.items()}
+
+
+def baselines(known: Mapping[int, Measured], variants: Sequence[str]) -> list[int]:
+    """The configurations that may be the baseline, the most suitable first.
+
+    Those of the variant DEFAULT come first, then those with most seeds, then those with the lowest loss. The
+    differences from every baseline are computed, so fewer are chosen if there are more configurations.
+    """
+
+    def suited(number: int) -> tuple[bool, int, float]:
+        losses = known[number].losses
+        return variants[number] != DEFAULT, -len(losses), sum(losses.values()) / len(losses)
+
+    finished = [number for number, one in known.items() if one.losses]
+    return sorted(finished, key=suited)[: max(1, MOST // max(1, len(finished)))]
 
 
 def differences(baseline: int, known: Mapping[int, Measured]) -> dict[int, Any]:

@@ -146,8 +146,8 @@ def _comparison(number: int, known: Comparable, results: list[Fields], rows: lis
     """The configurations of one set of conditions, the conditions in words, and the differences from each baseline."""
     members = {place: of for place, of in enumerate(known.configurations) if of.comparison == number}
     unigram = {results[run]["unigram_loss"] for of in members.values() for run in of.finished.values()} - {None}
-    chosen = baselines(members, results, [str(rows[of.runs[0]]["variant"]) for of in known.configurations])
     compared = measured(members, results)
+    chosen = baselines(compared, [str(rows[of.runs[0]]["variant"]) for of in known.configurations])
     return {
         "says": known.comparisons[number],
         "unigram": unigram.pop() if len(unigram) == 1 else None,

@@ -92,9 +92,9 @@ def test_the_first_baseline_is_multi_head_with_most_seeds_then_the_lowest_loss(m
     losses = {"a": of(4, 0, 0, 0), "b": of(5, 0), "c": of(6, 0, 0), "d": of(5.5, 0, 0), "none": {}}
     configurations, results = made(losses)
     variants = ["talking_heads", "multi_head", "multi_head", "multi_head", "multi_head"]
-    assert baselines(configurations, results, variants) == [3, 2, 1, 0]
+    assert baselines(measured(configurations, results), variants) == [3, 2, 1, 0]
     monkeypatch.setattr("experiments.dashboard.differences.MOST", 8)
-    assert baselines(configurations, results, variants) == [3, 2]
+    assert baselines(measured(configurations, results), variants) == [3, 2]
 
 
 def test_a_summary_is_mean_error_and_half_of_the_interval():
