@@ -92,7 +92,6 @@ _refuse_foreign_packages()
 
 from experiments.commands.ending import (
     end_silently_on_ctrl_c,
-    interrupted_by_signals,
     message_and_exit_code,
     open_missing_streams,
     silent_on_ctrl_c,
@@ -107,7 +106,7 @@ with silent_on_ctrl_c():
     from experiments.failures.exit_code import ExitCode
     from experiments.processes.environment_variables import set_performance_variables
     from experiments.processes.import_hook import hold_signals_in_imports
-    from experiments.processes.interruption import SIGNALS, Interrupted
+    from experiments.processes.interruption import SIGNALS, Interrupted, Interruption
 
 if TYPE_CHECKING:
     from experiments.settings.group import WhichCheckpoint
@@ -612,7 +611,7 @@ def _known(checkpoint: str) -> WhichCheckpoint:
 def _command(name: str) -> Iterator[None]:
     """Print in a line or two why a command ended early, and exit with the right code. A bug passes on to `main`."""
     try:
-        with stdout_flushed(), interrupted_by_signals():
+        with stdout_flushed(), Interruption():
             yield
     except (Exception, KeyboardInterrupt, Interrupted) as error:
         ending = message_and_exit_code(error)
@@ -638,7 +637,7 @@ def main() -> None:
     hold_signals_in_imports()
     try:
         # from the very start, because Typer ends at a KeyboardInterrupt without a message
-        with stdout_flushed(), interrupted_by_signals():
+        with stdout_flushed(), Interruption():
             signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
             app()
     except (Exception, KeyboardInterrupt, Interrupted) as error:

@@ -26,6 +26,7 @@ FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fopenmp",
 # limits of a build: seconds of processor time, because a busy machine only takes longer, and seconds in all
 COMPILE_SECONDS, WAIT_SECONDS = 300, 3600
 COMPILERS = ("g++", "clang++", "c++")
+INTERRUPTING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 BUILD_PREFIX = "building-"  # the start of the names of the folders for builds
 
 
@@ -156,10 +157,12 @@ def _check_own(path: Path) -> None:
 
 @contextmanager
 def _signals_held() -> Iterator[None]:
-    """A block in which no handler of SIGINT and SIGTERM runs; signals that arrive are sent again after it."""
+    """A block in which no handler of INTERRUPTING runs; signals that arrive are sent again after it."""
     received: list[int] = []
     # only the main thread runs handlers and may replace them; a signal without a handler takes effect at once
-    numbers = (signal.SIGINT, signal.SIGTERM) if threading.current_thread() is threading.main_thread() else ()
+    numbers = (
+        (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ()
+    )
     handlers = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
     for number in handlers:
         signal.signal(number, lambda number, frame: received.append(number))

@@ -81,7 +81,7 @@ def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> No
 def execute(
     settings: Settings, cells_at_once: int = 1, torchrun: TorchrunProcess | None = None, pruner: Pruner | None = None
 ) -> ExitCode:
-    """Train, continue, or find a finished run; returns the exit code, also after SIGINT and SIGTERM. Raises Failure.
+    """Train, continue, or find a finished run; returns the exit code, also after a signal. Raises Failure.
 
     cells_at_once: the number of cells that are trained side by side, including this one.
 

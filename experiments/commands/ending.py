@@ -14,7 +14,7 @@ from pathlib import Path
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, refusal
 from experiments.failures.wording import shortened
-from experiments.processes.interruption import SIGNALS, Interrupted, Interruption, handled
+from experiments.processes.interruption import Interrupted, handled
 
 # of a path that the user has given
 MISTAKEN_PATH_ERRORS = {errno.ENAMETOOLONG, errno.ELOOP}
@@ -57,16 +57,6 @@ def message_and_exit_code(error: BaseException) -> tuple[str, ExitCode] | None:
         return None
     code = ExitCode.MISTAKE if error.errno in MISTAKEN_PATH_ERRORS else ExitCode.FAILED
     return f"{shortened(str(error.filename))}: {reason}", code
-
-
-@contextmanager
-def interrupted_by_signals() -> Iterator[None]:
-    """A block in which SIGTERM and Ctrl-C raise Interrupted, so that it can clean up.
-
-    If the shell makes this process ignore SIGINT, as in the background, it stays ignored.
-    """
-    with Interruption([number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]):
-        yield
 
 
 @contextmanager

@@ -7,12 +7,12 @@ from pathlib import Path
 
 from experiments.commands.export_checkpoint import check_target, tokenizer_config
 from experiments.config.recorded import pretraining
-from experiments.record.code_digest import code_digests
+from experiments.record.code_digest import code_digests, module_name
 from experiments.record.durable import new_folder, to_json
 from experiments.record.folder import TOKENIZER, RunFolder
 from experiments.results.find import find_run
 from experiments.settings.group import WhichCheckpoint
-from experiments.settings.plugins import modules
+from experiments.settings.plugins import imported_file, modules
 from experiments.settings.run import Settings
 from experiments.settings.variant import attention_folder
 from experiments.tasks.pretraining import Pretraining
@@ -77,10 +77,13 @@ def _copy_code(folder: Path, settings: Settings) -> None:
     for file in (experiments / "formats" / "custom").glob("*_attn.py"):
         shutil.copy(file, folder)
     shutil.copytree(attention, folder / "source" / "attention", ignore=no_bytecode)
-    used = code_digests(settings.model_dump(), None)
-    for name, file in modules().items():
-        if name in used and name.startswith("attention/"):
-            shutil.copy(file, folder / "source" / name)
+    added = modules()
+    for name in code_digests(settings.model_dump(), None):
+        users = added.get(name) if name.startswith("attention/") else imported_file(module_name(name))
+        if users is not None:
+            copy = folder / "source" / name
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(users, copy)
     for package in PACKAGES:
         shutil.copytree(experiments / package, folder / "source" / "experiments" / package, ignore=no_bytecode)
     shutil.copy(experiments / "__init__.py", folder / "source" / "experiments")

@@ -14,6 +14,7 @@ class ExitCode(IntEnum):
     SWEEP_FAILED = 3
     NOT_FINITE = 4
     OUT_OF_MEMORY = 5
+    HUNG_UP = 129
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -30,6 +31,7 @@ MEANINGS = {
     ExitCode.SWEEP_FAILED: "a cell (one run) of a sweep or a table failed; the same command tries it again",
     ExitCode.NOT_FINITE: "the loss is not finite (status nan)",
     ExitCode.OUT_OF_MEMORY: "too little memory; for a run (status oom), too little for one sequence",
+    ExitCode.HUNG_UP: "ended by SIGHUP, as when a terminal is closed; the same command continues",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C; the same command continues",
     ExitCode.TERMINATED: "terminated by SIGTERM; the same command continues",
 }

@@ -19,7 +19,7 @@ BOOTSTRAP = """\
 import sys
 sys.path[:], plugins, module = {places!r}, {plugins!r}, sys.argv.pop(1)
 import signal
-signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM))
+signal.pthread_sigmask(signal.SIG_UNBLOCK, (signal.SIGINT, signal.SIGTERM, signal.SIGHUP))
 for number in (signal.SIGUSR1, signal.SIGUSR2):
     signal.signal(number, signal.SIG_IGN)
 from experiments.processes.import_hook import hold_signals_in_imports

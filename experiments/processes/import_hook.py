@@ -1,8 +1,9 @@
 """An import hook for libraries whose C or C++ code cannot handle a Python exception.
 
-It delays SIGINT and SIGTERM during their import, because torch calls Python from C++ in the middle of it. If a signal's
-handler raises an exception there, the process ends with std::terminate: without a message, an exit code of ours, or any
-cleanup. What such a library says of its environment, for example of a variable that it refuses, becomes a Failure.
+It delays the signals that interrupt a command during their import, because torch calls Python from C++ in the middle of
+it. If a signal's handler raises an exception there, the process ends with std::terminate: without a message, an exit
+code of ours, or any cleanup. What such a library says of its environment, for example of a variable that it refuses,
+becomes a Failure.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def hold_signals_in_imports() -> None:
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """A block in which no handler of SIGINT and SIGTERM runs. Signals that arrive are sent again right after it.
+    """A block in which no handler of SIGNALS runs. Signals that arrive are sent again right after it.
 
     The handlers are replaced, because the thread's mask would not be enough: a signal that another thread receives runs
     its handler in this one. A signal that Python does not handle has its effect at once. Outside the main thread no

@@ -1,21 +1,22 @@
-"""SIGINT and SIGTERM: a training step that is under way is finished and kept; anything else stops at once."""
+"""Signals that interrupt a command: a training step under way is finished and kept; anything else stops at once."""
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType, TracebackType
 
 from experiments.failures.exit_code import ExitCode
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 Handler = Callable[[int, FrameType | None], object] | signal.Handlers
 
 
 class Interrupted(BaseException):
-    """A signal ended the run. `exit_code` is what a shell expects: 130 for SIGINT, 143 for SIGTERM."""
+    """A signal ended the run. `exit_code` is what a shell expects: 128 and the number of the signal."""
 
     def __init__(self, number: int) -> None:
         self.reason = f"interrupted by {signal.Signals(number).name}"
@@ -26,9 +27,9 @@ class Interrupted(BaseException):
 class Interruption:
     """Turns signals into Interrupted, which is raised at once, or within `deferred` only by `check`.
 
-    A second SIGINT does not wait for `check`: somebody is impatient. A second SIGTERM has no effect: a cluster sends
-    SIGTERM to all processes of a job, of which the parents pass it on to their children. Outside the main thread,
-    signals are not handled.
+    A second SIGINT does not wait for `check`: somebody is impatient. A second SIGTERM or SIGHUP has no effect: all
+    processes of a job receive SIGTERM from a cluster, or SIGHUP when their terminal is closed, and once more from
+    their parents. Outside the main thread, signals are not handled.
     """
 
     def __init__(self, signals: Iterable[int] = SIGNALS) -> None:
@@ -71,7 +72,7 @@ class Interruption:
             self._pending = number
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        repeated, terminates = self._terminating, number == signal.SIGTERM
+        repeated, terminates = self._terminating, number != signal.SIGINT
         self._terminating |= terminates
         if repeated and terminates:
             return
@@ -85,14 +86,33 @@ class Interruption:
 def handled(handler: Handler, signals: Iterable[int] = SIGNALS) -> Iterator[None]:
     """A block in which `handler` handles the signals; the previous handlers are restored when it ends.
 
-    Outside the main thread, where Python allows no handlers, the block has no effect.
+    A signal that this process ignores stays ignored: the shell or `nohup` has arranged it. Outside the main thread,
+    where Python allows no handlers, the block has no effect.
     """
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGHUP:
+            _give_up_closed_terminal()
+        assert callable(handler)
+        handler(number, frame)
+
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, handler) for number in signals}
+    installed = handle if callable(handler) else handler
+    before = {each: signal.signal(each, installed) for each in signals if signal.getsignal(each) != signal.SIG_IGN}
     try:
         yield
     finally:
         for number, previous in before.items():
             signal.signal(number, previous)
+
+
+def _give_up_closed_terminal() -> None:
+    """Discard the output to a terminal that was closed, which would end this process before it has saved."""
+    for descriptor in (1, 2):
+        try:
+            os.write(descriptor, b"")
+        except OSError:
+            with suppress(OSError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

@@ -4,10 +4,10 @@ They cover the file of the variant and every file of `attention/` that it import
 the core, but only those kernels that ran. They cover the objective, the models, the order of the batches, the steps of
 the training with the run's optimizer, and the evaluation in the same way, from the files in `ROOTS` and
 `TRAINING_ROOTS`, so a change of a norm needs no new version number. Of the tables of norms and positions they cover the
-lines that the model uses. They do not cover how devices share a step, which changes rounding alone, and the loop that
-calls the steps, logs, and saves. The packed text and the windows of a task's examples have their own version,
-`FORMAT`, because a run reads them from the cache, where the version decides what it gets. Tests compare their bytes
-with those of the version.
+lines that the model uses. A file that the user adds counts with all modules of the user's that it imports. They do not
+cover how devices share a step, which changes rounding alone, and the loop that calls the steps, logs, and saves. The
+packed text and the windows of a task's examples have their own version, `FORMAT`, because a run reads them from the
+cache, where the version decides what it gets. Tests compare their bytes with those of the version.
 
 A digest is of the syntax tree without docstrings, so comments and layout do not count, and it is the same in every
 version of Python. Files are parsed, not imported, once in a process, because a process computes with the files that it
@@ -21,15 +21,16 @@ import functools
 import importlib
 import itertools
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from attention.kernels import kernel_modules
 from experiments.files.digest import digest, text_digest
 from experiments.settings.norm import NORM_KINDS
-from experiments.settings.plugins import code_folders, module_file, modules
+from experiments.settings.plugins import code_folders, imported_file, module_file, modules
 from experiments.settings.position import POSITION_KINDS
 from experiments.settings.variant import attention_folder, module_of
 
@@ -82,7 +83,16 @@ DECIDING = (
 
 class _File(NamedTuple):
     digest: str
-    imports: tuple[str, ...]  # dotted; for `from a import b`, both a and a.b
+    imports: tuple[str, ...]  # dotted; for `from a import b`, both a and a.b; relative ones begin with dots
+
+    def names(self, package: str) -> set[str]:
+        """What the module, one of this package, imports, by absolute names."""
+        # a relative import beyond the top of its package fails when the module is imported
+        return {
+            resolve_name(name, package) if name.startswith(".") else name
+            for name in self.imports
+            if len(name) - len(name.lstrip(".")) <= len(package.split(".")) * bool(package)
+        }
 
 
 def code_digests(
@@ -147,20 +157,47 @@ def _digests(roots: tuple[Path, ...], modules: tuple[str, ...], unused: frozense
             # a package, or a name in a module
             continue
         digests[path.as_posix()] = file.digest
-        scoring = {SCORED_BY[name] for name in file.imports if name in SCORED_BY}
-        new = ({name for name in file.imports if name.startswith(FOLLOWED)} | scoring) - unused - seen
+        names = file.names(".".join(path.parent.parts))
+        if not (roots[0] / path).is_file():
+            digests |= _users_digests(names)
+        scoring = {SCORED_BY[name] for name in names & SCORED_BY.keys()}
+        new = ({name for name in names if name.startswith(FOLLOWED)} | scoring) - unused - seen
         seen |= new
         waiting += new
     return dict(sorted(digests.items())) | {place: _version(roots[0] / place) for place in VERSIONED}
 
 
+def _users_digests(names: Iterable[str]) -> dict[str, str]:
+    """The digests of those modules that are the user's and in no folder of plugins, and of those that they import."""
+    digests: dict[str, str] = {}
+    waiting, seen = [*names], {*names}
+    while waiting:
+        name = waiting.pop()
+        new = {name.rpartition(".")[0]} - {""}  # Python imports the packages around a module too
+        path = imported_file(name)
+        if path is not None and (file := _file(path)) is not None:
+            is_package = path.name == "__init__.py"
+            digests[name.replace(".", "/") + ("/__init__.py" if is_package else ".py")] = file.digest
+            new |= file.names(name if is_package else name.rpartition(".")[0])
+        waiting += new - seen
+        seen |= new
+    return digests
+
+
+@functools.cache
 def _compiled_sources(root: Path) -> dict[str, str]:
     return {path.relative_to(root).as_posix(): _source(path) for path in (root / COMPILED_SOURCES).glob("*")}
 
 
 def added_digests() -> dict[str, str]:
-    """The digest of each module that the user adds, by its path below the folder that adds it."""
-    return {name: file.digest for name, path in modules().items() if (file := _file(path)) is not None}
+    """The digest of each module that the user adds, by its path below the folder that adds it, and of those that it
+    imports.
+    """
+    digests: dict[str, str] = {}
+    for name, path in modules().items():
+        if (file := _file(path)) is not None:
+            digests |= _users_digests(file.names(".".join(Path(name).parent.parts))) | {name: file.digest}
+    return digests
 
 
 def import_code(settings: Mapping[str, Any]) -> None:
@@ -169,9 +206,10 @@ def import_code(settings: Mapping[str, Any]) -> None:
     The process then computes to its end with the files that it began with. Without this, what scores the run would be
     imported at its end, which may be a day later, when a file was edited or another branch checked out.
     """
+    _compiled_sources(attention_folder().parent)
     for name in code_digests(settings, None):
         if name.endswith(".py"):
-            importlib.import_module(name.removesuffix(".py").replace("/", "."))
+            importlib.import_module(module_name(name))
 
 
 def import_covered() -> None:
@@ -183,12 +221,18 @@ def import_covered() -> None:
     ours = attention_folder().parent
     for root, room in itertools.product((ours, *code_folders()), COVERED_ROOMS):
         for path in sorted((root / room).rglob("*.py")):
-            module = ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__")
             with suppress(Exception):
-                importlib.import_module(module)
+                importlib.import_module(module_name(path.relative_to(root)))
                 _file(path)
+    added_digests()
+    _compiled_sources(ours)
     for place in VERSIONED:
         _version(ours / place)
+
+
+def module_name(path: str | Path) -> str:
+    """The dotted name of a module by its path below the folder that it is imported from."""
+    return ".".join(Path(path).with_suffix("").parts).removesuffix(".__init__")
 
 
 def code_digest(settings: Mapping[str, Any], backend: str | None, *, trained: bool = True) -> str:
@@ -210,7 +254,7 @@ def _file(path: Path) -> _File | None:
         return None
     pieces: list[str] = []
     imports: list[str] = []
-    _walk(ast.parse(path.read_text(encoding="utf-8")), pieces, imports)
+    _walk(ast.parse(path.read_bytes()), pieces, imports)
     return _File(text_digest("\0".join(pieces))[:16], tuple(dict.fromkeys(imports)))
 
 
@@ -220,8 +264,10 @@ def _walk(node: ast.AST, pieces: list[str], imports: list[str]) -> None:
     """
     if isinstance(node, ast.Import):
         imports += [alias.name for alias in node.names]
-    elif isinstance(node, ast.ImportFrom) and node.module:
-        imports += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    elif isinstance(node, ast.ImportFrom):
+        source = "." * node.level + (node.module or "")
+        inner = f"{source}." if node.module else source
+        imports += [source, *(inner + alias.name for alias in node.names)]
     pieces.append(type(node).__name__)
     documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
     typing_only = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"

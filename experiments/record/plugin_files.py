@@ -5,7 +5,7 @@ from __future__ import annotations
 from experiments.failures.failure import Mistake
 from experiments.record.code_digest import added_digests
 from experiments.record.folder import RunFolder
-from experiments.settings.plugins import ROOT
+from experiments.settings.plugins import REGISTRIES, ROOT
 
 
 def check_plugins(folder: RunFolder) -> None:
@@ -27,5 +27,6 @@ def lacking_plugin(folder: RunFolder) -> str:
     for name, digest in code.items() if isinstance(code, dict) else ():
         if name.endswith(".py") and now.get(name) != digest and not (ROOT / name).is_file():
             where = " and ".join(map(str, facts.get("plugins") or ["FOLDER"]))
-            return f"{name} {'has changed since' if name in now else 'is added by'} plugins={where}"
+            brought = "added" if name.startswith(REGISTRIES) else "imported"
+            return f"{name} {'has changed since' if name in now else f'is {brought} by'} plugins={where}"
     return ""

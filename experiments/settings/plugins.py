@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,6 +36,7 @@ REGISTRIES = (
 # registries that are listed when the settings are imported
 LISTED = ("attention/kernels", "experiments/data/kinds", "experiments/objectives/kinds")
 T = TypeVar("T")
+INSTALLED = {"site-packages", "dist-packages"}  # the folders of installed packages
 FLAGS = {"plugins": "plugins", "--config-dir": "--config-dir", "-cd": "--config-dir"}
 
 _code: list[Path] = []
@@ -66,6 +68,36 @@ def module_file(module: str) -> Path | None:
     """The file of an added module; None for a module of the project, and for one that does not exist."""
     paths = (folder.joinpath(*module.split(".")).with_suffix(".py") for folder in _code)
     return next((path for path in paths if path.is_file()), None)
+
+
+def imported_file(module: str) -> Path | None:
+    """The file of a module of the user's that stands in none of these folders, and that an added module can import.
+
+    None for a module of Python, of the project or of an installed package, and for one that does not exist. Nothing is
+    imported.
+    """
+    top, *inner = module.split(".")
+    if top in sys.stdlib_module_names or (ROOT / top).is_dir() or (ROOT / f"{top}.py").exists():
+        return None
+    try:
+        spec = find_spec(top)
+    except (ImportError, ValueError):
+        spec = None
+    if spec is None:
+        return None
+    if spec.submodule_search_locations is not None:
+        places = [Path(place, *inner) for place in spec.submodule_search_locations]
+        paths = [path for place in places for path in (place.with_suffix(".py"), place / "__init__.py")]
+    else:
+        paths = [] if inner or spec.origin is None else [Path(spec.origin)]
+    found = next((path for path in paths if path.suffix == ".py" and path.is_file()), None)
+    return None if found is None or _is_installed(found, len(inner)) else found
+
+
+def _is_installed(file: Path, depth: int) -> bool:
+    """Whether a module is one of an installed package; `depth` is the number of dots in its name."""
+    folder = file.parents[depth + (file.name == "__init__.py")]
+    return bool(INSTALLED & {*file.parts}) or any(folder.glob("*.dist-info"))
 
 
 def modules() -> dict[str, Path]:

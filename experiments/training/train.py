@@ -49,8 +49,8 @@ def train(
     Returns the result, which is also written to the folder. Its status is `done`, `nan` (the guard gave up), `oom` (not
     even one sequence fits) or `pruned`. Raises Mistake if the user has to change a setting.
 
-    SIGINT and SIGTERM raise Interrupted when the present step is finished and in a checkpoint. Before that, and before
-    any other exception is raised, a result with the reason is written. Signals are handled only in the main thread.
+    A signal raises Interrupted when the present step is finished and in a checkpoint. Before that, and before any other
+    exception is raised, a result with the reason is written. Signals are handled only in the main thread.
 
     world: this process, which is the first, and the others that take the steps with it. pruner: is called after every
     evaluation except the last.

@@ -13,7 +13,7 @@ from scripts.campaigns.nursery import Child, Nursery
 from scripts.campaigns.test_damage import damages
 
 FULL = 60  # a disk is full after fewer writes of the sweep's process
-CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 TROUBLES = ("killed", "full", "damaged", "suspended", "read", *(each.name for each in CODES))
 
 

@@ -1,4 +1,4 @@
-"""SIGINT and SIGTERM at random moments of a command: it says so in a line, ends with the right code and cleans up."""
+"""Signals at random moments of a command: it says so in a line, ends with the right code and cleans up."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 from scripts.campaigns.harness import left_in, live
 
-CODES = {signal.SIGINT: 130, signal.SIGTERM: 143}
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 TABLE = ("table", "shazeer2020/heads", "--dry-run", "--seeds", "1", "layers=1", "hidden_size=96", "length=16")
 
 

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,7 +14,7 @@ import pytest
 
 import cli
 from experiments.commands import ending
-from experiments.commands.ending import interrupted_by_signals, message_and_exit_code, silent_on_ctrl_c
+from experiments.commands.ending import message_and_exit_code, silent_on_ctrl_c
 from experiments.config.compose import compose
 from experiments.failures.exit_code import ExitCode
 from experiments.processes.interruption import Interrupted
@@ -77,27 +76,6 @@ def test_a_folder_that_is_gone_and_a_missing_home_are_named(attn, tmp_path, monk
     with pytest.raises(FileNotFoundError) as caught:
         Path.cwd()
     assert message_and_exit_code(caught.value)[0] == "the current folder has been removed; change to another"
-
-
-def test_sigterm_leaves_the_block_and_the_handler_is_as_before():
-    before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Interrupted), interrupted_by_signals():
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(5)
-    assert signal.getsignal(signal.SIGTERM) is before
-
-
-def test_an_ignored_ctrl_c_stays_ignored_and_another_is_interrupted(monkeypatch):
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        with interrupted_by_signals():
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(0.01)
-    finally:
-        signal.signal(signal.SIGINT, before)
-    with pytest.raises(Interrupted, match="SIGINT"), interrupted_by_signals():
-        os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(5)
 
 
 def test_ctrl_c_before_a_command_begins_is_said_in_a_line(monkeypatch, capsys):

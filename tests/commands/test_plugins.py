@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 import experiments
+from experiments.record import code_digest
 from experiments.record.code_digest import code_digests
 from experiments.settings import plugins
 from tests.fixtures.finetuning import FINE_TUNING, labelled, write_lines
@@ -96,6 +98,46 @@ def test_a_file_that_an_added_one_imports_is_a_part_of_the_run(loud, short):
     plugins._code[:] = [other]
     now = code_digests(compose([*short, "variant=loud"]).model_dump(), "reference")
     assert {name for name in now if before[name] != now[name]} == {"attention/loudness.py"}
+
+
+def test_the_users_own_modules_that_an_added_file_imports_count_too(attn, loud, short, tmp_path, monkeypatch):
+    """but not those of Python and of installed packages"""
+    files = {
+        "attention/loudness.py": "import json, numpy\nfrom acoustics.gains import by\nfrom .echo import louder\n",
+        "attention/echo.py": "import acoustics as of\n\ndef louder(x, gain):\n    return of.gains.by(x, gain)\n",
+    }
+    write_files(loud, files)
+    write_files(
+        tmp_path / "own",
+        {
+            "acoustics/__init__.py": "",
+            "acoustics/gains.py": "from ..nowhere import x\n" * 0
+            + "from . import rooms\n\ndef by(x, gain):\n    return gain * x\n",
+            "acoustics/rooms.py": "SIZE = 1\n",
+            "acoustics/unused.py": "SIZE = 1\n",
+        },
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "own"))
+    words = ["train", f"plugins={loud}", "variant=loud", *short]
+    done = attn(*words)
+    assert done.returncode == 0, done.stderr
+    ((name, _),) = results(tmp_path / "runs").items()
+    code = json.loads((tmp_path / "runs" / name / "environment.json").read_text())["code"]
+    own = {file for file in code if (loud / file).is_file() or "acoustics" in file}
+    added = {"attention/loud.py", *files}
+    assert own == added | {"acoustics/__init__.py", "acoustics/gains.py", "acoustics/rooms.py"}
+    assert {file for file in code if not (ROOT / file).is_file() and file.endswith(".py")} == own
+    if find_spec("transformers"):
+        exported = attn("export", "loud", "there", f"plugins={loud}", "--format", "transformers-custom")
+        assert exported.returncode == 0, exported.stderr
+        assert all((tmp_path / "there" / "source" / file).is_file() for file in own)
+    write_files(tmp_path / "own", {"acoustics/rooms.py": "SIZE = 2\n"})
+    code_digest._file.cache_clear()
+    code_digest._digests.cache_clear()
+    again, evaluated = attn(*words), attn("evaluate", "loud", f"plugins={loud}")
+    assert again.returncode == evaluated.returncode == 2
+    assert "the code (acoustics/rooms.py)" in again.stderr
+    assert f"{name}: acoustics/rooms.py has changed since plugins={loud}\n" in evaluated.stderr
 
 
 @pytest.mark.campaign

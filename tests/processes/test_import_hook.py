@@ -15,10 +15,10 @@ from experiments.failures.failure import Failure
 from experiments.processes import import_hook
 from experiments.processes.child import process_arguments
 from experiments.processes.import_hook import hold_signals_in_imports, signals_held
-from experiments.processes.interruption import Interrupted, Interruption
+from experiments.processes.interruption import SIGNALS, Interrupted, Interruption
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", SIGNALS)
 def test_a_signal_comes_right_after_the_block(number):
     done = False
     with pytest.raises(Interrupted) as caught, Interruption():

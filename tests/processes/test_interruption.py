@@ -1,14 +1,21 @@
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import threading
+from pathlib import Path
 
 import pytest
 
-from experiments.processes.interruption import Interrupted, Interruption
+from experiments.processes.interruption import SIGNALS, Interrupted, Interruption
+from tests.fixtures.terminal import Terminal
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
 def test_at_once_or_when_asked(number, code):
     with Interruption(), pytest.raises(Interrupted) as immediate:
         signal.raise_signal(number)
@@ -52,6 +59,49 @@ def test_nothing_came():
     with Interruption() as interruption, interruption.deferred():
         assert not interruption.pending
         interruption.check()
+
+
+WRITER = """
+import sys
+from experiments.processes.interruption import Interrupted, Interruption
+with Interruption() as interruption:
+    try:
+        with interruption.deferred():
+            while not interruption.pending:
+                print("step", flush=True)
+                print("step", file=sys.stderr, flush=True)
+        interruption.check()
+    except Interrupted as end:
+        print(end.reason)
+        open(sys.argv[1], "w").write(end.reason)
+        sys.exit(end.exit_code)
+"""
+
+
+def test_a_terminal_that_is_closed_breaks_off_nothing(tmp_path):
+    with Terminal() as terminal:
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path / "saved")],
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            **terminal.of_child,
+        )
+        while "step" not in terminal.read():
+            assert process.poll() is None
+    assert process.wait() == 129
+    assert (tmp_path / "saved").read_text() == "interrupted by SIGHUP"
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_what_is_ignored_stays_ignored(number):
+    """as SIGHUP under nohup, and SIGINT in the background of a script"""
+    before = signal.signal(number, signal.SIG_IGN)
+    try:
+        with Interruption():
+            signal.raise_signal(number)
+        assert signal.getsignal(number) is signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
 
 
 def test_handlers_are_put_back():

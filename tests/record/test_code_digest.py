@@ -170,14 +170,16 @@ def test_what_scores_a_run_at_its_end_is_imported_at_its_beginning(monkeypatch):
 
 
 def test_what_is_covered_is_read_once_and_what_is_edited_later_does_not_count(gated, monkeypatch):
-    before = code_digests(gated, "blocked")
+    before = code_digests(gated, "blocked+compiled")
     code_digest.import_covered()
     code_digest._digests.cache_clear()
 
-    def edited(path: Path, encoding: str) -> str:
+    def edited(path: Path, encoding: str = "") -> str:
         raise AssertionError(f"{path} is read again")
 
     monkeypatch.setattr(Path, "read_text", edited)
-    assert code_digests(gated, "blocked") == before
+    monkeypatch.setattr(Path, "read_bytes", edited)
+    monkeypatch.setattr(Path, "glob", edited)
+    assert code_digests(gated, "blocked+compiled") == before
     assert "attention.talking_heads" in sys.modules
     code_digest._digests.cache_clear()

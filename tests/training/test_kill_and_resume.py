@@ -1,4 +1,4 @@
-"""Real processes, really killed: SIGKILL at any moment, SIGTERM and SIGINT."""
+"""Real processes, really killed: SIGKILL at any moment, SIGTERM, SIGINT, and a terminal that is closed."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from experiments.processes.interruption import Interrupted
 from experiments.record.folder import RunFolder
 from experiments.training import train as training
 from experiments.training.step.learner import Learner
+from tests.fixtures.terminal import Terminal
 
 ROOT = Path(__file__).parents[2]
 TRAINEE = """
@@ -40,14 +41,14 @@ with RunFolder(sys.argv[1]) as folder, Display() as display:
 """
 
 
-def start(settings, folder: Path) -> subprocess.Popen:
+def start(settings, folder: Path, **streams) -> subprocess.Popen:
     environment = os.environ | {"PYTHONPATH": os.pathsep.join([*sys.path, str(ROOT)])}
     process = subprocess.Popen(
         [sys.executable, "-c", TRAINEE, str(folder)],
         stdin=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
         cwd=folder.parent,
         env=environment,
+        **({"stderr": subprocess.DEVNULL} | streams),
     )
     with process.stdin as stdin:
         stdin.write(settings.model_dump_json().encode())
@@ -91,7 +92,9 @@ def check_kills(config, go, outcome, tmp_path, chance, kills, within):
     assert len(folder.environment()["earlier"]) == kills
 
 
-SIGNALS = pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+SIGNALS = pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130), (signal.SIGHUP, 129)]
+)
 
 
 @pytest.mark.campaign
@@ -102,6 +105,16 @@ def test_signals_to_a_process_finish_the_step_and_keep_it(long, tmp_path, number
     process.send_signal(number)
     assert process.wait() == code
     check_interrupted(RunFolder(tmp_path / "run"), number, 150)
+
+
+@pytest.mark.campaign
+def test_a_terminal_that_is_closed_ends_a_training_with_a_checkpoint(long, tmp_path):
+    with Terminal() as terminal:
+        process = start(long, tmp_path / "run", **terminal.of_child)
+        while process.poll() is None and steps_logged(tmp_path / "run") < 10:
+            terminal.read()
+    assert process.wait() == 129
+    check_interrupted(RunFolder(tmp_path / "run"), signal.SIGHUP, 150)
 
 
 @SIGNALS

@@ -26,7 +26,7 @@ from experiments.training.train import validate
 def follow(settings: Settings, group: DistributedWorld) -> None:
     """Do the tasks of the first process until it dismisses this one. Raises Mistake, LostProcessError.
 
-    SIGINT and SIGTERM are passed on to the first process, which decides.
+    A signal that interrupts is passed on to the first process, which decides.
     """
     follower = Follower(settings, group)
     with handled(lambda number, frame: group.signalled(number)):

@@ -194,7 +194,7 @@ def test_killed_processes_end_the_others_and_the_same_command_goes_on(command, t
 
 @pytest.mark.campaign
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_finishes_the_step_of_all(command, number):
     going = command(words=["trainer.devices=auto"])
     going.wait_for(20)
