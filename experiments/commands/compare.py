@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from experiments.failures.wording import did_you_mean
 from experiments.record.folder import RESULT
 from experiments.record.result import Fields
 from experiments.results.checked import first_lines, marked_result, other_code
+from experiments.results.find import folders_in
 from experiments.results.index import Index, without_collection
 
 
@@ -60,6 +60,8 @@ def results_of(runs: Path, selection: list[str]) -> list[Fields]:
     """
     with Index(runs) as index, first_lines(_warn) as warn:
         named = named_folders(selection, runs)
+        if not named:
+            index.load()
         results = list(_results(named, index, warn) if named else _ended(runs, index, warn))
     return matching(selection, results)
 
@@ -87,8 +89,7 @@ def sorted_by(sort: str, rows: list[Row]) -> list[Row]:
 
 def _ended(runs: Path, index: Index, warn: Callable[[str], None]) -> Iterator[Fields]:
     """The results of the runs that have ended, by name."""
-    folders = sorted(runs.iterdir(), key=attrgetter("name")) if runs.is_dir() else []
-    return (result for folder in folders if (result := marked_result(folder, index, warn)) is not None)
+    return (result for folder in folders_in(runs) if (result := marked_result(folder, index, warn)) is not None)
 
 
 def _results(folders: list[Path], index: Index, warn: Callable[[str], None]) -> Iterator[Fields]:

@@ -20,6 +20,7 @@ from experiments.record.folder import METRICS, RENDERED, RESULT
 from experiments.settings.search import JOURNAL
 
 WATCH_SECONDS = 5
+WATCH_SHARE = 0.1  # of a core, at most, for the sake of the runs that train
 FULL_SCAN_EVERY = 12  # as often: every minute
 
 
@@ -67,16 +68,17 @@ def write_dashboard(selection: list[str], runs: Path, out: Path | None, watch: b
     if not watch:
         return
     try:
-        last_change = newest(runs)
+        last_change, spent = newest(runs), 0.0
         for waited in count(1):
-            time.sleep(WATCH_SECONDS)
+            time.sleep(max(WATCH_SECONDS, spent / WATCH_SHARE))
+            began = time.process_time()
             # a run that was killed leaves its files as they are: look at all of them now and then
-            if (last_change == (last_change := newest(runs))) and waited % FULL_SCAN_EVERY:
-                continue
-            news = page_data(selection, runs, WATCH_SECONDS)
-            if news != data:
-                data = news
-                write(out, page(data))
+            if (last_change != (last_change := newest(runs))) or waited % FULL_SCAN_EVERY == 0:
+                news = page_data(selection, runs, WATCH_SECONDS)
+                if news != data:
+                    data = news
+                    write(out, page(data))
+            spent = time.process_time() - began
     except Interrupted as end:
         if end.exit_code is not ExitCode.INTERRUPTED:
             raise

@@ -46,7 +46,7 @@ def comparable(results: Sequence[Fields], rows: Sequence[Row], settings: Sequenc
     telling_columns = telling(values, [()] * len(rows))
     columns = [column for column in telling_columns if column != "seed" and not is_condition(f"config.{column}")]
     conditions = _conditions(results)
-    keys = [_key(values) for values in conditions]
+    keys = _keys(conditions)
     of_key = dict(zip(keys, conditions, strict=True))
     counts: dict[str, int] = {}
     for key, result in zip(keys, results, strict=True):
@@ -75,9 +75,20 @@ def is_finished(result: Fields) -> bool:
 
 
 def _conditions(results: Sequence[Fields]) -> list[dict[str, Any]]:
+    """Those conditions of each run in which the runs differ."""
     values = Values(results)
-    columns = [values.at(place) for place in CONDITIONS.values()]
-    return [dict(zip(CONDITIONS, row, strict=True)) for row in zip(*columns, strict=True)]
+    columns = {name: values.at(place) for name, place in CONDITIONS.items()}
+    differing = {name: column for name, column in columns.items() if column.count(column[0]) < len(column)}
+    if not differing:
+        return [{}] * len(results)
+    return [dict(zip(differing, row, strict=True)) for row in zip(*differing.values(), strict=True)]
+
+
+def _keys(conditions: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The key of each, computed once for those that look the same."""
+    texts = list(map(str, conditions))
+    keys = {text: _key(each) for text, each in dict(zip(texts, conditions, strict=True)).items()}
+    return [keys[text] for text in texts]
 
 
 def _key(conditions: Mapping[str, Any]) -> str:

@@ -8,13 +8,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from experiments.files.plain import from_json
 from experiments.record.durable import number
 from experiments.record.folder import METRICS
 from experiments.results.index import Index
-from experiments.statistics.evidence import Anytime
+from experiments.statistics.evidence import Anytime, mean_and_deviation
 
 # points of a curve that are kept; more would exceed the pixels of a panel
 POINTS = 200
@@ -65,7 +63,8 @@ def mean_curve(curves: Sequence[Columns]) -> Columns:
     shared = set.intersection(*(set(curve["step"]) for curve in curves))
     places = [[place for place, step in enumerate(curve["step"]) if step in shared] for curve in curves]
     mean_columns: Columns = {"step": sorted(shared)}
-    for key in curves[0].keys() & set.intersection(*(set(curve) for curve in curves)) - {"step"}:
+    in_all = set.intersection(*map(set, curves)) - {"step"}
+    for key in (key for key in curves[0] if key in in_all):
         values = [[curve[key][place] for place in of] for curve, of in zip(curves, places, strict=True)]
         mean_columns[key] = [_mean(column) for column in zip(*values, strict=True)]
         if key == "loss" and len(curves) > 1:
@@ -133,5 +132,5 @@ def _half(values: Sequence[float | None]) -> float | None:
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values):
         return None
-    half = Anytime().half_width(len(numbers), float(np.std(numbers, ddof=1)))
+    half = Anytime().half_width(len(numbers), mean_and_deviation(numbers)[1])
     return half if math.isfinite(half) else None

@@ -80,8 +80,9 @@ def page_data(selection: list[str], runs: Path, refresh: int = 0) -> dict[str, A
         heads, without_heads = _heads([result["folder"] for result in results], index)
         tables, without_tables = _tables(runs / RENDERED, index)
         searches, without_searches = _searches(runs, [str(result["run"]) for result in results], index)
-    varying = [column for column in settings if column != "seed" and len({str(row[column]) for row in rows}) > 1]
-    shared = [column for column in [*settings, *measures] if len({str(row[column]) for row in rows}) == 1]
+    different = {column: len({str(row[column]) for row in rows}) for column in (*settings, *measures)}
+    varying = [column for column in settings if column != "seed" and different[column] > 1]
+    shared = [column for column in different if different[column] == 1]
     means = [column for column in measures if (column in WITH_INTERVAL or column not in shared)
              and any(isinstance(row[column], int | float) for row in rows)]  # fmt: skip
     made_by = f"Made by: {' '.join(['attn dashboard', *selection])}, from {runs}/."
@@ -273,10 +274,13 @@ def _within(items: Iterable[tuple[Any, Any]], room: int) -> tuple[dict[Any, Any]
 
 def _plain(value: Any) -> Any:
     """The value as JSON can hold it, with numbers rounded for pictures."""
-    if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+    # the most frequent kinds first
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else None
-    return value if value is None or isinstance(value, bool | int | str) else str(value)
+    if value is None or isinstance(value, int | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, dict):
+        return {key: _plain(each) for key, each in value.items()}
+    return str(value)

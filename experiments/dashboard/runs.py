@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from functools import partial
-from operator import attrgetter
 from pathlib import Path
 
 from experiments.dashboard.curves import curve_of
@@ -16,6 +15,7 @@ from experiments.record.dotted import Values
 from experiments.record.folder import CONFIG, RunFolder, parse_config
 from experiments.record.result import UNKNOWN, Fields
 from experiments.results.checked import first_lines, marked_result, other_code
+from experiments.results.find import folders_in
 from experiments.results.index import Index
 
 
@@ -26,10 +26,10 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[Fields]:
     still training, or was interrupted, has its present numbers. Raises Mistake if no run is left, or if there are
     several tasks.
     """
-    folders = named_folders(selection, runs) or sorted(
-        (path.parent for path in runs.glob("*/config.yaml")), key=attrgetter("name")
-    )
-    results = list(_readable(folders, index))
+    named = named_folders(selection, runs)
+    if not named:
+        index.load()
+    results = list(_readable(named or folders_in(runs), index))
     by_task: dict[str | None, list[Fields]] = {}
     matched = matching(selection, results)
     for result, task in zip(matched, Values(matched).at(TASK["task"]), strict=True):
@@ -50,22 +50,26 @@ def chosen_runs(selection: list[str], runs: Path, index: Index) -> list[Fields]:
 def _readable(folders: list[Path], index: Index) -> Iterator[Fields]:
     with first_lines(partial(print, file=sys.stderr)) as say:
         for folder in folders:
-            result = marked_result(folder, index, say)
             try:
-                yield (result or _unfinished(folder, index)) | {"run": folder.name, "folder": folder}
+                result = marked_result(folder, index, say) or _unfinished(folder, index)
             except (OSError, ValueError) as error:
                 say(f"left out: {folder}: {' '.join(str(error).split())}")
+                continue
+            if result is not None:
+                yield result
 
 
-def _unfinished(folder: Path, index: Index) -> Fields:
-    """The present numbers of a run. Raises ValueError, OSError."""
+def _unfinished(folder: Path, index: Index) -> Fields | None:
+    """The present numbers of a run; None if the folder is not that of a run. Raises ValueError, OSError."""
     config = index.read(folder / CONFIG, parse_config)
     if config is None:
-        raise ValueError(f"there is no {CONFIG}")
+        return None
     curve = curve_of(folder, index)
     losses = curve["validation"].get("loss")
     loss = losses[-1] if losses else None
     return UNKNOWN | {
+        "run": folder.name,
+        "folder": folder,
         "config": config,
         "seed": config.get("seed"),
         "status": "running" if RunFolder(folder).holder() else "unfinished",

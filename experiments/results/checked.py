@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+
+from pydantic_core import to_json
 
 from experiments.files.digest import file_digest, unsealed
 from experiments.files.plain import from_json
@@ -49,13 +52,16 @@ def marked_result(folder: Path, index: Index, say: Callable[[str], None]) -> Fie
         # the table must be able to show the name
         name = folder.name.encode("ascii", "backslashreplace").decode()
         say(f"{CHANGED}: {name}: the path of a run must be UTF-8; rename it")
-        return UNKNOWN | {"run": name, "status": CHANGED}
+        return UNKNOWN | {"run": name, "folder": folder, "status": CHANGED}
     except ValueError as error:
         say(f"{CHANGED}: {error}")
     else:
-        return result and result | {"run": folder.name, "folder": folder}
+        if result is not None:
+            result |= {"run": folder.name, "folder": folder, "config": _shared_config(result)}
+        return result
     config = _settings(folder)
-    return UNKNOWN | {"run": folder.name, "status": CHANGED, "config": config, "seed": (config or {}).get("seed")}
+    known = {"run": folder.name, "folder": folder, "config": config, "seed": (config or {}).get("seed")}
+    return UNKNOWN | known | {"status": CHANGED}
 
 
 @contextmanager
@@ -113,10 +119,39 @@ def _parse(folder: Path, content: bytes) -> Fields:
         Result.from_dict(result)
     except ValueError as error:
         raise ValueError(f"{folder / RESULT}: {OTHER_VERSION} ({error})") from error
-    digests = {name: file_digest(path) for name in BESIDE if (path := folder / name).exists()}
-    if result["status"] in FINAL and (name := differing_file(recorded, digests)):
+    if result["status"] in FINAL and (name := differing_file(recorded, _digests_beside(folder))):
         raise ValueError(f"{folder / name}: has changed since {RESULT} was written")
-    return UNKNOWN | result
+    return UNKNOWN | _with_config_as_text(result)
+
+
+def _digests_beside(folder: Path) -> dict[str, str]:
+    digests = {}
+    for name in BESIDE:
+        with suppress(FileNotFoundError):
+            digests[name] = file_digest(folder / name)
+    return digests
+
+
+def _with_config_as_text(result: Fields) -> Fields:
+    """The result with its settings as JSON, from which the seed is taken out if it is that of the result."""
+    config = result["config"]
+    if config and config.get("seed") == result["seed"]:
+        config |= {"seed": None}
+    return result | {"config": config and to_json(config).decode()}
+
+
+def _shared_config(result: Fields) -> dict[str, Any] | None:
+    """The settings of such a result. Runs with the same group of settings share it, so it must not be changed."""
+    if not result["config"]:
+        return None
+    config = _parsed(result["config"])
+    return config | {"seed": result["seed"]} if "seed" in config and config["seed"] is None else config
+
+
+@functools.cache
+def _parsed(config: str) -> dict[str, Any]:
+    parsed: dict[str, Any] = from_json(config)
+    return parsed
 
 
 def _settings(folder: Path) -> dict[str, Any] | None:

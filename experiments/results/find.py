@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fnmatch import fnmatchcase
+from operator import attrgetter
 from pathlib import Path
 
 from experiments.failures.failure import Mistake
@@ -25,6 +26,11 @@ def find_runs(name: str, runs: Path) -> list[Path]:
         hint = "`attn compare` lists the finished ones"
         raise Mistake(f"there is no run {name!r} in {folder}/" + did_you_mean(path.name, _with_starts(known)), hint)
     return folders
+
+
+def folders_in(runs: Path) -> list[Path]:
+    """What the folder of the runs contains, by name; not everything must be a run."""
+    return sorted(runs.iterdir(), key=attrgetter("name")) if runs.is_dir() else []
 
 
 def find_run(name: str, runs: Path) -> Path:

@@ -4,10 +4,9 @@ attention.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-import numpy as np
 
 from experiments.statistics.comparison import Compared
 
@@ -37,7 +36,7 @@ def stuck(results: Sequence[Mapping[str, Any]], diverged: int, count: int) -> st
 def mean_late_gain(results: Sequence[Mapping[str, Any]]) -> float | None:
     """The mean over the runs of `late_gain`, in nats; None if no run records it."""
     gains = [gain for result in results if (gain := result["late_gain"]) is not None]
-    return float(np.mean(gains)) if gains else None
+    return math.fsum(gains) / len(gains) if gains else None
 
 
 def marks(compared: Compared, stuck: Mapping[str, str], late_gains: Mapping[str, float]) -> list[str]:

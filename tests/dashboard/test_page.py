@@ -136,6 +136,21 @@ def test_watching_rewrites_when_there_is_news_and_ends_quietly(make, tmp_path, m
     assert first[1]["refresh"] == command.WATCH_SECONDS and last["refresh"] == 0
 
 
+def test_watching_takes_a_tenth_of_a_core_at_most(make, tmp_path, monkeypatch):
+    make("a")
+    waited, spent = [], iter([0.0, 0.3, 1.0, 3.5, 4.0])
+
+    def sleep(seconds):
+        waited.append(seconds)
+        if len(waited) == 3:
+            raise Interrupted(signal.SIGINT)
+
+    monkeypatch.setattr(time, "sleep", sleep)
+    monkeypatch.setattr(time, "process_time", lambda: next(spent))
+    write_dashboard([], tmp_path / "runs", tmp_path / "page.html", watch=True, show=False)
+    assert waited == [command.WATCH_SECONDS, command.WATCH_SECONDS, 25.0]
+
+
 def test_files_that_are_removed_meanwhile_are_left_out(make, tmp_path):
     make("a")
     runs = tmp_path / "runs"
