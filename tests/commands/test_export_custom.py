@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -88,6 +91,16 @@ def test_a_folder_has_the_weights_of_the_run_and_the_code_of_its_variant(runs, t
     (best,) = (runs / "talking_heads" / "checkpoint").glob("best-*.safetensors")
     ours = {name.replace("/", "."): tensor for name, tensor in load_file(best).items()}
     assert there.keys() == ours.keys() and all(torch.equal(there[name], ours[name]) for name in ours)
+
+
+def test_the_code_is_that_of_the_commit_from_which_the_hub_gave_the_weights(tmp_path, monkeypatch):
+    commit, asked = "0123456789" * 4, {}
+    shutil.copytree(ROOT / "experiments/formats/custom", tmp_path / "stored" / commit)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = import_module(f"stored.{commit}.modeling_attn")
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **how: asked.update(how) or str(tmp_path))
+    assert module._folder(SimpleNamespace(name_or_path="someone/model")) == tmp_path
+    assert asked == {"allow_patterns": "source/**", "revision": commit}
 
 
 @pytest.mark.parametrize(

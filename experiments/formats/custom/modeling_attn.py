@@ -8,6 +8,7 @@ torch, transformers and pydantic.
 
 from __future__ import annotations
 
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -79,4 +80,6 @@ def _folder(config: AttnConfig) -> Path:
         return Path(name)
     from huggingface_hub import snapshot_download
 
-    return Path(snapshot_download(name, allow_patterns="source/**"))
+    # transformers keeps this file in a folder that is named after the commit
+    commit = re.fullmatch("[0-9a-f]{40}", Path(__file__).parent.name)
+    return Path(snapshot_download(name, allow_patterns="source/**", revision=commit and commit[0]))
