@@ -160,9 +160,7 @@ def _signals_held() -> Iterator[None]:
     """A block in which no handler of INTERRUPTING runs; signals that arrive are sent again after it."""
     received: list[int] = []
     # only the main thread runs handlers and may replace them; a signal without a handler takes effect at once
-    numbers = (
-        (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if threading.current_thread() is threading.main_thread() else ()
-    )
+    numbers = INTERRUPTING if threading.current_thread() is threading.main_thread() else ()
     handlers = {number: handler for number in numbers if callable(handler := signal.getsignal(number))}
     for number in handlers:
         signal.signal(number, lambda number, frame: received.append(number))

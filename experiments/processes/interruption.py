@@ -32,11 +32,11 @@ class Interruption:
     their parents. Outside the main thread, signals are not handled.
     """
 
-    def __init__(self, signals: Iterable[int] = SIGNALS) -> None:
+    def __init__(self) -> None:
         self._deferring = False
         self._terminating = False
         self._pending: int | None = None
-        self._block = handled(self._receive, signals)
+        self._block = handled(self._receive)
 
     def __enter__(self) -> Interruption:
         self._block.__enter__()
