@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from experiments.display.comparison import CONDITIONS, is_condition, telling
+from experiments.display.comparison import CONDITIONS, is_condition, is_varied, telling
 from experiments.display.rows import Row
 from experiments.record.dotted import Values
 from experiments.record.folder import FINAL
@@ -78,7 +78,7 @@ def _conditions(results: Sequence[Fields]) -> list[dict[str, Any]]:
     """Those conditions of each run in which the runs differ."""
     values = Values(results)
     columns = {name: values.at(place) for name, place in CONDITIONS.items()}
-    differing = {name: column for name, column in columns.items() if column.count(column[0]) < len(column)}
+    differing = {name: column for name, column in columns.items() if is_varied(column)}
     if not differing:
         return [{}] * len(results)
     return [dict(zip(differing, row, strict=True)) for row in zip(*differing.values(), strict=True)]
