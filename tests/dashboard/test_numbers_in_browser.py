@@ -86,7 +86,8 @@ def test_thinning_keeps_both_ends(js):
         ("heads=6,12", "multi"), ("heads>6", "talking"), ("heads>=6", "multi talking"), ("heads<=6", "multi"),
         ("heads!=6", "talking"), ("!heads=6", "talking"), ("heads!=6,24", ""), ("loss<5", "multi"), ("loss>5", ""),
         ("heads=2*", "talking"), ('"multi, heads 6"', "multi"), ("multi heads=24", ""), ("loss<", "multi talking"),
-        ("!", "multi talking"), ('!"', "multi talking"),
+        ("!", "multi talking"), ('!"', "multi talking"), ('name="multi, heads 6"', "multi"),
+        ('!name="multi, heads 6",other', "talking"), ('name="multi, hea', ""), ('name="multi, heads 6" heads=24', ""),
     ],
 )  # fmt: skip
 def test_filters(js, text, kept):
@@ -103,6 +104,8 @@ def test_filters(js, text, kept):
         ("width=6", ["there is no width"]),
         ("heads=7,24", ["heads is never 7: there are 6, 24"]),
         ("loss<x", ["loss<x: x is no number"]),
+        ("heads>24 loss<5", ["heads is never >24: it is from 6 to 24"]),
+        ("!name<=5", ["name is never <=5: it is no number"]),
         ("seed=0", ["seeds are averaged: attn dashboard seed=0,1 chooses some"]),
         ("nobody", ["no name has nobody"]),
         ("layers=2", ["all runs have layers 4"]),
@@ -119,6 +122,9 @@ def test_words_are_completed(js):
 
     assert ends("multi he") == ["multi heads="] and ends("!l") == ["!loss="]
     assert ends("heads=") == ["heads=6", "heads=24"] and ends("heads=2") == ["heads=24"] and ends("zz") == []
+    # a completed value is one word, whatever it contains
+    assert ends("name=m") == ['name="multi, heads 6"']
+    assert ends('heads=6 name="multi, h') == ['heads=6 name="multi, heads 6"'] and ends("heads=6 ")[0] == "heads=6 name="
 
 
 def test_long_names_are_cut_in_the_middle(js):

@@ -1,7 +1,9 @@
 // The words of the filter: what they keep, what is wrong with them, how they go on. No page is needed here.
 "use strict";
 
-const WORD = /!?"[^"]*"?|\S+/g;
+// between quotation marks a space or a comma is a letter like any other
+const WORD = /(?:"[^"]*"?|[^\s"])+/g;
+const VALUE = /(?:"[^"]*"?|[^,"])+/g;
 const CONDITION = /^(!?)([^=<>!*"]+)(<=|>=|!=|=|<|>)(.*)$/;
 
 /** {test(row), faults: [text]} of a person's words, all of which must hold:
@@ -34,12 +36,12 @@ function wordTest(word, columns, rows, shared, faults) {
   const holds =
     sign.includes("=") && !/[<>]/.test(sign)
       ? isOneOf(column, value, rows, faults)
-      : isBeyond(column, sign, value, faults);
+      : isBeyond(column, sign, value, rows, faults);
   return holds && ((row) => (holds(row) !== (not === "!")) !== (sign === "!="));
 }
 
 function isOneOf(column, value, rows, faults) {
-  const wanted = value.replaceAll('"', "").split(",").filter(Boolean);
+  const wanted = (value.match(VALUE) ?? []).map((one) => one.replaceAll('"', "")).filter(Boolean);
   const matches = (row, one) =>
     (isNumber(row[column]) && one !== "" && Number(one) === row[column]) || pattern(one).test(String(row[column]));
   for (const one of wanted) {
@@ -50,7 +52,7 @@ function isOneOf(column, value, rows, faults) {
   return wanted.length ? (row) => wanted.some((one) => matches(row, one)) : null;
 }
 
-function isBeyond(column, sign, value, faults) {
+function isBeyond(column, sign, value, rows, faults) {
   const bound = Number(value);
   if (value === "") return null;
   if (!Number.isFinite(bound)) {
@@ -60,7 +62,13 @@ function isBeyond(column, sign, value, faults) {
   const compare = { "<": (a) => a < bound, "<=": (a) => a <= bound, ">": (a) => a > bound, ">=": (a) => a >= bound }[
     sign
   ];
-  return (row) => isNumber(row[column]) && compare(row[column]);
+  const holds = (row) => isNumber(row[column]) && compare(row[column]);
+  if (!rows.some(holds)) {
+    const known = rows.map((row) => row[column]).filter(isNumber).sort((a, b) => a - b);
+    const reach = known.length ? `it is from ${known[0]} to ${known.at(-1)}` : "it is no number";
+    faults.push(`${column} is never ${sign}${value}: ${reach}`);
+  }
+  return holds;
 }
 
 /** A regular expression of a word in which * is any text. */
@@ -71,17 +79,20 @@ function pattern(word) {
 
 /** Whole texts that the one in the field may become: its last word with a key, or with a value that there is. */
 function completions(text, columns, rows) {
-  const [, before, last] = /^(.*?)(\S*)$/.exec(text);
+  const word = [...text.matchAll(WORD)].at(-1);
+  const last = word && word.index + word[0].length === text.length ? word[0] : "";
+  const before = text.slice(0, text.length - last.length);
   const [, key, sign, value] = /^(!?[^=<>!]*)(!?=)?(.*)$/.exec(last);
   const column = key.replace(/^!/, "");
   const ends = sign
     ? [...new Set(rows.map((row) => row[column]))]
         .filter((each) => each !== undefined && each !== null)
-        .map((each) => `${key}${sign}${/\s/.test(each) ? `"${each}"` : each}`)
+        .map((each) => `${key}${sign}${/[\s,]/.test(each) ? `"${each}"` : each}`)
     : columns.map((each) => `${last.startsWith("!") ? "!" : ""}${each}=`);
   const typed = sign ? `${key}${sign}${value}` : last;
+  const plain = (word) => word.toLowerCase().replaceAll('"', "");
   return ends
-    .filter((end) => end.toLowerCase().startsWith(typed.toLowerCase()) && end !== typed)
+    .filter((end) => plain(end).startsWith(plain(typed)) && end !== typed)
     .slice(0, 20)
     .map((end) => before + end);
 }
