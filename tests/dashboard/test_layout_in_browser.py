@@ -91,6 +91,22 @@ def test_curves_have_hollow_symbols_where_seeds_are_other_ones(sweep, open_runs)
     assert shown.count("#curves .symbol.hollow") == 0 and shown.complaints() == []
 
 
+def test_a_name_stands_where_its_line_ends_and_nothing_leads_on_as_if_the_line_did(sweep, open_runs):
+    sweep("multi_head", heads=6)
+    for heads in (6, 24):
+        sweep("talking_heads", 0.1, heads=heads)
+    shown = open_runs()
+    ends = shown.js(
+        "const box = (each) => each.getBoundingClientRect().toJSON();"
+        "const texts = [...document.querySelectorAll('#heads .label')];"
+        "const lines = [...document.querySelectorAll('#heads .leader')];"
+        "return texts.map((text, place) => [text.textContent, box(text).x, box(lines[place]).width])"
+    )
+    (short, long) = sorted(ends, key=lambda end: end[1])
+    assert (short[0], long[0]) == ("multi_head", "talking_heads") and max(short[2], long[2]) < 60
+    assert short[1] < shown.box("#heads .chart")["width"] / 4
+
+
 def test_the_reasons_why_runs_are_not_compared_are_said(make, sweep, open_runs):
     sweep("multi_head", seeds=2)
     edited = make("edited", variant="talking_heads") / "result.json"

@@ -208,7 +208,8 @@ class Chart {
     return [svg("path", { class: "front", d: `M${path.join("L")}` }), ...points.map(ring)];
   }
 
-  /** Names of lines where they end, moved up and down as far as it takes for none to lie on another. */
+  /** Names of lines where they end, moved up and down as far as it takes for none to lie on another: in the plot where
+      there is room, because a long way to its margin would look like more of the line. */
   endLabels() {
     const ends = this.labels
       .map((series) => [series, this.near.filter((near) => near.series === series && near.px <= this.x.end + 1).at(-1)])
@@ -216,17 +217,18 @@ class Chart {
       .sort((a, b) => a[1].py - b[1].py);
     let last = this.y.end - LINE;
     const places = ends.map(([, end]) => (last = Math.max(last + LINE, end.py)));
-    let next = this.y.start + LINE;
+    let next = this.y.start + LINE / 2;
     for (let place = places.length - 1; place >= 0; place--)
       places[place] = next = Math.min(next - LINE, places[place]);
-    return ends.flatMap(([series, end], place) => [
-      svg("path", {
-        class: "leader",
-        d: `M${end.px + 2},${end.py}L${this.right + 8},${places[place]}`,
-        style: `stroke:${look(series.group).colour}`,
-      }),
-      svg("text", { class: "label", x: this.right + 11, y: places[place] + 4 }, cut(series.label, this.letters)),
-    ]);
+    return ends.flatMap(([series, end], place) => {
+      const label = cut(series.label, this.letters);
+      const left = end.px + LETTER * label.length + 22 < this.right ? end.px + 8 : this.right + 8;
+      const d = `M${end.px + 2},${end.py}L${left},${places[place]}`;
+      return [
+        svg("path", { class: "leader", d, style: `stroke:${look(series.group).colour}` }),
+        svg("text", { class: "label", x: left + 3, y: places[place] + 4 }, label),
+      ];
+    });
   }
 
   range(zoomed) {
