@@ -72,6 +72,15 @@ def test_the_rank_of_logits_is_the_key_size_until_they_mix(bert_of, batch):
             assert numerical_rank(layer["mixed_logits"]).eq(mixed).all()
 
 
+@pytest.mark.parametrize(("variant", "is_product"), [("multi_head", True), ("additive", False), ("multi_token", False)])
+def test_only_products_have_a_rank_before_mixing(bert_of, trained_run_of, variant, is_product):
+    section = rank.make(trained_run_of(bert_of(variant, key_size=2).float()), HeadsOptions())
+    assert ("logits" in {row["stage"] for row in section.tables["rank"]}) == is_product
+    assert ("2.0 before mixing" in section.text) == is_product == ("are not QK^T" not in section.text)
+    legend = [text.get_text() for text in section.figures["rank"].axes[0].get_legend().get_texts()]
+    assert legend == (["before mixing"] if is_product else []) + ["after mixing"]
+
+
 def test_logits_of_a_rank_are_matched_at_that_rank():
     left, right = torch.randn(2, 6, 2).double(), torch.randn(2, 2, 6).double()
     shift = torch.randn(2, 6, 1).double()

@@ -33,7 +33,7 @@ def make(run: TrainedRun, options: HeadsOptions) -> Section | None:
     tables = {name: [row for section in sections for row in section.tables[name]] for name in ("rank", "matching")}
     pictures = {name: figure for section in sections for name, figure in section.figures.items()}
     text = (
-        "The logits of a head, QK^T, are an N x N matrix of rank at most d_k. Mixed over h heads they can reach h d_k, "
+        "The logits QK^T of a head are an N x N matrix of rank at most d_k. Mixed over h heads they can reach h d_k, "
         f"or N. {' '.join(section.text for section in sections)} A second picture compares the weights of logits that "
         "are cut down to each rank with the true weights."
     )
@@ -46,10 +46,15 @@ def _of_part(run: TrainedRun, part: Part, layers: list[dict[str, Tensor]]) -> Se
     ranks = [rank for rank in (1, 2, 4, 8, 16, 32, 64, 128, 256, 512) if rank <= length]
     rows, curves = [], []
     effective_ranks: dict[str, list[npt.NDArray[np.float64]]] = {"logits": [], "mixed_logits": []}
+    shown = {"logits": "before", "mixed_logits": "after"}
+    # logits that are not QK^T are a bias of products of width 0
+    is_product = any(stages["logits"].any() for stages in layers)
+    if not is_product:
+        del shown["logits"]
     for layer, stages in enumerate(layers, 1):
         divergences = rank.divergence_by_rank(stages["mixed_logits"], ranks, part.causal).mean(1)
         curves.append(divergences.mean(1).numpy())
-        for stage, maps in stages.items():
+        for stage, maps in ((stage, stages[stage]) for stage in shown):
             numerical, effective = rank.numerical_rank(maps).double().mean(0), rank.effective_rank(maps).mean(0)
             effective_ranks[stage].append(effective.numpy())
             rows += [
@@ -63,14 +68,15 @@ def _of_part(run: TrainedRun, part: Part, layers: list[dict[str, Tensor]]) -> Se
     ]
     sizes = run.model.attentions[part.places[0]].sizes
     heads, key_size = sizes.key_heads, sizes.key_size
-    rank_before, rank_after = (
-        np.mean([row["numerical_rank"] for row in rows if row["stage"] == stage])
-        for stage in ("logits", "mixed_logits")
-    )
+    means = [
+        f"{np.mean([row['numerical_rank'] for row in rows if row['stage'] == stage]):.1f} {when} mixing"
+        for stage, when in shown.items()
+    ]
     text = (
         (f"{part.title}: " if part.title else "")
+        + ("" if is_product else "The logits of this attention are not QK^T, so d_k does not bound their rank. ")
         + f"With d_k = {key_size}, h d_k = {heads * key_size} and N = {length}, the mean numerical rank is "
-        f"{rank_before:.1f} before mixing and {rank_after:.1f} after it."
+        f"{' and '.join(means)}."
     )
     lines = {f"key size d_k = {key_size}": key_size, f"length N = {length}": length}
     if key_size == length:
