@@ -92,12 +92,12 @@ def page(runs: Sequence[tuple[str, str, Sequence[Section]]], earlier: Mapping[st
 
 
 def write_page(path: Path, runs: Sequence[tuple[str, str, Sequence[Section]]]) -> None:
-    """Write the page. Earlier sections of a run's page that were not made again stay, with a note.
+    """Write the page. Earlier sections of the page that were not made again stay, with a note.
 
     Raises RunFolderError.
     """
     earlier = {}
-    if len(runs) == 1 and path.exists():
+    if path.exists():
         earlier_blocks = SECTION_HTML.finditer(path.read_text(encoding="utf-8"))
         earlier = {html.unescape(block[1]): block[0] for block in earlier_blocks}
     write(path, page(runs, earlier))

@@ -99,21 +99,22 @@ def test_two_runs_side_by_side(attn, tiny, tmp_path):
     assert "Not in this run." in both
 
 
-def test_a_section_that_was_made_earlier_stays_and_says_so(tmp_path):
+@pytest.mark.parametrize("names", ["a", "ab"])
+def test_a_section_that_was_made_earlier_stays_and_says_so(tmp_path, names):
     path = tmp_path / "index.html"
     first, gates = Section("What the heads look at", "one"), Section("Gates <L0>", "expensive")
-    report.write_page(path, [("a", "about", [first, gates])])
-    assert report.EARLIER_NOTE not in path.read_text()
+
+    def write(*sections: Section) -> str:
+        report.write_page(path, [(name, "about", sections) for name in names])
+        return path.read_text()
+
+    assert report.EARLIER_NOTE not in write(first, gates)
     for _ in range(2):
-        report.write_page(path, [("a", "about", [Section("What the heads look at", "two")])])
-        text = path.read_text()
-        assert text.count(report.EARLIER_NOTE) == 1 and text.count("expensive") == 1 and text.count("<section") == 2
-        assert "<p>two</p>" in text and "<p>one</p>" not in text and text.count(">Gates &lt;L0&gt;<") == 2
-    report.write_page(path, [("a", "about", [first, gates])])
-    assert report.EARLIER_NOTE not in path.read_text()
-    # another page, of two runs, has its own
-    report.write_page(path, [("a", "", [first]), ("b", "", [first])])
-    assert "expensive" not in path.read_text()
+        text = write(Section("What the heads look at", "two"))
+        assert text.count(report.EARLIER_NOTE) == 1 and text.count("<section") == 2
+        assert text.count("expensive") == len(names) and text.count(">Gates &lt;L0&gt;<") == 2
+        assert "<p>two</p>" in text and "<p>one</p>" not in text
+    assert report.EARLIER_NOTE not in write(first, gates)
 
 
 def test_a_name_with_html_in_it_stays_text():
