@@ -239,6 +239,20 @@ def test_a_narrow_terminal_keeps_names_and_numbers_whole(width):
         assert re.search(rf"(?<![\w,.]){re.escape(whole)}(?![\w,.])", said), (whole, said)
 
 
+def test_runs_that_differ_in_most_columns_still_are_a_table_at_80_columns():
+    rows = table_of([result("a", 5.0, seed=10), result("b", 4.5, key_size=128)])
+    costs = (("compiled", 3_204.0, 2_583_040), ("blocked", 757.4, 13_583_808))
+    for row, (backend, speed, parameters) in zip(rows, costs, strict=True):
+        row |= {"variant": "multi_head", "run": f"multi_head-l4-d192-h6-k32-v32-pre-{row['run']}-1129bada"}
+        row |= {"backend": backend, "tokens_per_second": speed, "parameters": parameters}
+        row |= {"peak_memory_bytes": 100 * speed, "perplexity": row["loss"]}
+    rows[1]["variant"] = "additive"
+    terminal = Console(file=io.StringIO(), width=80, force_terminal=True, color_system=None)
+    show(rows, "table", console=terminal)
+    lines = [line.split() for line in terminal.file.getvalue().splitlines()]
+    assert ["multi_head", "32", "10", "5.0000", "5.0000", "3,204", "0", "MB", "2,583,040", "compiled"] in lines
+
+
 @pytest.mark.parametrize("width", [40, 60, 70, 80, 100, 120])
 def test_an_interval_stays_in_one_line_and_a_sentence_stands_below_its_row(width):
     sentence = "with a head size independent of d / h, every added head improves a causal model"
