@@ -124,7 +124,8 @@ def test_words_are_completed(js):
     assert ends("heads=") == ["heads=6", "heads=24"] and ends("heads=2") == ["heads=24"] and ends("zz") == []
     # a completed value is one word, whatever it contains
     assert ends("name=m") == ['name="multi, heads 6"']
-    assert ends('heads=6 name="multi, h') == ['heads=6 name="multi, heads 6"'] and ends("heads=6 ")[0] == "heads=6 name="
+    assert ends('heads=6 name="multi, h') == ['heads=6 name="multi, heads 6"']
+    assert ends("heads=6 ")[0] == "heads=6 name="
 
 
 def test_long_names_are_cut_in_the_middle(js):
