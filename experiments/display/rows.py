@@ -158,9 +158,11 @@ def _texts(key: str, values: list[Any]) -> list[str]:
 
 
 def _table(rows: list[Row], caption: str, broken: str = "_", whole: bool = False) -> Table:
-    """The table. `broken` replaces _ in the titles; `whole`: a row takes one line, whatever it says, with narrow gaps."""
-    table = Table(box=None, header_style="bold", caption=caption or None, caption_justify="left", pad_edge=False,
-                  padding=(0, 1, 0, 0) if whole else (0, 1))  # fmt: skip
+    """The table. `broken` replaces _ in the titles; `whole`: rows of one line, whatever they say, with narrow gaps."""
+    gaps = (0, 1, 0, 0) if whole else (0, 1)
+    table = Table(
+        box=None, header_style="bold", caption=caption or None, caption_justify="left", pad_edge=False, padding=gaps
+    )
     for key in rows[0] if rows else []:
         # sentences may take several lines; numbers, their intervals and names stay in one
         texts = [readable(key, row[key]) for row in rows]

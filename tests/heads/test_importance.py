@@ -17,6 +17,9 @@ from experiments.heads.measures.importance import (
     normalized_by_layer,
 )
 from experiments.heads.measures.pruning import gates_without, loss_with_gates, removal_order, remove_heads
+from experiments.heads.options import HeadsOptions
+from experiments.heads.sections import importance as importance_section
+from experiments.heads.trained_run import TrainedRun
 from experiments.objectives.loss import loss
 
 
@@ -140,3 +143,17 @@ def test_heads_whose_position_bias_is_shared_cannot_be_taken_out(bert_of):
     with pytest.raises(Mistake, match=r"model\.position: this kind has a bias for every head"):
         remove_heads(bert_of("multi_head", position="relative"), [(0, 1)])
     assert remove_heads(bert_of("talking_heads", position="relative"), [(0, 1)]) == [[0, 2], [0, 1, 2]]
+
+
+@pytest.mark.parametrize("is_idle", [True, False])
+def test_that_heads_do_nothing_yet_is_said(bert_of, trained_run_of, batch, monkeypatch, is_idle):
+    monkeypatch.setattr(TrainedRun, "masked_batches", lambda run: [batch])
+    bert = bert_of("multi_head")
+    if is_idle:
+        with torch.no_grad():
+            for attention in bert.attentions:
+                attention.output.weight.zero_()
+    section = importance_section.make(trained_run_of(bert), HeadsOptions())
+    assert ("these heads do nothing yet" in section.text) == is_idle == ("heads left (by gradient)" not in section.text)
+    # whose loss it is
+    assert "With all heads the loss of these 6 sequences is" in section.text
