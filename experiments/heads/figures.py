@@ -142,6 +142,8 @@ def head_plane(points: Array, layers: Sequence[int], heads: Sequence[int], withi
         of_layer = points[[index for index, of_point in enumerate(layers) if of_point == layer]]
         plane.scatter(*of_layer.T, s=12, color=colours[layer - 1], linewidths=0, label=f"layer {layer}")
     NumberedDiscs(plane, points, heads, [colours[layer - 1] for layer in layers])
+    # heads that hardly differ lie on each other
+    plane.update_datalim([points.mean(0) - SMALL / 2, points.mean(0) + SMALL / 2])
     plane.set_aspect("equal", adjustable="datalim")
     unit = "distance in two dimensions (nats)"
     plane.set(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 
 from experiments.heads import figures
@@ -57,6 +58,14 @@ def test_the_plane_has_the_unit_of_the_distances():
     plane, within = figures.head_plane(points, [1, 2], [1, 1], {1: 0.5}).axes
     assert plane.get_xlabel() == plane.get_ylabel() == "distance in two dimensions (nats)"
     assert within.get_ylabel() == "divergence (nats)"
+
+
+@pytest.mark.parametrize(("apart", "shown"), [(1e-6, 1e-3), (0.3, 0.3)])
+def test_heads_that_hardly_differ_lie_on_each_other(apart, shown):
+    points = apart * np.array([[-0.5, 0.2], [0.5, -0.2], [0.1, 0.0]])
+    plane = figures.head_plane(points, [1, 1, 2], [1, 2, 1], {1: apart}).axes[0]
+    FigureCanvasAgg(plane.figure).draw()
+    assert shown <= np.ptp(plane.get_xlim()) < 3 * shown
 
 
 def test_the_names_of_ranks_and_their_legend_cover_no_head():
