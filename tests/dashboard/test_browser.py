@@ -320,6 +320,11 @@ def test_what_is_folded_is_in_the_address(open_page, table):
     shown.wait("return document.readyState === 'complete' && typeof state !== 'undefined' && state.filter")
     assert shown.js(unfolded, parts) == [True, False, True, False] and set(shown.column("heads")) == {"24"}
     assert shown.complaints() == []
+    # values that cannot be, in an address that somebody edited
+    shown.js("location.hash = encodeURIComponent(JSON.stringify({filter: null, zoom: null, rows: 'x', sort: 'heads'}))")
+    shown.wait("return document.readyState === 'complete' && typeof state !== 'undefined' && state.sort === 'heads'")
+    assert shown.js("return [state.filter, typeof state.zoom, typeof state.rows]") == ["", "object", "number"]
+    assert len(shown.column("heads")) == 4 and shown.complaints() == []
 
 
 @pytest.mark.parametrize("width", [360, 1280])

@@ -36,7 +36,9 @@ const state = {
   measure: "entropy", attention: null, chosen: null, run: null, theme: null, paused: false, unfolded: {},
 }; // prettier-ignore
 try {
-  Object.assign(state, JSON.parse(decodeURIComponent(location.hash.slice(1)) || "{}"));
+  // of an address that was edited, what cannot be a value is left out
+  for (const [key, value] of Object.entries(JSON.parse(decodeURIComponent(location.hash.slice(1)) || "{}")))
+    if (state[key] === null || (value !== null && typeof value === typeof state[key])) state[key] = value;
 } catch {
   // an address that was cut short shows the page as it is by default
 }
