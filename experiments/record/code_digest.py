@@ -22,13 +22,13 @@ import importlib
 import itertools
 import re
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from attention.kernels import kernel_modules
-from experiments.files.digest import digest, text_digest
+from experiments.files.digest import bytes_digest, digest, text_digest
 from experiments.settings.norm import NORM_KINDS
 from experiments.settings.plugins import code_folders, imported_file, module_file, modules
 from experiments.settings.position import POSITION_KINDS
@@ -176,8 +176,8 @@ def _users_digests(names: Iterable[str]) -> dict[str, str]:
         new = {name.rpartition(".")[0]} - {""}  # Python imports the packages around a module too
         path = imported_file(name)
         if path is not None and (file := _file(path)) is not None:
-            is_package = path.name == "__init__.py"
-            digests[name.replace(".", "/") + ("/__init__.py" if is_package else ".py")] = file.digest
+            is_package = path.stem == "__init__"
+            digests[name.replace(".", "/") + ("/__init__" if is_package else "") + path.suffix] = file.digest
             new |= file.names(name if is_package else name.rpartition(".")[0])
         waiting += new - seen
         seen |= new
@@ -209,7 +209,9 @@ def import_code(settings: Mapping[str, Any]) -> None:
     _compiled_sources(attention_folder().parent)
     for name in code_digests(settings, None):
         if name.endswith(".py"):
-            importlib.import_module(module_name(name))
+            # a module that cannot be imported, and is no part of the project, is left to the module that needs it
+            with nullcontext() if name.startswith(("attention/", "experiments/")) else suppress(Exception):
+                importlib.import_module(module_name(name))
 
 
 def import_covered() -> None:
@@ -252,42 +254,49 @@ def _file(path: Path) -> _File | None:
     """The digest and the imports of a module; None for a package, and for a name that is not a module."""
     if not path.is_file():
         return None
+    content = path.read_bytes()
+    try:
+        tree = ast.parse(content)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        # compiled, or broken, which shows if it is imported
+        return _File(bytes_digest([content])[:16], ())
     pieces: list[str] = []
     imports: list[str] = []
-    _walk(ast.parse(path.read_bytes()), pieces, imports)
+    _walk(tree, pieces, imports)
     return _File(text_digest("\0".join(pieces))[:16], tuple(dict.fromkeys(imports)))
 
 
-def _walk(node: ast.AST, pieces: list[str], imports: list[str]) -> None:
+def _walk(tree: ast.AST, pieces: list[str], imports: list[str]) -> None:
     """Write down a syntax tree without docstrings and without empty fields, which depend on the version of Python; note
     its imports.
     """
-    if isinstance(node, ast.Import):
-        imports += [alias.name for alias in node.names]
-    elif isinstance(node, ast.ImportFrom):
-        source = "." * node.level + (node.module or "")
-        inner = f"{source}." if node.module else source
-        imports += [source, *(inner + alias.name for alias in node.names)]
-    pieces.append(type(node).__name__)
-    documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
-    typing_only = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
-    for name in node._fields:
-        value = getattr(node, name, None)
-        if value is None or value == []:
+    # what is still to be written, last first, and the list for its imports
+    waiting: list[tuple[ast.AST | str, list[str]]] = [(tree, imports)]
+    while waiting:
+        node, imports = waiting.pop()
+        if isinstance(node, str):
+            pieces.append(node)
             continue
-        pieces.append(name)
-        if not isinstance(value, list):
-            items = [value]
-        elif documented and name == "body" and _is_text(value[0]):
-            items = value[1:]
-        else:
-            items = value
-        for item in items:
-            if isinstance(item, ast.AST):
-                _walk(item, pieces, [] if typing_only else imports)
-            else:
-                pieces.append(repr(item))
-    pieces.append(")")
+        if isinstance(node, ast.Import):
+            imports += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            source = "." * node.level + (node.module or "")
+            inner = f"{source}." if node.module else source
+            imports += [source, *(inner + alias.name for alias in node.names)]
+        pieces.append(type(node).__name__)
+        documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+        typing_only = isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING"
+        parts: list[ast.AST | str] = []
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if value is None or value == []:
+                continue
+            items = value if isinstance(value, list) else [value]
+            if documented and name == "body" and _is_text(items[0]):
+                items = items[1:]
+            parts += [name, *(item if isinstance(item, ast.AST) else repr(item) for item in items)]
+        noted = [] if typing_only else imports
+        waiting += [(part, noted) for part in (")", *reversed(parts))]
 
 
 def _is_text(node: ast.AST) -> bool:

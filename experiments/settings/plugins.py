@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from importlib import import_module
+from importlib.machinery import PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, TypeVar
@@ -36,6 +37,7 @@ REGISTRIES = (
 # registries that are listed when the settings are imported
 LISTED = ("attention/kernels", "experiments/data/kinds", "experiments/objectives/kinds")
 T = TypeVar("T")
+TOPS = {registry.partition("/")[0] for registry in REGISTRIES}  # the packages around them
 INSTALLED = {"site-packages", "dist-packages"}  # the folders of installed packages
 FLAGS = {"plugins": "plugins", "--config-dir": "--config-dir", "-cd": "--config-dir"}
 
@@ -73,24 +75,25 @@ def module_file(module: str) -> Path | None:
 def imported_file(module: str) -> Path | None:
     """The file of a module of the user's that stands in none of these folders, and that an added module can import.
 
-    None for a module of Python, of the project or of an installed package, and for one that does not exist. Nothing is
-    imported.
+    It may also be bytecode, a compiled extension, or the archive that contains the module. None for a module of Python,
+    of `attention` and `experiments` or of an installed package, and for one that does not exist. Nothing is imported.
     """
     top, *inner = module.split(".")
-    if top in sys.stdlib_module_names or (ROOT / top).is_dir() or (ROOT / f"{top}.py").exists():
+    if top in sys.stdlib_module_names or top in TOPS:
         return None
     try:
         spec = find_spec(top)
     except (ImportError, ValueError):
         spec = None
-    if spec is None:
+    name = top
+    for part in inner:
+        places = None if spec is None else spec.submodule_search_locations
+        name = f"{name}.{part}"
+        spec = None if places is None else PathFinder.find_spec(name, places)
+    if spec is None or spec.origin is None:
         return None
-    if spec.submodule_search_locations is not None:
-        places = [Path(place, *inner) for place in spec.submodule_search_locations]
-        paths = [path for place in places for path in (place.with_suffix(".py"), place / "__init__.py")]
-    else:
-        paths = [] if inner or spec.origin is None else [Path(spec.origin)]
-    found = next((path for path in paths if path.suffix == ".py" and path.is_file()), None)
+    # of a module in an archive, the archive
+    found = next((path for path in (Path(spec.origin), *Path(spec.origin).parents) if path.is_file()), None)
     return None if found is None or _is_installed(found, len(inner)) else found
 
 
@@ -199,7 +202,7 @@ def _extend(package: str, folder: str) -> None:
 
 
 def _modules_below(folder: Path) -> Iterator[Path]:
-    for top in sorted({registry.partition("/")[0] for registry in REGISTRIES}):
+    for top in sorted(TOPS):
         yield from sorted((folder / top).rglob("*.py"))
 
 

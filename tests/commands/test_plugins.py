@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 
@@ -20,6 +23,11 @@ from tests.fixtures.tiny import TINY
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
 KINDS = re.compile(r"`([\w/]+/(?:skip|commented)\.(?:py|yaml))`\n\n```\w+\n(.*?)```", re.DOTALL)
+# modules of the user's, each in a way that Python can import it
+OWN = (
+    "halls/__init__.py", "halls/large.py", "halls/large/__init__.py", "halls/old.pyc",
+    f"halls/fast{EXTENSION_SUFFIXES[0]}", "scripts/__init__.py", "scripts/echo.py",
+)  # fmt: skip
 SHORT = ["max_steps=2", "heads=2", "trainer.log_every=1"]
 
 
@@ -111,8 +119,7 @@ def test_the_users_own_modules_that_an_added_file_imports_count_too(attn, loud, 
         tmp_path / "own",
         {
             "acoustics/__init__.py": "",
-            "acoustics/gains.py": "from ..nowhere import x\n" * 0
-            + "from . import rooms\n\ndef by(x, gain):\n    return gain * x\n",
+            "acoustics/gains.py": "from . import rooms\n\ndef by(x, gain):\n    return gain * x\n",
             "acoustics/rooms.py": "SIZE = 1\n",
             "acoustics/unused.py": "SIZE = 1\n",
         },
@@ -138,6 +145,39 @@ def test_the_users_own_modules_that_an_added_file_imports_count_too(attn, loud, 
     assert again.returncode == evaluated.returncode == 2
     assert "the code (acoustics/rooms.py)" in again.stderr
     assert f"{name}: acoustics/rooms.py has changed since plugins={loud}\n" in evaluated.stderr
+
+
+@pytest.mark.parametrize(
+    ("imported", "file"),
+    [
+        ("halls.large", "halls/large/__init__.py"),  # Python prefers a package to a module of the same name
+        ("halls.old", "halls/old.pyc"),
+        ("halls.fast", f"halls/fast{EXTENSION_SUFFIXES[0]}"),
+        ("packed", "rooms.zip"),
+        ("scripts.echo", "scripts/echo.py"),  # although the project has a folder with this name
+        ("long", "long.py"),
+        ("broken", "broken.py"),
+    ],
+)
+def test_each_file_counts_that_python_would_import(imported, file, loud, tmp_path, monkeypatch):
+    own = write_files(tmp_path / "own", dict.fromkeys(OWN, "SIZE = 1\n"))
+    write_files(own, {"long.py": f"SIZE = {'+'.join('1' * 1500)}\n", "broken.py": "def (\n"})
+    with ZipFile(own / "rooms.zip", "w") as archive:
+        archive.writestr("packed.py", "SIZE = 1\n")
+    for module in [name for name in sys.modules if name.partition(".")[0] == "scripts"]:
+        monkeypatch.delitem(sys.modules, module)
+    write_files(loud, {"attention/loudness.py": f"import {imported}\n"})
+    monkeypatch.syspath_prepend(str(own))
+    monkeypatch.syspath_prepend(str(own / "rooms.zip"))
+    plugins.add([f"plugins={loud}"])
+    before = code_digest.added_digests()
+    if file == "rooms.zip":
+        with ZipFile(own / file, "a") as archive:
+            archive.writestr("more.py", "")
+    else:
+        (own / file).write_bytes(b"SIZE = 2\n")
+    code_digest._file.cache_clear()
+    assert code_digest.added_digests() != before
 
 
 @pytest.mark.campaign
