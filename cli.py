@@ -94,6 +94,7 @@ from experiments.commands.ending import (
     end_silently_on_ctrl_c,
     message_and_exit_code,
     open_missing_streams,
+    outlive_terminal,
     silent_on_ctrl_c,
     stdout_flushed,
 )
@@ -629,6 +630,7 @@ def main() -> None:
         # glibc reads its tunables only at the start of a program; signals wait until the new program can handle them
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
         os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    outlive_terminal()
     if "_ATTN_COMPLETE" in os.environ:
         # add_completion=True would do this too, but would add two options, and a script that stops at "="
         from typer.completion import completion_init

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import re
 import signal
@@ -10,11 +11,12 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Failure, refusal
 from experiments.failures.wording import shortened
-from experiments.processes.interruption import Interrupted, handled
+from experiments.processes.interruption import Interrupted, give_up_closed_terminal, handled
 
 # of a path that the user has given
 MISTAKEN_PATH_ERRORS = {errno.ENAMETOOLONG, errno.ELOOP}
@@ -85,6 +87,27 @@ def open_missing_streams() -> None:
             os.dup2(os.open(os.devnull, os.O_RDWR), number)
             os.set_inheritable(number, True)
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", errors="backslashreplace"))
+
+
+def outlive_terminal() -> None:
+    """Discard what this process writes to a terminal that was closed, where it gets no SIGHUP or ignores it."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream.isatty():
+            stream.flush()
+            buffer = io.BufferedWriter(_Terminal(stream.fileno(), "w", closefd=False))
+            setattr(sys, name, io.TextIOWrapper(buffer, stream.encoding, stream.errors, line_buffering=True))
+
+
+class _Terminal(io.FileIO):
+    def write(self, content: Any) -> int:
+        try:
+            return super().write(content)
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            give_up_closed_terminal()
+            return len(content)
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def handled(handler: Handler, signals: Iterable[int] = SIGNALS) -> Iterator[None
 
     def handle(number: int, frame: FrameType | None) -> None:
         if number == signal.SIGHUP:
-            _give_up_closed_terminal()
+            give_up_closed_terminal()
         assert callable(handler)
         handler(number, frame)
 
@@ -108,7 +108,7 @@ def handled(handler: Handler, signals: Iterable[int] = SIGNALS) -> Iterator[None
             signal.signal(number, previous)
 
 
-def _give_up_closed_terminal() -> None:
+def give_up_closed_terminal() -> None:
     """Discard the output to a terminal that was closed, which would end this process before it has saved."""
     for descriptor in (1, 2):
         try:

@@ -19,6 +19,20 @@ from experiments.config.compose import compose
 from experiments.failures.exit_code import ExitCode
 from experiments.processes.interruption import Interrupted
 from tests.fixtures.command import ROOT
+from tests.fixtures.terminal import Terminal
+
+WRITER = """
+import signal, sys, time
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
+from experiments.commands.ending import outlive_terminal
+outlive_terminal()
+print("begun")
+while sys.stdout.isatty():
+    print("step", flush=True)
+    print("step", file=sys.stderr)
+    time.sleep(0.01)
+print("done", flush=True)
+"""
 
 
 def of_path(number: int) -> OSError:
@@ -193,3 +207,17 @@ def test_a_signal_ends_a_command_in_a_line_and_leaves_nothing(environment, tmp_p
         # torch keeps its compiler's files for the next time
         left = [path.name for path in temporary.iterdir() if not path.name.startswith("torchinductor")]
         assert not left
+
+
+def test_a_process_without_sighup_goes_on_when_its_terminal_is_closed():
+    """as one that was disowned"""
+    with Terminal() as terminal:
+        process = subprocess.Popen(
+            [sys.executable, "-c", WRITER],
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+            **terminal.of_child,
+        )
+        while "step" not in terminal.read():
+            assert process.poll() is None
+    assert process.wait() == 0
