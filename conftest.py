@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
+
+import pytest
 
 # two processes test at once, and sums have the same order on every machine; before torch is imported
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -28,3 +31,11 @@ pytest_plugins = [
     "tests.fixtures.tables",
     "tests.fixtures.tiny",
 ]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def signals_are_heard() -> None:
+    """Let tests and their processes be interrupted, also if pytest runs in the background of a shell or under nohup."""
+    for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)

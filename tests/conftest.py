@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import random
-import signal
 
 import pytest
 
@@ -14,13 +13,6 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def ctrl_c_is_heard() -> None:
-    """Let tests and their processes be interrupted, also if a shell started pytest in the background."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
