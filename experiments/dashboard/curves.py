@@ -12,7 +12,7 @@ from experiments.files.plain import from_json
 from experiments.record.durable import number
 from experiments.record.folder import METRICS
 from experiments.results.index import Index
-from experiments.statistics.evidence import Anytime, mean_and_deviation
+from experiments.statistics.evidence import Anytime, finite_half_width, mean_and_deviation
 
 # points of a curve that are kept; more would exceed the pixels of a panel
 POINTS = 200
@@ -132,5 +132,4 @@ def _half(values: Sequence[float | None]) -> float | None:
     numbers = [value for value in values if value is not None]
     if len(numbers) < len(values):
         return None
-    half = Anytime().half_width(len(numbers), mean_and_deviation(numbers)[1])
-    return half if math.isfinite(half) else None
+    return finite_half_width(Anytime(), len(numbers), mean_and_deviation(numbers)[1])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 from experiments.dashboard.comparable import Configuration
 from experiments.record.result import Fields
 from experiments.statistics.comparison import Compared, Word, claim_p_value, claim_word
-from experiments.statistics.evidence import ALPHA, Anytime, mean_and_deviation
+from experiments.statistics.evidence import ALPHA, Anytime, finite_half_width, mean_and_deviation, standard_error
 from experiments.statistics.holm import holm_levels
 from experiments.statistics.plateau import marks, mean_late_gain, stuck
 
@@ -29,9 +28,8 @@ def summary(values: Sequence[float]) -> dict[str, float | None]:
     if not values:
         return {"mean": None, "error": None, "half": None}
     mean, deviation = mean_and_deviation(values)
-    half = Anytime().half_width(len(values), deviation)
-    error = deviation / math.sqrt(len(values)) if len(values) > 1 else None
-    return {"mean": mean, "error": error, "half": half if math.isfinite(half) else None}
+    half = finite_half_width(Anytime(), len(values), deviation)
+    return {"mean": mean, "error": standard_error(values), "half": half}
 
 
 @dataclass(frozen=True)

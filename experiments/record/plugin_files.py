@@ -27,6 +27,6 @@ def lacking_plugin(folder: RunFolder) -> str:
     for name, digest in code.items() if isinstance(code, dict) else ():
         if name.endswith(".py") and now.get(name) != digest and not (ROOT / name).is_file():
             where = " and ".join(map(str, facts.get("plugins") or ["FOLDER"]))
-            brought = "added" if name.startswith(REGISTRIES) else "imported"
-            return f"{name} {'has changed since' if name in now else f'is {brought} by'} plugins={where}"
+            missing = "is added by" if name.startswith(REGISTRIES) else "is imported by"
+            return f"{name} {'has changed since' if name in now else missing} plugins={where}"
     return ""

@@ -127,8 +127,14 @@ def interval(evidence: Evidence, values: Sequence[float], alpha: float = ALPHA) 
     if not values:
         return None
     mean, deviation = mean_and_deviation(values)
-    half = evidence.half_width(len(values), deviation, alpha)
-    return (mean - half, mean + half) if math.isfinite(half) else None
+    half = finite_half_width(evidence, len(values), deviation, alpha)
+    return None if half is None else (mean - half, mean + half)
+
+
+def finite_half_width(evidence: Evidence, count: int, deviation: float, alpha: float = ALPHA) -> float | None:
+    """Half the width of the interval of the mean; None if it is infinite."""
+    half = evidence.half_width(count, deviation, alpha)
+    return half if math.isfinite(half) else None
 
 
 def standard_error(values: Sequence[float]) -> float | None:

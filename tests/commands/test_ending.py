@@ -19,7 +19,7 @@ from experiments.config.compose import compose
 from experiments.failures.exit_code import ExitCode
 from experiments.processes.interruption import Interrupted
 from tests.fixtures.command import ROOT
-from tests.fixtures.terminal import Terminal
+from tests.fixtures.terminal import code_without_terminal
 
 WRITER = """
 import signal, sys, time
@@ -211,13 +211,4 @@ def test_a_signal_ends_a_command_in_a_line_and_leaves_nothing(environment, tmp_p
 
 def test_a_process_without_sighup_goes_on_when_its_terminal_is_closed():
     """as one that was disowned"""
-    with Terminal() as terminal:
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITER],
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            **terminal.of_child,
-        )
-        while "step" not in terminal.read():
-            assert process.poll() is None
-    assert process.wait() == 0
+    assert code_without_terminal(WRITER) == 0

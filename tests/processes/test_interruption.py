@@ -1,18 +1,12 @@
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import pytest
 
 from experiments.processes.interruption import SIGNALS, Interrupted, Interruption
-from tests.fixtures.terminal import Terminal
-
-ROOT = Path(__file__).resolve().parents[2]
+from tests.fixtures.terminal import code_without_terminal
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
@@ -81,16 +75,7 @@ with Interruption() as interruption:
 
 
 def test_a_terminal_that_is_closed_breaks_off_nothing(tmp_path):
-    with Terminal() as terminal:
-        process = subprocess.Popen(
-            [sys.executable, "-c", WRITER, str(tmp_path / "saved")],
-            stdin=subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": str(ROOT)},
-            **terminal.of_child,
-        )
-        while "step" not in terminal.read():
-            assert process.poll() is None
-    assert process.wait() == 129
+    assert code_without_terminal(WRITER, str(tmp_path / "saved")) == 129
     assert (tmp_path / "saved").read_text() == "interrupted by SIGHUP"
 
 

@@ -54,7 +54,8 @@ def _of_part(run: TrainedRun, part: Part, layers: list[dict[str, Tensor]]) -> Se
     for layer, stages in enumerate(layers, 1):
         divergences = rank.divergence_by_rank(stages["mixed_logits"], ranks, part.causal).mean(1)
         curves.append(divergences.mean(1).numpy())
-        for stage, maps in ((stage, stages[stage]) for stage in shown):
+        for stage in shown:
+            maps = stages[stage]
             numerical, effective = rank.numerical_rank(maps).double().mean(0), rank.effective_rank(maps).mean(0)
             effective_ranks[stage].append(effective.numpy())
             rows += [
