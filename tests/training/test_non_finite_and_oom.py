@@ -10,6 +10,7 @@ import torch
 from experiments.record.durable import RunFolderError
 from experiments.training import train as train_module
 from experiments.training.step.learner import Learner
+from tests.fixtures.outcome import tensors_of
 
 
 class PowerCut(BaseException):
@@ -52,7 +53,7 @@ def nothing(step):
     pass
 
 
-def test_stop_names_step_batch_and_module_and_changes_no_weight(settings, go, disturb, outcome):
+def test_stop_names_step_batch_and_module_and_changes_no_weight(settings, go, disturb):
     disturb(nothing, nan_at(8))
     result, folder = go(settings(trainer__checkpoint_every=1))
     assert result.status == "nan" and folder.result() == result
@@ -60,7 +61,7 @@ def test_stop_names_step_batch_and_module_and_changes_no_weight(settings, go, di
     assert result.reason.startswith("step 8 (batch ") and "of 8 sequences): loss nan" in result.reason
     assert "first module to return something not finite is encoder.layers.0.feed_forward" in result.reason
     assert [line["step"] for line in folder.metrics.read()] == list(range(1, 8))
-    assert all(torch.tensor(values).isfinite().all() for values in outcome(folder)[1].values())
+    assert all(tensor.isfinite().all() for tensor in tensors_of(folder).values())
 
 
 def test_a_poisoned_weight_is_named(settings, go, monkeypatch):
