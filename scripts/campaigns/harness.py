@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -134,8 +135,12 @@ def kill_often(
 
 
 def left_in(folder: Path) -> set[str]:
-    """The names of all files below a folder, except logs and locks."""
-    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name not in TOLD}
+    """The names of all files below a folder, except logs and locks.
+
+    The steps of checkpoints are left out, because an interruption saves one at a step between two intervals.
+    """
+    paths = (path for path in folder.rglob("*") if path.is_file() and path.name not in TOLD)
+    return {re.sub(r"step-\d+", "step", str(path.relative_to(folder))) for path in paths}
 
 
 def runs_in(folder: Path) -> dict[str, Any]:

@@ -19,7 +19,7 @@ TROUBLES = ("killed", "full", "damaged", "suspended", "read", *(each.name for ea
 
 def test_of_troubles(spoiled, training, tmp_path, chance, tries, say):
     """Whenever a sweep has ended in spite of all troubles, another one begins in a new folder."""
-    cells, troubles = tries(2, 12), tries(7, 300)
+    cells, troubles = tries(2, 12), tries(8, 300)
     words = [training[0], "-m", *training[1:], f"seed=range(0,{cells})", "--workers", "2"]
     whole = tmp_path / "whole"
     whole.mkdir()
