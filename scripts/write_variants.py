@@ -70,8 +70,8 @@ products count. "Cached numbers" is how many numbers a decoder keeps of each ear
 positions. None of these costs is a time: a variant with few multiplications can be slow.
 
 A section ends with the verdicts of finished tables that have a row of the variant, with their
-[budget](tables.md) and number of seeds. [How a claim is decided](verdicts.md) explains the verdicts. If there is no
-verdict yet, the section names the tables that would give one. `python scripts/write_variants.py` writes this page.
+[budget](tables.md) and number of seeds, or of rounds if times are compared. [How a claim is decided](verdicts.md)
+explains the verdicts. If there is no verdict yet, the section names the tables that would give one. `python scripts/write_variants.py` writes this page.
 """
 
 
@@ -133,8 +133,8 @@ def verdicts(index: str) -> dict[str, list[str]]:
     for table, variants in rows_of_tables().items():
         stem = table.replace("/", "_")
         of_table = [
-            f"[{claim}](results/{file}.md) {says}: **{verdict}** ({budget}, {seeds} seeds)"
-            for claim, file, verdict, budget, seeds, says in lines
+            f"[{claim}](results/{file}.md) {says}: **{verdict}** ({budget}, {pairs})"
+            for claim, file, verdict, budget, pairs, says in lines
             if file.split("_seeds")[0] == stem
         ]
         for name in variants:

@@ -46,7 +46,7 @@ def _page(folder: Path, name: str, title: str) -> str:
 
 
 def _claims(path: Path) -> list[dict[str, str]]:
-    """The fields that the comparisons of each claim share, with the smallest and the largest number of seeds."""
+    """The fields that the comparisons of each claim share, with the smallest and the largest number of pairs."""
     if not path.exists():
         return []
     with path.open(encoding="utf-8", newline="") as file:
@@ -62,16 +62,17 @@ def _claim(comparisons: list[dict[str, str]]) -> dict[str, str]:
     pairs = [int(comparison["pairs"]) for comparison in comparisons]
     fewest, most = min(pairs), max(pairs)
     shared = {key: comparisons[0][key] for key in ("claim", "says", "paper", "budget", "verdict")}
-    return shared | {"seeds": str(most) if fewest == most else f"{fewest} to {most}"}
+    count = str(most) if fewest == most else f"{fewest} to {most}"
+    return shared | {"pairs": f"{count} {comparisons[0]['paired_by']}{'' if most == 1 else 's'}"}
 
 
 def _rows(stem: str, claims: list[dict[str, str]]) -> Iterator[Row]:
-    for claim in claims or [dict.fromkeys(("paper", "budget", "seeds", "says"), "") | {"claim": stem, "verdict": ""}]:
+    for claim in claims or [dict.fromkeys(("paper", "budget", "pairs", "says"), "") | {"claim": stem, "verdict": ""}]:
         yield {
             "claim": f"[{claim['claim']}]({stem}.md)",
             "paper": claim["paper"],
             "verdict": f"**{claim['verdict']}**" if claim["verdict"] else "no claim",
             "budget": claim["budget"],
-            "seeds": claim["seeds"],
+            "pairs": claim["pairs"],
             "what is claimed": claim["says"],
         }

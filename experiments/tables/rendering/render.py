@@ -19,6 +19,7 @@ from experiments.tables.rendering.sentences import (
     headline,
     legend,
     missing,
+    paired_by,
     shown_or_claimed,
     summary,
 )
@@ -73,7 +74,7 @@ def claim_rows(report: Report) -> list[Row]:
         for scheme, finding in verdict.findings.items():
             of_claim = of_table | {
                 "claim": verdict.key, "says": verdict.claim.says, "verdict": verdict.word, "positions": scheme,
-                "word": finding.word, "level": finding.level, "why": finding.why,
+                "word": finding.word, "level": finding.level, "why": finding.why, "paired_by": paired_by(verdict),
             }  # fmt: skip
             for comparison in finding.comparisons:
                 low, high = comparison.interval or (None, None)

@@ -65,7 +65,7 @@ def details(verdict: Verdict, report: Report) -> list[str]:
             lines.append(f"{scheme}: {finding.word}")
         indent = "  " if scheme else ""
         for comparison in finding.comparisons:
-            unit = _unit(verdict)
+            unit = paired_by(verdict)
             lines.append(f"{indent}{comparison_line(comparison, report, scheme, unit)}")
             lines += [f"{indent}  step, which decides nothing: {_numbers(step, unit)}" for step in comparison.steps]
     if verdict.left_out:
@@ -138,7 +138,8 @@ def closing_sentence(report: Report) -> str:
     )
 
 
-def _unit(verdict: Verdict) -> str:
+def paired_by(verdict: Verdict) -> str:
+    """What the numbers of a claim's comparisons share: a seed, or a round of the bench."""
     return "round" if verdict.claim.of == "step_time" else "seed"
 
 
