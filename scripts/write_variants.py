@@ -71,7 +71,8 @@ positions. None of these costs is a time: a variant with few multiplications can
 
 A section ends with the verdicts of finished tables that have a row of the variant, with their
 [budget](tables.md) and number of seeds, or of rounds if times are compared. [How a claim is decided](verdicts.md)
-explains the verdicts. If there is no verdict yet, the section names the tables that would give one. `python scripts/write_variants.py` writes this page.
+explains the verdicts. If there is no verdict yet, the section names the tables that would give one.
+`python scripts/write_variants.py` writes this page.
 """
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import psutil
 
 from experiments.files.digest import file_digest
-from experiments.record.folder import RunFolder
+from experiments.record.folder import PREFIX, RunFolder
 from scripts.campaigns.nursery import Child
 from tests.fixtures.outcome import outcome
 
@@ -32,6 +32,7 @@ class Subject:
     start: Callable[[Path], Child]
     outcome: Callable[[Path], Any]
     done_before: tuple[int, ...] = (0,)  # its exit codes if everything was done already
+    interrupts: bool = False  # whether runs are interrupted if it is killed, and save at a step between two intervals
 
 
 def moments(life: float, chance: random.Random, count: int) -> Iterator[float]:
@@ -108,7 +109,7 @@ def kill_often(
     first = subject.start(whole)
     assert first.wait() == 0, first.output
     tally.life = time.monotonic() - begun
-    expected, names = subject.outcome(whole), left_in(whole)
+    expected, names = subject.outcome(whole), left_in(whole, interrupted=subject.interrupts)
     assert expected
     while tally.kills < kills and tally.tries < 3 * kills:
         for moment in moments(tally.life, chance, kills - tally.kills):
@@ -129,24 +130,35 @@ def kill_often(
             tally.tries += 1
             ended(subject, place)
             assert subject.outcome(place) == expected, f"{place}: other bytes, after a kill at {moment:.3f} s"
-            assert left_in(place) == names, f"{place}: {sorted(left_in(place) ^ names)}, after a kill at {moment:.3f} s"
+            left = left_in(place, interrupted=subject.interrupts)
+            assert left == names, f"{place}: {sorted(left ^ names)}, after a kill at {moment:.3f} s"
     say(str(tally))
     assert tally.kills, "every command ended before it was killed"
 
 
-def left_in(folder: Path) -> set[str]:
+def left_in(folder: Path, *, interrupted: bool = False) -> set[str]:
     """The names of all files below a folder, except logs and locks.
 
-    The steps of checkpoints are left out, because an interruption saves one at a step between two intervals.
+    interrupted: leave the steps of checkpoints out, because the one before the last is of the step of an interruption.
     """
-    paths = (path for path in folder.rglob("*") if path.is_file() and path.name not in TOLD)
-    return {re.sub(r"step-\d+", "step", str(path.relative_to(folder))) for path in paths}
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.name not in TOLD}
+    return {re.sub(r"step-\d+", "step", name) for name in names} if interrupted else names
 
 
 def runs_in(folder: Path) -> dict[str, Any]:
     """The outcome of every run below a folder."""
     configs = sorted(folder.rglob("config.yaml"))
     return {config.parent.name: outcome(RunFolder(config.parent)) for config in configs}
+
+
+def interrupted_runs_in(folder: Path) -> dict[str, Any]:
+    """The same without the checkpoint before the last, which is of the step of an interruption."""
+    runs = {}
+    for name, (lines, digests, predictions) in runs_in(folder).items():
+        last = max(file for file, _ in digests if file.startswith(PREFIX["newest"]))
+        earlier = {file for file, _ in digests if file.startswith(PREFIX["newest"]) and file != last}
+        runs[name] = lines, {key: value for key, value in digests.items() if key[0] not in earlier}, predictions
+    return runs
 
 
 def files_in(folder: Path) -> dict[str, str]:

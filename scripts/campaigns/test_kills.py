@@ -7,7 +7,7 @@ import shutil
 import pytest
 
 from experiments.record.folder import RunFolder
-from scripts.campaigns.harness import Subject, files_in, kill_all, kill_often, runs_in
+from scripts.campaigns.harness import Subject, files_in, interrupted_runs_in, kill_all, kill_often, runs_in
 from tests.fixtures.outcome import outcome
 
 TWO_ROWS = """
@@ -39,7 +39,8 @@ def test_a_training(kill, nursery, training, tries):
 
 def test_a_sweep_with_all_its_processes(kill, nursery, training, tries):
     words = [training[0], "-m", *training[1:], "seed=0,1", "--workers", "2"]
-    kill(Subject(lambda folder: nursery.start(*words, cwd=folder), runs_in), tries(2, 100), kill=kill_all)
+    subject = Subject(lambda folder: nursery.start(*words, cwd=folder), interrupted_runs_in, interrupts=True)
+    kill(subject, tries(2, 100), kill=kill_all)
 
 
 def test_a_table(kill, nursery, training, tries, tmp_path):
@@ -51,7 +52,7 @@ def test_a_table(kill, nursery, training, tries, tmp_path):
         entry = "scripts.campaigns.nursery:table_of"
         return nursery.start(str(tables), "me2026/heads", *training[1:], entry=entry, cwd=folder)
 
-    kill(Subject(start, runs_in), tries(1, 50))
+    kill(Subject(start, interrupted_runs_in, interrupts=True), tries(1, 50))
 
 
 def test_a_tokenizer_and_a_packed_text(kill, nursery, training, tries):

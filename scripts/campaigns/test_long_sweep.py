@@ -8,7 +8,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from scripts.campaigns.harness import WAIT, kill_all, left_in, runs_in
+from scripts.campaigns.harness import WAIT, interrupted_runs_in, kill_all, left_in
 from scripts.campaigns.nursery import Child, Nursery
 from scripts.campaigns.test_damage import damages
 
@@ -19,13 +19,13 @@ TROUBLES = ("killed", "full", "damaged", "suspended", "read", *(each.name for ea
 
 def test_of_troubles(spoiled, training, tmp_path, chance, tries, say):
     """Whenever a sweep has ended in spite of all troubles, another one begins in a new folder."""
-    cells, troubles = tries(2, 12), tries(8, 300)
+    cells, troubles = tries(2, 12), tries(len(TROUBLES), 300)
     words = [training[0], "-m", *training[1:], f"seed=range(0,{cells})", "--workers", "2"]
     whole = tmp_path / "whole"
     whole.mkdir()
     begun = time.monotonic()
     code, said = spoiled.run(*words, cwd=whole)
-    life, expected, names = time.monotonic() - begun, runs_in(whole), left_in(whole)
+    life, expected, names = time.monotonic() - begun, interrupted_runs_in(whole), left_in(whole, interrupted=True)
     assert code == 0 and len(expected) == cells, said
     happened: Counter[str] = Counter()
     sweeps = 0
@@ -42,8 +42,10 @@ def test_of_troubles(spoiled, training, tmp_path, chance, tries, say):
             ended = cause(trouble, child, folder, chance, spoiled) == 0
         code, said = finished(spoiled, words, folder)
         assert code == 0 and "Traceback" not in said, (code, said)
-        assert runs_in(folder) == expected, folder
-        assert {name for name in left_in(folder) if "dashboard" not in name and ".index" not in name} == names, folder
+        assert interrupted_runs_in(folder) == expected, folder
+        assert {
+            name for name in left_in(folder, interrupted=True) if "dashboard" not in name and ".index" not in name
+        } == names, folder
         code, said = spoiled.run("compare", "--format", "csv", cwd=folder)
         assert code == 0 and said.count(",done,") == cells and "changed" not in said, said
         sweeps += 1
