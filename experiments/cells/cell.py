@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from experiments.cells.assignment import Assignment, pin_to_cores
 from experiments.cells.prepare import prepare_in_child_process
 from experiments.config.check import from_tree
+from experiments.data.cache import Cache, other_tokens
 from experiments.data.errors import DataError
 from experiments.display.progress import Display, summary
 from experiments.failures.exit_code import ExitCode
@@ -63,7 +64,7 @@ def finished_result(settings: Settings) -> Result | None:
 
 def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> None:
     """Raises DataError if a result is that of another configuration, as in a folder that was renamed, or was computed
-    with other code, another tokenizer or another text than the present ones.
+    with other code, another tokenizer, another text or other tokens than the present ones.
     """
     anew = "start again in another folder with runs=FOLDER"
     own, asked = configuration_digest(result.config or {}), configuration_digest(settings.model_dump())
@@ -76,6 +77,9 @@ def check_unchanged(settings: Settings, folder: RunFolder, result: Result) -> No
         raise DataError(f"{folder.path} was trained with another tokenizer than the present one; {anew}")
     if task.identity() not in (None, result.corpus):
         raise DataError(f"{folder.path} was trained on a different text than the present one; {anew}")
+    cache = Cache(Path(settings.cache), None)
+    if any(cache.contents(name) not in ({}, {name: tokens}) for name, tokens in (result.sequences or {}).items()):
+        raise DataError(f"{other_tokens(folder.path, settings.cache)}; {anew}")
 
 
 def execute(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import sys
+import zipfile
 from pathlib import Path
 
 from experiments.commands.export_checkpoint import check_target, tokenizer_config
 from experiments.config.recorded import pretraining
+from experiments.failures.failure import Mistake
 from experiments.record.code_digest import code_digests, module_name
 from experiments.record.durable import new_folder, to_json
 from experiments.record.folder import TOKENIZER, RunFolder
@@ -81,9 +84,20 @@ def _copy_code(folder: Path, settings: Settings) -> None:
     for name in code_digests(settings.model_dump(), None):
         users = added.get(name) if name.startswith("attention/") else imported_file(module_name(name))
         if users is not None:
+            _check_loadable(name, users)
             copy = folder / "source" / name
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(users, copy)
     for package in PACKAGES:
         shutil.copytree(experiments / package, folder / "source" / "experiments" / package, ignore=no_bytecode)
     shutil.copy(experiments / "__init__.py", folder / "source" / "experiments")
+
+
+def _check_loadable(name: str, file: Path) -> None:
+    """Raises Mistake for a module of the user's that a process without attn would not import from its copy."""
+    module = module_name(name)
+    if zipfile.is_zipfile(file):
+        raise Mistake(f"{file}: {module}, which the model needs, is in an archive", "unpack the archive")
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        # a process may have imported Python's own before
+        raise Mistake(f"{file}: {module}, which the model needs, has the name of a module of Python", "rename it")

@@ -69,6 +69,18 @@ class Cache:
                     self.say(f"{folder}: damaged ({error.damage}); made again")
             return folder, self._make(folder, make)
 
+    def contents(self, name: str) -> dict[str, str]:
+        """{name: digest of the files' names, sizes and digests} of a folder `kind/key`; empty without one.
+
+        Two makers, such as two versions of a library, may fill a folder of the same key differently. Only the manifest
+        is read.
+        """
+        try:
+            manifest = unsealed(from_json(read_bytes(self.root / name / MANIFEST)))
+        except (OSError, ValueError):
+            return {}
+        return {name: digest(manifest["files"])}
+
     def remember(self, key: object, value: str) -> str:
         """Note a short value for later processes, if the folder can be written; returns it."""
         note = self._note(key)
@@ -109,7 +121,7 @@ class Cache:
                 manifest = unsealed(from_json(read_bytes(folder / MANIFEST)))
         except (OSError, ValueError) as error:
             raise _UnusableError(f"{MANIFEST}: {first_line(error)}") from error
-        if manifest["of"] != _name(folder):
+        if manifest["of"] != folder_name(folder):
             raise _UnusableError(f"{MANIFEST}: it is of {manifest['of']}")
         for name, (size, sha256) in manifest["files"].items():
             try:
@@ -131,7 +143,7 @@ class Cache:
         try:
             facts = make(partial)
             files = {path.name: (path.stat().st_size, self.file_digest(path)) for path in sorted(partial.iterdir())}
-            manifest = sealed({"of": _name(folder), "files": files, "facts": facts})
+            manifest = sealed({"of": folder_name(folder), "files": files, "facts": facts})
             (partial / MANIFEST).write_text(json.dumps(manifest, indent=1), encoding="utf-8")
             for path in (*partial.iterdir(), partial):
                 to_disk(path)
@@ -185,7 +197,15 @@ class Cache:
             raise DataError(f"cache={self.root} cannot be written: {reason}; choose another, cache=FOLDER") from error
 
 
-def _name(folder: Path) -> str:
+def other_tokens(run: Path, cache: str) -> str:
+    """The first half of a message about a run whose `Dataset.sequences` the cache no longer has."""
+    return (
+        f"{run} was trained on other tokens of its text than cache={cache} now has, such as those of another "
+        "version of tokenizers"
+    )
+
+
+def folder_name(folder: Path) -> str:
     """The name of a folder in its manifest: `kind/key`."""
     return f"{folder.parent.name}/{folder.name}"
 

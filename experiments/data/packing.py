@@ -14,7 +14,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from experiments.data import packing_pairs
-from experiments.data.cache import Cache, MissingError
+from experiments.data.cache import Cache, MissingError, folder_name
 from experiments.data.corpus import SPLITS, Corpus, open_corpus
 from experiments.data.errors import DataError
 from experiments.data.shuffle import keys, permute
@@ -53,6 +53,7 @@ class Dataset(NamedTuple):
     tokenizer: Tokenizer
     unigram: np.ndarray  # [vocabulary] int64: how often a token occurs in the training documents; special tokens 0
     identity: dict[str, Any]  # corpus, tokenizer and splits, JSON-able, for the record
+    sequences: dict[str, str]  # digest of the tokens, by the name of their folder in the cache
     remark: str = ""  # what a run should say of its data
 
 
@@ -116,6 +117,7 @@ def _obtain(
         tokenizer=extended,
         unigram=np.fromfile(folder / "unigram", dtype="<i8"),
         identity={"corpus": corpus.identity, "tokenizer": tokenizer_identity, "length": length, **facts, "packed": key},
+        sequences=store.contents(folder_name(folder)),
         remark=remark,
     )
 

@@ -20,6 +20,7 @@ PACKAGES = (
     "torch", "numpy", "datasets", "hydra-core", "omegaconf", "pydantic", "rich",
     "safetensors", "tokenizers", "typer", "wandb",
 )  # fmt: skip
+COMPUTING = ("Python", "numpy", "tokenizers")
 VARIABLES = ("OMP_NUM_THREADS", *TUNED)  # they affect the speed
 # they choose the instructions of torch's libraries, and so how sums are rounded
 ROUNDING = (
@@ -54,16 +55,33 @@ def describe(torch_facts: dict[str, Any], seed: int, backend: str | None) -> dic
     }
 
 
-def rounds_differently(before: dict[str, Any], now: dict[str, Any]) -> str:
-    """The changes between the environments of two starts by which sums are rounded differently; empty without one."""
-    pairs = zip(_rounding(before), _rounding(now), strict=True)
+def since_last_start(before: dict[str, Any], now: dict[str, Any]) -> str:
+    """A line about the changes between the environments of two starts of a run on which its numbers may depend.
+
+    Empty without one.
+    """
+    rounding = _changes(_rounding(before), _rounding(now))
+    changes = ", ".join(filter(None, (rounding, _changes(_computing(before), _computing(now)))))
+    rounded = ", so sums may be rounded differently" if rounding else ""
+    return f"since the last start this has changed{rounded}: {changes}" if changes else ""
+
+
+def _changes(before: list[str | None], now: list[str | None]) -> str:
+    pairs = zip(before, now, strict=True)
     return ", ".join(f"{old} -> {new}" for old, new in pairs if old != new and old is not None)
 
 
 def _rounding(facts: dict[str, Any]) -> list[str | None]:
+    """By which sums are rounded differently."""
     torch, variables = facts["torch"], facts.get("variables", {})
     chosen = [f"{name}={variables[name]}" if name in variables else f"no {name}" for name in ROUNDING]
     return [f"torch {facts['packages']['torch']}", torch["device"], torch.get("instructions"), *chosen]
+
+
+def _computing(facts: dict[str, Any]) -> list[str | None]:
+    """What else computes numbers, where no digest covers it."""
+    versions = {"Python": facts.get("python"), **facts["packages"]}
+    return [f"{name} {versions[name]}" if versions.get(name) else None for name in COMPUTING]
 
 
 def versions() -> str:

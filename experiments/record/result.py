@@ -88,6 +88,7 @@ class Result:
     seed: int
     config: dict[str, Any] | None  # the resolved settings, as in config.yaml
     corpus: dict[str, Any] | None  # identity: kind, revision, digest, ...
+    sequences: dict[str, str] | None = None  # digest of the tokens that it read, by their folder in the cache
     tokenizer_digest: str | None
     code_digest: str | None  # digest of the code that it computed with; environment.json has each file's
 

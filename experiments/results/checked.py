@@ -100,6 +100,22 @@ def other_code(results: Sequence[Fields]) -> str:
     return f"computed with other code than the present one: {named} of {len(results)} runs; {remedy}"
 
 
+def other_sequences(results: Sequence[Fields]) -> str:
+    """A line if results read different tokens of the same text, with the same tokenizer and length; empty otherwise."""
+    read: dict[str, dict[str, str]] = {}
+    for result in results:
+        for name, tokens in (result["sequences"] or {}).items():
+            read.setdefault(name, {}).setdefault(tokens, str(result.get("run", "a cell")))
+    for runs in read.values():
+        if len(runs) > 1:
+            one, other = list(runs.values())[:2]
+            return (
+                f"{one} and {other} read different tokens of the same text, as different versions of tokenizers make "
+                "them, so their losses are not comparable"
+            )
+    return ""
+
+
 def _present_code(result: Fields) -> str | None:
     """The digest of the code with which a run would be computed; None if this checkout does not have all of it."""
     try:

@@ -38,6 +38,7 @@ REGISTRIES = (
 LISTED = ("attention/kernels", "experiments/data/kinds", "experiments/objectives/kinds")
 T = TypeVar("T")
 TOPS = {registry.partition("/")[0] for registry in REGISTRIES}  # the packages around them
+PYTHON = Path(os.__file__).parent  # its own modules; a file of the user's may have the name of one
 INSTALLED = {"site-packages", "dist-packages"}  # the folders of installed packages
 FLAGS = {"plugins": "plugins", "--config-dir": "--config-dir", "-cd": "--config-dir"}
 
@@ -79,7 +80,7 @@ def imported_file(module: str) -> Path | None:
     of `attention` and `experiments` or of an installed package, and for one that does not exist. Nothing is imported.
     """
     top, *inner = module.split(".")
-    if top in sys.stdlib_module_names or top in TOPS:
+    if top in TOPS:
         return None
     try:
         spec = find_spec(top)
@@ -98,9 +99,9 @@ def imported_file(module: str) -> Path | None:
 
 
 def _is_installed(file: Path, depth: int) -> bool:
-    """Whether a module is one of an installed package; `depth` is the number of dots in its name."""
+    """Whether a module is one of Python or of an installed package; `depth` is the number of dots in its name."""
     folder = file.parents[depth + (file.name == "__init__.py")]
-    return bool(INSTALLED & {*file.parts}) or any(folder.glob("*.dist-info"))
+    return bool(INSTALLED & {*file.parts}) or file.is_relative_to(PYTHON) or any(folder.glob("*.dist-info"))
 
 
 def modules() -> dict[str, Path]:

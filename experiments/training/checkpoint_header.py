@@ -59,6 +59,7 @@ class Header:
     rates: list[float]  # tokens per second of the steady steps
     devices: int = 1  # number of devices of the newest start
     sharded: bool = False  # whether weights, gradients and moments were divided among them
+    sequences: dict[str, str] | None = None  # those of its dataset
 
     @classmethod
     def of(cls, checkpoint: Checkpoint) -> Header:

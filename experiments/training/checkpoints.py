@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from experiments.data.cache import other_tokens
 from experiments.failures.failure import Mistake
 from experiments.files.digest import digest
 from experiments.record.checkpoint_file import Checkpoint, check_fits, load, origin, save, weights
@@ -31,6 +32,11 @@ def newest_checkpoint(run: Run) -> Checkpoint | None:
     anew = f"{run.folder.path} was begun; restore it, or start again in another folder with runs=FOLDER"
     if header.dataset != digest(run.dataset.identity):
         raise Mistake(f"the text or the tokenizer has changed since {anew}")
+    if header.sequences not in (None, run.dataset.sequences):
+        raise Mistake(
+            f"{other_tokens(run.folder.path, run.settings.cache)}; restore them, or start again in another folder with "
+            "runs=FOLDER"
+        )
     before, backend = header.code, header.backend
     if before != (code := code_digests(run.settings.model_dump(), backend)):
         raise Mistake(f"{differing(before, code)} has changed since {anew}")
@@ -68,6 +74,7 @@ def write_checkpoint(run: Run) -> None:
         rates=list(run.throughput.rates),
         devices=run.world.size,
         sharded=run.world.sharded,
+        sequences=run.dataset.sequences,
     )
     save(run.folder.checkpoint, "newest", run.progress.step, whole_tensors(run, "newest"), header.to_dict())
 

@@ -22,7 +22,7 @@ from experiments.model.kernel_availability import set_kernel_cache, why_slower
 from experiments.model.layers.build_attention import wrong_arguments
 from experiments.record.code_digest import code_digests, import_code
 from experiments.record.durable import replacing
-from experiments.record.environment import describe, rounds_differently
+from experiments.record.environment import describe, since_last_start
 from experiments.record.folder import TOKENIZER, RunFolder, configuration_digest
 from experiments.record.mirrors.mirrors import Mirrors
 from experiments.settings.run import Settings
@@ -70,8 +70,8 @@ def set_up(
     folder.go_on()
     facts = describe(torch_facts(run), settings.seed, run.backend)
     before = folder.environment()
-    if before is not None and (changes := rounds_differently(before, facts)):
-        run.say(f"since the last start this has changed, so sums may be rounded differently: {changes}")
+    if before is not None and (line := since_last_start(before, facts)):
+        run.say(line)
     folder.write_environment(
         facts
         | {"waited_for_cores": neighbours.waited_share(), "code": code_digests(settings.model_dump(), run.backend)}
@@ -133,7 +133,7 @@ def identities(settings: Settings, dataset: Dataset) -> dict[str, str]:
     return {
         "the settings": configuration_digest(tree),
         "trainer.sharded": str(settings.trainer.sharded),
-        "the text": digest(dataset.identity),
+        "the text": digest([dataset.identity, dataset.sequences]),
         "the code": digest(code_digests(tree, None)),
     }
 

@@ -113,6 +113,7 @@ def conditions(run: Run) -> dict[str, Any]:
         "cells_at_once": run.neighbours.cells_at_once,
         "waited_for_cores": run.neighbours.waited_share(),
         "corpus": run.dataset.identity["corpus"],
+        "sequences": run.dataset.sequences,
         "tokenizer_digest": run.dataset.tokenizer.digest,
         "code_digest": code_digest(run.settings.model_dump(), run.backend),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from importlib.util import find_spec
@@ -13,6 +14,8 @@ from zipfile import ZipFile
 import pytest
 
 import experiments
+from experiments.commands.export_custom import _copy_code
+from experiments.failures.failure import Mistake
 from experiments.record import code_digest
 from experiments.record.code_digest import code_digests
 from experiments.settings import plugins
@@ -27,6 +30,7 @@ KINDS = re.compile(r"`([\w/]+/(?:skip|commented)\.(?:py|yaml))`\n\n```\w+\n(.*?)
 OWN = (
     "halls/__init__.py", "halls/large.py", "halls/large/__init__.py", "halls/old.pyc",
     f"halls/fast{EXTENSION_SUFFIXES[0]}", "scripts/__init__.py", "scripts/echo.py",
+    "colorsys.py",
 )  # fmt: skip
 SHORT = ["max_steps=2", "heads=2", "trainer.log_every=1"]
 
@@ -154,6 +158,7 @@ def test_the_users_own_modules_that_an_added_file_imports_count_too(attn, loud, 
         ("halls.old", "halls/old.pyc"),
         ("halls.fast", f"halls/fast{EXTENSION_SUFFIXES[0]}"),
         ("packed", "rooms.zip"),
+        ("colorsys", "colorsys.py"),  # although Python has a module of this name
         ("scripts.echo", "scripts/echo.py"),  # although the project has a folder with this name
         ("long", "long.py"),
         ("broken", "broken.py"),
@@ -164,7 +169,7 @@ def test_each_file_counts_that_python_would_import(imported, file, loud, tmp_pat
     write_files(own, {"long.py": f"SIZE = {'+'.join('1' * 1500)}\n", "broken.py": "def (\n"})
     with ZipFile(own / "rooms.zip", "w") as archive:
         archive.writestr("packed.py", "SIZE = 1\n")
-    for module in [name for name in sys.modules if name.partition(".")[0] == "scripts"]:
+    for module in [name for name in sys.modules if name.partition(".")[0] in ("scripts", "colorsys")]:
         monkeypatch.delitem(sys.modules, module)
     write_files(loud, {"attention/loudness.py": f"import {imported}\n"})
     monkeypatch.syspath_prepend(str(own))
@@ -178,6 +183,28 @@ def test_each_file_counts_that_python_would_import(imported, file, loud, tmp_pat
         (own / file).write_bytes(b"SIZE = 2\n")
     code_digest._file.cache_clear()
     assert code_digest.added_digests() != before
+
+
+def test_modules_that_the_copy_in_an_export_could_not_replace_are_refused(loud, tmp_path, monkeypatch):
+    own = tmp_path / "own"
+    write_files(own, {"colorsys.py": "SIZE = 1\n"})
+    with ZipFile(own / "rooms.zip", "w") as archive:
+        archive.writestr("packed.py", "SIZE = 1\n")
+    monkeypatch.delitem(sys.modules, "colorsys", raising=False)
+    for folder in (own, own / "rooms.zip"):
+        monkeypatch.syspath_prepend(str(folder))
+    monkeypatch.setattr("experiments.commands.export_custom.PACKAGES", ())
+    plugins.add([f"plugins={loud}"])
+    from experiments.config.compose import compose
+
+    for module, reason in (("packed", "is in an archive"), ("colorsys", "has the name of a module of Python")):
+        write_files(loud, {"attention/loudness.py": f"import {module}\n"})
+        code_digest._file.cache_clear()
+        code_digest._digests.cache_clear()
+        (tmp_path / "there").mkdir()
+        with pytest.raises(Mistake, match=rf"{own}/.*: {module}, which the model needs, {reason}"):
+            _copy_code(tmp_path / "there", compose(["variant=loud"]))
+        shutil.rmtree(tmp_path / "there")
 
 
 @pytest.mark.campaign

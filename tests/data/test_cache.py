@@ -64,6 +64,18 @@ def test_what_was_made_is_found_with_its_facts(cache: Cache) -> None:
     assert cache.obtain("kind", "other", content("second"))[0] != made[0]
 
 
+def test_the_contents_of_a_folder_have_a_digest(cache: Cache, tmp_path: Path) -> None:
+    other = Cache(tmp_path / "other", print)
+    assert cache.contents("kind/key") == {}
+    for each, text in ((cache, "same"), (other, "same")):
+        each.obtain("kind", "key", content(text))
+    same = cache.contents("kind/key")
+    assert same.keys() == {"kind/key"} and other.contents("kind/key") == same
+    third = Cache(tmp_path / "third", print)
+    third.obtain("kind", "key", content("samE"))
+    assert third.contents("kind/key") != same
+
+
 @pytest.mark.parametrize("damage", ["change", "cut", "remove", "manifest", "no manifest"])
 def test_a_damaged_folder_is_made_again(cache: Cache, damage: str) -> None:
     folder, _ = cache.obtain("kind", "key", content("first"))

@@ -314,6 +314,22 @@ def test_a_run_whose_name_is_not_utf8_is_marked_beside_the_others(runs, capsys):
     assert [row["run"] for row in rows][:3] == ["b", "d", "a"]
 
 
+def test_runs_that_read_other_tokens_of_the_same_text_are_said(tmp_path, capsys):
+    config = compose([]).model_dump()
+    read = {"a": {"packed/x": "one"}, "b": {"packed/x": "one"}, "c": {"packed/x": "other"}, "d": {"packed/y": "third"}}
+    for name, sequences in (read | {"e": None}).items():
+        (folder := tmp_path / name).mkdir()
+        (folder / "config.yaml").write_text(config_text(config))
+        leave_result(folder, config=config, sequences=sequences, validation_loss=5.0, perplexity=100.0)
+    compare_runs([], tmp_path, "loss", "json")
+    assert "a and c read different tokens of the same text" in capsys.readouterr().err
+    compare_runs(["a", "b", "d", "e"], tmp_path, "loss", "json")
+    assert "tokens of" not in capsys.readouterr().err
+    with Index(tmp_path) as index:
+        chosen_runs([], tmp_path, index)
+    assert "a and c read different tokens of the same text" in capsys.readouterr().err
+
+
 def test_results_of_other_code_than_the_present_are_said(tmp_path, capsys):
     config = compose(["variant=talking_heads"]).model_dump()
     changed, made = "ab" * 32, code_digest(config, "compiled")

@@ -96,7 +96,7 @@ def trained_run_of() -> Callable[[Bert], TrainedRun]:
         unigram = np.arange(VOCABULARY, 0, -1)
         config: Any = SimpleNamespace(length=LENGTH)
         objective: Any = SimpleNamespace(architecture="encoder")
-        dataset = Dataset(packed, packed, None, tokenizer, unigram, {})
+        dataset = Dataset(packed, packed, None, tokenizer, unigram, {}, {})
         return TrainedRun("known", config, model, objective, dataset, len(tokens))
 
     return make

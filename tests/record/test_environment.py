@@ -6,20 +6,27 @@ import subprocess
 import pytest
 
 from experiments.record import environment
-from experiments.record.environment import rounds_differently
+from experiments.record.environment import since_last_start
 
 
-def test_what_rounds_sums_differently_is_named_and_nothing_else():
-    def facts(version: str, **torch: str) -> dict[str, object]:
-        return {"packages": {"torch": version, "wandb": "1"}, "torch": {"device": "EPYC", **torch}, "variables": {}}
+def test_what_has_changed_since_the_last_start_is_named_and_nothing_else():
+    def facts(python: str, machine: dict[str, str], **packages: str) -> dict[str, object]:
+        return {"python": python, "packages": packages, "torch": {"device": "EPYC", **machine}, "variables": {}}
 
-    wide = facts("2.9", instructions="AVX512")
-    assert rounds_differently(wide, wide | {"host": "another"}) == ""
-    assert rounds_differently(facts("2.9"), wide) == ""
+    wide = facts("3.11", {"instructions": "AVX512"}, torch="2.9", numpy="2.1", tokenizers="0.21", wandb="1")
+    assert since_last_start(wide, wide | {"host": "another"}) == ""
+    assert since_last_start(facts("3.11", {}, torch="2.9"), wide) == "", "what was not recorded has not changed"
+    since, rounded = "since the last start this has changed", ", so sums may be rounded differently"
     narrowed = wide | {"variables": {"ONEDNN_MAX_CPU_ISA": "SSE41", "OMP_NUM_THREADS": "2"}}
-    assert rounds_differently(wide, narrowed) == "no ONEDNN_MAX_CPU_ISA -> ONEDNN_MAX_CPU_ISA=SSE41"
-    other = facts("2.10", instructions="AVX2", device="Xeon")
-    assert rounds_differently(wide, other) == "torch 2.9 -> torch 2.10, EPYC -> Xeon, AVX512 -> AVX2"
+    line = f"{since}{rounded}: no ONEDNN_MAX_CPU_ISA -> ONEDNN_MAX_CPU_ISA=SSE41"
+    assert since_last_start(wide, narrowed) == line
+    other = facts(
+        "3.11", {"instructions": "AVX2", "device": "Xeon"}, torch="2.10", numpy="2.1", tokenizers="0.21", wandb="2"
+    )
+    assert since_last_start(wide, other) == f"{since}{rounded}: torch 2.9 -> torch 2.10, EPYC -> Xeon, AVX512 -> AVX2"
+    newer = facts("3.12", {"instructions": "AVX512"}, torch="2.9", numpy="2.2", tokenizers="0.22", wandb="1")
+    changes = "Python 3.11 -> Python 3.12, numpy 2.1 -> numpy 2.2, tokenizers 0.21 -> tokenizers 0.22"
+    assert since_last_start(wide, newer) == f"{since}: {changes}"
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="needs git")

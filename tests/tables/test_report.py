@@ -261,6 +261,21 @@ def test_two_machines_are_said():
     assert any("differ in their machine" in note for note in made({("h8", 0): done(4.0, device="another")}).notes)
 
 
+def test_cells_that_read_other_tokens_are_said():
+    def notes(*tokens):
+        return [
+            note
+            for note in made(
+                {("h8", seed): done(4.0, sequences={"packed/a": of}) for seed, of in enumerate(tokens)}
+            ).notes
+            if "tokens" in note
+        ]
+
+    assert notes("one", "one") == []
+    (note,) = notes("one", "other")
+    assert note.startswith("h8-s0 and h8-s1 read different tokens of the same text") and note.endswith("comparable.")
+
+
 def test_torch_compile_is_said_and_so_is_that_some_cells_went_without():
     compiled = {(row, seed): done(loss, compiled=True) for row in LOSSES for seed, loss in enumerate(LOSSES[row])}
     found = made(compiled)

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from experiments.cells.cell import check_unchanged
+from experiments.data.cache import Cache
 from experiments.data.errors import DataError
 from experiments.display.progress import Display
 from experiments.failures.failure import Mistake
@@ -264,6 +265,34 @@ def test_a_finished_run_in_the_folder_of_another_is_not_taken_for_that_one(setti
     check_unchanged(settings(), folder, result)
     with pytest.raises(DataError, match=r"run: contains a run of another configuration \(digest \w{8}, not \w{8}\)"):
         check_unchanged(settings(seed=1), folder, result)
+
+
+def test_a_run_of_other_tokens_with_equal_counts_is_neither_done_nor_continued(settings, go, plain_copy, tmp_path):
+    """As in a cache that another version of `tokenizers` has filled."""
+
+    def swap_two_tokens(partial):
+        for part in manifest["files"]:
+            shutil.copy(Path(settings().cache) / name / part, partial)
+        tokens = np.fromfile(partial / "train", dtype="<u2")
+        tokens[1:3] = tokens[2:0:-1]
+        tokens.tofile(partial / "train")
+        return manifest["facts"]
+
+    result, folder = plain_copy
+    cache = Path(shutil.copytree(settings().cache, tmp_path / "cache", ignore=shutil.ignore_patterns("runs", "notes")))
+    own = settings().model_copy(update={"cache": str(cache)})
+    check_unchanged(own, folder, result)
+    (name,) = result.sequences
+    manifest = json.loads((cache / name / "manifest.json").read_text())
+    shutil.rmtree(cache / name)
+    check_unchanged(own, folder, result)
+    kind, _, key = name.partition("/")
+    Cache(cache, print).obtain(kind, key, swap_two_tokens)
+    with pytest.raises(DataError, match=r"run was trained on other tokens of its text than cache=.* now has"):
+        check_unchanged(own, folder, result)
+    (folder.path / "result.json").unlink()
+    with pytest.raises(Mistake, match=r"run was trained on other tokens of its text .*; restore them, or start again"):
+        go(own)
 
 
 def test_a_run_of_other_code_is_neither_done_nor_continued(settings, go, plain_copy, monkeypatch, tmp_path):

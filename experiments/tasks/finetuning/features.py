@@ -12,7 +12,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
-from experiments.data.cache import Cache
+from experiments.data.cache import Cache, folder_name
 from experiments.data.errors import DataError
 from experiments.data.tokenizer import ReportProgress, Tokenizer
 from experiments.files.digest import digest
@@ -35,6 +35,7 @@ class Features(NamedTuple):
     folder: Path  # with the kind's own files
     examples: dict[str, int]  # how many each split has
     identity: dict[str, Any]
+    sequences: dict[str, str]  # digest of the files, by the name of their folder in the cache
 
 
 def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, report: ReportProgress) -> Features:
@@ -63,6 +64,7 @@ def obtain(task: Benchmark, tokenizer: Tokenizer, length: int, cache: Cache, rep
         folder=folder,
         examples=facts["examples"],
         identity={"corpus": corpus, "tokenizer": tokenizer.digest, "length": length, **facts, "features": key},
+        sequences=cache.contents(folder_name(folder)),
     )
 
 
