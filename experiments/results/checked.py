@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from experiments.record.folder import (
     RESULT,
     TOKENIZER,
     RunFolder,
+    configuration_digest,
     differing_file,
 )
 from experiments.record.plugin_files import lacking_plugin
@@ -100,20 +101,35 @@ def other_code(results: Sequence[Fields]) -> str:
     return f"computed with other code than the present one: {named} of {len(results)} runs; {remedy}"
 
 
-def other_sequences(results: Sequence[Fields]) -> str:
-    """A line if results read different tokens of the same text, with the same tokenizer and length; empty otherwise."""
-    read: dict[str, dict[str, str]] = {}
-    for result in results:
-        for name, tokens in (result["sequences"] or {}).items():
-            read.setdefault(name, {}).setdefault(tokens, str(result.get("run", "a cell")))
-    for runs in read.values():
-        if len(runs) > 1:
-            one, other = list(runs.values())[:2]
-            return (
-                f"{one} and {other} read different tokens of the same text, as different versions of tokenizers make "
-                "them, so their losses are not comparable"
-            )
-    return ""
+def unlike(results: Sequence[Fields]) -> Iterator[str]:
+    """Lines about results that are not as comparable as their settings say, with the names of two runs."""
+    tokens = ((name, of, result) for result in results for name, of in (result["sequences"] or {}).items())
+    if pair := _apart(tokens):
+        one, other = (result["run"] for result in pair)
+        yield (
+            f"{one} and {other} read different tokens of the same text, as different versions of tokenizers make them, "
+            "so their losses are not comparable"
+        )
+    ran = [result for result in results if result["backend"] and result["config"]]
+    kernels: dict[str, set[str]] = {}
+    variants = [str(name) for name in Values(ran).at("config.variant.name")]
+    for variant, result in zip(variants, ran, strict=True):
+        kernels.setdefault(variant, set()).add(result["backend"])
+    # a variant usually has one kernel, and a digest of all settings takes longer
+    several = [result for variant, result in zip(variants, ran, strict=True) if len(kernels[variant]) > 1]
+    if pair := _apart((configuration_digest(of["config"] | {"seed": 0}), of["backend"], of) for of in several):
+        one, other = (f"{result['run']} ({result['backend']})" for result in pair)
+        yield f"{one} and {other} differ only in the seed, but ran with different kernels of attention"
+
+
+def _apart(facts: Iterable[tuple[str, str, Fields]]) -> tuple[Fields, Fields] | None:
+    """The first two results with the same first text and different second ones."""
+    first: dict[str, tuple[str, Fields]] = {}
+    for name, value, result in facts:
+        known, of = first.setdefault(name, (value, result))
+        if known != value:
+            return of, result
+    return None
 
 
 def _present_code(result: Fields) -> str | None:

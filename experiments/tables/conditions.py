@@ -8,7 +8,7 @@ from typing import Any
 from experiments.measure.cores import BUSY
 from experiments.record.dotted import value_at
 from experiments.record.result import Fields
-from experiments.results.checked import other_sequences
+from experiments.results.checked import unlike
 from experiments.statistics.evidence import Anytime, Evidence, Planned, Waiting
 from experiments.tables.definition.overrides import by_stage, key_of, merged, parse
 from experiments.tables.definition.published import Published
@@ -90,9 +90,7 @@ def notes(request: Request, outcomes: CellOutcomes, step_times: StepTimes) -> It
     for place, condition in SHARED_CONDITIONS.items():
         if len(distinct(outcome.result[place] for outcome in outcomes.values())) > 1:
             yield f"The cells differ in their {condition}, so their measurements are not comparable."
-    if line := other_sequences(
-        [outcome.result | {"run": f"{row}-s{seed}"} for (row, seed), outcome in outcomes.items()]
-    ):
+    for line in unlike([outcome.result | {"run": f"{row}-s{seed}"} for (row, seed), outcome in outcomes.items()]):
         yield f"{line}."
 
 

@@ -330,6 +330,20 @@ def test_runs_that_read_other_tokens_of_the_same_text_are_said(tmp_path, capsys)
     assert "a and c read different tokens of the same text" in capsys.readouterr().err
 
 
+def test_runs_of_the_same_settings_with_different_kernels_are_said(tmp_path, capsys):
+    """As when the compiler failed while one cell of a sweep began."""
+    plain, other = (compose([f"variant={name}"]).model_dump() for name in ("multi_head", "talking_heads"))
+    cells = {"a": (plain, "compiled"), "b": (plain | {"seed": 1}, "sdpa"), "c": (other, "blocked"), "d": (plain, None)}
+    for name, (config, backend) in cells.items():
+        (folder := tmp_path / name).mkdir()
+        (folder / "config.yaml").write_text(config_text(config))
+        leave_result(folder, config=config, seed=config["seed"], backend=backend, validation_loss=5.0, perplexity=100.0)
+    line = "a (compiled) and b (sdpa) differ only in the seed, but ran with different kernels"
+    for selection, said in (([], True), (["a", "b"], True), (["a", "c", "d"], False), (["b", "c"], False)):
+        compare_runs(selection, tmp_path, "loss", "json")
+        assert (line in capsys.readouterr().err) == said, selection
+
+
 def test_results_of_other_code_than_the_present_are_said(tmp_path, capsys):
     config = compose(["variant=talking_heads"]).model_dump()
     changed, made = "ab" * 32, code_digest(config, "compiled")
