@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import unicodedata
 from collections.abc import Iterable
 
 
@@ -12,9 +13,18 @@ def closest(word: str, known: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """` (did you mean x?)` for the known word most similar to `word`; empty if none is similar."""
+    """` (did you mean x?)` for the known word most similar to `word`; empty if none is similar.
+
+    A word that looks the same on a screen is shown with its escapes and quotes.
+    """
     close = closest(word, known)
+    if close and _looks(close) == _looks(word):
+        close = ascii(close)
     return f" (did you mean {close}?)" if close else ""
+
+
+def _looks(word: str) -> str:
+    return unicodedata.normalize("NFC", word).strip()
 
 
 def first_line(error: BaseException) -> str:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from experiments.cells.cell import folder_of
+from experiments.cells.cell import check_unchanged, folder_of
 from experiments.cells.resources import Workers, pool_for
 from experiments.cells.runner import Cell, Outcome, earlier_outcome, run_drawn
 from experiments.config.grid import grid
 from experiments.display.rows import show
 from experiments.failures.exit_code import ExitCode
-from experiments.failures.failure import Mistake
+from experiments.failures.failure import Failure, Mistake
 from experiments.files.digest import digest
 from experiments.launch.local import fork_server, prepare_corpora
 from experiments.launch.plan import Plan, PlannedSearch, check_cell, labelled_with_sweep
@@ -22,11 +22,13 @@ from experiments.launch.report import SweepProgress, print_failed
 from experiments.record.folder import RunFolder
 from experiments.record.result import Result
 from experiments.search.objective import value_of
+from experiments.search.space import Space
 from experiments.search.study import EndedTrial, MedianPruner, Study, Trial, read_ended
 from experiments.settings.run import Settings
 from experiments.settings.search import Search
 
 SHOWN = 10  # trials
+ANEW = "search in another folder, with runs=FOLDER"
 
 
 def study_folder(planned: Plan) -> Path:
@@ -55,7 +57,8 @@ def print_search(planned: Plan) -> None:
 
 
 def run_search(planned: Plan, workers: Workers, per_device: int, console: Console) -> ExitCode:
-    """Run the remaining trials, print the findings of the study, and return the exit code. Raises Interrupted.
+    """Run the remaining trials, print the findings of the study, and return the exit code. Raises Interrupted, and
+    Mistake if an earlier trial had other settings, code or text than it would have now.
 
     workers: the number of trials that are trained side by side. per_device: the number that share a GPU.
     """
@@ -63,6 +66,8 @@ def run_search(planned: Plan, workers: Workers, per_device: int, console: Consol
     search, space = planned.search
     folder = study_folder(planned)
     study = Study(folder, search, space)
+    for line in changed_trials(study.ended(), planned, folder):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     left = max(0, study.wanted - sum(trial.state != "failed" for trial in study.ended()))
     cells = planned.cells * left  # the expected number, with these sizes
     pool = pool_for(cells or planned.cells, workers, per_device)
@@ -100,7 +105,7 @@ class _Trials:
                 yield None
                 continue
             try:
-                settings = self._settings(trial)
+                settings = settings_of(trial.point, self._space, self._name)
             except Mistake as mistake:
                 self._study.tell(trial, "", None)
                 self._add(Outcome(RunFolder(self._folder / f"trial-{trial.number}"), None, str(mistake)))
@@ -113,7 +118,7 @@ class _Trials:
             if outcome := earlier_outcome(settings):
                 self.end(outcome)
                 continue
-            yield Cell(settings, self._pruner(trial))
+            yield Cell(labelled_with_sweep(settings, self._folder.name), self._pruner(trial))
 
     def end(self, outcome: Outcome) -> None:
         """Add the outcome of a trial to the study."""
@@ -130,18 +135,48 @@ class _Trials:
         self.outcomes.append(outcome)
         self._progress.end(outcome)
 
-    def _settings(self, trial: Trial) -> Settings:
-        """The checked settings of a point. Raises Mistake."""
-        ((_, outcome),) = grid(self._space.overrides(trial.point), self._name)
-        if isinstance(outcome, Mistake):
-            raise outcome
-        check_cell(outcome, runs_here=True)
-        return labelled_with_sweep(outcome, self._folder.name)
-
     def _pruner(self, trial: Trial) -> MedianPruner | None:
         if not self._search.prunes:
             return None
         return MedianPruner(self._folder, trial.number, self._search.prune_after_trials, self._search.prune_after_step)
+
+
+def settings_of(point: Mapping[str, str], space: Space, name: str) -> Settings:
+    """The checked settings of a point. name: of the experiment. Raises Mistake."""
+    ((_, outcome),) = grid(space.overrides(point), name)
+    if isinstance(outcome, Mistake):
+        raise outcome
+    check_cell(outcome, runs_here=True)
+    return outcome
+
+
+def changed_trials(ended: Iterable[EndedTrial], planned: Plan, folder: Path) -> Iterator[str]:
+    """Check the trials of a study, on whose values later ones depend; yields a line if the study alone has values.
+
+    Raises Mistake if a trial had other settings, code or text than it would have now.
+    """
+    assert planned.search is not None
+    search, space = planned.search
+    alone = []
+    for trial in ended:
+        if trial.state == "failed":
+            continue
+        point = {each.key: each.written(trial.point[each.key]) for each in space.parameters}
+        settings = settings_of(point, space, planned.command.name)
+        run = folder_of(settings)
+        anew = f"{folder}: trial {trial.number} cannot be compared with new ones"
+        if run.name != trial.run:
+            raise Mistake(f"{anew}: its settings have changed since (it was {trial.run})", ANEW)
+        try:
+            if (result := run.result()) is not None:
+                check_unchanged(settings, run, result)
+        except Failure as failure:
+            raise Mistake(f"{anew}: {failure}", ANEW) from failure
+        if result is None or (trial.values and _values(result, search)[0] != [*trial.values]):
+            alone.append(trial.number)
+    if alone:
+        numbers = ", ".join(map(str, alone[:SHOWN])) + (", ..." if len(alone) > SHOWN else "")
+        yield f"{folder} has values of trials whose runs were removed or made again: {numbers}"
 
 
 def _values(result: Result, search: Search) -> tuple[list[float], list[str]]:

@@ -32,6 +32,10 @@ class Choice:
         """The number of values; None for any number."""
         return len(self.values)
 
+    def written(self, value: str) -> str:
+        """A value in the form of an override."""
+        return value
+
     def __str__(self) -> str:
         return f"one of {', '.join(self.values)}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -50,6 +51,24 @@ def test_a_search_prunes_what_is_hopeless_and_prints_its_best_and_is_not_repeate
     assert stamps == {path: path.stat().st_mtime_ns for path in (tmp_path / "runs").glob("*/result.json")}
     more = attn(*words, "hydra.sweeper.seed=1")
     assert "5 trials have ended" in more.stdout, "what is said of the search itself is no part of its name"
+
+
+def test_trials_of_another_text_are_not_mixed_with_new_ones_and_runs_that_are_gone_are_said(attn, tiny, tmp_path):
+    text = tmp_path / "own.txt"
+    text.write_bytes(Path(next(word for word in tiny if word.startswith("data.train="))[11:]).read_bytes())
+    words = [*SEARCH, "heads=1,2,3", f"data.train={text}", *words_of(tiny, "data.train")]
+    assert attn(*words, "hydra.sweeper.trials=2").returncode == 0
+    (first, *_) = (tmp_path / "runs").glob("*/result.json")
+    whole = text.read_text()
+    text.write_text(whole + "\n\none more document")
+    changed = attn(*words, "hydra.sweeper.trials=3")
+    assert changed.returncode == 2 and "[1/" not in changed.output
+    assert "trial 0 cannot be compared with new ones" in changed.stderr and "a different text" in changed.stderr
+    text.write_text(whole)
+    shutil.rmtree(first.parent)
+    gone = attn(*words, "hydra.sweeper.trials=3")
+    assert gone.returncode == 0, gone.output
+    assert "has values of trials whose runs were removed or made again: " in gone.output
 
 
 def test_a_pruned_run_goes_on_where_its_own_command_is_given(attn, tiny, tmp_path):
