@@ -7,10 +7,10 @@ from pathlib import Path
 from experiments.config.recorded import project_and_entity
 from experiments.failures.exit_code import ExitCode
 from experiments.failures.failure import Mistake
-from experiments.record.folder import RunFolder
+from experiments.record.folder import CONFIG, RESULT, RunFolder
 from experiments.record.mirrors.wandb_server import TrackingError
 from experiments.record.mirrors.wandb_sync import sync
-from experiments.results.find import find_runs
+from experiments.results.find import find_runs, folders_in
 
 
 def sync_runs(names: list[str], runs: Path, project: str | None) -> ExitCode:
@@ -21,7 +21,10 @@ def sync_runs(names: list[str], runs: Path, project: str | None) -> ExitCode:
     """
     destination = project_and_entity(project)
     folders = [path for name in names for path in find_runs(name, runs)]
-    folders = folders or sorted(path.parent for path in runs.glob("*/config.yaml"))
+    # a run that lost one of these files is named
+    folders = folders or [
+        path for path in folders_in(runs) if any((path / name).is_file() for name in (CONFIG, RESULT))
+    ]
     if not folders:
         raise Mistake(f"there are no runs in {runs}/", "attn train makes one; --runs names another folder")
     try:
