@@ -6,9 +6,11 @@ A line of the index has the time, size and inode number of the files that were r
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import os
 import sqlite3
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
@@ -20,10 +22,10 @@ from pydantic_core import from_json, to_json
 
 from experiments.files.digest import text_digest
 from experiments.files.disk import read_bytes
+from experiments.record.result import Result
 
 INDEX_FILE = ".index.sqlite"
-# raised whenever the derived data changes; an index of another version is rebuilt
-VERSION = 5
+FORM = 5  # raised whenever derived data other than the fields of results changes
 WAIT_SECONDS = 5.0
 ABSENT = "-"
 Line = Sequence[str]  # stamp, content, digest
@@ -127,12 +129,18 @@ def _digest(path: str, stamp: str, content: object) -> str:
     return text_digest(f"{path}\n{stamp}\n{content}")
 
 
+def version_of(result: type) -> int:
+    """The version, of 31 bits, of an index of such results. An index of another version is rebuilt."""
+    names = [field.name for field in dataclasses.fields(result)]
+    return zlib.crc32(repr((FORM, names)).encode()) >> 1
+
+
 def _open(name: str) -> sqlite3.Connection:
-    database = sqlite3.connect(name, timeout=WAIT_SECONDS)
+    database, version = sqlite3.connect(name, timeout=WAIT_SECONDS), version_of(Result)
     try:
-        if database.execute("PRAGMA user_version").fetchone()[0] != VERSION:
+        if database.execute("PRAGMA user_version").fetchone()[0] != version:
             database.execute("DROP TABLE IF EXISTS files")
-            database.execute(f"PRAGMA user_version = {VERSION}")
+            database.execute(f"PRAGMA user_version = {version}")
         columns = "path TEXT PRIMARY KEY, stamp TEXT, content TEXT, digest TEXT"
         database.execute(f"CREATE TABLE IF NOT EXISTS files ({columns})")
         # makes a read-only file fail here rather than later

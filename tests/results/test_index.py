@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from dataclasses import dataclass
 
 import pytest
 
+from experiments.record.result import Result
 from experiments.results.index import INDEX_FILE, Index
 
 
@@ -55,6 +57,19 @@ def test_a_change_of_a_file_that_is_read_beside_it_is_seen(tmp_path, parsed):
             index.read(path, parsed, ["b"])
             index.read(path, parsed, ["b"])
             assert len(parsed.calls) == calls
+
+
+def test_an_index_of_results_with_other_fields_is_rebuilt(tmp_path, parsed, monkeypatch):
+    @dataclass
+    class Earlier:
+        loss: float
+
+    (tmp_path / "a").write_bytes(b"one")
+    for result, calls in ((Result, 1), (Earlier, 2), (Earlier, 2)):
+        monkeypatch.setattr("experiments.results.index.Result", result)
+        with Index(tmp_path) as index:
+            index.read(tmp_path / "a", parsed)
+        assert len(parsed.calls) == calls
 
 
 def test_a_file_that_is_not_there_is_none_and_a_damaged_one_raises(tmp_path, parsed):
