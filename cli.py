@@ -177,10 +177,23 @@ def _attn(
 
 
 def _complete(ctx: typer.Context, incomplete: str) -> list[str]:
+    arguments = [*(ctx.params.get("overrides") or ctx.params.get("arguments") or []), *ctx.args]
+    finetunes = ctx.info_name == "finetune"
+    if finetunes and all("=" in each for each in arguments) and (names := _run_names(ctx, incomplete)):
+        return names
     from experiments.config.completion import complete
 
-    arguments = ctx.params.get("overrides") or ctx.params.get("arguments") or []
-    return complete([*arguments, *ctx.args], incomplete, "finetune" if ctx.info_name == "finetune" else "config")
+    return complete(arguments, incomplete, "finetune" if finetunes else "config")
+
+
+def _run_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    from experiments.results.find import names_with_start
+
+    return names_with_start(incomplete, Path(ctx.params.get("runs") or RUNS))
+
+
+def _selection(ctx: typer.Context, incomplete: str) -> list[str]:
+    return [*_run_names(ctx, incomplete), *_complete(ctx, incomplete)]
 
 
 def _table_names() -> list[str]:
@@ -198,10 +211,17 @@ Overrides = Annotated[
 Selection = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[RUN | KEY=VALUE]...", help="Runs by name or by settings (key=a,b: either); default: every run."
+        metavar="[RUN | KEY=VALUE]...",
+        help="Runs by name or by settings (key=a,b: either); default: every run.",
+        autocompletion=_selection,
     ),
 ]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run folder, its name, or a unique start of its name.")]
+Run = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN", help="A run folder, its name, or a unique start of its name.", autocompletion=_run_names
+    ),
+]
 Runs = Annotated[Path, typer.Option(help="The folder of the run folders.")]
 Checkpoint = Annotated[
     str,
@@ -332,7 +352,10 @@ def table(
         typer.Argument(metavar="[NAME]", help="PAPER/TABLE; without it, list all tables.", autocompletion=_table_names),
     ] = None,
     overrides: Overrides = None,
-    budget: Annotated[str, typer.Option(help="nano, small, medium or paper.")] = "nano",
+    budget: Annotated[
+        str,
+        typer.Option(help="nano, small, medium or paper.", autocompletion=lambda: ["nano", "small", "medium", "paper"]),
+    ] = "nano",
     seeds: Annotated[
         str | None,
         typer.Option(
@@ -422,7 +445,12 @@ def dashboard(
 @app.command()
 def heads(
     names: Annotated[
-        list[str], typer.Argument(metavar="RUN [RUN]", help="A run folder, its name, or a unique start of its name.")
+        list[str],
+        typer.Argument(
+            metavar="RUN [RUN]",
+            help="A run folder, its name, or a unique start of its name.",
+            autocompletion=_run_names,
+        ),
     ],
     runs: Runs = RUNS,
     checkpoint: Checkpoint = "best",
@@ -570,7 +598,8 @@ def push(
 @app.command()
 def sync(
     selection: Annotated[
-        list[str] | None, typer.Argument(metavar="[RUN]...", help="Runs to upload; default: every run.")
+        list[str] | None,
+        typer.Argument(metavar="[RUN]...", help="Runs to upload; default: every run.", autocompletion=_run_names),
     ] = None,
     runs: Runs = RUNS,
     project: Project = None,
@@ -591,7 +620,7 @@ def sync(
 
 @app.command()
 def completion(shell: Literal["bash", "zsh", "fish"]) -> None:
-    """Print the shell script that completes commands, settings and the names of tables.
+    """Print the shell script that completes commands, settings, and the names of runs and tables.
 
     \b
       eval "$(attn completion bash)"

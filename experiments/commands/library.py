@@ -44,6 +44,7 @@ def load(run: str | Path, runs: str | Path = "runs", checkpoint: str = "best") -
     or newest. Raises Mistake if there is no such run, or none of its checkpoints is good.
     """
     from experiments.data import tokenizer as tokenizers
+    from experiments.model.check_inputs import check_inputs_of
     from experiments.record.checkpoint_file import load_weights
     from experiments.tasks.choose import task_of
 
@@ -53,6 +54,7 @@ def load(run: str | Path, runs: str | Path = "runs", checkpoint: str = "best") -
     tokenizer = tokenizers.load(folder.path / TOKENIZER)
     model = task_of(settings).build_model(tokenizer.vocabulary_size)
     load_weights(model, folder, tokenizer.digest, which, lambda line: print(line, file=sys.stderr))
+    check_inputs_of(model)
     return Loaded(model.eval(), tokenizer, settings)
 
 

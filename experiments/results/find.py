@@ -28,6 +28,11 @@ def find_runs(name: str, runs: Path) -> list[Path]:
     return folders
 
 
+def names_with_start(start: str, runs: Path) -> list[str]:
+    """The names of the runs in a folder that begin with `start`, in order, for completion in a shell."""
+    return [folder.name for folder in folders_in(runs) if folder.name.startswith(start) and _is_run(folder)]
+
+
 def folders_in(runs: Path) -> list[Path]:
     """What the folder of the runs contains, by name; not everything must be a run."""
     return sorted(runs.iterdir(), key=attrgetter("name")) if runs.is_dir() else []

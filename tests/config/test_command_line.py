@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -161,7 +162,11 @@ for shell, words in json.loads(sys.argv.pop()):
 """
 
 
-def test_completion_as_bash_and_fish_ask_for_it():
+def test_completion_as_bash_and_fish_ask_for_it(tmp_path):
+    for name in ("talking_heads-l4", "talking_heads-l6", "multi_head-l4"):
+        (tmp_path / "runs" / name).mkdir(parents=True)
+        (tmp_path / "runs" / name / "config.yaml").touch()
+    (tmp_path / "runs" / "wandb").mkdir()
     expected = {
         ("bash", "attn tr"): "train",
         ("bash", "attn train variant=talk"): "variant=talking_heads",
@@ -170,11 +175,22 @@ def test_completion_as_bash_and_fish_ask_for_it():
         ("bash", "attn finetune talking_heads task=squad task.n_b"): "task.n_best=",
         ("bash", "attn table lan"): "lan2020/sharing",
         ("bash", "attn table lan2020/sharing optimizer.cl"): "optimizer.clip=",
+        ("bash", "attn table lan2020/sharing --budget me"): "medium",
+        ("bash", "attn evaluate talk"): "talking_heads-l4 talking_heads-l6",
+        ("bash", "attn evaluate w"): "",
+        ("bash", "attn heads talking_heads-l4 mu"): "multi_head-l4",
+        ("bash", "attn export --runs elsewhere mu"): "",
+        ("bash", "attn compare mu"): "multi_head-l4",
+        ("bash", "attn compare variant=talk"): "variant=talking_heads",
+        ("bash", "attn finetune mu"): "multi_head-l4",
+        ("bash", "attn finetune multi_head-l4 mu"): "",
         ("fish", "attn train heads=6 variant=talk"): "variant=talking_heads",
     }
     command = [sys.executable, "-c", ASKED, json.dumps([*expected])]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.stdout.split() == [word for value in expected.values() for word in (value, "END")], done.stderr
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60)
+    answers = [answer.split() for answer in done.stdout.split("END\n")[:-1]]
+    assert answers == [words.split() for words in expected.values()], done.stderr
 
 
 def test_variants_lists_every_variant_with_its_paper(attn):
