@@ -17,6 +17,10 @@ from experiments.failures.wording import closest, did_you_mean, first_line
 from experiments.settings.plugins import yaml_file
 
 COMMANDS = {"config": "train", "finetune": "finetune"}  # a file of `conf/` -> the command that composes it
+OF_HYDRA = {  # the options that the pages name; a plugin may add others
+    "hydra/launcher": ("basic", "joblib", "submitit_local", "submitit_slurm", "ray"),
+    "hydra/sweeper": ("basic", "optuna_search"),
+}
 
 
 @contextmanager
@@ -56,7 +60,9 @@ def _mistake_and_hint(error: BaseException, overrides: Iterable[str], name: str)
     if match := re.search(r"Could not find '([^']+)/([^'/]+)'", text):
         group, option = match[1], match[2]
         if group.startswith("hydra/"):
-            return f"there is no {group} {option!r}", "is its plugin installed?"
+            ours = OF_HYDRA.get(group, ())
+            hint = f"there are: {', '.join(ours)}; " if ours else ""
+            return f"there is no {group} {option!r}" + did_you_mean(option, ours), f"{hint}is its plugin installed?"
         known = options(group)
         return f"there is no {group} {option!r}" + did_you_mean(option, known), f"there are: {', '.join(known)}"
     if "Missing mandatory value" in text and (match := re.search(r"full_key: (\S+)", text)):

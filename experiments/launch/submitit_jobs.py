@@ -12,6 +12,8 @@ from hydra.core.utils import JobReturn, JobStatus
 
 from experiments.processes.interruption import Interrupted
 
+SUBMITIT_LOGS = ".submitit"  # Hydra's launchers make it in the sweep's folder
+
 
 @contextmanager
 def every_job_awaited(launcher: str) -> Iterator[None]:

@@ -12,12 +12,13 @@ from experiments.cells.runner import Outcome, outcome_of
 from experiments.config.command_line import hydra_main
 from experiments.failures.exit_code import ExitCode
 from experiments.launch.hydra_job import LEDGER, job, read_ledger
+from experiments.launch.joblib_workers import killed_workers_endured
 from experiments.launch.local import train_cells
 from experiments.launch.plan import Plan, labelled_with_sweep
 from experiments.launch.ray_tasks import train_on_ray
 from experiments.launch.report import print_outcomes
 from experiments.launch.search import run_search
-from experiments.launch.submitit_jobs import every_job_awaited
+from experiments.launch.submitit_jobs import SUBMITIT_LOGS, every_job_awaited
 from experiments.processes.interruption import Interrupted
 from experiments.record.durable import folder_for
 from experiments.record.folder import RunFolder
@@ -56,7 +57,9 @@ def _train_with_hydra(planned: Plan) -> list[Outcome]:
     folder = runs / "sweeps" / planned.command.sweep
     folder_for(folder)
     (folder / LEDGER).unlink(missing_ok=True)
-    with every_job_awaited(planned.launcher):
+    with every_job_awaited(planned.launcher), killed_workers_endured(planned.launcher):
         hydra_main(with_plugins(job), [*overrides, f"hydra.sweep.dir={folder}"], flags, name)
-    states = dict.fromkeys((folder_of(cell).path.name for cell in planned.cells), f"its job was ended: {folder}")
+    logs = folder / SUBMITIT_LOGS
+    ended = "its job was ended, or never began" + (f"; the launcher's logs: {logs}" if logs.is_dir() else "")
+    states = dict.fromkeys((folder_of(cell).path.name for cell in planned.cells), ended)
     return [outcome_of(RunFolder(runs / cell), state) for cell, state in (states | read_ledger(folder)).items()]

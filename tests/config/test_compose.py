@@ -222,3 +222,9 @@ def test_composing_leaves_torch_out():
     code = "import sys; from experiments.config.compose import compose; compose([]); print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"
+
+
+def test_a_launcher_that_there_is_not_is_refused_with_those_that_there_are():
+    said = r"no hydra/launcher 'submitit_slrm' \(did you mean submitit_slurm\?\)\n  there are: basic, joblib, "
+    with pytest.raises(Mistake, match=said):
+        compose_raw(["hydra/launcher=submitit_slrm"], with_hydra=True)

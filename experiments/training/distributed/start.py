@@ -63,7 +63,8 @@ def torchrun_group(settings: Settings, torchrun: TorchrunProcess) -> Iterator[Di
             f"trainer.devices={settings.trainer.devices}: torchrun has started {torchrun.size} processes; "
             "leave trainer.devices out"
         )
-    _check_devices(settings, torchrun.size, torchrun.local_size)
+    # processes on CPUs may share cores if torchrun is told to start more than there are: this is slow, but works
+    _check_devices(settings, torchrun.size, torchrun.local_size if on_gpu(settings) else 1)
     from torch.distributed.rendezvous import rendezvous
 
     from experiments.training.distributed.group import PATIENCE, Member, joined

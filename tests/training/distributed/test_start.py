@@ -18,6 +18,7 @@ from experiments.measure import devices
 from experiments.record.folder import RunFolder
 from experiments.training.distributed import start
 from experiments.training.distributed.start import TorchrunProcess, torchrun_process
+from tests.launch.sweeps import instead
 
 ROOT = Path(__file__).resolve().parents[3]
 PAGE = ROOT / "docs" / "distributed.md"
@@ -141,13 +142,12 @@ class Command:
 @pytest.fixture
 def command(environment, tiny, tmp_path):
     """command(*before, words=[...]) -> Command"""
-    changed = {word.split("=")[0] for word in (*LONG, *PARTS)}
-    fixed = [word for word in tiny if word.split("=")[0] not in changed]
+    usual = instead([*LONG, *PARTS], tiny)
     started = []
 
     def start(*before: str, words: list[str], folder: Path = tmp_path) -> Command:
         folder.mkdir(exist_ok=True)
-        started.append(Command(folder, environment, *before, words=[*words, *fixed, *LONG, *PARTS]))
+        started.append(Command(folder, environment, *before, words=instead(words, usual)))
         return started[-1]
 
     yield start
@@ -220,3 +220,15 @@ def test_torchrun_starts_again_after_a_kill(command, tmp_path, chance):
     again = command(*torchrun(2), words=[])
     assert again.end() == 0 and again.output().count("validation loss") >= 1
     assert json.loads((going.run.path / "result.json").read_text())["status"] == "done"
+
+
+@pytest.mark.campaign
+def test_torchrun_may_start_more_processes_than_there_are_cores(command):
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(cores)})
+    try:
+        going = command(*torchrun(2), words=["trainer.threads=1", "max_steps=40"])
+        assert going.end() == 0, going.output()
+    finally:
+        os.sched_setaffinity(0, cores)
+    assert going.run.result().devices == 2
