@@ -82,6 +82,8 @@ def _train(
 def _connected(cluster: RayCluster, console: Console) -> Any:
     """The module `ray`, connected to the cluster. Raises Mistake if this fails."""
     _check_answers(cluster.address)
+    # by default, Ray gives its workers a low priority, with which they hardly run on a busy machine
+    os.environ.setdefault("RAY_worker_niceness", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     import ray
 

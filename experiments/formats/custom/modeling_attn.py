@@ -64,7 +64,7 @@ class AttnModel(PreTrainedModel):
 
 def _build(config: AttnConfig) -> torch.nn.Module:
     """The model of the folder's own code, unless attn is imported already."""
-    if "experiments.model.build" not in sys.modules:
+    if "experiments" not in sys.modules:
         sys.path.insert(0, str(_folder(config) / "source"))
     # not as statements, which transformers takes for packages to be installed
     build, settings = (import_module(f"experiments.{name}") for name in ("model.build", "settings.model"))
