@@ -7,15 +7,17 @@ Whatever is wrong ends as a `Mistake` that names the key, the value and what is 
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Container
 from typing import Any
 
 import hydra
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from experiments.config.check import class_of, errors_of, from_tree
 from experiments.config.command_line import check_overrides
-from experiments.config.groups import conf_for_hydra
+from experiments.config.groups import conf_for_hydra, groups_of
 from experiments.config.messages import hydra_errors_as_mistakes
 from experiments.config.pretrained import inherit
 from experiments.config.resolvers import register
@@ -29,6 +31,33 @@ def compose(overrides: list[str]) -> Settings:
     """The checked settings of one run, from overrides as on the command line. Raises Mistake."""
     check_overrides(overrides)
     return resolve(compose_raw(overrides))
+
+
+class Composer:
+    """Composes many runs. Hydra, which takes most of the time, composes each choice of options of groups only once."""
+
+    def __init__(self) -> None:
+        self._by_choice: dict[tuple[str, ...], DictConfig] = {}
+
+    def compose(self, overrides: list[str]) -> Settings:
+        """The same settings as those of the function. Raises Mistake."""
+        choice, values = [], []
+        for override, text in zip(check_overrides(overrides), overrides, strict=True):
+            key = override.get_key_element()
+            is_for_hydra = key in groups_of("config") or override.is_hydra_override() or override.is_sweep_override()
+            if is_for_hydra:
+                choice.append(text)
+            else:
+                values.append((key, override.value()))
+        if (chosen := tuple(choice)) not in self._by_choice:
+            self._by_choice[chosen] = compose_raw(choice)
+        config = copy.deepcopy(self._by_choice[chosen])
+        try:
+            for key, value in values:
+                OmegaConf.update(config, key, value)
+        except OmegaConfBaseException:
+            return compose(overrides)  # which explains the mistake
+        return resolve(config)
 
 
 def compose_raw(overrides: list[str], *, with_hydra: bool = False, name: str = "config") -> DictConfig:

@@ -9,8 +9,9 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
+from experiments.config import compose as module
 from experiments.config.check import from_tree
-from experiments.config.compose import compose, compose_raw
+from experiments.config.compose import Composer, compose, compose_raw
 from experiments.config.groups import groups, options
 from experiments.config.recorded import override
 from experiments.failures.failure import Mistake
@@ -52,6 +53,31 @@ def test_the_promised_command_composes_as_typed():
     composed = compose(["variant=talking_heads", "heads=24"])
     assert composed.variant["name"] == "talking_heads"
     assert {composed.variant[key] for key in ("key_heads", "softmax_heads", "value_heads")} == {24}
+
+
+def test_many_runs_compose_as_one_by_one_and_each_choice_of_groups_once(monkeypatch):
+    rows = [
+        ["variant=talking_heads", "heads=24", "model.position=relative"],
+        ["heads=6", "variant=talking_heads", "key_size='${hidden_size}'", "optimizer.weight_decay=0.25"],
+        ["variant=talking_heads", "optimizer=muon", "variant.start=identity"],
+        ["cache='a, b'", "seed=7"],
+    ]
+    one_by_one = [compose(row).model_dump_json() for row in rows]
+    composed = []
+    monkeypatch.setattr(module, "compose_raw", lambda choice: composed.append(choice) or compose_raw(choice))
+    composer = Composer()
+    assert [composer.compose(row).model_dump_json() for row in [*rows, *rows[::-1]]] == one_by_one + one_by_one[::-1]
+    assert composed == [["variant=talking_heads"], ["variant=talking_heads", "optimizer=muon"], []]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["heds=24"], ["variant.strt=1"], ["heads=1,2"], ["heads=abc"], ["norm.kind=1"], ["+heads=2"]],
+)
+def test_many_runs_have_the_mistakes_of_one(words):
+    with pytest.raises(Mistake) as caught:
+        Composer().compose(words)
+    assert str(caught.value) == message(*words)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from experiments.cells.cell import check_unchanged, folder_of
 from experiments.cells.resources import Workers
-from experiments.config.compose import compose
+from experiments.config.compose import Composer
 from experiments.data.errors import DataError
 from experiments.failures.failure import Mistake
 from experiments.record.durable import RunFolderError
@@ -128,9 +128,10 @@ def _composed(overrides: Mapping[str, list[str]], runs: Path) -> dict[str, Setti
     """
     settings: dict[str, Settings] = {}
     mistakes: dict[str, str] = {}
+    composer = Composer()
     for row, of_row in overrides.items():
         try:
-            settings[row] = compose(merged(COMMON_OVERRIDES, of_row, [f"runs={runs}"]))
+            settings[row] = composer.compose(merged(COMMON_OVERRIDES, of_row, [f"runs={runs}"]))
         except Mistake as mistake:
             mistakes[row] = str(mistake)
     if mistakes:
